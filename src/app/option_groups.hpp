@@ -4,7 +4,7 @@
 
 #include "lockstep/core/options.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <cstdint>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/text_table.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -20,7 +20,7 @@
 
 #include "command.hpp"
 #include "config_files.hpp"
-#include "slurm/rank_ends.hpp"
+#include "rank_ends.hpp"
 
 #include <algorithm>
 #include <array>

@@ -40,4 +40,10 @@ std::string shell_word(std::string_view text) {
     return word + "'";
 }
 
+std::string shell_text(const std::vector<std::string>& argv) {
+    std::string line;
+    for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_word(word);
+    return line;
+}
+
 }  // namespace lockstep

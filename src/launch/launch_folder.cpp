@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/launch_folder.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/launch/supervise.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/launch/host_probe.hpp"
 #include "lockstep/launch/mpirun.hpp"
 

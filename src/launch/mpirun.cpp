@@ -167,10 +167,4 @@ void become_rank(const std::filesystem::path& program,
     become_process(argv, environment);
 }
 
-std::string shell_text(const std::vector<std::string>& argv) {
-    std::string line;
-    for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_word(word);
-    return line;
-}
-
 }  // namespace lockstep

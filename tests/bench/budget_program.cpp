@@ -5,8 +5,8 @@
 // form looks only whether phases sum to the wall time and steps are kept.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/observe/job_summary.hpp"
-#include "lockstep/observe/step_budget.hpp"
+#include "lockstep/run/job_summary.hpp"
+#include "lockstep/run/step_budget.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -10,8 +10,8 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/communicator.hpp"
 
-#include "lockstep/comm/flight_recorder.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/run/flight_recorder.hpp"
 
 #include "support/mpi_test.hpp"
 #include "support/temp_dir.hpp"

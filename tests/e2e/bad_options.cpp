@@ -291,7 +291,7 @@ std::vector<BadInput> bad_combinations() {
     };
 }
 
-// All of them are in tests/train/settings/settings_test.cpp.
+// All of them are in tests/plan/settings_test.cpp.
 std::vector<BadInput> without_effect() {
     return {
         {"MomentumOfAdam",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that is asked from outside: status, save, stop; and the same command again gives the
 // undisturbed result.
-#include "lockstep/observe/control.hpp"
+#include "lockstep/run/control.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"

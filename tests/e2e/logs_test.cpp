@@ -3,9 +3,9 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/step_budget.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/step_budget.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"

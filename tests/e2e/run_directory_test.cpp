@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a finished run leaves: every file, its mode, and what is promised about its content.
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/job_summary.hpp"
-#include "lockstep/observe/step_budget.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/job_summary.hpp"
+#include "lockstep/run/step_budget.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `train --trace`, `trace merge`, `metrics`, and what TensorBoard is left, of real runs.
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/step_budget.hpp"
-#include "lockstep/observe/trace.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/step_budget.hpp"
+#include "lockstep/run/trace.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"

@@ -2,9 +2,9 @@
 // A rank that does nothing but exchange buckets, until one of them meets a fault. See
 // tests/soak/hang.
 #include "lockstep/comm/recorded.hpp"
-#include "lockstep/comm/verdict_file.hpp"
-#include "lockstep/comm/watchdog.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/run/verdict.hpp"
+#include "lockstep/run/watchdog.hpp"
 
 #include "support/faulty.hpp"
 

@@ -70,13 +70,4 @@ std::string srun_text(const Placement& placement);
 /// As mpirun_text(), for sbatch.
 std::string sbatch_text(const Placement& placement);
 
-/// What OpenMP reads at start, for one rank: OMP_NUM_THREADS, OMP_PLACES, OMP_PROC_BIND.
-struct OpenMpSettings {
-    std::string threads, places, bind;
-    bool operator==(const OpenMpSettings&) const = default;
-};
-
-/// For the threads and cores of `seat`.
-OpenMpSettings openmp_settings(const RankSeat& seat);
-
 }  // namespace lockstep

@@ -148,4 +148,13 @@ NodeWitness deserialize_witness(std::string_view text, const std::string& origin
 /// What serialize() wrote. Errors: E222 naming `origin`.
 Placement deserialize_placement(std::string_view text, const std::string& origin = "plan");
 
+/// What OpenMP reads at start, for one rank: OMP_NUM_THREADS, OMP_PLACES, OMP_PROC_BIND.
+struct OpenMpSettings {
+    std::string threads, places, bind;
+    bool operator==(const OpenMpSettings&) const = default;
+};
+
+/// For the threads and cores of `seat`.
+OpenMpSettings openmp_settings(const RankSeat& seat);
+
 }  // namespace lockstep

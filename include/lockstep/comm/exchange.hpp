@@ -5,10 +5,9 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/flat_layout.hpp"
-#include "lockstep/comm/flat_memory.hpp"
-#include "lockstep/comm/gpu_stand.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/core/link_times.hpp"
+#include "lockstep/run/flight_recorder.hpp"
 
 #include <cstddef>
 #include <memory>

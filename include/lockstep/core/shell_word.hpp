@@ -5,11 +5,15 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
 /// In single quotes if a shell would split or change it; control characters, which may
 /// be escapes of terminals, as bash's $'\\033' has them.
 std::string shell_word(std::string_view text);
+
+/// "mpirun -np 2 ..." with quotes if a shell needs them.
+std::string shell_text(const std::vector<std::string>& argv);
 
 }  // namespace lockstep

@@ -5,9 +5,9 @@
 #pragma once
 
 #include "lockstep/core/files.hpp"
-#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/field_mapping.hpp"
 #include "lockstep/data/manifest.hpp"
-#include "lockstep/data/order.hpp"
+#include "lockstep/data/row_block.hpp"
 
 #include <cstddef>
 #include <cstdint>

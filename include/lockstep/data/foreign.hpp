@@ -3,40 +3,14 @@
 /// Which data sets of HDF5 files that others wrote are the fields of a data set.
 #pragma once
 
+#include "lockstep/data/field_mapping.hpp"
+
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep {
-
-/// What a field's rows are. `label`: class numbers or names, which are counted when the files are
-/// opened; `one_hot`: K numbers, 1 in the place of the class and else 0; `value`: no class numbers
-/// and no axes, whatever the field is called.
-enum class RowLayout { unstated, chw, hwc, hw, label, one_hot, value };
-
-/// What is done about data sets whose values lie in other files than the one that is named:
-/// links, virtual data sets, external storage. A file may name any other that this user can read.
-enum class Links { refused, followed };
-
-/// That numbers are taken for what the attributes of the CF conventions say they stand for.
-struct CfValues {
-    /// In the place of missing ones, also NaN; nothing: one is an error.
-    std::optional<double> instead;
-    bool operator==(const CfValues&) const = default;
-};
-
-/// A field and where it lies in each file.
-struct FieldMapping {
-    std::string name;       ///< what training calls it: "images", "labels"
-    std::string hdf5_path;  ///< of the data set, e.g. "/x/data"
-    /// A scalar field named "labels" is a label unless it says else.
-    RowLayout layout = RowLayout::unstated;
-    std::optional<CfValues> cf = {};  ///< nothing: numbers are taken as they are stored
-    Links links = Links::refused;     ///< not of its text: one word is for all fields
-    bool operator==(const FieldMapping&) const = default;
-};
 
 /// "NAME=PATH", "NAME=PATH:LAYOUT" and either with ":cf" or ":cf=NUMBER" behind it, as `--field`
 /// takes it. Errors: E235, also for a layout that there is not (what follows a path's last colon is

@@ -30,10 +30,6 @@ struct SourceOptions {
     std::uint64_t memory_bytes = std::uint64_t{4} << 30;
 };
 
-/// How images of three dimensions lie in the input; data sets have CHW. `unstated` is CHW, unless
-/// the sizes look like HWC: then it is an error.
-enum class ImageLayout { unstated, chw, hwc };
-
 /// "images=/data/x": a field and where it is.
 struct NamedInput {
     std::string field;  ///< "images"

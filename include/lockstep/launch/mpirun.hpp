@@ -43,7 +43,4 @@ void check_rank_program(const std::filesystem::path& program);
                               const std::vector<std::string>& words,
                               const std::map<std::string, std::string>& environment = {});
 
-/// "mpirun -np 2 ..." with quotes if a shell needs them.
-std::string shell_text(const std::vector<std::string>& argv);
-
 }  // namespace lockstep

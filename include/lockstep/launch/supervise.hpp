@@ -5,7 +5,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/launch/launch_folder.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/launch/mpirun.hpp"
 
 #include <cstdint>
@@ -17,6 +17,25 @@
 #include <vector>
 
 namespace lockstep {
+
+/// For Open MPI's session and segments, which survive a killed mpirun otherwise. In /dev/shm, or
+/// among temporary files if that has too little room. Gone at the end; folders of launchers that
+/// were killed are removed by the next.
+class LaunchFolder {
+  public:
+    /// For `ranks` on this node. Errors: E632 if neither place has room.
+    explicit LaunchFolder(int ranks);
+    ~LaunchFolder();
+    LaunchFolder(const LaunchFolder&) = delete;
+    LaunchFolder& operator=(const LaunchFolder&) = delete;
+
+    /// Empty at first; mpirun gets its path.
+    const std::filesystem::path& path() const { return path_; }
+
+  private:
+    std::filesystem::path path_;
+    UniqueFd lock_;
+};
 
 /// What an exit code of mpirun's own means, as a sentence; "" if it is none.
 std::string_view launcher_code(int code);

@@ -3,7 +3,7 @@
 /// A trained TorchScript model as TorchScript: code and weights in one file.
 #pragma once
 
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
 #include <filesystem>
 

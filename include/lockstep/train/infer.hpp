@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
 #include <cstdint>
 #include <filesystem>

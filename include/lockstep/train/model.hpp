@@ -3,8 +3,8 @@
 /// Models by name. A model is an ordinary torch::nn::Module with one forward().
 #pragma once
 
-#include "lockstep/train/model_table.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <cstdint>
 #include <functional>

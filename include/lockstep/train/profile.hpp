@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/train/model_table.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <cstdint>
 #include <optional>

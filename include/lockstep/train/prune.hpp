@@ -3,7 +3,7 @@
 /// A trained model with fewer channels: smaller and faster, and ready for more training.
 #pragma once
 
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
 #include <string>
 

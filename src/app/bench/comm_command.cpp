@@ -10,7 +10,7 @@
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "bench/comm_options.hpp"
 #include "bench/comm_report.hpp"

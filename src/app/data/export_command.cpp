@@ -4,7 +4,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/data/export.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

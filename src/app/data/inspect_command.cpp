@@ -3,7 +3,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/data/inspect.hpp"
-#include "lockstep/observe/step_line.hpp"
+#include "lockstep/run/step_line.hpp"
 
 #include "command.hpp"
 

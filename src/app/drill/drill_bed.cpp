@@ -6,11 +6,10 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/run_figures.hpp"
-#include "lockstep/train/checkpoint.hpp"
-
-#include "runs/run_clues.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_figures.hpp"
 
 #include <algorithm>
 #include <charconv>

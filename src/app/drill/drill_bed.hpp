@@ -2,9 +2,9 @@
 // Small trainings that faults are rehearsed on, in one scratch folder.
 #pragma once
 
-#include "lockstep/comm/rank_trace.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/progress.hpp"
+#include "lockstep/run/rank_trace.hpp"
 
 #include "drill/drill_report.hpp"
 

@@ -3,11 +3,9 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/run_status.hpp"
-
-#include "runs/root_cause.hpp"
-#include "runs/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include <array>
 #include <csignal>

@@ -3,10 +3,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "drill/faults.hpp"
-#include "runs/root_cause.hpp"
 
 #include <algorithm>
 #include <iterator>

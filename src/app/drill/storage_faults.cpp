@@ -7,7 +7,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/timed_read.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
 #include "drill/drill_report.hpp"
 #include "drill/faults.hpp"

@@ -2,7 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
 
 #include "command.hpp"
 

@@ -4,8 +4,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/progress.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 

@@ -4,10 +4,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/observe/text_table.hpp"
-#include "lockstep/train/checkpoint.hpp"
-
-#include "runs/run_clues.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <cmath>

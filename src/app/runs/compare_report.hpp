@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lockstep/core/json.hpp"
-#include "lockstep/observe/comparison.hpp"
-#include "lockstep/observe/run_status.hpp"
+#include "lockstep/run/comparison.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include <cstdint>
 #include <optional>

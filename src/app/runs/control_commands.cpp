@@ -3,13 +3,14 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/control.hpp"
-#include "lockstep/observe/progress.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/control.hpp"
+#include "lockstep/run/progress.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
-#include "runs/run_clues.hpp"
 
 #include <algorithm>
 #include <chrono>

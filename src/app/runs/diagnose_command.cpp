@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/ranks_text.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "runs/run_clues.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -2,9 +2,8 @@
 // Showing merged logs, to their end or as they grow.
 #pragma once
 
-#include "lockstep/observe/log_fold.hpp"
-#include "lockstep/observe/log_text.hpp"
-#include "lockstep/observe/run_status.hpp"
+#include "lockstep/run/log_text.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -6,16 +6,15 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/observe/log_text.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/run_status.hpp"
+#include "lockstep/run/log_text.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "runs/first_error.hpp"
 #include "runs/log_view.hpp"
 #include "runs/resume_command.hpp"
-#include "runs/run_clues.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/metrics_export.hpp"
+#include "lockstep/run/metrics_export.hpp"
 
 #include "command.hpp"
 #include "output_place.hpp"

@@ -2,15 +2,14 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/observe/report.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/report.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
 #include "runs/resume_command.hpp"
-#include "runs/root_cause.hpp"
-#include "runs/run_clues.hpp"
 
 #include <memory>
 

@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
 

@@ -2,7 +2,7 @@
 // The command that goes on with a run.
 #pragma once
 
-#include "lockstep/observe/run_status.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include <cstdint>
 #include <string>

@@ -3,9 +3,9 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/observe/comparison.hpp"
-#include "lockstep/observe/run_figures.hpp"
-#include "lockstep/observe/run_status.hpp"
+#include "lockstep/run/comparison.hpp"
+#include "lockstep/run/run_figures.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

@@ -4,7 +4,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/observe/text_table.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/run/root_cause.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "runs/run_clues.hpp"
 
 #include <memory>
 

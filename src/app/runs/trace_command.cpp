@@ -2,7 +2,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/ranks_text.hpp"
-#include "lockstep/observe/trace.hpp"
+#include "lockstep/run/trace.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

@@ -4,11 +4,11 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
+#include "rank_ends.hpp"
 #include "slurm/idle_starts.hpp"
-#include "slurm/rank_ends.hpp"
 
 #include <algorithm>
 #include <memory>

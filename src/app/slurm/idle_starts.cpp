@@ -2,8 +2,8 @@
 #include "slurm/idle_starts.hpp"
 
 #include "lockstep/core/record.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 namespace lockstep {
 namespace {

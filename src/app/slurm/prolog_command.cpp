@@ -5,9 +5,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/run_status.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include "command.hpp"
 #include "slurm/idle_starts.hpp"

@@ -5,11 +5,11 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/run_status.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_status.hpp"
 
-#include "runs/run_clues.hpp"
 #include "submit/submit_estimate.hpp"
 
 #include <algorithm>

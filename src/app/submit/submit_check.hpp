@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "submit/submit_options.hpp"
 

@@ -6,8 +6,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
-#include "lockstep/train/model_table.hpp"
-#include "lockstep/train/virtual_ranks.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/plan/run_length.hpp"
 
 #include <algorithm>
 #include <bit>

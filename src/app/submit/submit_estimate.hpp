@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <cstdint>
 #include <string>

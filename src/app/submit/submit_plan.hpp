@@ -3,7 +3,6 @@
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
-#include "lockstep/cluster/job_script.hpp"
 
 #include "command.hpp"
 #include "submit/submit_options.hpp"

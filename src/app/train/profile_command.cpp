@@ -6,7 +6,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
 #include "lockstep/train/profile.hpp"
 
 #include "command.hpp"

@@ -5,11 +5,11 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/step_budget.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/launch/supervise.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/step_budget.hpp"
 
 #include <algorithm>
 

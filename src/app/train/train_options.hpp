@@ -2,7 +2,7 @@
 // The options of `lockstep train`, shared with the commands that run or show it.
 #pragma once
 
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "command.hpp"
 #include "options.hpp"

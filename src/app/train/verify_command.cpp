@@ -6,8 +6,8 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/progress.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 #include "scratch_folder.hpp"

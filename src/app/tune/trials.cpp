@@ -7,8 +7,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/options.hpp"
-#include "lockstep/observe/run_figures.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/run_figures.hpp"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

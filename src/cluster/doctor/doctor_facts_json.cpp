@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/doctor_facts.hpp"
 
-#include "facts_json.hpp"
+#include "topology/facts_json.hpp"
 
 namespace lockstep {
 

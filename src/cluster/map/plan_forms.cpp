@@ -190,13 +190,6 @@ std::string host_list(const std::vector<HostSeats>& hosts) {
     return fmt::format("{}", fmt::join(words, ","));
 }
 
-OpenMpSettings openmp_settings(const RankSeat& seat) {
-    // Where a core has several CPUs here, OpenMP's own "cores" would be one place for all of them.
-    return {std::to_string(std::max(1, seat.threads)),
-            seat.threads > static_cast<int>(seat.cpus.size()) ? "" : "threads",
-            seat.threads > static_cast<int>(seat.cpus.size()) ? "false" : "close"};
-}
-
 std::string train_words(const Placement& placement) {
     const auto& seats = placement.seats;
     const bool is_same = !seats.empty() && std::ranges::all_of(seats, [&](const RankSeat& seat) {

@@ -2,7 +2,7 @@
 #include "lockstep/cluster/early_binding.hpp"
 
 #include "lockstep/cluster/cpu_list.hpp"
-#include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/placement.hpp"
 
 #include "core_split.hpp"
 #include "launcher_cores.hpp"
@@ -96,6 +96,13 @@ std::string openmp_binding(const Environment& environment) {
     constexpr std::array binding{
         "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET"};
     return first_set(environment, binding);
+}
+
+OpenMpSettings openmp_settings(const RankSeat& seat) {
+    // Where a core has several CPUs here, OpenMP's own "cores" would be one place for all of them.
+    return {std::to_string(std::max(1, seat.threads)),
+            seat.threads > static_cast<int>(seat.cpus.size()) ? "" : "threads",
+            seat.threads > static_cast<int>(seat.cpus.size()) ? "false" : "close"};
 }
 
 bool may_bind(const LaunchFacts& launch, const Environment& environment) {

@@ -8,7 +8,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "core_split.hpp"
-#include "fact_files.hpp"
+#include "topology/fact_files.hpp"
 
 #include <algorithm>
 #include <array>

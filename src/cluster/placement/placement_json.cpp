@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/placement.hpp"
 
-#include "facts_json.hpp"
+#include "topology/facts_json.hpp"
 
 #include <fmt/format.h>
 

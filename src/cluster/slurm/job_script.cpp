@@ -14,8 +14,7 @@
 //
 // Tested: cluster/slurm/job_script_test.cpp (any text is carried unchanged), job_request_test.cpp;
 // cluster/templates_test.
-#include "lockstep/cluster/job_script.hpp"
-
+#include "lockstep/cluster/job_request.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 

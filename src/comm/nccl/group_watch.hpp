@@ -16,8 +16,8 @@
 // Tested: comm/nccl/stripe_moves_test.cpp (what is marked), e2e/device_test.cpp (who is named).
 #pragma once
 
-#include "lockstep/comm/gpu_stand.hpp"
 #include "lockstep/core/page_lock.hpp"
+#include "lockstep/run/flight_recorder.hpp"
 
 #include "nccl/nccl_inside.hpp"
 #include "nccl/stripe_moves.hpp"

@@ -44,13 +44,13 @@
 #include "lockstep/comm/nccl_exchange.hpp"
 
 #include "base/wait_clock.hpp"
-#include "flight/signatures.hpp"
 #include "nccl/group_watch.hpp"
 #include "nccl/nccl_buffer.hpp"
 #include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "nccl/stripe_moves.hpp"
 #include "nccl/tree_sum.hpp"
+#include "road/signatures.hpp"
 
 #include <algorithm>
 #include <array>

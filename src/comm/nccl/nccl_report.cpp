@@ -18,8 +18,7 @@
 //
 // Tested: comm/nccl/nccl_report_test.cpp.
 
-#include "lockstep/comm/nccl_report.hpp"
-
+#include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/split.hpp"

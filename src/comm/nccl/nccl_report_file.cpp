@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whom NCCL's report goes to. A user who has set NCCL_DEBUG wants it where it goes by that; where
 // nobody has, it goes to a file of ours, and is read from there.
-#include "lockstep/comm/nccl_report.hpp"
+#include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"

@@ -3,10 +3,10 @@
 // Tested: data/check/inspect_test.cpp
 #include "lockstep/core/numbers.hpp"
 
-#include "format/cut_cost.hpp"
 #include "format/labels.hpp"
 #include "inspection.hpp"
 #include "stream/block_reader.hpp"
+#include "stream/cut_cost.hpp"
 #include "stream/read_plan.hpp"
 
 #include <algorithm>

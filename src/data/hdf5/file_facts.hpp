@@ -3,7 +3,7 @@
 // processes.
 #pragma once
 
-#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/field_mapping.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include "format/unpacking.hpp"

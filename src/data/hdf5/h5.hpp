@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/field_mapping.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include <cstdint>

@@ -9,7 +9,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 
-#include "format/cut_cost.hpp"
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
 #include "format/naming.hpp"
@@ -17,6 +16,7 @@
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "row_layout.hpp"
+#include "stream/cut_cost.hpp"
 #include "way_out.hpp"
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
-#include "lockstep/data/sources.hpp"
 
 #include <cstddef>
 #include <cstdint>

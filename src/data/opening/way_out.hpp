@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/sources.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include "hdf5/file_facts.hpp"
 

@@ -33,6 +33,7 @@
 #include "read_plan.hpp"
 #include "shard_files.hpp"
 #include "stream_memory.hpp"
+#include "team/ordered_work.hpp"
 #include "thread_growth.hpp"
 #include "window_pool.hpp"
 

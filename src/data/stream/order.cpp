@@ -77,16 +77,6 @@ std::string_view order_name(OrderKind kind) {
     return order_names.at(static_cast<std::size_t>(kind));
 }
 
-std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows) {
-    std::vector<RowBlock> blocks;
-    blocks.reserve((samples + block_rows - 1) / block_rows);
-    for (std::uint64_t first = 0; first < samples; first += block_rows) {
-        const auto rows = std::min<std::uint64_t>(block_rows, samples - first);
-        blocks.push_back({first, static_cast<std::uint32_t>(rows)});
-    }
-    return blocks;
-}
-
 EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch)
     : spec_(spec), epoch_(epoch), blocks_(std::move(blocks)), starts_(blocks_.size() + 1) {
     check_spec(spec);

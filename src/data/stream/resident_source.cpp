@@ -26,7 +26,7 @@
 #include "gather.hpp"
 #include "sample_walk.hpp"
 #include "stream_memory.hpp"
-#include "thread_growth.hpp"
+#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <condition_variable>

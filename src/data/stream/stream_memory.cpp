@@ -10,7 +10,7 @@
 #include "lane_borders.hpp"
 #include "memory.hpp"
 #include "read_plan.hpp"
-#include "thread_growth.hpp"
+#include "team/ordered_work.hpp"
 
 #include <algorithm>
 

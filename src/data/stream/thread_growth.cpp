@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thread_growth.hpp"
 
-#include <sched.h>
-
 namespace lockstep {
 namespace {
 
 constexpr double unnoticed_share = 0.01, busy_share = 0.5;
 
 }  // namespace
-
-int usable_cores() {
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    return ::sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
-}
 
 ThreadGrowth::Advice ThreadGrowth::look(double now, const StreamStats& total) {
     const double elapsed = now - last_look_s_;
@@ -30,11 +22,6 @@ ThreadGrowth::Advice ThreadGrowth::look(double now, const StreamStats& total) {
     const bool is_busy = io_s > busy_share * elapsed * total.io_threads;
     return waited_share_ > unnoticed_share && is_busy && total.io_threads < most_ ? Advice::add
                                                                                   : Advice::keep;
-}
-
-void work_in_background() {
-    const sched_param usual{};
-    if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &usual);
 }
 
 }  // namespace lockstep

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many I/O threads a stream should have: as few as its caller does not wait for; and how they
-// share processors with it.
+// How many I/O threads a stream should have: as few as its caller does not wait for.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
 
 namespace lockstep {
-
-/// Processors that this process may use (its affinity, not the machine's).
-int usable_cores();
 
 /// Looks at a stream's totals now and then. Where the caller waited for more than 1 % of the time
 /// since the last look and the I/O threads were busy, one more is worth trying; where they were
@@ -39,11 +35,5 @@ class ThreadGrowth {
     bool has_begun_ = false;
     StreamStats last_;
 };
-
-/// From now on this thread, when it is woken, waits until a processor is free or the scheduler's
-/// next tick instead of taking the one of whoever runs there: most often of the caller of next(),
-/// who woke it by giving a batch back. Its share of the processors stays the same. Only of threads
-/// with the usual policy; never fails.
-void work_in_background();
 
 }  // namespace lockstep

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ordered_work.hpp"
 
-#include "stream/thread_growth.hpp"
+#include <sched.h>
 
 namespace lockstep {
+
+int usable_cores() {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    return ::sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
+}
+
+void work_in_background() {
+    const sched_param usual{};
+    if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &usual);
+}
 
 int worker_count(int asked) {
     return asked > 0 ? asked : usable_cores();

@@ -13,6 +13,15 @@
 
 namespace lockstep {
 
+/// Processors that this process may use (its affinity, not the machine's).
+int usable_cores();
+
+/// From now on this thread, when it is woken, waits until a processor is free or the scheduler's
+/// next tick instead of taking the one of whoever runs there: most often of the caller of next(),
+/// who woke it by giving a batch back. Its share of the processors stays the same. Only of threads
+/// with the usual policy; never fails.
+void work_in_background();
+
 /// How many threads `asked` means: 0 is one for each core that this process may use.
 int worker_count(int asked);
 

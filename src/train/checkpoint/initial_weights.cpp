@@ -4,10 +4,10 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/safetensors.hpp"
 
-#include "checkpoint/weights_advice.hpp"
-#include "settings/name_patterns.hpp"
+#include "checkpoint/name_patterns.hpp"
 
 #include <algorithm>
 #include <map>

@@ -4,10 +4,9 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/settings.hpp"
-
-#include "checkpoint/safetensors.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/safetensors.hpp"
 
 #include <filesystem>
 #include <span>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
-#include "lockstep/comm/flat_memory.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/comm/reducer.hpp"
 

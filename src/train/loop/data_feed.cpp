@@ -9,8 +9,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/progress.hpp"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include "lockstep/data/file_watch.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/resident.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <filesystem>
 #include <memory>

@@ -4,7 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "loop/data_feed.hpp"
 #include "loop/sample_error.hpp"

@@ -7,7 +7,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/file_watch.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "model/model.hpp"
 #include "task/sample_feed.hpp"

@@ -2,11 +2,11 @@
 #include "lockstep/train/export_script.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
+#include "lockstep/run/safetensors.hpp"
 
-#include "checkpoint/exported_tensors.hpp"
-#include "checkpoint/safetensors.hpp"
-#include "loop/run_facts.hpp"
 #include "model/model_file.hpp"
 
 #include <fmt/format.h>

@@ -2,11 +2,12 @@
 #include "loop/flight.hpp"
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/run_status.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include <algorithm>
 #include <array>

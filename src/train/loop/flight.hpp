@@ -3,12 +3,11 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/comm/flight_recorder.hpp"
-#include "lockstep/comm/node_watch.hpp"
-#include "lockstep/comm/watchdog.hpp"
 #include "lockstep/core/clock.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/flight_recorder.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/watchdog.hpp"
 
 #include <atomic>
 #include <cstdint>

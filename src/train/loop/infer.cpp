@@ -6,8 +6,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/new_dataset.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
-#include "checkpoint/tensor_files.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/trained_run.hpp"
 

@@ -12,15 +12,16 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/plan/run_length.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/train/train.hpp"
 
-#include "checkpoint/recorded_contract.hpp"
-#include "loop/best_evaluation.hpp"
 #include "loop/run_contract.hpp"
 #include "loop/run_data.hpp"
-#include "loop/run_facts.hpp"
-#include "loop/run_length.hpp"
 #include "model/device_model.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
@@ -29,8 +30,6 @@
 #include "replica/numerics.hpp"
 #include "replica/replica.hpp"
 #include "schedule/blank_step.hpp"
-#include "schedule/canary.hpp"
-#include "settings/setting_effects.hpp"
 #include "task/test_data.hpp"
 
 #include <algorithm>
@@ -351,7 +350,8 @@ void Job::open_run() {
         run_.directory.emplace(RunDirectory::open(settings_.run, lock_wait_s(settings_)));
         RunDirectory& directory = *run_.directory;
         const std::vector<BitContract> recorded = recorded_contracts(settings_.run);
-        contract_.deciding = deciding_facts(settings_, digests_, recorded_settings(recorded));
+        contract_.deciding =
+            deciding_facts(settings_, digests_, torch_version_text(), recorded_settings(recorded));
         const auto warning =
             check_recorded(settings_.run,
                            recorded,
@@ -359,7 +359,8 @@ void Job::open_run() {
                            origins_of(settings_),
                            settings_.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
         if (warning) settings_.warnings.push_back(*warning);
-        if (directory.is_new()) directory.create(run_facts(settings_, contract_));
+        if (directory.is_new())
+            directory.create(run_facts(settings_, contract_, torch_version_text()));
         remove_unfinished_checkpoints(directory.paths().checkpoints());
         return Json(directory.begin_incarnation()).dump();
     });

@@ -9,9 +9,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
-#include "lockstep/observe/job_summary.hpp"
-#include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/job_summary.hpp"
 
 #include "checkpoint/initial_weights.hpp"
 #include "loop/data_feed.hpp"
@@ -24,7 +24,6 @@
 #include "replica/optimizer.hpp"
 #include "replica/replica.hpp"
 #include "schedule/train_step.hpp"
-#include "settings/setting_effects.hpp"
 #include "task/input.hpp"
 
 #include <memory>

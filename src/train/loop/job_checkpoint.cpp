@@ -2,11 +2,10 @@
 // What of a job goes into a checkpoint, and back.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/plan/losses.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
-#include "loop/best_evaluation.hpp"
 #include "loop/job.hpp"
-#include "loop/loss_error.hpp"
 
 namespace lockstep {
 

@@ -2,9 +2,9 @@
 // What a job used, for its last words.
 #include "lockstep/cluster/job_limits.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/job_summary.hpp"
-#include "lockstep/observe/memory.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/job_summary.hpp"
+#include "lockstep/run/memory.hpp"
 
 #include "loop/job.hpp"
 

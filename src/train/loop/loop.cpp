@@ -27,7 +27,7 @@
 //
 // Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests), e2e/tasks_test.cpp
 // (steps that are skipped or rolled back), e2e/precision_test.cpp (fp16's loss scale),
-// e2e/data_test.cpp (files that change), train/loop/time_limit_test.cpp, soak/kill_resume.
+// e2e/data_test.cpp (files that change), plan/time_limit_test.cpp, soak/kill_resume.
 
 #include "loop/loop.hpp"
 
@@ -35,12 +35,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/plan/run_length.hpp"
 
-#include "loop/best_evaluation.hpp"
-#include "loop/loss_error.hpp"
 #include "loop/reporter.hpp"
 #include "loop/sample_error.hpp"
-#include "loop/time_limit.hpp"
 
 #include <cmath>
 #include <utility>

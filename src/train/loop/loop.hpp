@@ -3,19 +3,19 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/comm/flight_recorder.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
-#include "lockstep/observe/job_summary.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/run_length.hpp"
+#include "lockstep/plan/settings.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/flight_recorder.hpp"
+#include "lockstep/run/job_summary.hpp"
+#include "lockstep/run/run_directory.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "loop/evaluate.hpp"
 #include "schedule/train_step.hpp"
-#include "settings/learning_rate.hpp"
 
 #include <functional>
 #include <optional>

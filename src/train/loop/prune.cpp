@@ -2,8 +2,8 @@
 #include "lockstep/train/prune.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
-#include "checkpoint/tensor_files.hpp"
 #include "loop/trained_run.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"

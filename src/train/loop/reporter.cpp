@@ -4,9 +4,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/observe/memory.hpp"
-
-#include "loop/run_facts.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/run/memory.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/events.hpp"
-#include "lockstep/observe/metrics.hpp"
-#include "lockstep/observe/progress.hpp"
-#include "lockstep/observe/step_budget.hpp"
-#include "lockstep/observe/step_line.hpp"
-#include "lockstep/observe/tensorboard.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/run/metrics.hpp"
+#include "lockstep/run/progress.hpp"
+#include "lockstep/run/step_budget.hpp"
+#include "lockstep/run/step_line.hpp"
+#include "lockstep/run/tensorboard.hpp"
 
 #include "loop/loop.hpp"
 #include "loop/step_tracer.hpp"

@@ -4,9 +4,9 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/transform.hpp"
-#include "lockstep/train/virtual_ranks.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/plan/run_length.hpp"
 
-#include "loop/run_facts.hpp"
 #include "profile/operator_ledger.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/leaf_passes.hpp"

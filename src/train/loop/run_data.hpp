@@ -5,7 +5,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <memory>
 #include <string>

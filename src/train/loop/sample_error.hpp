@@ -4,7 +4,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/batch_stream.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <cstdint>
 #include <optional>

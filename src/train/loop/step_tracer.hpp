@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/observe/trace.hpp"
+#include "lockstep/run/trace.hpp"
 
 #include "loop/loop.hpp"
 

@@ -7,8 +7,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "loop/data_feed.hpp"
 #include "loop/run_data.hpp"

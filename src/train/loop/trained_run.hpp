@@ -4,9 +4,9 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/train/infer.hpp"
 
-#include "loop/run_facts.hpp"
 #include "model/model.hpp"
 #include "task/task.hpp"
 

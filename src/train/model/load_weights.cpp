@@ -2,8 +2,8 @@
 #include "model/load_weights.hpp"
 
 #include "lockstep/core/error.hpp"
-
-#include "checkpoint/checkpoint_manifest.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include <algorithm>
 

@@ -2,8 +2,9 @@
 // Weights of a file into a model.
 #pragma once
 
+#include "lockstep/run/safetensors.hpp"
+
 #include "checkpoint/initial_weights.hpp"
-#include "checkpoint/safetensors.hpp"
 #include "model/model.hpp"
 
 #include <filesystem>

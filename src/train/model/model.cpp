@@ -6,7 +6,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/split.hpp"
 
-#include "model/models/built_in.hpp"
+#include "model/built_in.hpp"
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
 
 #include "model/known_errors.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 
+#include "checkpoint/name_patterns.hpp"
 #include "model/model.hpp"
-#include "settings/name_patterns.hpp"
 
 #include <set>
 #include <string>

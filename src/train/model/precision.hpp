@@ -2,7 +2,7 @@
 // Models that compute in 16 bits.
 #pragma once
 
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "model/model.hpp"
 

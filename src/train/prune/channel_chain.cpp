@@ -2,7 +2,7 @@
 #include "prune/channel_chain.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/train/model_table.hpp"
+#include "lockstep/plan/model_table.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -10,7 +10,7 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/nccl_exchange.hpp"
 #include "lockstep/comm/nccl_network.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "replica/update_loops.hpp"
 #include "task/device_stage.hpp"

@@ -4,7 +4,7 @@
 
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <optional>
 

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "settings/name_patterns.hpp"
+#include "checkpoint/name_patterns.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,10 +6,9 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/progress.hpp"
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/link_times.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
 #include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"

@@ -4,14 +4,13 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "model/device_model.hpp"
 #include "replica/replica.hpp"
 #include "schedule/device_phases.hpp"
 #include "schedule/leaf_passes.hpp"
-#include "schedule/loss_scale.hpp"
-#include "schedule/noise_scale.hpp"
 #include "task/sample_feed.hpp"
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/transform.hpp"
+#include "lockstep/plan/settings.hpp"
 #include "lockstep/train/model.hpp"
-#include "lockstep/train/settings.hpp"
 
 #include "task/field_input.hpp"
 #include "task/task.hpp"

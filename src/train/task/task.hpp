@@ -6,7 +6,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/transform.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "model/model.hpp"
 

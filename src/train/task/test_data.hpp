@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include "task/task.hpp"
 

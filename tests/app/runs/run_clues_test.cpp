@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are made up: their ranks were on other hosts, and are gone.
-#include "runs/run_clues.hpp"
-
-#include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/verdict.hpp"
 
-#include "runs/first_error.hpp"
 #include "runs/resume_command.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/job_script.hpp"
-
+#include "lockstep/cluster/job_request.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/gpu_report.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/comm/nccl_report.hpp"
+#include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/files.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"

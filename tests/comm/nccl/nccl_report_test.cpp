@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines in the forms that NCCL's sources have (each named with its tag), as they are seen in the
 // threads of github.com/NVIDIA/nccl/issues that are named; hosts and addresses are ours.
-#include "lockstep/comm/nccl_report.hpp"
+#include "lockstep/comm/nccl_network.hpp"
 
 #include "support/temp_dir.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
-#include "format/cut_cost.hpp"
+#include "stream/cut_cost.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"
 

@@ -7,6 +7,7 @@
 #include "stream/stream_memory.hpp"
 #include "stream/thread_growth.hpp"
 #include "support/caught.hpp"
+#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <chrono>

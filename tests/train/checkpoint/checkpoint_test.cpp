@@ -4,8 +4,8 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
 
-#include "checkpoint/checkpoint_manifest.hpp"
 #include "support/temp_dir.hpp"
 
 #include <cmath>

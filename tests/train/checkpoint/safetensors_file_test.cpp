@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/hash.hpp"
+#include "lockstep/run/safetensors.hpp"
 
 #include "checkpoint/initial_weights.hpp"
-#include "checkpoint/safetensors.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

@@ -3,8 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
-#include "checkpoint/tensor_files.hpp"
 #include "model/load_weights.hpp"
 #include "schedule/blank_step.hpp"
 #include "support/caught.hpp"

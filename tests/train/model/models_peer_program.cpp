@@ -4,10 +4,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/run/safetensors.hpp"
 #include "lockstep/train/model.hpp"
 
-#include "checkpoint/safetensors.hpp"
-#include "model/models/built_in.hpp"
+#include "model/built_in.hpp"
 
 #include <cstdio>
 #include <cstring>

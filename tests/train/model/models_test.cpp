@@ -3,8 +3,8 @@
 // torchvision's.
 #include "lockstep/train/model.hpp"
 
-#include "model/models/built_in.hpp"
-#include "model/models/layers.hpp"
+#include "model/built_in.hpp"
+#include "model/layers.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/loss_scale.hpp"
+#include "lockstep/plan/losses.hpp"
 
 #include <vector>
 

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// How gradients are summed without being sent inside a node. All ranks of a node keep their slots
+// in one shared window; the sum of a stripe is made by one rank that reads the others' slots where
+// they lie:
+//
+//     window       | flags | values | slots of rank 0 | slots of rank 1 | slots of rank 2 |
+//                             ^         bucket b: [ s0 | s1 | s2 ] in every slot
+//                             |
+//     rank 0 owns stripe 0:   |    reads s0 of all slots, adds, -- rail --> stripe 0 on other nodes
+//     rank 1 owns stripe 1:   |    reads s1 ...                               (rail_plan.cpp)
+//                             |
+//     the optimizer of each owner writes its stripe of `values`, once for the whole node
+//
+// So a gradient is read once and a parameter written once on each node, and the owners share the
+// adding evenly. Every node gets the whole sum and updates its own copy of `values`. A node with
+// more ranks than the smallest node has ranks without a stripe: they only arrive and publish.
+//
+// Arrivals and publications are one count per rank that only grows (RankFlags): ranks arrive at the
+// same buckets in the same order, so the n-th raise means the same on every rank, and nothing is
+// ever reset.
+//
+// What must never happen:
+// - A stripe is read before every rank of the node arrived at its bucket, or a slot is written
+//   again before publish(): the owner may still be reading it. publish() is the only barrier of a
+//   step.
+// - Two ranks write one line of `values`: stripes are cut at 64-byte lines and are each bucket
+//   once.
+// - Sums go to memory that others read: the sum replaces the owner's own slot 0, in its own stripe.
+// - Buckets enter the rails in another order on another node; hence the queue `arrivals_`.
+//
+// Tested: comm/road/node_exchange_test.cpp (any grouping of ranks into nodes, stripes are
+// every bucket once), comm/exchange_test.cpp (each transport, step after step, whom it waits for).
+
+#include "node_exchange.hpp"
+
+#include "lockstep/comm/shared_window.hpp"
+
+#include "base/aligned_floats.hpp"
+#include "base/rank_flags.hpp"
+#include "base/spin.hpp"
+#include "base/wait_clock.hpp"
+#include "road/rail_pipeline.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+/// Where everything lies in the window: flags, values, then each rank's slots.
+struct WindowLayout {
+    std::size_t flag_bytes, vector_bytes, slots;
+
+    WindowLayout(const FlatLayout& layout, const TreePlan& plan)
+        : flag_bytes(whole_pages(RankFlags::bytes_for(plan.ranks()))),
+          vector_bytes(whole_pages(layout.size() * sizeof(float))),
+          slots(static_cast<std::size_t>(plan.slots())) {}
+
+    std::size_t slot_at(int local_rank, int slot) const {
+        const std::size_t before =
+            static_cast<std::size_t>(local_rank) * slots + static_cast<std::size_t>(slot);
+        return flag_bytes + vector_bytes * (1 + before);
+    }
+    std::size_t bytes(int ranks) const { return slot_at(ranks, 0); }
+};
+
+/// The owner of a stripe sums it straight from the slots of its node's ranks, then with the owners
+/// of the same stripe on the other nodes.
+class NodeExchange : public Exchange {
+  public:
+    NodeExchange(Nodes nodes, const FlatLayout& layout, const TreePlan& plan)
+        : nodes_(std::move(nodes)),
+          layout_(layout),
+          plan_(plan),
+          places_(layout, plan),
+          window_(nodes_.local(), places_.bytes(nodes_.local().size())),
+          patience_(patience_of(nodes_.local())),
+          flags_(window_.data(), nodes_.local().rank(), nodes_.local().size(), patience_),
+          job_of_(layout.bucket_count()) {
+        zero_own_part();
+        if (nodes_.has_rail()) make_pipeline();
+        nodes_.all().barrier();
+    }
+
+    float* slot(int index) override {
+        return floats_at(places_.slot_at(nodes_.local().rank(), index));
+    }
+    float* values() override { return floats_at(places_.flag_bytes); }
+
+    FloatRange own_stripe(std::size_t bucket) const override {
+        if (nodes_.has_rail()) return layout_.stripe(bucket, nodes_.local().rank(), nodes_.rails());
+        return {layout_.bucket(bucket).end, layout_.bucket(bucket).end};
+    }
+    bool is_first_copy() const override { return nodes_.index() == 0; }
+
+    void arrive(std::size_t bucket) override {
+        job_of_[bucket] = arrived_++;
+        arrivals_.push_back({bucket, flags_.raise()});
+    }
+
+    /// A rank without stripes has no pipeline: its empty sum is there at once.
+    const float* reduce(std::size_t bucket, Wait wait) override {
+        while (pipeline_ && !is_reduced(bucket)) {
+            advance();
+            if (is_reduced(bucket)) break;
+            if (wait == Wait::no) return nullptr;
+            wait_for_news();
+        }
+        return slot(0) + own_stripe(bucket).begin;
+    }
+
+    /// Only the ranks that share values() need to meet: the others' copies are not written here.
+    void publish() override {
+        const std::uint64_t publication = flags_.raise();
+        awaited_count_ = publication;
+        waiting_.count([&] { flags_.wait(publication); });
+        awaited_count_ = 0;
+    }
+
+    std::vector<int> awaited_ranks() const override {
+        std::vector<int> ranks;
+        for (const int local_rank : flags_.missing(awaited_count_))
+            ranks.push_back(nodes_.ranks_on(nodes_.index())[static_cast<std::size_t>(local_rank)]);
+        if (awaited_sender_ >= 0) ranks.push_back(awaited_sender_);
+        return ranks;
+    }
+
+    std::string_view name() const override {
+        if (nodes_.count() == 1) return "shared memory";
+        return nodes_.count() == nodes_.all().size() ? "mpi" : "hierarchical";
+    }
+    double take_wait_s() override { return waiting_.take(); }
+    std::vector<LinkTimes> take_links() override { return links_.take(); }
+
+  private:
+    struct Arrival {
+        std::size_t bucket;
+        std::uint64_t count;  ///< what this rank's flag was raised to
+    };
+
+    float* floats_at(std::size_t byte) const {
+        return reinterpret_cast<float*>(window_.data() + byte);
+    }
+    /// Until a rank of this node arrives at the next bucket, or a message from another node does.
+    void wait_for_news() {
+        const std::vector<int> senders = pipeline_->awaited_ranks();
+        awaited_sender_ = senders.empty() ? -1 : senders.front();
+        awaited_count_ = arrivals_.empty() ? 0 : arrivals_.front().count;
+        const Patience patience = nodes_.count() > 1 ? Patience::none : patience_;
+        waiting_.count([&] { spin_until([&] { return has_news(); }, patience); });
+        awaited_count_ = 0;
+        awaited_sender_ = -1;
+    }
+
+    /// The first touch decides on which memory node a page lies: each rank touches its own.
+    void zero_own_part() {
+        for (int i = 0; i < plan_.slots(); ++i) std::fill_n(slot(i), layout_.size(), 0.0f);
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
+            std::fill_n(values() + own_stripe(b).begin, own_stripe(b).size(), 0.0f);
+    }
+
+    void make_pipeline() {
+        std::vector<int> node_of_partial;
+        for (const Partial& partial : plan_.partials()) {
+            node_of_partial.push_back(nodes_.node_of(partial.rank));
+            if (node_of_partial.back() != nodes_.index()) continue;
+            const int local_rank = nodes_.local_rank_of(partial.rank);
+            local_partials_.push_back(floats_at(places_.slot_at(local_rank, partial.slot)));
+        }
+        pipeline_.emplace(nodes_.own_rail(),
+                          SumTree(plan_.merges_after()),
+                          node_of_partial,
+                          nodes_.index(),
+                          nodes_.count() > 1 ? &links_ : nullptr);
+    }
+
+    /// Buckets are handed on in order, each when all ranks of the node arrived at it.
+    bool next_has_arrived() const {
+        return !arrivals_.empty() && flags_.all_reached(arrivals_.front().count);
+    }
+    bool is_reduced(std::size_t bucket) const { return pipeline_->finished() > job_of_[bucket]; }
+    bool has_news() const { return next_has_arrived() || pipeline_->has_news(); }
+
+    void advance() {
+        for (; next_has_arrived(); arrivals_.pop_front()) submit(arrivals_.front().bucket);
+        pipeline_->advance();
+    }
+
+    /// In place: nobody else reads this rank's own stripe.
+    void submit(std::size_t bucket) {
+        const FloatRange own = own_stripe(bucket);
+        RailJob job{{}, slot(0) + own.begin, own.size()};
+        for (float* partial : local_partials_) job.inputs.push_back(partial + own.begin);
+        pipeline_->submit(std::move(job));
+    }
+
+    const Nodes nodes_;
+    const FlatLayout layout_;
+    const TreePlan plan_;
+    const WindowLayout places_;
+    const SharedWindow window_;
+    const Patience patience_;
+    RankFlags flags_;                  ///< raised by each arrival and each publication
+    std::deque<Arrival> arrivals_;     ///< not handed on yet
+    std::vector<std::size_t> job_of_;  ///< the number of its job in the pipeline, by bucket
+    std::size_t arrived_ = 0;          ///< buckets since the beginning
+    std::atomic<std::uint64_t> awaited_count_ = 0;
+    std::atomic<int> awaited_sender_ = -1;
+    std::vector<float*> local_partials_;
+    LinkMeter links_;
+    std::optional<RailPipeline> pipeline_;  ///< where this rank owns stripes
+    WaitClock waiting_;
+};
+
+}  // namespace
+
+std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan) {
+    return WindowLayout(layout, plan).bytes(nodes.local().size());
+}
+
+std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
+                                             const FlatLayout& layout,
+                                             const TreePlan& plan) {
+    return std::make_unique<NodeExchange>(std::move(nodes), layout, plan);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks share memory, and which of them talk to other nodes.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include "road/rail_sum.hpp"
+
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Collective. The lowest rank that shares memory with this one: what Nodes takes for a node.
+int node_by_memory(const Communicator& ranks);
+
+class Nodes;
+
+/// Collective. Every rank a node of its own: no memory is shared.
+Nodes each_alone(const Communicator& ranks);
+
+/// Ranks grouped by node; nodes are numbered in the order of their lowest ranks. A node hands
+/// stripe j of everything to its local rank j; there are as many stripes (and rails between nodes)
+/// as the node with the fewest ranks has ranks.
+class Nodes {
+  public:
+    /// Collective. `node`: any number, the same for the ranks that share memory.
+    Nodes(const Communicator& ranks, int node);
+
+    const Communicator& all() const { return all_; }
+    const Communicator& local() const { return local_; }  ///< this rank's node, in rank order
+    int count() const { return static_cast<int>(members_.size()); }
+    int index() const { return node_of(all_.rank()); }
+    int rails() const { return rails_; }
+
+    int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
+    int local_rank_of(int rank) const { return local_rank_of_[static_cast<std::size_t>(rank)]; }
+    const std::vector<int>& ranks_on(int node) const {
+        return members_[static_cast<std::size_t>(node)];
+    }
+
+    /// Whether this rank owns a stripe: the one of its local rank.
+    bool has_rail() const { return local_.rank() < rails_; }
+    Rail own_rail() const;
+
+  private:
+    Communicator all_, local_;
+    std::vector<int> node_of_rank_, local_rank_of_;
+    std::vector<std::vector<int>> members_;  ///< ranks by node
+    int rails_ = 0;
+};
+
+}  // namespace lockstep

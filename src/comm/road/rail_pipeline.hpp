@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over nodes in chunks, several under way at once: one travels while another is added.
+#pragma once
+
+#include "road/rail_sum.hpp"
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// What is summed on one rail; see RailTask.
+struct RailJob {
+    std::vector<float*> inputs;
+    float* out = nullptr;
+    std::size_t count = 0;
+};
+
+/// The same jobs in the same order on every node of the rail.
+class RailPipeline {
+  public:
+    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes. `meter` outlives
+    /// this; with one, on all nodes, a few messages are timed.
+    RailPipeline(Rail rail,
+                 const SumTree& tree,
+                 std::span<const int> node_of_input,
+                 int node,
+                 LinkMeter* meter = nullptr);
+
+    void submit(RailJob job) { jobs_.push_back({std::move(job), 0, 0}); }
+
+    /// Does what can be done without waiting.
+    void advance();
+    bool has_news() const;
+
+    /// How many jobs are done since the beginning; they end in order.
+    std::size_t finished() const { return finished_; }
+
+    /// The ranks of the rail whose messages are awaited.
+    std::vector<int> awaited_ranks() const;
+
+  private:
+    struct ActiveJob {
+        RailJob job;
+        std::size_t begun = 0;  ///< floats
+        int chunks_under_way = 0;
+        bool is_done() const { return begun == job.count && chunks_under_way == 0; }
+    };
+    struct Lane {
+        std::unique_ptr<RailSum> sum;
+        std::size_t job = 0;  ///< counted from the beginning
+    };
+
+    std::size_t chunk_count(const RailJob& job) const;
+    const RailPlan& plan_for(const RailJob& job) const;
+    bool times_next_chunk() const;
+    std::optional<std::size_t> next_to_begin() const;
+    void begin_chunk(std::size_t position);
+    void advance_lane(Lane& lane);
+
+    Rail rail_;
+    RailPlan short_plan_, long_plan_;
+    std::vector<RailPlan> timed_plans_;  ///< instead of `long_plan_`; empty: nothing is timed
+    std::size_t chunks_ = 0;             ///< begun
+    std::vector<Lane> lanes_;
+    std::size_t next_lane_ = 0;
+    std::deque<ActiveJob> jobs_;  ///< those that are not done
+    std::size_t finished_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes 0 to 4 sum one stripe; five is no power of two, so node 1 first hands everything to node 0,
+// and four members remain. Then members exchange with their nearest first and halve what they deal
+// with:
+//
+//     nodes          0     1     2     3     4        member 0 = nodes 0 1, member 1 = node 2, ...
+//     before         0 <-- 1
+//     distance 1     0 <-------> 2     3 <-> 4        one keeps the low half, one the high half
+//     distance 2     0 <-------------> 3              and a quarter
+//                                2 <-------> 4
+//     the way out is the same backwards: finished parts return, at last from 0 to 1
+//
+// (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+// MPICH", 2005.) What differs from the paper is what travels. There a member sends one partial sum.
+// Here only siblings of the one tree may be added (leaf_tree.cpp), so a member that holds parts of
+// several subtrees sends several pieces, and the receiver adds those that meet their siblings.
+// Where subtrees are whole nodes there is one piece, and the cost is the paper's.
+//
+// What must never happen: two nodes disagree about a step. The messages carry no description: how
+// many pieces come, and which ones, each side computes for itself from (tree, node_of_input, nodes)
+// alone. So this file stays a pure function of these, with no look at memory, sizes or time; which
+// of the two kinds of plan is used depends on the size of the whole job, which is equal everywhere.
+//
+// Tested: comm/road/rail_plan_test.cpp plays all nodes of random groupings in one process
+// and compares bits; on real ranks node_exchange_test.cpp beside it.
+
+#include "road/rail_plan.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace lockstep {
+
+// The order of additions as a tree of numbered pieces, so that one can ask: which of these that I
+// hold may I add now?
+//
+//     order 0 1 0 2 over inputs a b c d            pieces held     may be added
+//           6                                      a b c           a+b = 4; c stays, d is elsewhere
+//         /   \        inputs 0 to 3               b c             nothing
+//        4     5       sums 4 to 6, in the order   4 d c           c+d = 5, then 4+5 = 6
+//       a b   c d      in which they are made
+//
+// combine() looks for the largest subtrees that are covered by the pieces held, and writes how each
+// is added as an order for sum_into().
+//
+// What must never happen: a sum that is no subtree, such as b+c. It would be right but for its
+// bits.
+
+SumTree::SumTree(std::span<const int> merges_after) : sums_(merges_after.size()) {
+    std::vector<int> stack;
+    for (std::size_t k = 0; k < merges_after.size(); ++k) {
+        stack.push_back(static_cast<int>(k));
+        for (int merges = merges_after[k]; merges > 0; --merges) {
+            expect(stack.size() >= 2, "two sums merge");
+            sums_.push_back({stack[stack.size() - 2], stack.back()});
+            stack.pop_back();
+            stack.back() = root();
+        }
+    }
+    expect(stack.size() == 1, "all inputs merge into one sum");
+}
+
+/// One search for the largest subtrees that a list of pieces covers.
+class SumTree::Walk {
+  public:
+    Walk(const std::vector<Sum>& sums, std::span<const int> pieces)
+        : sums_(sums), position_(sums.size(), none), covered_(sums.size()) {
+        for (std::size_t i = 0; i < pieces.size(); ++i) position(pieces[i]) = i;
+        for (std::size_t sum = 0; sum < sums.size(); ++sum) {
+            const auto [left, right] = sums[sum];
+            covered_[sum] =
+                position_[sum] != none || (left >= 0 && covered_[static_cast<std::size_t>(left)] &&
+                                           covered_[static_cast<std::size_t>(right)]);
+        }
+    }
+
+    std::vector<Combination> search(int root) {
+        visit(root);
+        return std::move(found_);
+    }
+
+  private:
+    static constexpr auto none = static_cast<std::size_t>(-1);
+
+    std::size_t& position(int sum) { return position_[static_cast<std::size_t>(sum)]; }
+    Sum parts(int sum) const { return sums_[static_cast<std::size_t>(sum)]; }
+
+    void visit(int sum) {
+        if (covered_[static_cast<std::size_t>(sum)]) {
+            found_.push_back({sum, {}, {}});
+            add_up(sum, found_.back());
+        } else if (parts(sum).left >= 0) {
+            visit(parts(sum).left);
+            visit(parts(sum).right);
+        }
+    }
+
+    void add_up(int sum, Combination& combination) {
+        if (position(sum) != none) {
+            combination.from.push_back(position(sum));
+            combination.merges_after.push_back(0);
+            return;
+        }
+        add_up(parts(sum).left, combination);
+        add_up(parts(sum).right, combination);
+        ++combination.merges_after.back();
+    }
+
+    const std::vector<Sum>& sums_;
+    std::vector<std::size_t> position_;  ///< in the list of pieces, by subtree
+    std::vector<bool> covered_;
+    std::vector<Combination> found_;
+};
+
+std::vector<Combination> SumTree::combine(std::span<const int> pieces) const {
+    return Walk(sums_, pieces).search(root());
+}
+
+std::vector<int> wholes_of(std::span<const Combination> combinations) {
+    std::vector<int> wholes;
+    for (const Combination& combination : combinations) wholes.push_back(combination.whole);
+    return wholes;
+}
+
+namespace {
+
+/// Consecutive nodes [begin, end).
+struct NodeRange {
+    int begin = 0, end = 0;
+};
+
+/// Nodes in pairs first, so that a power of two takes part in the halving: members 0, 1, ... of
+/// it, the first `pairs` of which stand for two nodes each.
+struct Halving {
+    explicit Halving(int nodes)
+        : members(static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes)))),
+          pairs(nodes - members) {}
+
+    int first_node(int member) const { return member < pairs ? 2 * member : member + pairs; }
+    int member_of(int node) const { return node < 2 * pairs ? node / 2 : node - pairs; }
+    /// Nodes of members [first, first + count).
+    NodeRange nodes_of(int first, int count) const {
+        return {first_node(first), first_node(first + count)};
+    }
+
+    int members, pairs;
+};
+
+class Planner {
+  public:
+    Planner(const SumTree& tree, std::span<const int> node_of_input)
+        : tree_(tree), node_of_input_(node_of_input) {}
+
+    std::vector<Combination> own(int node) const {
+        std::vector<int> inputs;
+        for (std::size_t k = 0; k < node_of_input_.size(); ++k)
+            if (node_of_input_[k] == node) inputs.push_back(static_cast<int>(k));
+        return tree_.combine(inputs);
+    }
+
+    RailStep step(NodeRange mine, NodeRange theirs, int peer, Share sends, Share keeps) const {
+        RailStep step{peer, sends, keeps, 0, {}};
+        if (keeps == Share::none) return step;
+        std::vector<int> pieces = pieces_of(mine);
+        const std::vector<int> received = pieces_of(theirs);
+        pieces.insert(pieces.end(), received.begin(), received.end());
+        step.received = static_cast<int>(received.size());
+        step.sums = tree_.combine(pieces);
+        return step;
+    }
+
+  private:
+    std::vector<int> pieces_of(NodeRange nodes) const {
+        std::vector<int> inputs;
+        for (std::size_t k = 0; k < node_of_input_.size(); ++k)
+            if (node_of_input_[k] >= nodes.begin && node_of_input_[k] < nodes.end)
+                inputs.push_back(static_cast<int>(k));
+        return wholes_of(tree_.combine(inputs));
+    }
+
+    const SumTree& tree_;
+    std::span<const int> node_of_input_;
+};
+
+RailStep halving_step(
+    const Planner& planner, const Halving& halving, int member, int distance, RailKind kind) {
+    const auto block = [&](int of) { return halving.nodes_of(of / distance * distance, distance); };
+    const int peer = member ^ distance;
+    Share sends = Share::all, keeps = Share::all;
+    if (kind == RailKind::long_message) {
+        sends = peer < member ? Share::low : Share::high;
+        keeps = peer < member ? Share::high : Share::low;
+    }
+    return planner.step(block(member), block(peer), halving.first_node(peer), sends, keeps);
+}
+
+RailPlan make_plan(
+    const SumTree& tree, std::span<const int> node_of_input, int node, int nodes, RailKind kind) {
+    const Planner planner(tree, node_of_input);
+    const Halving halving(nodes);
+    const int member = halving.member_of(node), first = halving.first_node(member);
+    RailPlan plan{planner.own(node), {}, tree.root()};
+    const NodeRange giver = {first + 1, first + 2};
+    // Stands aside from here on; the way out brings it the whole sum.
+    if (node != first) {
+        plan.steps.push_back(planner.step(giver, {}, first, Share::all, Share::none));
+        return plan;
+    }
+    if (member < halving.pairs)
+        plan.steps.push_back(
+            planner.step({first, first + 1}, giver, first + 1, Share::none, Share::all));
+    for (int distance = 1; distance < halving.members; distance *= 2)
+        plan.steps.push_back(halving_step(planner, halving, member, distance, kind));
+    return plan;
+}
+
+}  // namespace
+
+FloatRange share_of(FloatRange range, Share share) {
+    const std::size_t middle = range.begin + range.size() / line_floats / 2 * line_floats;
+    switch (share) {
+        case Share::none:
+            return {range.begin, range.begin};
+        case Share::low:
+            return {range.begin, middle};
+        case Share::high:
+            return {middle, range.end};
+        case Share::all:
+            return range;
+    }
+    return range;
+}
+
+RailPlan make_rail_plan(const SumTree& tree,
+                        std::span<const int> given_node_of_input,
+                        int given_node,
+                        int nodes,
+                        RailKind kind,
+                        int turn) {
+    expect(given_node >= 0 && given_node < nodes, "0 <= node < nodes");
+    const auto turned = [&](int node) { return (node + turn) % nodes; };
+    const auto turned_back = [&](int node) { return (node + nodes - turn % nodes) % nodes; };
+    std::vector<int> node_of_input(given_node_of_input.begin(), given_node_of_input.end());
+    for (int& node : node_of_input) node = turned(node);
+    RailPlan plan = make_plan(tree, node_of_input, turned(given_node), nodes, kind);
+    for (RailStep& step : plan.steps) step.peer = turned_back(step.peer);
+    return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// One chunk on its way through a RailPlan: a machine that never waits, because several are under
+// way at once (rail_pipeline.cpp) and the same thread also moves buckets on.
+//
+//     idle --begin--> in: exchange, add, step 0 -> 1 -> ... --> out: ... 1 -> 0 --> idle
+//
+// `pieces_` are where the parts of the sum lie just now: at first this node's inputs, then sums,
+// each in the place of its first part, and behind them what was received.
+//
+// What must never happen:
+// - Memory is overwritten that a message still reads. All requests of a step are through before
+//   advance() adds; a received piece has room of its own for the whole chunk's time; on the way
+//   out, only that part of `out` is written whose pieces have been sent on the way in.
+// - `out` is written before the sum is whole: it may be one of the inputs.
+// - Two chunks' messages meet: each lane has its tag, and in one lane MPI keeps the order, also of
+//   a note that goes ahead of a message that is timed (link_timer.cpp).
+//
+// Tested: comm/road/rail_plan_test.cpp (the plan), node_exchange_test.cpp (many chunks).
+
+#include "road/rail_sum.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "base/mpi_check.hpp"
+#include "sums/sum_kernels.hpp"
+
+#include <array>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// Never waits.
+bool are_through(std::span<MPI_Request> requests) {
+    int done = 0;
+    check_mpi(
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        "MPI_Testall");
+    return done != 0;
+}
+
+}  // namespace
+
+void RailSum::begin(RailTask task) {
+    expect(is_idle(), "one chunk at a time");
+    task_ = std::move(task);
+    pieces_ = task_.inputs;
+    ranges_ = {{0, task_.count}};
+    step_ = 0;
+    const RailPlan& plan = *task_.plan;
+    add_up(plan.own, ranges_.back());
+    if (plan.steps.empty()) return;
+    make_room();
+    phase_ = Phase::in;
+    post_in();
+}
+
+bool RailSum::has_news() {
+    if (is_idle()) return false;
+    const bool is_timed = timer_ && timer_->is_running();
+    if (is_timed) timer_->look(now_s());
+    const bool done = are_through(requests_);
+    if (is_timed) tell_timer();
+    return done;
+}
+
+void RailSum::tell_timer() {
+    const std::span<MPI_Request> requests(requests_);
+    if (timer_->awaits_note() && are_through(requests.first(1))) timer_->note_came();
+    if (timer_->awaits_message() && are_through(requests.first(receives_)))
+        timer_->message_came(now_s());
+}
+
+void RailSum::advance() {
+    requests_.clear();
+    if (phase_ == Phase::in) {
+        take_in();
+        if (++step_ < task_.plan->steps.size()) return post_in();
+        phase_ = Phase::out;
+    }
+    next_out();
+}
+
+int RailSum::awaited_rank() const {
+    return rail_.rank_on_node[static_cast<std::size_t>(step().peer)];
+}
+
+/// The largest that all steps together receive.
+void RailSum::make_room() {
+    std::size_t needed = 0;
+    FloatRange range = ranges_.front();
+    for (const RailStep& step : task_.plan->steps) {
+        range = share_of(range, step.keeps);
+        needed += static_cast<std::size_t>(step.received) * rounded_to_lines(range.size());
+    }
+    room_used_ = 0;
+    if (needed <= room_floats_) return;
+    room_ = make_aligned_floats(needed);
+    room_floats_ = needed;
+}
+
+/// Sends this node's pieces of what the peer keeps; the peer's pieces of what this node keeps come
+/// behind its own.
+void RailSum::post_in() {
+    const FloatRange range = ranges_.back();
+    const FloatRange sent = share_of(range, step().sends);
+    const FloatRange kept = share_of(range, step().keeps);
+    const std::size_t own = pieces_.size();
+    begin_receiving(kept.size() * sizeof(float) * static_cast<std::size_t>(step().received));
+    for (int i = 0; i < step().received; ++i) {
+        // Float 0 would lie before the buffer: every access adds at least kept.begin.
+        pieces_.push_back(room_.get() + room_used_ - kept.begin);
+        receive(pieces_.back(), kept);
+        room_used_ += rounded_to_lines(kept.size());
+    }
+    begin_sending(sent.size() * sizeof(float) * own);
+    for (std::size_t i = 0; i < own; ++i) send(pieces_[i], sent);
+}
+
+void RailSum::take_in() {
+    const FloatRange kept = share_of(ranges_.back(), step().keeps);
+    ranges_.push_back(kept);
+    if (step().keeps == Share::none) return;
+    add_up(step().sums, kept);
+}
+
+/// The finished part goes to the peer, the part that the peer finished comes back.
+void RailSum::post_out() {
+    const FloatRange before = ranges_[step_];
+    const FloatRange received = share_of(before, step().sends);
+    const FloatRange sent = share_of(before, step().keeps);
+    begin_receiving(received.size() * sizeof(float));
+    receive(task_.out, received);
+    begin_sending(sent.size() * sizeof(float));
+    send(task_.out, sent);
+}
+
+/// Steps back to the last step on which something is still to be exchanged.
+void RailSum::next_out() {
+    while (step_ > 0) {
+        --step_;
+        if (step().sends == Share::all && step().keeps == Share::all) continue;
+        return post_out();
+    }
+    phase_ = Phase::idle;
+}
+
+/// Both sides know how long a message is, and so whether a note goes ahead of it.
+bool RailSum::has_note(std::size_t bytes) const {
+    return timer_ && task_.is_timed && bytes >= LinkTimer::least_bytes;
+}
+
+/// What comes is timed from here on, if it is.
+void RailSum::begin_receiving(std::size_t bytes) {
+    if (!has_note(bytes)) return;
+    receive_floats(nullptr, 0);
+    timer_->begin(awaited_rank(), bytes, now_s());
+}
+
+void RailSum::begin_sending(std::size_t bytes) {
+    receives_ = requests_.size();
+    if (has_note(bytes)) send_floats(nullptr, 0);
+}
+
+void RailSum::send(const float* from, FloatRange range) {
+    if (range.size() > 0) send_floats(from + range.begin, range.size());
+}
+
+void RailSum::receive(float* to, FloatRange range) {
+    if (range.size() > 0) receive_floats(to + range.begin, range.size());
+}
+
+void RailSum::send_floats(const float* from, std::size_t count) {
+    check_mpi(MPI_Isend(from,
+                        static_cast<int>(count),
+                        MPI_FLOAT,
+                        awaited_rank(),
+                        tag_,
+                        rail_.ranks.handle(),
+                        &requests_.emplace_back(MPI_REQUEST_NULL)),
+              "MPI_Isend");
+}
+
+void RailSum::receive_floats(float* to, std::size_t count) {
+    check_mpi(MPI_Irecv(to,
+                        static_cast<int>(count),
+                        MPI_FLOAT,
+                        awaited_rank(),
+                        tag_,
+                        rail_.ranks.handle(),
+                        &requests_.emplace_back(MPI_REQUEST_NULL)),
+              "MPI_Irecv");
+}
+
+/// Replaces pieces by their sums, which lie where the first part of each lay; the whole sum goes to
+/// `out`.
+void RailSum::add_up(std::span<const Combination> sums, FloatRange range) {
+    std::vector<float*> results;
+    for (const Combination& sum : sums) {
+        const bool is_whole = sum.whole == task_.plan->root;
+        results.push_back(is_whole ? task_.out : pieces_[sum.from.front()]);
+        if (sum.from.size() == 1 && !is_whole) continue;
+        std::vector<const float*> inputs;
+        for (const std::size_t i : sum.from) inputs.push_back(pieces_[i] + range.begin);
+        const std::array<float*, 1> output = {results.back() + range.begin};
+        sum_into(sum.merges_after, inputs, output, range.size());
+    }
+    pieces_ = std::move(results);
+}
+
+}  // namespace lockstep

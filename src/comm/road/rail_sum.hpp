@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// One chunk's way through a RailPlan, without ever waiting.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include "base/aligned_floats.hpp"
+#include "road/link_timer.hpp"
+#include "road/rail_plan.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+
+namespace lockstep {
+
+/// The ranks that own the same stripe, by node, and how they address each other.
+struct Rail {
+    Communicator ranks;
+    std::vector<int> rank_on_node;
+};
+
+/// What is summed: inputs of this node in the order of their numbers, and where the sum goes.
+/// Inputs are overwritten; `out` may be one of them.
+struct RailTask {
+    const RailPlan* plan = nullptr;
+    std::vector<float*> inputs;
+    float* out = nullptr;
+    std::size_t count = 0;
+    bool is_timed = false;  ///< its long messages are; the same on all nodes
+};
+
+/// Sums one chunk at a time: begin(), then advance() whenever has_news(), until is_idle().
+class RailSum {
+  public:
+    /// `rail` and `meter` outlive this. Chunks that are under way at once have different tags.
+    /// `meter`: null where nothing is timed.
+    RailSum(const Rail& rail, int tag, LinkMeter* meter) : rail_(rail), tag_(tag) {
+        if (meter != nullptr) timer_.emplace(*meter);
+    }
+    RailSum(const RailSum&) = delete;
+    RailSum& operator=(const RailSum&) = delete;
+
+    void begin(RailTask task);
+    bool is_idle() const { return phase_ == Phase::idle; }
+
+    /// Whether the messages of the current step are through. Never waits.
+    bool has_news();
+    void advance();
+
+    /// Whose message the current step waits for: its rank on the rail.
+    int awaited_rank() const;
+
+  private:
+    enum class Phase { idle, in, out };
+
+    const RailStep& step() const { return task_.plan->steps[step_]; }
+
+    void post_in();
+    void take_in();
+    void post_out();
+    void next_out();
+    bool has_note(std::size_t bytes) const;
+    void begin_receiving(std::size_t bytes);
+    void begin_sending(std::size_t bytes);
+    void tell_timer();
+    void send(const float* from, FloatRange range);
+    void receive(float* to, FloatRange range);
+    void send_floats(const float* from, std::size_t count);
+    void receive_floats(float* to, std::size_t count);
+    void add_up(std::span<const Combination> sums, FloatRange range);
+    void make_room();
+
+    const Rail& rail_;
+    const int tag_;
+    RailTask task_;
+    Phase phase_ = Phase::idle;
+    std::size_t step_ = 0;
+    std::vector<float*> pieces_;         ///< float 0 of the chunk, wherever each lies
+    std::vector<FloatRange> ranges_;     ///< before each step, and after the last
+    std::vector<MPI_Request> requests_;  ///< receives first; of those that are timed a note's
+    std::size_t receives_ = 0;
+    std::optional<LinkTimer> timer_;
+    AlignedFloats room_;  ///< for what is received
+    std::size_t room_floats_ = 0, room_used_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/tensor_files.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/run/safetensors.hpp"
+
+#include <array>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// ZIP's fields have 32 bits, the number of files 16 (APPNOTE.TXT 6.3.10, 4.3.7 and 4.3.12).
+constexpr std::uint64_t most_zip_bytes = 0xffff'ffff, most_zip_files = 0xffff;
+constexpr std::uint16_t zip_version = 20, zip_first_day = 0x21;  // 1980-01-01
+
+class LittleEndian {
+  public:
+    LittleEndian& u16(std::uint64_t value) { return add(value, 2); }
+    LittleEndian& u32(std::uint64_t value) { return add(value, 4); }
+    LittleEndian& text(const std::string& text) {
+        bytes_ += text;
+        return *this;
+    }
+    const std::string& bytes() const { return bytes_; }
+
+  private:
+    LittleEndian& add(std::uint64_t value, int count) {
+        for (int i = 0; i < count; ++i) bytes_ += static_cast<char>(value >> (8 * i));
+        return *this;
+    }
+    std::string bytes_;
+};
+
+// One file of the archive.
+struct ZipEntry {
+    std::string name;
+    std::uint32_t crc = 0;
+    std::uint64_t bytes = 0, offset = 0;
+
+    // What local header and directory have alike; stored, not compressed.
+    void describe(LittleEndian& out) const {
+        out.u16(zip_version).u16(0).u16(0).u16(0).u16(zip_first_day);
+        out.u32(crc).u32(bytes).u32(bytes).u16(name.size()).u16(0);
+    }
+};
+
+std::string local_header(const ZipEntry& entry) {
+    LittleEndian out;
+    entry.describe(out.u32(0x04034b50));
+    return out.text(entry.name).bytes();
+}
+
+std::string directory_of(std::span<const ZipEntry> entries) {
+    LittleEndian out;
+    for (const ZipEntry& entry : entries) {
+        entry.describe(out.u32(0x02014b50).u16(zip_version));
+        out.u16(0).u16(0).u16(0).u32(0).u32(entry.offset).text(entry.name);
+    }
+    return out.bytes();
+}
+
+// CRC-32 of ZIP: polynomial 0x04c11db7, bits reflected (APPNOTE.TXT 4.4.7). By bytes of a table.
+constexpr auto crc_table = [] {
+    std::array<std::uint32_t, 256> table{};
+    for (std::uint32_t i = 0; i < table.size(); ++i) {
+        table[i] = i;
+        for (int bit = 0; bit < 8; ++bit)
+            table[i] = table[i] >> 1 ^ (table[i] % 2 == 1 ? 0xedb88320U : 0U);
+    }
+    return table;
+}();
+
+// Of bytes after others whose value is `before`; 0: there are none.
+std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t before) {
+    std::uint32_t crc = ~before;
+    for (const std::byte byte : bytes)
+        crc = crc >> 8 ^ crc_table[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
+    return ~crc;
+}
+
+void check_zip_fits(std::span<const ExportedTensor> tensors) {
+    constexpr std::uint64_t overhead = 1024;  // of a file, with its name twice
+    std::uint64_t bytes = 0;
+    for (const ExportedTensor& tensor : tensors)
+        bytes += tensor.bytes() + 2 * tensor.name.size() + overhead;
+    check(bytes <= most_zip_bytes && tensors.size() <= most_zip_files, [&] {
+        return Error(
+            "E106",
+            fmt::format(
+                "--format npz of {} tensors, {}", grouped(tensors.size()), bytes_text(bytes)),
+            "a plain ZIP archive has up to 4 GiB and 65,535 files",
+            "use --format safetensors");
+    });
+}
+
+}  // namespace
+
+NewFile::NewFile(const fs::path& path)
+    : path_(path),
+      partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())) {
+    check(!fs::exists(path), [&] {
+        return Error("E407",
+                     fmt::format("'{}' exists", path.string()),
+                     "nothing is overwritten",
+                     "give another name, or remove it");
+    });
+    fd_ = open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!fd_) throw system_error("create", partial_, errno);
+}
+
+NewFile::~NewFile() {
+    if (!is_finished_) ::unlink(partial_.c_str());
+}
+
+void NewFile::write(std::span<const std::byte> bytes) {
+    write_all(fd_.value(), bytes, partial_);
+    bytes_ += bytes.size();
+    if (wrote_) wrote_(bytes_);
+}
+
+void NewFile::finish() {
+    if (::fsync(fd_.value()) != 0) throw system_error("flush", partial_, errno);
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) throw system_error("create", path_, errno);
+    is_finished_ = true;
+    sync_path(path_.parent_path().empty() ? fs::path(".") : path_.parent_path());
+}
+
+std::string npy_header(ExportedElement element, const std::vector<std::int64_t>& shape) {
+    std::string sizes;
+    for (const std::int64_t size : shape) sizes += fmt::format("{},", size);
+    std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   element == ExportedElement::f32 ? "<f4" : "<i8",
+                                   sizes);
+    constexpr std::size_t fixed = 10, alignment = 64;
+    text.append((alignment - (fixed + text.size() + 1) % alignment) % alignment, ' ').append("\n");
+    LittleEndian out;
+    out.text("\x93NUMPY").u16(1).u16(text.size()).text(text);
+    return out.bytes();
+}
+
+std::uint64_t ExportedTensor::bytes() const {
+    std::uint64_t bytes = element == ExportedElement::f32 ? 4 : 8;
+    for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+    return bytes;
+}
+
+void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors) {
+    Json header;
+    header["__metadata__"] = {{"format", "pt"}};
+    std::uint64_t at = 0;
+    for (const ExportedTensor& tensor : tensors) {
+        const std::uint64_t end = at + tensor.bytes();
+        header[tensor.name] = {{"dtype", tensor.element == ExportedElement::f32 ? "F32" : "I64"},
+                               {"shape", tensor.shape},
+                               {"data_offsets", {at, end}}};
+        at = end;
+    }
+    file.write(bytes_of(framed_header(header)));
+    for (const ExportedTensor& tensor : tensors) file.write(tensor.values());
+}
+
+void write_npz(NewFile& file, std::span<const ExportedTensor> tensors) {
+    check_zip_fits(tensors);
+    std::vector<ZipEntry> entries;
+    for (const ExportedTensor& tensor : tensors) {
+        const std::string header = npy_header(tensor.element, tensor.shape);
+        const std::vector<std::byte> values = tensor.values();
+        const ZipEntry entry{.name = tensor.name + ".npy",
+                             .crc = crc_of(values, crc_of(bytes_of(header), 0)),
+                             .bytes = header.size() + values.size(),
+                             .offset = file.bytes()};
+        file.write(bytes_of(local_header(entry)));
+        file.write(bytes_of(header));
+        file.write(values);
+        entries.push_back(entry);
+    }
+    const std::uint64_t begin = file.bytes();
+    const std::string directory = directory_of(entries);
+    file.write(bytes_of(directory));
+    LittleEndian end;
+    end.u32(0x06054b50).u16(0).u16(0).u16(entries.size()).u16(entries.size());
+    end.u32(directory.size()).u32(begin).u16(0);
+    file.write(bytes_of(end.bytes()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hosts order the work of GPUs and run ahead, so that all of them wait in the same collective
+// whichever GPU is stuck. Each has noted where its GPU is, and whose parts have not arrived there:
+//
+//     rank 0   in #813    has the part of 1, misses that of 2
+//     rank 1   in #813    has the part of 0, misses that of 2
+//     rank 2   in #813    has none                     <- its part alone is missing elsewhere
+//     rank 3   before #813: something on its own GPU does not end    <- or this one, if there is
+//     one
+//
+// What must never happen: a rank is named by one that itself is stuck. Only who has somebody's part
+// is believed about those that it misses, so that of two ranks none is named by this.
+//
+// Tested: run/flight/gpu_stall_test.cpp, e2e/device_test.cpp.
+
+#include "flight/gpu_stall.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* nccl_fix =
+    "check these nodes' links, and dmesg for Xid; logs/iN/rank-NNNNN.log says which path NCCL uses "
+    "between them; start the same command again: it resumes from the newest checkpoint, if there "
+    "is one";
+
+/// The part of `from` has not arrived at `at`.
+struct Missing {
+    const RankTrace* from;
+    const RankTrace* at;
+};
+
+class Stall {
+  public:
+    explicit Stall(const Scene& scene);
+    Verdict verdict() const;
+
+  private:
+    std::vector<Missing> missing_parts() const;
+    Traces suspects() const;
+    std::string call_text() const;
+    std::string why_text() const;
+    Verdict blaming(const Traces& culprits, const std::string& how) const;
+    Verdict between() const;
+    Traces at(GpuPlace place) const;
+
+    const Scene& scene_;
+    Traces behind_;   ///< in, or before, the first group that any GPU has not finished
+    Traces further_;  ///< that have finished it
+};
+
+Stall::Stall(const Scene& scene) : scene_(scene) {
+    const Traces known = scene.where([&](const RankTrace& t) {
+        return t.gpu.seq > 0 && t.gpu.channel == scene.waiting().channel;
+    });
+    const auto group_of = [](const RankTrace* t) { return std::pair(t->gpu.seq, t->gpu.round); };
+    const auto first = std::ranges::min_element(known, {}, group_of);
+    for (const RankTrace* trace : known)
+        (group_of(trace) == group_of(*first) ? behind_ : further_).push_back(trace);
+}
+
+Traces Stall::at(GpuPlace place) const {
+    Traces found = behind_;
+    std::erase_if(found, [&](const RankTrace* t) { return t->gpu.place != place; });
+    return found;
+}
+
+std::vector<Missing> Stall::missing_parts() const {
+    std::map<int, const RankTrace*> by_rank;
+    for (const RankTrace* trace : scene_.traces()) by_rank[trace->rank] = trace;
+    std::vector<Missing> parts;
+    for (const RankTrace* at : behind_)
+        for (const int rank : at->gpu.missing)
+            if (const auto from = by_rank.find(rank); from != by_rank.end())
+                parts.push_back({from->second, at});
+    return parts;
+}
+
+/// Who is at one end of all that is missing; else all whose parts are missing, unless one of them
+/// is believed, too.
+Traces Stall::suspects() const {
+    std::vector<Missing> parts = missing_parts();
+    std::erase_if(parts, [](const Missing& part) { return part.at->gpu.arrived == 0; });
+    std::map<const RankTrace*, std::size_t> sent, touched;
+    for (const auto& [from, at] : parts) {
+        ++sent[from];
+        ++touched[from];
+        ++touched[at];
+    }
+    const Traces senders = scene_.where([&](const RankTrace& t) { return sent.contains(&t); });
+    Traces ends = senders;
+    std::erase_if(ends, [&](const RankTrace* t) { return touched[t] < parts.size(); });
+    if (ends.size() == 1) return ends;
+    const auto is_sender = [&](const Missing& part) { return sent.contains(part.at); };
+    return std::ranges::any_of(parts, is_sender) ? Traces{} : senders;
+}
+
+std::string Stall::call_text() const {
+    const RankTrace& trace = *behind_.front();
+    const auto entry = std::ranges::find_if(trace.entries, [&](const FlightEntry& e) {
+        return e.channel == trace.gpu.channel && e.seq == trace.gpu.seq;
+    });
+    const std::string number = scene_.number_text(trace.gpu.channel, trace.gpu.seq);
+    return entry == trace.entries.end() ? number : number + " " + text_of(entry->call);
+}
+
+std::string Stall::why_text() const {
+    constexpr std::size_t most_shown = 4;
+    std::vector<std::string> sentences{scene_.waiting_text()};
+    for (const RankTrace* trace : behind_)
+        if (!trace->gpu.missing.empty() && sentences.size() <= most_shown)
+            sentences.push_back(fmt::format("at rank {} the {} of {} {} not arrived",
+                                            trace->rank,
+                                            trace->gpu.missing.size() == 1 ? "part" : "parts",
+                                            ranks_text(trace->gpu.missing),
+                                            trace->gpu.missing.size() == 1 ? "has" : "have"));
+    if (sentences.size() == 1) sentences.emplace_back("whose part has not arrived is not known");
+    if (!further_.empty())
+        sentences.push_back(ranks_text(numbers_of(further_)) + " finished theirs");
+    sentences.emplace_back("NCCL reports no error");
+    return fmt::format("{}", fmt::join(sentences, "; "));
+}
+
+Verdict Stall::blaming(const Traces& culprits, const std::string& how) const {
+    const bool is_one = culprits.size() == 1;
+    return {.trouble = Trouble::stuck_gpu,
+            .culprits = numbers_of(culprits),
+            .what = fmt::format("the GPU{} of {} {} {} {}",
+                                is_one ? "" : "s",
+                                ranks_text(culprits),
+                                is_one ? "is" : "are",
+                                how,
+                                call_text()),
+            .why = why_text(),
+            .fix = nccl_fix};
+}
+
+/// "between rank 0 (a, pid 4) and rank 1 (b, pid 5)", "between a and b", "at or from a"; "" where
+/// what is missing has no such ends.
+std::string ends_text(const std::vector<Missing>& parts) {
+    std::map<int, const RankTrace*> ranks;
+    std::map<std::string_view, std::size_t> touched;  // parts that cross the host's border
+    for (const auto& [from, at] : parts) {
+        ranks[from->rank] = from;
+        ranks[at->rank] = at;
+        if (from->host == at->host) continue;
+        ++touched[from->host];
+        ++touched[at->host];
+    }
+    if (ranks.size() == 2)
+        return fmt::format("between {} and {}",
+                           rank_text(*ranks.begin()->second),
+                           rank_text(*ranks.rbegin()->second));
+    std::erase_if(touched, [&](const auto& host) { return host.second < parts.size(); });
+    if (touched.size() == 2)
+        return fmt::format("between {} and {}", touched.begin()->first, touched.rbegin()->first);
+    return touched.size() == 1 ? fmt::format("at or from {}", touched.begin()->first) : "";
+}
+
+/// No GPU stands out: what is known of the ways between them.
+Verdict Stall::between() const {
+    const std::string ends = ends_text(missing_parts());
+    return {.trouble = Trouble::network_slow,
+            .culprits = {},
+            .what = ends.empty() ? fmt::format("the GPUs of {} are in {}, and it does not end",
+                                               ranks_text(numbers_of(behind_)),
+                                               call_text())
+                                 : fmt::format("nothing arrives {} in {}", ends, call_text()),
+            .why = why_text(),
+            .fix = nccl_fix};
+}
+
+Verdict Stall::verdict() const {
+    if (behind_.empty()) return {};
+    if (const Traces silent = at(GpuPlace::silent); !silent.empty())
+        return blaming(silent, "without an answer, even to a copy on another stream, in");
+    const Traces before = at(GpuPlace::before);
+    if (!before.empty() && (before.size() < behind_.size() || !further_.empty()))
+        return blaming(before, "still in other work before");
+    if (behind_.size() == 1 && !further_.empty()) return blaming(behind_, "stuck in");
+    if (const Traces found = suspects(); !found.empty()) return blaming(found, "stuck in");
+    return between();
+}
+
+}  // namespace
+
+Verdict gpu_verdict(const Scene& scene) {
+    return Stall(scene).verdict();
+}
+
+}  // namespace lockstep

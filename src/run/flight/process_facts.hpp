@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether another process of this machine is still the one that it was.
+#pragma once
+
+#include "lockstep/run/rank_trace.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+ProcessIdentity this_process();
+
+/// Never throws; what cannot be read is `elsewhere`.
+Life life_of(const ProcessIdentity& process);
+
+/// State letter and start time from the text of /proc/PID/stat, whose second field, the program's
+/// name, may hold anything.
+struct ProcessStat {
+    char state = '?';
+    std::uint64_t start_ticks = 0;
+};
+std::optional<ProcessStat> parse_process_stat(const std::string& text);
+
+/// The process that writes the ring file, or nothing while there is none.
+std::optional<ProcessIdentity> read_ring_process(const fs::path& ring);
+
+/// What the writer of a ring file said of its end; nothing where there is no ring.
+struct LastWords {
+    bool has_end_mark = false;
+    int signal = 0;  ///< the last one from outside that a handler saw
+};
+LastWords read_last_words(const fs::path& ring);
+
+}  // namespace lockstep

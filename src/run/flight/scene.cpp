@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The questions of verdict.cpp, answered from all traces. Rings are read one after another while
+// their ranks go on, so that no two show the same moment; answers rest on what stays true: a
+// collective that has been waited in for long, a process that is gone, a heartbeat that is old.
+//
+// What must never happen: a rank on another host is called dead because this host does not see its
+// process. There only the heartbeat counts, and only after half a minute. For ranks that are over,
+// time ends with their last heartbeat: read a day later, a trace says what it said then.
+//
+// Tested: run/flight/verdict_test.cpp.
+
+#include "flight/scene.hpp"
+
+#include "lockstep/core/signals.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+/// The oldest collective that the rank itself waits in, not only announced.
+const FlightEntry* waited_for(const RankTrace& trace) {
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.started_s > 0 && entry.ended_s == 0) return &entry;
+    return nullptr;
+}
+
+template <class Test>
+std::uint64_t last_seq(const RankTrace& trace, std::uint32_t channel, Test&& test) {
+    std::uint64_t last = 0;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.channel == channel && test(entry)) last = std::max(last, entry.seq);
+    return last;
+}
+
+}  // namespace
+
+Scene::Scene(std::span<const RankTrace> traces, double now_s, double silent_s)
+    : now_s_(now_s), silent_s_(silent_s) {
+    for (const RankTrace& trace : traces)
+        if (trace.damage.empty()) traces_.push_back(&trace);
+    find_missing(traces);
+    find_waiting();
+}
+
+void Scene::find_missing(std::span<const RankTrace> all) {
+    int ranks = 0;
+    for (const RankTrace* trace : traces_) ranks = std::max(ranks, trace->ranks);
+    std::vector<bool> present(static_cast<std::size_t>(ranks));
+    for (const RankTrace& trace : all)
+        if (trace.rank < ranks) present[static_cast<std::size_t>(trace.rank)] = true;
+    for (int rank = 0; rank < ranks; ++rank)
+        if (!present[static_cast<std::size_t>(rank)]) missing_.push_back(rank);
+}
+
+// The channel in which somebody waits longest; in it, the earliest collective that is waited in.
+void Scene::find_waiting() {
+    for (const RankTrace* trace : traces_) {
+        const FlightEntry* entry = waited_for(*trace);
+        if (entry == nullptr || trace->end == FlightEnd::finished) continue;
+        const double waited_s = seen_until_s(*trace) - entry->started_s;
+        if (waiting_.seq != 0 && waited_s <= waiting_.longest_s) continue;
+        waiting_.channel = entry->channel;
+        waiting_.seq = entry->seq;
+        waiting_.longest_s = waited_s;
+    }
+    if (waiting_.seq == 0) return;
+    const auto waits = [&](const FlightEntry* entry) {
+        return entry != nullptr && entry->channel == waiting_.channel;
+    };
+    for (const RankTrace* trace : traces_)
+        if (const auto* entry = waited_for(*trace); waits(entry) && entry->seq <= waiting_.seq) {
+            waiting_.seq = entry->seq;
+            waiting_.call = entry->call;
+        }
+    waiting_.longest_s = 0;
+    for (const RankTrace* trace : traces_)
+        if (const auto* entry = waited_for(*trace); waits(entry) && entry->seq == waiting_.seq) {
+            waiting_.ranks.push_back(trace);
+            waiting_.longest_s =
+                std::max(waiting_.longest_s, seen_until_s(*trace) - entry->started_s);
+        }
+}
+
+bool Scene::is_gone(const RankTrace& trace) const {
+    const bool is_lost =
+        trace.life == Life::gone || trace.life == Life::silent || trace.life == Life::cut_off;
+    return is_lost || (trace.life == Life::elsewhere && heartbeat_age_s(trace) > silent_s_);
+}
+
+bool Scene::is_alive(const RankTrace& trace) const {
+    return trace.end == FlightEnd::none && trace.life != Life::stopped && !is_gone(trace);
+}
+
+bool Scene::is_gone_silently(const RankTrace& trace) const {
+    return is_gone(trace) && trace.end == FlightEnd::none &&
+           (trace.signal == 0 || is_crash(trace.signal));
+}
+
+double Scene::seen_until_s(const RankTrace& trace) const {
+    const bool is_over = is_gone(trace) || trace.end != FlightEnd::none;
+    return is_over ? std::min(now_s_, trace.heartbeat_s) : now_s_;
+}
+
+std::uint64_t Scene::last_enqueued(const RankTrace& trace) const {
+    return last_seq(trace, waiting_.channel, [](const FlightEntry&) { return true; });
+}
+
+std::uint64_t Scene::last_finished(const RankTrace& trace) const {
+    return last_seq(trace, waiting_.channel, [](const FlightEntry& e) { return e.ended_s > 0; });
+}
+
+std::string Scene::number_text(std::uint32_t channel, std::uint64_t seq) const {
+    const auto several = std::ranges::find_if(
+        traces_, [&](const RankTrace* trace) { return trace->channels.size() > 1; });
+    if (several == traces_.end() || channel >= (*several)->channels.size())
+        return fmt::format("#{}", seq);
+    return fmt::format("{} #{}", (*several)->channels[channel], seq);
+}
+
+std::string Scene::waiting_text() const {
+    if (waiting_.seq == 0) return "nobody waits";
+    std::uint64_t finished = waiting_.seq - 1;
+    for (const RankTrace* trace : traces_) finished = std::min(finished, last_finished(*trace));
+    const auto ranks = numbers_of(waiting_.ranks);
+    return fmt::format("{}; {} {} in {} {} since {}",
+                       finished == 0
+                           ? "no collective is finished on all ranks"
+                           : "all ranks finished " + number_text(waiting_.channel, finished),
+                       ranks_text(ranks),
+                       ranks.size() == 1 ? "waits" : "wait",
+                       number_text(waiting_.channel, waiting_.seq),
+                       text_of(waiting_.call),
+                       duration_text(waiting_.longest_s));
+}
+
+std::string Scene::whereabouts_text(const RankTrace& trace) const {
+    const std::uint64_t finished = last_finished(trace);
+    const std::string last = finished == 0
+                                 ? "has not finished any collective"
+                                 : "last finished " + number_text(waiting_.channel, finished);
+    const double since_s = std::max(seen_until_s(trace) - trace.phase_since_s, 0.0);
+    const std::string activity = activity_text(trace),
+                      begin = fmt::format("rank {} {}", trace.rank, last);
+    if (!is_gone(trace) && trace.end == FlightEnd::none)
+        return fmt::format("{} and is {} since {}", begin, activity, duration_text(since_s));
+    constexpr double shortest_s = 0.01;
+    return fmt::format("{} and was {}{} when it {}",
+                       begin,
+                       activity,
+                       since_s < shortest_s ? "" : " for " + duration_text(since_s),
+                       trace.end == FlightEnd::none ? "was last heard" : "ended");
+}
+
+std::string rank_text(const RankTrace& trace) {
+    return fmt::format("rank {} ({}, pid {})", trace.rank, trace.host, trace.pid);
+}
+
+std::string ranks_text(const Traces& traces) {
+    return traces.size() == 1 ? rank_text(*traces.front()) : ranks_text(numbers_of(traces));
+}
+
+std::vector<int> numbers_of(const Traces& traces) {
+    std::vector<int> ranks;
+    for (const RankTrace* trace : traces) ranks.push_back(trace->rank);
+    return ranks;
+}
+
+RankPosition position_of(const RankTrace& trace) {
+    RankPosition position;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.ended_s == 0) {
+            position.in = &entry;
+            break;
+        }
+    if (position.in != nullptr)
+        position.channel = position.in->channel;
+    else if (!trace.entries.empty())
+        position.channel = trace.entries.back().channel;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.channel == position.channel && entry.ended_s > 0)
+            position.finished = std::max(position.finished, entry.seq);
+    return position;
+}
+
+std::string activity_text(const RankTrace& trace) {
+    switch (trace.phase) {
+        case Phase::data:
+            return "in data wait";
+        case Phase::comm:
+        case Phase::wait:
+            return "in communication";
+        case Phase::checkpoint:
+            return "writing a checkpoint";
+        case Phase::evaluate:
+            return "evaluating";
+        case Phase::other:
+            return trace.is_running ? "between steps" : "setting up";
+        default:
+            return fmt::format("in {}", phase_name(trace.phase));
+    }
+}
+
+}  // namespace lockstep

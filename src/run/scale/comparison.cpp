@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <ranges>
+#include <set>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t stretches = 10;
+
+std::string text_of(const Json* value) {
+    if (!value) return "";
+    return value->is_string() ? value->get<std::string>() : value->dump();
+}
+
+std::string member_of(const Json& config, const std::string& name, const char* member) {
+    const Json* const entry = config.find(name);
+    return entry && entry->is_object() ? text_of(entry->find(member)) : "";
+}
+
+std::set<std::string> names_of(const Json& first, const Json& second) {
+    std::set<std::string> names;
+    for (const Json* json : {&first, &second})
+        if (json->is_object())
+            for (const auto& [name, value] : json->items()) names.insert(name);
+    return names;
+}
+
+SettingDifference origins(const RunRecord& first,
+                          const RunRecord& second,
+                          const std::string& name,
+                          SettingKind kind) {
+    return {.name = name,
+            .kind = kind,
+            .first_origin = member_of(first.config, name, "origin"),
+            .second_origin = member_of(second.config, name, "origin")};
+}
+
+// Those of one part of the records, but for what `is_told` elsewhere.
+template <class IsTold>
+void add_differences(std::vector<SettingDifference>& found,
+                     const RunRecord& first,
+                     const RunRecord& second,
+                     Json RunRecord::*part,
+                     SettingKind kind,
+                     IsTold&& is_told) {
+    for (const std::string& name : names_of(first.*part, second.*part)) {
+        if (is_told(name)) continue;
+        SettingDifference setting = origins(first, second, name, kind);
+        setting.first = text_of((first.*part).find(name));
+        setting.second = text_of((second.*part).find(name));
+        if (setting.first != setting.second) found.push_back(std::move(setting));
+    }
+}
+
+void add_free(std::vector<SettingDifference>& found,
+              const RunRecord& first,
+              const RunRecord& second) {
+    for (const std::string& name : names_of(first.config, second.config)) {
+        const bool is_told = first.deciding.contains(name) || second.deciding.contains(name);
+        if (is_told || name == "run") continue;
+        SettingDifference setting = origins(first, second, name, SettingKind::free);
+        setting.first = member_of(first.config, name, "value");
+        setting.second = member_of(second.config, name, "value");
+        if (setting.first != setting.second) found.push_back(std::move(setting));
+    }
+}
+
+double mean_of(std::span<const double> values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+const RankFigures* first_with_steps(const RunFigures& run) {
+    const auto found = std::ranges::find_if(
+        run.ranks, [](const RankFigures& rank) { return !rank.steps.empty(); });
+    return found == run.ranks.end() ? nullptr : &*found;
+}
+
+// The steps that mean_step() averages over.
+std::span<const StepBudget> averaged_steps(const RankFigures& rank) {
+    const std::span<const StepBudget> steps(rank.steps);
+    return steps.size() > 1 ? steps.subspan(1) : steps;
+}
+
+// Of all ranks, by the step's number: ranks may have kept different ones, and some of them twice.
+struct PhaseSum {
+    double seconds = 0, times = 0;
+};
+std::map<std::int64_t, PhaseSum> sums_by_step(const RunFigures& run, Phase phase) {
+    std::map<std::int64_t, PhaseSum> sums;
+    for (const RankFigures& rank : run.ranks)
+        for (const StepBudget& step : rank.steps) {
+            PhaseSum& sum = sums[step.step];
+            sum.seconds += step.at(phase);
+            ++sum.times;
+        }
+    return sums;
+}
+
+}  // namespace
+
+std::vector<SettingDifference> settings_that_differ(const RunRecord& first,
+                                                    const RunRecord& second) {
+    std::vector<SettingDifference> found;
+    add_differences(
+        found, first, second, &RunRecord::deciding, SettingKind::deciding, [](const std::string&) {
+            return false;
+        });
+    // The others of it are settings, on which the canary stands, too.
+    const bool same_settings = found.empty();
+    add_differences(found,
+                    first,
+                    second,
+                    &RunRecord::contract,
+                    SettingKind::contract,
+                    [&](const std::string& name) {
+                        return name != "processor" && (name != "canary" || !same_settings);
+                    });
+    add_differences(found,
+                    first,
+                    second,
+                    &RunRecord::versions,
+                    SettingKind::contract,
+                    [](const std::string& name) { return name == "libtorch"; });
+    add_free(found, first, second);
+    return found;
+}
+
+Scatter scatter_of(std::span<const double> values) {
+    if (values.empty()) return {};
+    Scatter scatter{
+        .mean = mean_of(values), .error = 0, .count = static_cast<std::int64_t>(values.size())};
+    const std::size_t parts = std::min(stretches, values.size() / 2);
+    if (parts < 2) return scatter;
+    double squares = 0;
+    for (std::size_t i = 0; i < parts; ++i) {
+        const std::size_t begin = values.size() * i / parts;
+        const std::size_t end = values.size() * (i + 1) / parts;
+        squares += std::pow(mean_of(values.subspan(begin, end - begin)) - scatter.mean, 2);
+    }
+    scatter.error = std::sqrt(squares / static_cast<double>(parts * (parts - 1)));
+    return scatter;
+}
+
+Scatter step_scatter(const RunFigures& run) {
+    const RankFigures* const rank = first_with_steps(run);
+    if (!rank) return {};
+    std::vector<double> seconds;
+    for (const StepBudget& step : averaged_steps(*rank)) seconds.push_back(step.wall_s());
+    return scatter_of(seconds);
+}
+
+Scatter phase_scatter(const RunFigures& run, Phase phase) {
+    const RankFigures* const rank = first_with_steps(run);
+    if (!rank) return {};
+    const auto sums = sums_by_step(run, phase);
+    std::vector<double> seconds;
+    for (const StepBudget& step : averaged_steps(*rank)) {
+        const PhaseSum& sum = sums.at(step.step);
+        seconds.push_back(sum.seconds / sum.times);
+    }
+    return scatter_of(seconds);
+}
+
+bool is_beyond_scatter(const Scatter& first, const Scatter& second) {
+    if (std::min(first.count, second.count) < 4) return false;
+    return std::abs(first.mean - second.mean) > 2 * std::hypot(first.error, second.error);
+}
+
+std::vector<CurvePoint> evaluation_curve(const RunFigures& run,
+                                         const std::string& name,
+                                         double samples_each) {
+    std::vector<CurvePoint> curve;
+    for (const EvaluationMetrics& evaluation : run.evaluations)
+        if (const auto figure = evaluation.figures.find(name); figure != evaluation.figures.end())
+            curve.push_back({static_cast<double>(evaluation.step) * samples_each, figure->second});
+    return curve;
+}
+
+std::optional<double> value_at(std::span<const CurvePoint> curve, double at) {
+    constexpr double as_near = 0.01;
+    const CurvePoint* before = nullptr;
+    for (const CurvePoint& point : curve) {
+        if (std::abs(point.at - at) <= as_near * at) return point.value;
+        if (point.at < at) {
+            before = &point;
+        } else if (before) {
+            const double share = (at - before->at) / (point.at - before->at);
+            return before->value + share * (point.value - before->value);
+        } else {
+            return {};
+        }
+    }
+    return {};
+}
+
+std::optional<CurveGap> curve_gap(std::span<const CurvePoint> first,
+                                  std::span<const CurvePoint> second) {
+    if (first.empty() || second.empty()) return {};
+    const double at = std::min(first.back().at, second.back().at);
+    const auto a = value_at(first, at);
+    const auto b = value_at(second, at);
+    if (!a || !b) return {};
+    return CurveGap{at, *a, *b};
+}
+
+}  // namespace lockstep

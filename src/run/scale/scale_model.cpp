@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// T(P) for ranks P, and what it says of ranks that nobody has tried.
+//
+// A step on P ranks is a sum of few laws (docs/scaling.md says whose they are):
+//
+//   T(P) = work / P + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P)
+//
+// Each rank has cores of its own. Where the phases of the steps are known each is fitted alone, by
+// the terms that it can have, which tells terms apart that look alike in the sum: (P - 1) / P is 1
+// - 1 / P, so a time alone cannot tell bytes from fixed and work.
+//
+// Must never happen: a factor below 0, with which a forecast far out falls below 0; a band that
+// leaves out the forecast it is of.
+// Tested: run/scale_model_test.cpp
+#include "lockstep/core/error.hpp"
+#include "lockstep/run/scaling.hpp"
+
+#include "scale/least_squares.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// Which terms a part, or the whole, may have.
+struct Law {
+    StepPart part = StepPart::computing;
+    std::vector<ScaleTerm> terms;
+};
+using Laws = std::vector<Law>;
+
+constexpr std::size_t index_of(StepPart part) {
+    return static_cast<std::size_t>(part);
+}
+
+// The first of several that fit a single point as well is taken: see solve_not_negative().
+Laws laws_of_parts() {
+    using enum ScaleTerm;
+    Laws laws;
+    for (const StepPart part : {StepPart::computing,
+                                StepPart::data,
+                                StepPart::copying,
+                                StepPart::updating,
+                                StepPart::saving,
+                                StepPart::other})
+        laws.push_back({part, {work, fixed}});
+    laws.push_back({StepPart::reducing, {bytes, hops}});
+    laws.push_back({StepPart::waiting, {spread}});
+    return laws;
+}
+
+// Other laws that times could follow as well.
+std::vector<Laws> laws_to_doubt(bool has_parts) {
+    using enum ScaleTerm;
+    const auto whole = [](std::vector<ScaleTerm> terms) {
+        return Laws{{StepPart::computing, std::move(terms)}};
+    };
+    if (!has_parts) return {whole({work}), whole({work, fixed}), whole({work, hops})};
+    std::vector<Laws> doubts;
+    for (const ScaleTerm only : {bytes, hops}) {
+        Laws laws = laws_of_parts();
+        std::ranges::find(laws, StepPart::reducing, &Law::part)->terms = {only};
+        doubts.push_back(std::move(laws));
+    }
+    return doubts;
+}
+
+Laws usual_laws(bool has_parts) {
+    using enum ScaleTerm;
+    return has_parts ? laws_of_parts() : Laws{{StepPart::computing, {work, fixed, hops}}};
+}
+
+double value_of(ScaleTerm term, double ranks) {
+    switch (term) {
+        case ScaleTerm::work:
+            return 1 / ranks;
+        case ScaleTerm::fixed:
+            return 1;
+        case ScaleTerm::hops:
+            return std::log2(ranks);
+        case ScaleTerm::bytes:
+            return (ranks - 1) / ranks;
+        case ScaleTerm::spread:
+            return std::sqrt(2 * std::log(ranks));
+    }
+    return 0;
+}
+
+bool have_parts(std::span<const ScalePoint> points) {
+    return std::ranges::all_of(points,
+                               [](const ScalePoint& point) { return point.parts.has_value(); });
+}
+
+double measured(const ScalePoint& point, StepPart part) {
+    return point.parts ? (*point.parts)[index_of(part)] : point.seconds;
+}
+
+// Relative to the whole time: a part that is nothing beside it does not matter.
+Equations equations_of(const Law& law, std::span<const ScalePoint> points) {
+    Equations equations;
+    for (const ScalePoint& point : points) {
+        std::vector<double> row;
+        for (const ScaleTerm term : law.terms)
+            row.push_back(value_of(term, point.ranks) / point.seconds);
+        equations.rows.push_back(std::move(row));
+        equations.targets.push_back(measured(point, law.part) / point.seconds);
+    }
+    return equations;
+}
+
+double misfit_of(const ScaleModel& model, std::span<const ScalePoint> points) {
+    double squares = 0;
+    for (const ScalePoint& point : points) {
+        const double ratio = model.at(point.ranks).seconds / point.seconds;
+        squares += (ratio - 1) * (ratio - 1);
+    }
+    return std::sqrt(squares / static_cast<double>(points.size()));
+}
+
+ScaleModel fit(std::span<const ScalePoint> points, const Laws& laws) {
+    ScaleModel model{.terms = {}, .has_parts = have_parts(points)};
+    for (const Law& law : laws) {
+        const Solution solution = solve_not_negative(equations_of(law, points));
+        for (std::size_t i = 0; i < law.terms.size(); ++i)
+            model.terms.push_back({law.part, law.terms[i], solution.factors[i]});
+    }
+    model.misfit = misfit_of(model, points);
+    return model;
+}
+
+// Student's: what 95 of 100 differences stay below, in standard deviations that were estimated with
+// so many degrees of freedom. With one it would be 12.7, as if nobody knew how runs differ.
+double student(std::size_t freedom) {
+    constexpr auto quantiles = std::to_array({4.30, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31});
+    return freedom <= quantiles.size() ? quantiles.at(freedom - 1) : 2;
+}
+
+// Each part was fitted by itself; the one that takes most counts.
+std::size_t factors_of(const ScaleModel& model) {
+    StepParts seconds{};
+    std::array<std::size_t, std::tuple_size_v<StepParts>> factors{};
+    for (const FittedTerm& term : model.terms) {
+        seconds[index_of(term.part)] += term.seconds;
+        if (term.seconds > 0) ++factors[index_of(term.part)];
+    }
+    return factors.at(
+        static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin()));
+}
+
+// Of the steps' own, relative.
+double relative_scatter(std::span<const ScalePoint> points) {
+    double scatter = 0;
+    for (const ScalePoint& point : points)
+        scatter = std::max(scatter, 2 * point.error_s / point.seconds);
+    return scatter;
+}
+
+// How far a time may be from its model, relative: by what is seen, by what the steps' own scatter
+// allows for, and by what runs of the same differ by although few points may all fit.
+double doubt_of(const ScaleModel& model, std::span<const ScalePoint> points) {
+    constexpr double unseen = 0.05;
+    const std::size_t factors = factors_of(model);
+    const std::size_t freedom = points.size() > factors ? points.size() - factors : 1;
+    const double share = static_cast<double>(points.size()) / static_cast<double>(freedom);
+    const double seen = student(freedom) * model.misfit * std::sqrt(share);
+    return std::max({relative_scatter(points), seen, unseen});
+}
+
+std::vector<ScaleModel> models_to_doubt(std::span<const ScalePoint> points,
+                                        const ScaleModel& model) {
+    std::vector<ScaleModel> models;
+    for (std::size_t out = 0; points.size() > 1 && out < points.size(); ++out) {
+        std::vector<ScalePoint> others(points.begin(), points.end());
+        others.erase(others.begin() + static_cast<std::ptrdiff_t>(out));
+        models.push_back(fit(others, usual_laws(model.has_parts)));
+    }
+    const double as_well = std::max(1.5 * model.misfit, relative_scatter(points)) + 1e-9;
+    for (const Laws& laws : laws_to_doubt(model.has_parts)) {
+        ScaleModel other = fit(points, laws);
+        if (other.misfit <= as_well) models.push_back(std::move(other));
+    }
+    return models;
+}
+
+const ScalePoint& fewest(std::span<const ScalePoint> points) {
+    return *std::ranges::min_element(points, {}, &ScalePoint::ranks);
+}
+
+}  // namespace
+
+std::string_view scale_term_name(ScaleTerm term) {
+    constexpr auto names =
+        std::to_array<std::string_view>({"work", "fixed", "hops", "bytes", "spread"});
+    return names.at(static_cast<std::size_t>(term));
+}
+
+ScalePoint ScaleModel::at(int ranks) const {
+    ScalePoint point{.ranks = ranks};
+    StepParts parts{};
+    for (const FittedTerm& term : terms)
+        parts[index_of(term.part)] += term.seconds * value_of(term.term, ranks);
+    for (const double seconds : parts) point.seconds += seconds;
+    if (has_parts) point.parts = parts;
+    return point;
+}
+
+ScaleModel fit_scale_model(std::span<const ScalePoint> points) {
+    expect(!points.empty(), "a model needs points");
+    return fit(points, usual_laws(have_parts(points)));
+}
+
+ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks) {
+    const ScaleModel model = fit_scale_model(points);
+    ScaleForecast forecast{.row = scale_row(fewest(points), model.at(ranks))};
+    forecast.least_s = forecast.most_s = forecast.row.point.seconds;
+    for (const ScaleModel& other : models_to_doubt(points, model)) {
+        const double seconds = other.at(ranks).seconds;
+        forecast.least_s = std::min(forecast.least_s, seconds);
+        forecast.most_s = std::max(forecast.most_s, seconds);
+    }
+    const double beyond = 1 + doubt_of(model, points);
+    forecast.least_s /= beyond;
+    forecast.most_s *= beyond;
+    forecast.least_efficiency = forecast.row.ideal_s / forecast.most_s;
+    forecast.most_efficiency = forecast.row.ideal_s / forecast.least_s;
+    return forecast;
+}
+
+}  // namespace lockstep

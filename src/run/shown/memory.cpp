@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/memory.hpp"
+
+#include "lockstep/core/numbers.hpp"
+
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Bytes in "VmRSS:     1234 kB" if `line` begins with `key`; otherwise `otherwise`.
+std::uint64_t value_in(std::string_view line, std::string_view key, std::uint64_t otherwise) {
+    if (!line.starts_with(key)) return otherwise;
+    line.remove_prefix(key.size());
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    const auto kib = parse_integer(line.substr(0, line.find(' ')));
+    return kib && *kib >= 0 ? static_cast<std::uint64_t>(*kib) * 1024 : otherwise;
+}
+
+}  // namespace
+
+MemoryUse memory_use(const fs::path& root) {
+    std::ifstream status(root / "proc/self/status");
+    MemoryUse use;
+    for (std::string line; std::getline(status, line);) {
+        use.resident_bytes = value_in(line, "VmRSS:", use.resident_bytes);
+        use.peak_resident_bytes = value_in(line, "VmHWM:", use.peak_resident_bytes);
+    }
+    return use;
+}
+
+std::uint64_t proportional_memory_bytes(const fs::path& root) {
+    std::ifstream rollup(root / "proc/self/smaps_rollup");
+    std::uint64_t bytes = 0;
+    for (std::string line; std::getline(rollup, line);) bytes = value_in(line, "Pss:", bytes);
+    return bytes;
+}
+
+}  // namespace lockstep

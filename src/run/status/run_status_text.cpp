@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's status as people and programs read it.
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/run/run_status.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::string share_text(double part, double whole) {
+    return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
+}
+
+std::string step_text(const RunStatus& status) {
+    if (status.steps_total <= 0) return fmt::format("{}", status.step);
+    return fmt::format(
+        "{} of {} ({})",
+        status.step,
+        status.steps_total,
+        share_text(static_cast<double>(status.step), static_cast<double>(status.steps_total)));
+}
+
+std::string eta_text(const RunStatus& status) {
+    return status.eta_s < 0 ? "-" : duration_text(status.eta_s);
+}
+
+std::string row(std::string_view name, const std::string& text) {
+    return text.empty() ? "" : fmt::format("  {:<11} {}\n", name, text);
+}
+
+// Why it is lost, in one sentence.
+std::string loss_text(const RunStatus& status) {
+    if (status.condition != RunCondition::lost) return "";
+    const auto who = status.holder.empty() ? "its process" : status.holder;
+    return fmt::format(
+        "no process works on it: {} has ended without a message; the same command {}",
+        who,
+        status.saved_step < 0 ? "begins again: there is no checkpoint"
+                              : fmt::format("goes on from step {}", status.saved_step));
+}
+
+std::string start_text(const StartRecord& start) {
+    const auto length = duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0));
+    std::string steps = "no step";
+    if (start.to_step >= 0)
+        steps = fmt::format("steps {} to {}", start.from_step, start.to_step);
+    else if (start.from_step >= 0)
+        steps = fmt::format("from step {}, without a report", start.from_step);
+    return fmt::format(
+        "{}: {} | {} | {}", start.incarnation, utc_text(start.began_unix_s), length, steps);
+}
+
+std::array<std::pair<const char*, double>, 6> losses(const RunTimes& times) {
+    return {{{"steps done again or lost", times.repeated},
+             {"saving", times.saving},
+             {"evaluating", times.evaluating},
+             {"starting", times.starting},
+             {"between starts", times.down},
+             {"other", times.other}}};
+}
+
+std::string lost_text(const RunTimes& times) {
+    if (times.elapsed <= 0) return "";
+    std::string parts;
+    for (const auto& [name, seconds] : losses(times))
+        if (seconds >= 0.0005)
+            parts +=
+                fmt::format("{}{} {}", parts.empty() ? ": " : ", ", name, duration_text(seconds));
+    return duration_text(times.lost()) + parts;
+}
+
+std::string goodput_text(const RunTimes& times) {
+    if (times.elapsed <= 0) return "";
+    return fmt::format(
+        "{} of {}", share_text(times.training, times.elapsed), duration_text(times.elapsed));
+}
+
+std::string request_text(const std::optional<ControlRequest>& asked) {
+    if (!asked) return "";
+    return fmt::format(
+        "{} asked at {} to {}", asked->by, asked->asked, control_action_name(asked->action));
+}
+
+std::string saved_text(const RunStatus& status) {
+    return status.saved_step < 0 ? "no checkpoint" : fmt::format("step {}", status.saved_step);
+}
+
+std::string table_line(std::size_t width, const std::array<std::string, 7>& cells) {
+    return fmt::format("{:<{}}  {:<12}  {:<24}  {:>8}  {:>6}  {:>8}  {:>7}\n",
+                       cells[0],
+                       width,
+                       cells[1],
+                       cells[2],
+                       cells[3],
+                       cells[4],
+                       cells[5],
+                       cells[6]);
+}
+
+}  // namespace
+
+bool RunStatus::fails_again() const {
+    if (condition != RunCondition::failed) return false;
+    switch (static_cast<ExitCode>(exit)) {
+        case ExitCode::usage:
+        case ExitCode::bad_data:
+        case ExitCode::missing_input:
+        case ExitCode::bug:
+        case ExitCode::cannot_create:
+        case ExitCode::io:
+        case ExitCode::permission:
+        case ExitCode::config:
+            return true;
+        default:
+            return false;
+    }
+}
+
+std::string_view going_on_label(const RunStatus& status) {
+    return status.fails_again() ? "to resume, after that is fixed" : "to go on";
+}
+
+std::string status_text(const RunStatus& status) {
+    std::string text = fmt::format("{}: {}, start {}\n",
+                                   printable(status.root.string()),
+                                   run_condition_name(status.condition),
+                                   status.incarnation);
+    text += row("step", fmt::format("{}, epoch {}", step_text(status), status.epoch));
+    if (status.is_alive()) text += row("done in", eta_text(status));
+    text += row("saved", saved_text(status));
+    text += row("reason", status.reason);
+    if (status.reported_s >= 0)
+        text += row("reported", duration_text(status.reported_s) + " ago, for the last time");
+    text += row("trouble", printable(status.trouble));
+    text += row("lost", loss_text(status));
+    if (status.is_alive()) text += row("held by", status.holder);
+    if (status.is_alive() && status.sign_of_life_s >= 0)
+        text += row("last sign", duration_text(status.sign_of_life_s) + " ago");
+    text += row("asked", request_text(status.asked));
+    for (const StartRecord& start : status.starts)
+        text += row(&start == &status.starts.front() ? "starts" : "", start_text(start));
+    text += row("goodput", goodput_text(status.times));
+    text += row("lost time", lost_text(status.times));
+    return text;
+}
+
+std::string status_table(std::span<const RunStatus> runs) {
+    std::size_t width = 3;
+    for (const RunStatus& run : runs) width = std::max(width, printable(run.root.string()).size());
+    std::string text =
+        table_line(width, {"run", "phase", "step", "done in", "starts", "lost", "goodput"});
+    for (const RunStatus& run : runs) {
+        const RunTimes& times = run.times;
+        text += table_line(width,
+                           {printable(run.root.string()),
+                            std::string(run_condition_name(run.condition)),
+                            step_text(run),
+                            eta_text(run),
+                            fmt::format("{}", run.incarnation),
+                            times.elapsed > 0 ? duration_text(times.lost()) : "-",
+                            share_text(times.training, times.elapsed)});
+    }
+    return text;
+}
+
+Json status_json(const RunStatus& status) {
+    const RunTimes& times = status.times;
+    Json json{{"run", status.root.string()},
+              {"phase", run_condition_name(status.condition)},
+              {"alive", status.is_alive()},
+              {"incarnation", status.incarnation},
+              {"step", status.step},
+              {"steps_total", status.steps_total},
+              {"epoch", status.epoch},
+              {"saved_step", status.saved_step},
+              {"reason", status.reason},
+              {"exit", status.exit}};
+    json["eta_s"] = status.eta_s < 0 ? Json() : Json(status.eta_s);
+    json["trouble"] = status.trouble.empty() ? Json() : Json(status.trouble);
+    json["reported_s"] = status.reported_s < 0 ? Json() : Json(status.reported_s);
+    json["sign_of_life_s"] = status.sign_of_life_s < 0 ? Json() : Json(status.sign_of_life_s);
+    json["asked"] = status.asked ? Json(control_action_name(status.asked->action)) : Json();
+    json["goodput"] = times.elapsed > 0 ? Json(times.goodput()) : Json();
+    json["starts"] = Json::array();
+    for (const StartRecord& start : status.starts)
+        json["starts"].push_back({{"incarnation", start.incarnation},
+                                  {"began", utc_text(start.began_unix_s)},
+                                  {"ended", utc_text(start.ended_unix_s)},
+                                  {"from_step", start.from_step},
+                                  {"to_step", start.to_step}});
+    json["seconds"] = Json();
+    if (times.elapsed <= 0) return json;  // not known
+    json["seconds"] = {{"elapsed", times.elapsed},
+                       {"training", times.training},
+                       {"repeated", times.repeated},
+                       {"saving", times.saving},
+                       {"evaluating", times.evaluating},
+                       {"starting", times.starting},
+                       {"down", times.down},
+                       {"other", times.other}};
+    return json;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/run/trace.hpp"
+
+#include "trace/chrome.hpp"
+#include "trace/gzip.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_slices are some 20 MiB
+constexpr std::size_t most_line = std::size_t{64} << 10;
+constexpr std::string_view events_key = "\"traceEvents\": [\n";
+
+/// What HTA asks for (`"rank": N` with a space), and what Kineto's readers expect beside it.
+std::string head_of(const StepTrace& trace) {
+    return fmt::format(
+        "{{\"schemaVersion\": 1,\n\"deviceProperties\": [],\n"
+        "\"distributedInfo\": {{\"backend\": \"mpi\", \"rank\": {}, \"world_size\": {}}},\n"
+        "\"lockstep\": {{\"host\": {}, \"pid\": {}, \"steps\": \"{}\", \"dropped\": {}}},\n"
+        "\"displayTimeUnit\": \"ms\",\n{}",
+        trace.rank,
+        trace.ranks,
+        Json(trace.host).dump(),
+        trace.pid,
+        trace_steps_text(trace.steps),
+        trace.dropped,
+        events_key);
+}
+
+Error out_of_range(std::string_view what, double value) {
+    return Error("E222", fmt::format("{} is {:g}", what, value));
+}
+
+/// Of whole quarters of a microsecond: nanoseconds since 1970 are no floating-point numbers.
+std::int64_t nanoseconds(const Json& micros) {
+    constexpr double most = 9e15;  // the year 2255
+    const double value = micros.get<double>();
+    check(std::abs(value) <= most, [&] { return out_of_range("a time", value); });
+    return std::llround(value * 4) * 250;
+}
+
+SliceKind kind_of(const std::string& category) {
+    if (category == "user_annotation") return SliceKind::step;
+    return category == "collective" ? SliceKind::collective : SliceKind::phase;
+}
+
+TraceSlice slice_in(const Json& event) {
+    const Json& args = event.at("args");
+    TraceSlice slice{.kind = kind_of(event.at("cat").get<std::string>()),
+                     .name = event.at("name").get<std::string>(),
+                     .step = args.at("step").get<std::int64_t>(),
+                     .begin_ns = nanoseconds(event.at("ts"))};
+    slice.end_ns = slice.begin_ns + std::max<std::int64_t>(nanoseconds(event.at("dur")), 0);
+    if (slice.kind != SliceKind::collective) return slice;
+    slice.channel = args.at("channel").get<std::uint32_t>();
+    slice.seq = args.at("seq").get<std::uint64_t>();
+    slice.bucket = args.at("bucket").get<std::int32_t>();
+    slice.bytes = args.at("bytes").get<std::uint64_t>();
+    slice.waited_ns = nanoseconds(args.at("waited_us"));
+    return slice;
+}
+
+StepTrace head_in(const Json& text) {
+    const Json& who = text.at("distributedInfo");
+    const Json& own = text.at("lockstep");
+    StepTrace trace{.rank = who.at("rank").get<int>(),
+                    .ranks = who.at("world_size").get<int>(),
+                    .host = own.at("host").get<std::string>(),
+                    .pid = own.at("pid").get<std::int64_t>(),
+                    .steps = parse_trace_steps({own.at("steps").get<std::string>(), "trace"}),
+                    .dropped = own.at("dropped").get<std::int64_t>()};
+    constexpr int most_ranks = 1 << 24;
+    check(trace.rank >= 0 && trace.rank < trace.ranks && trace.ranks <= most_ranks,
+          [&] { return out_of_range("the number of ranks", trace.ranks); });
+    return trace;
+}
+
+/// Event by event, each on a line of its own: a tree of all of them would be ten times the text.
+StepTrace trace_in(std::string_view text, const std::string& file) {
+    const std::size_t head = text.find(events_key);
+    check(head < most_line, [&] { return Error("E222", "it has no events"); });
+    StepTrace trace = head_in(parse_json(std::string(text.substr(0, head)) + "\"\":0}", file));
+    text.remove_prefix(head + events_key.size());
+    while (!text.starts_with("]}")) {
+        const std::size_t end = text.find('\n');
+        check(end < most_line, [&] { return Error("E222", "its lines are not events"); });
+        std::string_view event = text.substr(0, end);
+        if (event.ends_with(',')) event.remove_suffix(1);
+        const Json json = parse_json(std::string(event), file);
+        if (json.at("ph").get<std::string>() == "X") trace.slices.push_back(slice_in(json));
+        text.remove_prefix(end + 1);
+    }
+    return trace;
+}
+
+std::optional<TraceSteps> steps_in(std::string_view text) {
+    if (text == "none") return TraceSteps{};
+    constexpr std::string_view key = "steps=";
+    if (!text.starts_with(key)) return {};
+    text.remove_prefix(key.size());
+    const auto dash = text.find('-');
+    const auto first = parse_integer(text.substr(0, dash));
+    const auto last = dash == text.npos ? first : parse_integer(text.substr(dash + 1));
+    if (!first || !last || *first < 1 || *last < *first) return {};
+    return TraceSteps{*first, *last};
+}
+
+}  // namespace
+
+TraceSteps parse_trace_steps(const GivenValue& given) {
+    const auto steps = steps_in(given.text);
+    check(steps.has_value(), [&] {
+        return Error("E103",
+                     fmt::format("--trace is '{}' (from {})", given.text, given.origin),
+                     "it must be steps=FIRST-LAST, whole numbers from 1, or none",
+                     "for example --trace steps=50-60");
+    });
+    return *steps;
+}
+
+std::string trace_steps_text(const TraceSteps& steps) {
+    if (steps.last == 0) return "none";
+    return steps.first == steps.last ? fmt::format("steps={}", steps.first)
+                                     : fmt::format("steps={}-{}", steps.first, steps.last);
+}
+
+std::string lane_of(const TraceSlice& slice) {
+    if (slice.kind != SliceKind::collective) return "steps";
+    return slice.bucket >= 0 ? fmt::format("bucket {}", slice.bucket) : slice.name;
+}
+
+std::string name_of(const StepTrace& trace) {
+    return fmt::format("rank {} on {}", trace.rank, trace.host);
+}
+
+fs::path trace_path(const fs::path& logs, int rank) {
+    return logs / fmt::format("rank-{:05}.trace.json.gz", rank);
+}
+
+void write_trace(const fs::path& path, const StepTrace& trace) {
+    std::string text = head_of(trace) + chrome_events(trace);
+    text.resize(text.size() - 2);  // the last comma
+    write_file_atomically(path, gzip(text + "\n]}\n"));
+}
+
+StepTrace read_trace(const fs::path& path) {
+    const auto text = gunzip(read_file(path, most_text), most_text);
+    check(text.has_value(), [&] {
+        return Error("E222",
+                     fmt::format("'{}' is no trace of a rank: it does not unpack", path.string()),
+                     "it is cut, damaged, or something else",
+                     "train with --trace again");
+    });
+    try {
+        return trace_in(*text, path.string());
+    } catch (const Error& error) {
+        throw Error("E222",
+                    fmt::format("'{}' is no trace of a rank: {}", path.string(), error.what()),
+                    "it is damaged, or was written by something else",
+                    "train with --trace again");
+    }
+}
+
+}  // namespace lockstep

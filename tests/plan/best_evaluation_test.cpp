@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/losses.hpp"
+
+#include "support/caught.hpp"
+
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TrainSettings judged_by(const std::string& metric, std::int64_t early_stop = 0) {
+    TrainSettings settings;
+    settings.keep_best = metric;
+    settings.early_stop = early_stop;
+    return settings;
+}
+
+// After evaluations of these values, at steps 10, 20, ...
+BestEvaluation best_of(const TrainSettings& settings,
+                       const std::string& metric,
+                       const std::vector<double>& values) {
+    BestEvaluation best;
+    std::int64_t step = 0;
+    for (const double value : values)
+        note_evaluation(best, settings, {{metric, value}}, step += 10);
+    return best;
+}
+
+TEST(BestEvaluation, IsTheLeastErrorOrTheLargestScore) {
+    for (const std::string metric : {"loss", "mae", "rmse", "perplexity"}) {
+        const BestEvaluation best = best_of(judged_by(metric), metric, {3, 1, 2, 1});
+        EXPECT_EQ(best.step, 20) << metric;
+        EXPECT_EQ(best.value, 1);
+        EXPECT_EQ(best.not_since, 2);
+    }
+    for (const std::string metric : {"accuracy", "top5", "f1", "r2", "iou"})
+        EXPECT_EQ(best_of(judged_by(metric), metric, {1, 3, 2, 3}).step, 20) << metric;
+}
+
+TEST(BestEvaluation, IsNeverOneThatIsNotFinite) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double most = std::numeric_limits<double>::infinity();
+    const BestEvaluation best = best_of(judged_by("r2"), "r2", {nan, 0.5, most, nan});
+    EXPECT_EQ(best.step, 20);
+    EXPECT_EQ(best.not_since, 2);
+}
+
+TEST(BestEvaluation, IsMissedWhereNoneIsFinite) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const TrainSettings settings = judged_by("", 2);
+    EXPECT_EQ(reason_to_stop(settings, best_of(settings, "loss", {nan, nan})),
+              "2 evaluations, and none with a finite loss");
+    EXPECT_EQ(passed_over(settings, {{"loss", nan}}),
+              "the test loss is nan: --early-stop passes this evaluation over");
+    EXPECT_EQ(passed_over(judged_by("r2"), {{"loss", 1}, {"r2", -nan}}).substr(0, 11),
+              "the test r2");
+    EXPECT_EQ(passed_over(judged_by("r2"), {{"loss", nan}, {"r2", 1}}), "");
+    EXPECT_EQ(passed_over(judged_by(""), {{"loss", nan}}), "") << "nothing is asked for";
+}
+
+TEST(BestEvaluation, BeginsAnewWithAnotherMetric) {
+    BestEvaluation best = best_of(judged_by("loss"), "loss", {1, 2, 3});
+    const TrainSettings other = judged_by("accuracy", 2);
+    EXPECT_EQ(reason_to_stop(other, best), "");
+    EXPECT_EQ(kept_step(other, best), 0);
+    note_evaluation(best, other, {{"loss", 0.1}, {"accuracy", 0.2}}, 40);
+    EXPECT_EQ(kept_step(other, best), 40);
+    EXPECT_EQ(best.not_since, 0);
+}
+
+TEST(BestEvaluation, EndsARunAfterEnoughThatAreNoBetter) {
+    const TrainSettings settings = judged_by("", 2);
+    EXPECT_EQ(reason_to_stop(settings, best_of(settings, "loss", {})), "");
+    EXPECT_EQ(reason_to_stop(settings, best_of(settings, "loss", {3, 2, 2.5})), "");
+    const BestEvaluation best = best_of(settings, "loss", {3, 2, 2.5, 2});
+    EXPECT_EQ(reason_to_stop(settings, best),
+              "2 evaluations without a better loss than 2 of step 20");
+    EXPECT_EQ(kept_step(settings, best), 0);
+    EXPECT_EQ(reason_to_stop(judged_by("", 3), best), "");
+}
+
+TEST(BestEvaluation, IsNotLookedForUnasked) {
+    EXPECT_EQ(best_of(judged_by(""), "loss", {1}).metric, "");
+}
+
+TEST(CheckMetric, ListsThoseOfTheTask) {
+    const std::map<std::string, double> metrics = {{"loss", 0}, {"r2", 0}};
+    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by(""), metrics); }), "");
+    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by("r2"), metrics); }), "");
+    EXPECT_EQ(test::caught_text([&] { check_metric(judged_by("accuracy"), metrics); }),
+              "lockstep: error E103: --keep-best is 'accuracy'\n"
+              "  why: the task's metrics are loss, r2\n  fix: give one of these");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/settings.hpp"
+
+#include "lockstep/plan/contract.hpp"
+
+#include "support/caught.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::caught_text;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::set<std::string> names_of(const std::vector<NamedValue>& values) {
+    std::set<std::string> names;
+    for (const NamedValue& value : values) names.insert(value.name);
+    return names;
+}
+
+TEST(SettingTable, HasEachNameOnce) {
+    TrainSettings settings;
+    const auto values = current_values(setting_table(settings));
+    EXPECT_EQ(names_of(values).size(), values.size());
+}
+
+TEST(SettingTable, ReadsWhatItWrites) {
+    TrainSettings settings;
+    for (const OptionSection& section : setting_table(settings))
+        for (const Option& option : section.options) {
+            if (option.default_value.empty()) continue;
+            option.assign({option.default_value, "test"});
+            EXPECT_EQ(config_text(option.current()), option.default_value) << option.name;
+        }
+}
+
+TEST(SetSetting, TakesNamesAndWordsOfTheTableOnly) {
+    TrainSettings settings;
+    set_setting(settings, "schedule", "cosine");
+    set_setting(settings, "isa", "avx2");
+    EXPECT_EQ(settings.schedule.kind, ScheduleKind::cosine);
+    EXPECT_EQ(settings.instruction_set, InstructionSet::avx2);
+    EXPECT_EQ(caught_text([&] { set_setting(settings, "momentm", "0.5"); }),
+              "lockstep: error E101: there is no setting 'momentm'\n"
+              "  fix: did you mean 'momentum'?");
+    EXPECT_EQ(caught_text([&] { set_setting(settings, "schedule", "cosin"); }),
+              "lockstep: error E103: --schedule is 'cosin' (from program)\n"
+              "  why: it must be one of constant, step, cosine, linear, polynomial, one-cycle\n"
+              "  fix: did you mean 'cosine'?");
+    EXPECT_EQ(caught_text([&] { set_setting(settings, "ema", "1"); }),
+              "lockstep: error E102: --ema is '1' (from program)\n"
+              "  why: it must be 0 to 0.9999999\n"
+              "  fix: give a number in that range");
+}
+
+TEST(CheckSettings, FindsWhatAProgramSetsOutOfItsRange) {
+    TrainSettings settings;
+    EXPECT_EQ(caught_code([&] { check_settings(settings); }), "");
+    settings.data_memory = (1u << 20) + 1;
+    settings.comm_timeout_s = 0.5;
+    EXPECT_EQ(caught_code([&] { check_settings(settings); }), "");
+    settings.keep_checkpoints = 0;
+    EXPECT_EQ(caught_text([&] { check_settings(settings); }),
+              "lockstep: error E102: --keep-checkpoints is '0' (from program)\n"
+              "  why: it must be 1 to 1,000\n  fix: give a number in that range");
+    settings = {};
+    settings.order = OrderKind::sequential;
+    EXPECT_EQ(caught_code([&] { check_settings(settings); }), "E103");
+}
+
+TEST(DecidingSettings, HaveTheLengthOfTheRunWhereTheScheduleEnds) {
+    TrainSettings settings;
+    EXPECT_FALSE(names_of(deciding_settings(settings)).contains("epochs"));
+    EXPECT_TRUE(names_of(shared_settings(settings)).contains("epochs"));
+    settings.schedule.kind = ScheduleKind::step;
+    EXPECT_FALSE(names_of(deciding_settings(settings)).contains("epochs"));
+    for (const char* schedule : {"cosine", "linear", "polynomial", "one-cycle"}) {
+        set_setting(settings, "schedule", schedule);
+        EXPECT_TRUE(names_of(deciding_settings(settings)).contains("epochs")) << schedule;
+        EXPECT_TRUE(names_of(deciding_settings(settings)).contains("max-steps")) << schedule;
+    }
+}
+
+TEST(SetSetting, TakesShareOfASplitAboveNoneAndBelowAll) {
+    TrainSettings settings;
+    EXPECT_FALSE(has_test_data(settings));
+    for (const char* share : {"0.9", "0.125", "1e-3"}) {
+        set_setting(settings, "split", share);
+        EXPECT_TRUE(has_test_data(settings));
+        EXPECT_GT(settings.split, 0);
+        EXPECT_LT(settings.split, 1);
+    }
+    set_setting(settings, "split", "none");
+    EXPECT_EQ(settings.split, 0);
+    for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
+        EXPECT_THAT(caught_text([&] { set_setting(settings, "split", share); }),
+                    testing::HasSubstr("above 0 and below 1"))
+            << share;
+}
+
+// Runs that exist are compared by these names: one that goes or changes refuses them all.
+TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
+    EXPECT_THAT(names_of(deciding_settings({})),
+                ElementsAre("batch",
+                            "beta1",
+                            "beta2",
+                            "channels",
+                            "class-weights",
+                            "clip-norm",
+                            "decay-all",
+                            "device",
+                            "drop-last",
+                            "ema",
+                            "epsilon",
+                            "freeze",
+                            "heads",
+                            "huber-delta",
+                            "inputs",
+                            "isa",
+                            "label-smoothing",
+                            "lanes",
+                            "layers",
+                            "loss",
+                            "loss-scale",
+                            "lr",
+                            "lr-end",
+                            "lr-every",
+                            "lr-gamma",
+                            "lr-group",
+                            "lr-power",
+                            "lr-scale",
+                            "micro-batches",
+                            "model",
+                            "momentum",
+                            "nesterov",
+                            "no-bias",
+                            "optimizer",
+                            "order",
+                            "plain",
+                            "precision",
+                            "reference-batch",
+                            "schedule",
+                            "seed",
+                            "split",
+                            "task",
+                            "threads",
+                            "transform",
+                            "trust",
+                            "virtual-ranks",
+                            "warmup-steps",
+                            "weight-decay",
+                            "width",
+                            "window-blocks"));
+}
+
+TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
+    const auto value = [](const std::string& name) {
+        const auto all = deciding_settings({});
+        return std::ranges::find(all, name, &NamedValue::name)->value;
+    };
+    EXPECT_EQ(value("no-bias"), ConfigValue(false));
+    EXPECT_EQ(value("plain"), ConfigValue(false));
+    EXPECT_EQ(value("lr"), ConfigValue(1e-3));
+    EXPECT_EQ(value("clip-norm"), ConfigValue(0.0));
+    EXPECT_EQ(value("warmup-steps"), ConfigValue(std::int64_t{0}));
+    EXPECT_EQ(value("seed"), ConfigValue(std::int64_t{1}));
+    EXPECT_EQ(value("optimizer"), ConfigValue(std::string("adam")));
+    EXPECT_EQ(value("schedule"), ConfigValue(std::string("constant")));
+    EXPECT_EQ(value("split"), ConfigValue(std::string("none")));
+    EXPECT_EQ(value("order"), ConfigValue(std::string("lanes")));
+}
+
+// A run that was made before a setting was there has its default.
+TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
+    const Json digests = {{"data-digest", "digest"}};
+    TrainSettings settings;
+    settings.task.kind = TaskKind::classification;  // as settled before facts are made
+    Json recorded = deciding_facts(settings, digests, "2.11.0", Json::object());
+    for (const char* name : {"decay-all", "lr", "task"}) {
+        EXPECT_TRUE(recorded.contains(name)) << name;
+        recorded.erase(name);
+    }
+    EXPECT_EQ(deciding_facts(settings, digests, "2.11.0", recorded), recorded);
+    settings.optimizer.learning_rate = 0.5;
+    EXPECT_EQ(deciding_facts(settings, digests, "2.11.0", recorded).value("lr", Json()), Json(0.5));
+    settings.task.kind = TaskKind::regression;  // which no earlier version had
+    EXPECT_TRUE(deciding_facts(settings, digests, "2.11.0", recorded).contains("task"));
+}
+
+// adamw decayed biases and norms, too, before there was a choice of it: such a run has equal facts
+// only while it goes on so.
+TEST(DecidingFacts, OfAnEarlierRunOfAdamwHaveDecayForAll) {
+    TrainSettings settings;
+    settings.optimizer.kind = OptimizerKind::adamw;
+    settings.optimizer.weight_decay = 0.01;
+    Json recorded = deciding_facts(settings, Json::object(), "2.11.0", Json::object());
+    EXPECT_FALSE(decayed_all(recorded));
+    recorded.erase("decay-all");
+    EXPECT_TRUE(decayed_all(recorded));
+    EXPECT_NE(deciding_facts(settings, Json::object(), "2.11.0", recorded), recorded);
+    settings.optimizer.decays_all = true;
+    EXPECT_EQ(deciding_facts(settings, Json::object(), "2.11.0", recorded), recorded);
+    for (const auto& [name, value] :
+         std::vector<std::pair<std::string, Json>>{{"optimizer", "adam"}, {"weight-decay", 0.0}}) {
+        Json other = recorded;
+        other[name] = value;
+        EXPECT_FALSE(decayed_all(other)) << name;
+    }
+    EXPECT_FALSE(decayed_all(Json::object()));
+}
+
+TrainSettings settled() {
+    TrainSettings settings;
+    settings.virtual_ranks = 4;
+    return settings;
+}
+
+constexpr EffectFacts facts{.samples = 600, .total_steps = 100, .age = RunAge::created};
+
+struct NoEffect {
+    std::string name;
+    std::function<void(TrainSettings&)> change;
+    std::string code;
+    std::string text;  // a part of the message
+};
+
+class SettingsWithoutEffect : public testing::TestWithParam<NoEffect> {};
+
+TEST_P(SettingsWithoutEffect, AreErrorsOfANewRun) {
+    TrainSettings settings = settled();
+    GetParam().change(settings);
+    const std::string text = caught_text([&] { check_effects(settings, facts); });
+    EXPECT_THAT(text, HasSubstr("error " + GetParam().code));
+    EXPECT_THAT(text, HasSubstr(GetParam().text));
+}
+
+std::vector<NoEffect> idle_cases() {
+    return {
+        {"MomentumOfAdam",
+         [](auto& s) { s.optimizer.momentum = 0.5; },
+         "E107",
+         "--momentum has no effect\n  why: --optimizer adam has none\n"
+         "  fix: drop it, or use --optimizer sgd"},
+        {"BetaOfSgd",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::sgd;
+             s.optimizer.beta1 = 0.5;
+         },
+         "E107",
+         "--beta1 has no effect"},
+        {"BetaOfLars",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::lars;
+             s.optimizer.beta2 = 0.5;
+         },
+         "E107",
+         "--beta2 has no effect\n  why: --optimizer lars has none"},
+        {"NesterovOfAdam",
+         [](auto& s) { s.optimizer.nesterov = true; },
+         "E107",
+         "--nesterov has no effect\n  why: --optimizer adam has none\n"
+         "  fix: drop it, or use --optimizer sgd"},
+        {"NesterovWithoutMomentum",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::sgd;
+             s.optimizer.momentum = 0;
+             s.optimizer.nesterov = true;
+         },
+         "E107",
+         "--nesterov has no effect\n  why: there is no --momentum to look along"},
+        {"SharingOfNoGpu",
+         [](auto& s) { s.shares_gpus = true; },
+         "E107",
+         "--share-gpu has no effect\n  why: it is for GPUs, and those are not asked for\n"
+         "  fix: drop it, or use --device cuda"},
+        {"TrustOfLamb",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::lamb;
+             s.optimizer.trust = 0.1;
+         },
+         "E107",
+         "--trust has no effect\n  why: --optimizer lamb has none"},
+        {"DecayAllOfSgd",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::sgd;
+             s.optimizer.decays_all = true;
+         },
+         "E107",
+         "--decay-all has no effect\n  why: --optimizer sgd treats all tensors alike\n"
+         "  fix: drop it, or use --optimizer adamw"},
+        {"DecayAllWithoutDecay",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::adamw;
+             s.optimizer.decays_all = true;
+         },
+         "E107",
+         "--decay-all has no effect\n  why: --weight-decay is 0"},
+        {"LrEveryOfACosine",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::cosine;
+             s.schedule.every = {Period::Unit::steps, 5};
+         },
+         "E107",
+         "--lr-every has no effect\n  why: --schedule cosine has none\n"
+         "  fix: drop it, or use --schedule step"},
+        {"LrGammaOfAConstant",
+         [](auto& s) { s.schedule.gamma = 0.5; },
+         "E107",
+         "--lr-gamma has no effect\n  why: --schedule constant has none"},
+        {"LrPowerOfALine",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::linear;
+             s.schedule.power = 3;
+         },
+         "E107",
+         "--lr-power has no effect\n  why: --schedule linear has none"},
+        {"LossScaleOfBf16",
+         [](auto& s) {
+             s.precision = Precision::bf16;
+             s.loss_scale = 128;
+         },
+         "E107",
+         "--loss-scale has no effect\n  why: --precision bf16 needs none"},
+        {"ReferenceBatchWithoutAScale",
+         [](auto& s) { s.schedule.reference_batch = 64; },
+         "E107",
+         "--reference-batch has no effect\n  why: --lr-scale is none"},
+        {"LrEndOfSteps",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::step;
+             s.schedule.end = 1e-5;
+         },
+         "E107",
+         "--lr-end has no effect\n  why: --schedule step has none"},
+        {"LanesOfAUniformOrder",
+         [](auto& s) {
+             s.order = OrderKind::uniform;
+             s.lanes = 8;
+         },
+         "E107",
+         "--lanes has no effect"},
+        {"EvaluateEveryWithoutTestData",
+         [](auto& s) {
+             s.evaluate_every = {Period::Unit::steps, 5};
+         },
+         "E107",
+         "--evaluate-every has no effect\n  why: there is no --test-data"},
+        {"KeepBestWithoutTestData",
+         [](auto& s) { s.keep_best = "loss"; },
+         "E107",
+         "--keep-best has no effect\n  why: there is no --test-data"},
+        {"EarlyStopWithoutTestData",
+         [](auto& s) { s.early_stop = 3; },
+         "E107",
+         "--early-stop has no effect\n  why: there is no --test-data"},
+        {"AcceptDataOfPackedOnes",
+         [](auto& s) { s.accepts_data = true; },
+         "E107",
+         "--accept-data has no effect\n  why: packed data are known by their hashes"},
+        {"FollowLinksOfPackedData",
+         [](auto& s) { s.follows_links = true; },
+         "E107",
+         "--follow-links has no effect\n  why: packed data have no links"},
+        {"EarlyStopWithoutEvaluations",
+         [](auto& s) {
+             s.early_stop = 3;
+             s.test_data = "D";
+             s.evaluate_every = {};
+         },
+         "E107",
+         "--early-stop has no effect\n  why: the run is evaluated at its end only"},
+    };
+}
+
+std::vector<NoEffect> misfit_cases() {
+    return {
+        {"BatchAboveTheSamples",
+         [](auto& s) { s.batch = 604; },
+         "E107",
+         "--batch 604 is more than the 600 samples\n  why: no step would have that many\n"
+         "  fix: use --batch 600 or less"},
+        {"MicroBatchesAboveALeaf",
+         [](auto& s) { s.micro_batches = 33; },
+         "E107",
+         "use --micro-batches 32 or less"},
+        {"WarmupBeyondTheCosine",
+         [](auto& s) {
+             s.schedule = {ScheduleKind::cosine, 101};
+         },
+         "E107",
+         "--warmup-steps 101 is beyond the run's 100 steps"},
+        {"LrEndAboveLr",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::linear;
+             s.schedule.end = 0.5;
+         },
+         "E107",
+         "--lr-end 0.5 is above the rate of 0.001\n  why: the rate of --schedule linear falls\n"
+         "  fix: use a smaller --lr-end"},
+        {"LrEveryByTheClock",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::step;
+             s.schedule.every = {Period::Unit::seconds, 600};
+         },
+         "E103",
+         "--lr-every is '10m'\n  why: the learning rate falls after steps or epochs\n"
+         "  fix: for example --lr-every 30epochs"},
+        {"EvaluationsByTheClock",
+         [](auto& s) {
+             s.test_data = "t";
+             s.evaluate_every = {Period::Unit::seconds, 600};
+         },
+         "E103",
+         "--evaluate-every is '10m'\n  why: evaluations come after steps or epochs, so that they "
+         "do not depend on time\n  fix: for example --evaluate-every 500steps"},
+        {"RollbackByTheClock",
+         [](auto& s) {
+             s.on_nonfinite = NonFinite::rollback;
+             s.checkpoint_every = {Period::Unit::seconds, 600};
+         },
+         "E107",
+         "--on-nonfinite rollback does not go with --checkpoint-every 10m"},
+        {"UniformOrderStreamed",
+         [](auto& s) {
+             s.order = OrderKind::uniform;
+             s.data_mode = DataMode::stream;
+         },
+         "E107",
+         "--order uniform does not go with --data-mode stream"},
+        {"DeadlineInSeconds",
+         [](auto& s) { s.deadline = 5; },
+         "E102",
+         "--deadline is 5\n  why: it is seconds since 1970, not from now"},
+    };
+}
+
+const auto case_name = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Idle, SettingsWithoutEffect, testing::ValuesIn(idle_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Misfits,
+                         SettingsWithoutEffect,
+                         testing::ValuesIn(misfit_cases()),
+                         case_name);
+
+TEST(CheckEffects, LikesTheDefaultsAndWhatIsUsed) {
+    TrainSettings settings = settled();
+    EXPECT_THAT(check_effects(settings, facts), IsEmpty());
+    settings.evaluate_every = {};  // never: true without test data
+    settings.schedule = {ScheduleKind::cosine, 100};
+    settings.micro_batches = 32;
+    settings.batch = 600;
+    settings.optimizer = {.kind = OptimizerKind::lamb, .decays_all = true};
+    EXPECT_THAT(check_effects(settings, facts), ElementsAre());
+}
+
+TEST(CheckEffects, JudgesADefaultThatWasGivenLikeAnyOther) {
+    TrainSettings settings = settled();
+    settings.origins["momentum"] = {std::string("0.9"), "command line"};
+    EXPECT_EQ(caught_code([&] { check_effects(settings, facts); }), "E107");
+    settings.origins["momentum"].origin = "default";
+    EXPECT_THAT(check_effects(settings, facts), IsEmpty());
+}
+
+TEST(CheckEffects, WarnsOfWhatServesOtherRunsToo) {
+    TrainSettings settings = settled();
+    settings.optimizer.momentum = 0.5;
+    settings.origins["momentum"] = {std::string("0.5"), "train.toml:1:1"};
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("momentum (from train.toml:1:1) has no effect: --optimizer adam has "
+                            "none"));
+}
+
+TEST(CheckEffects, WarnsWhereARunExistsAndMustGoOn) {
+    TrainSettings settings = settled();
+    settings.batch = 604;
+    settings.optimizer.momentum = 0.5;
+    const EffectFacts resumed{.samples = 600, .total_steps = 100, .age = RunAge::resumed};
+    EXPECT_THAT(check_effects(settings, resumed),
+                ElementsAre(HasSubstr("--batch 604 is more than the 600 samples"),
+                            HasSubstr("momentum (from program) has no effect")));
+}
+
+TEST(CheckEffects, WarnsOfAWarmUpThatALongerRunWouldFinish) {
+    TrainSettings settings = settled();
+    settings.schedule.warmup_steps = 101;
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("the learning rate warms up over 101 steps, the run has 100"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/run_length.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+// A limit 1000 s from now, when now_s() says 50.
+constexpr std::int64_t deadline = 1'700'001'000;
+constexpr double unix_now_s = 1'700'000'000, begin_s = 50;
+
+TEST(TimeLimit, IsNeverNearWithoutADeadline) {
+    TimeLimit limit(0, unix_now_s, begin_s);
+    limit.note_save(1e9);
+    EXPECT_FALSE(limit.is_near(1e12));
+}
+
+TEST(TimeLimit, KeepsNinetySeconds) {
+    const TimeLimit limit(deadline, unix_now_s, begin_s);
+    EXPECT_FALSE(limit.is_near(begin_s + 909));
+    EXPECT_TRUE(limit.is_near(begin_s + 910));
+}
+
+TEST(TimeLimit, KeepsATenthOfAShortJob) {
+    const TimeLimit limit(1'700'000'060, unix_now_s, begin_s);
+    EXPECT_FALSE(limit.is_near(begin_s + 53));
+    EXPECT_TRUE(limit.is_near(begin_s + 54));
+}
+
+TEST(TimeLimit, KeepsTwoTurnsAndTwoSaves) {
+    TimeLimit limit(deadline, unix_now_s, begin_s);
+    limit.begin_turn(begin_s);
+    limit.begin_turn(begin_s + 10);
+    limit.begin_turn(begin_s + 13);
+    limit.note_save(30);
+    limit.note_save(20);
+    EXPECT_FALSE(limit.is_near(begin_s + 1000 - 90 - 60 - 20 - 1));
+    EXPECT_TRUE(limit.is_near(begin_s + 1000 - 90 - 60 - 20));
+}
+
+TEST(TimeLimit, ForgetsTurnsOfLongAgo) {
+    TimeLimit limit(deadline, unix_now_s, begin_s);
+    double now_s = begin_s;
+    limit.begin_turn(now_s);
+    limit.begin_turn(now_s += 100);
+    EXPECT_TRUE(limit.is_near(begin_s + 750));
+    for (int turn = 0; turn < 64; ++turn) limit.begin_turn(now_s += 1);
+    EXPECT_FALSE(limit.is_near(begin_s + 750));
+}
+
+TEST(TimeLimit, IsNearWhereTheDeadlineIsOver) {
+    EXPECT_TRUE(TimeLimit(1'600'000'000, unix_now_s, begin_s).is_near(begin_s));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/post_mortem.hpp"
+
+#include "lockstep/core/json.hpp"
+#include "lockstep/run/flight_recorder.hpp"
+#include "lockstep/run/verdict.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+class ExplainEnd : public testing::Test {
+  protected:
+    int explain(const std::function<int()>& launch) {
+        const LaunchedRun run{[this] { return newest_; },
+                              [this](const Error& error) { failure_ = error.code(); }};
+        return explain_end(run, launch, folder_.path() / "root");
+    }
+
+    // What ranks do: their records appear.
+    void start(const std::string& name, int living, int dead) {
+        newest_ = folder_ / name;
+        fs::create_directories(newest_);
+        const int ranks = living + dead;
+        for (int rank = 0; rank < living; ++rank)
+            recorders_.push_back(std::make_unique<FlightRecorder>(newest_, rank, ranks, small_));
+        for (int rank = living; rank < ranks; ++rank) {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                const FlightRecorder recorder(newest_, rank, ranks, small_);
+                ::_exit(0);
+            }
+            ::waitpid(child, nullptr, 0);
+        }
+    }
+
+    static int fall() { throw Error("E612", "killed"); }
+
+    static constexpr FlightSettings small_{.entries = 64};
+    const test::TempDir folder_;
+    fs::path newest_;
+    std::string failure_;
+    std::vector<std::unique_ptr<FlightRecorder>> recorders_;
+};
+
+TEST_F(ExplainEnd, GivesBackWhatNeedsNoWord) {
+    for (const int code : {0, 75, 130})
+        EXPECT_EQ(explain([&] {
+                      start("known" + std::to_string(code), 1, 1);
+                      return code;
+                  }),
+                  code);
+    EXPECT_EQ(explain([] { return 70; }), 70) << "nothing has started";
+    EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
+    EXPECT_EQ(failure_, "");
+}
+
+TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
+    const auto error = test::caught([&] {
+        explain([&] {
+            start("i1", 1, 1);
+            return fall();
+        });
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E660");
+    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+    EXPECT_EQ(failure_, "E660");
+    EXPECT_EQ(read_verdict(newest_)->culprits, std::vector<int>{1});
+}
+
+TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
+    const auto error = test::caught([&] {
+        explain([&] {
+            newest_ = folder_ / "i1";
+            fs::create_directories(newest_);
+            const pid_t child = ::fork();
+            if (child == 0) {
+                FlightRecorder recorder(newest_, 0, 1, small_);
+                recorder.signal_word()->store(SIGSEGV);
+                ::_exit(0);
+            }
+            ::waitpid(child, nullptr, 0);
+            return fall();
+        });
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E660");
+    EXPECT_THAT(error->what(), HasSubstr("crashed with signal 11"));
+}
+
+TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
+    EXPECT_EQ(explain([&] {
+                  start("i1", 1, 1);
+                  claim_verdict(newest_, {.trouble = Trouble::slow_rank});
+                  return 1;
+              }),
+              76);
+    EXPECT_EQ(failure_, "");
+}
+
+// The launcher was killed: it waited for a host behind a firewall.
+TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
+    const auto error = test::caught([&] {
+        explain([&] {
+            start("i1", 2, 0);
+            claim_verdict(newest_, {.trouble = Trouble::network_slow, .what = "said elsewhere"});
+            Json said = read_json(verdict_path(newest_), 1 << 20);
+            said["host"] = "elsewhere";
+            write_file_atomically(verdict_path(newest_), said.dump());
+            fs::last_write_time(verdict_path(newest_),
+                                fs::file_time_type::clock::now() - std::chrono::seconds(4));
+            return fall();
+        });
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E660");
+    EXPECT_EQ(error->what(), std::string("said elsewhere"));
+    EXPECT_EQ(error->exit_code(), ExitCode::peer_lost);
+}
+
+TEST_F(ExplainEnd, TellsOfMemoryThatRanOutBeforeTheRanksHadARecord) {
+    const auto kills = [&](int count) {
+        folder_.file("root/proc/self/cgroup", "0::/job\n");
+        folder_.file("root/sys/fs/cgroup/job/memory.events", fmt::format("oom_kill {}\n", count));
+    };
+    const auto end_after = [&](int before, int after) {
+        kills(before);
+        return test::caught([&] {
+            explain([&] {
+                kills(after);
+                return fall();
+            });
+        });
+    };
+    EXPECT_EQ(end_after(1, 1)->what(), std::string("killed"));
+    EXPECT_EQ(end_after(1, 2)->what(), std::string("the ranks ended: memory ran out"));
+    EXPECT_THAT(end_after(0, 2)->why(), HasSubstr("ended 2 process(es) for it"));
+}
+
+TEST_F(ExplainEnd, BlamesNobodyWhereAllAreGone) {
+    EXPECT_EQ(explain([&] {
+                  start("i1", 0, 2);
+                  return 1;
+              }),
+              1);
+    EXPECT_EQ(failure_, "");
+}
+
+TEST_F(ExplainEnd, LeavesEarlierStartsAlone) {
+    start("i1", 1, 1);
+    EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
+    EXPECT_EQ(failure_, "");
+    EXPECT_FALSE(fs::exists(verdict_path(newest_)));
+}
+
+}  // namespace
+}  // namespace lockstep

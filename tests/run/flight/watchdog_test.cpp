@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/watchdog.hpp"
+
+#include "lockstep/run/verdict.hpp"
+
+#include "flight_children.hpp"
+#include "support/temp_dir.hpp"
+
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::call;
+using test::has_ring;
+using test::Rank;
+using test::RankChild;
+using test::sleep_for_ever;
+using test::TempDir;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+std::optional<FlightEntry> pending(std::uint64_t seq, double enqueued_s) {
+    return FlightEntry{.seq = seq, .enqueued_s = enqueued_s};
+}
+
+TEST(StuckClock, CountsWhileOneCollectiveIsPending) {
+    StuckClock clock(1);
+    EXPECT_EQ(clock.update(std::nullopt, 100), 0);
+    EXPECT_EQ(clock.update(pending(1, 100.5), 101), 0.5);
+    EXPECT_EQ(clock.update(pending(1, 100.5), 102), 1.5);
+    EXPECT_EQ(clock.update(pending(2, 101), 103), 1) << "progress starts it anew";
+    EXPECT_EQ(clock.update(std::nullopt, 104), 0);
+}
+
+TEST(StuckClock, DoesNotCountTimeInWhichTheProcessItselfWasStopped) {
+    StuckClock clock(1);
+    clock.update(pending(1, 100), 100);
+    EXPECT_EQ(clock.update(pending(1, 100), 5000), 4);
+}
+
+TEST(WatchdogSettings, FollowFromTheTimeOut) {
+    const auto settings = WatchdogSettings::within(600);
+    EXPECT_EQ(settings.warn_s, 60);
+    EXPECT_EQ(settings.dump_s, 120);
+    EXPECT_EQ(settings.init_s, 2400);
+    EXPECT_FALSE(settings.is_patient());
+    EXPECT_TRUE(WatchdogSettings::within(0).is_patient());
+}
+
+/// A rank that is well and at nothing that is recorded.
+void finish_one_and_sleep(const TempDir& folder, int rank, int ranks, double timeout_s) {
+    Rank self(folder, rank, ranks, timeout_s);
+    self.finish_one();
+    sleep_for_ever();
+}
+
+TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
+    const TempDir folder;
+    const RankChild late(folder, 1, [&] {
+        Rank rank(folder, 1, 2, 0);
+        rank.finish_one();
+        *rank.recorder.phase_word() = packed(PhaseMark{Phase::data, now_s()});
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 1));
+    const RankChild waiting(folder, 0, [&] {
+        Rank rank(folder, 0, 2, 0.5);
+        rank.finish_one();
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_THAT(waiting.output(), HasSubstr("lockstep: error E660: rank 1 ("));
+    EXPECT_THAT(waiting.output(), HasSubstr("has not come to #2 barrier\n"));
+    EXPECT_THAT(waiting.output(), HasSubstr("rank 1 last finished #1 and is in data wait since"));
+    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::slow_rank);
+    EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("sleeping"));
+    EXPECT_EQ(read_rank_trace(ring_path(folder.path(), 0)).exit_code, 76);
+}
+
+TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
+    const TempDir folder;
+    const RankChild stopped(folder, 0, [&] { finish_one_and_sleep(folder, 0, 3, 0); });
+    ASSERT_TRUE(has_ring(folder, 0));
+    stopped.send(SIGSTOP);
+    std::vector<std::unique_ptr<RankChild>> waiting;
+    for (int n : {1, 2})
+        waiting.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
+            Rank rank(folder, n, 3, 0.5);
+            rank.finish_one();
+            has_ring(folder, 3 - n);
+            rank.wait_in_one();
+            sleep_for_ever();
+        }));
+    std::string output;
+    for (const auto& child : waiting) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    EXPECT_THAT(output, HasSubstr("rank 0 ("));
+    EXPECT_THAT(output, HasSubstr("is stopped (state T)"));
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+}
+
+TEST(Watchdog, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
+    const TempDir folder;
+    const RankChild stopped(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0); });
+    ASSERT_TRUE(has_ring(folder, 1));
+    const RankChild other(folder, 0, [&] { finish_one_and_sleep(folder, 0, 2, 0.5); });
+    EXPECT_EQ(other.wait(0.8), -1) << "all are well so far";
+    stopped.send(SIGSTOP);
+    EXPECT_EQ(other.wait(20), 76);
+    EXPECT_THAT(other.output(), HasSubstr("rank 1 ("));
+    EXPECT_THAT(other.output(), HasSubstr("is stopped (state T)"));
+}
+
+TEST(Watchdog, EndsAtOnceWhenARankOfTheNodeIsGone) {
+    const TempDir folder;
+    const RankChild victim(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0); });
+    ASSERT_TRUE(has_ring(folder, 1));
+    const RankChild survivor(folder, 0, [&] {
+        Rank rank(folder, 0, 2, 600);
+        rank.finish_one();
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 0));
+    ::usleep(500'000);  // it looks for its neighbours four times a second
+    victim.send(SIGKILL);
+    EXPECT_EQ(survivor.wait(20), 76);
+    EXPECT_THAT(survivor.output(), HasSubstr("is gone without a word"));
+}
+
+TEST(Watchdog, EndsARankWhoseListenerHangs) {
+    const TempDir folder;
+    const RankChild waiting(folder, 0, [&] {
+        FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
+        const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport& r) {
+            if (r.stage == Stage::abort) sleep_for_ever();
+        });
+        recorder.mark_running();
+        recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_THAT(waiting.output(), HasSubstr("E660"));
+}
+
+void begin_phase(Rank& rank, Phase phase) {
+    *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
+}
+
+TEST(Watchdog, GivesRanksThatSaveLongerButNotForEver) {
+    const TempDir folder;
+    const RankChild writing(folder, 1, [&] {
+        Rank rank(folder, 1, 2, 0);
+        rank.finish_one();
+        begin_phase(rank, Phase::checkpoint);
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 1));
+    const double begin = now_s();
+    const RankChild waiting(folder, 0, [&] {
+        Rank rank(folder, 0, 2, 0.3);
+        rank.finish_one();
+        begin_phase(rank, Phase::checkpoint);
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
+    EXPECT_THAT(waiting.output(), HasSubstr("rank 1 ("));
+    EXPECT_THAT(waiting.output(), HasSubstr("writing a checkpoint"));
+}
+
+TEST(Watchdog, LeavesARankAloneThatNobodyWaitsFor) {
+    const TempDir folder;
+    const RankChild announced(folder, 1, [&] {
+        Rank rank(folder, 1, 2, 0.1);
+        rank.recorder.enqueue(rank.channel, call);
+        sleep_for_ever();
+    });
+    EXPECT_EQ(announced.wait(0.5), -1) << announced.output();
+}
+
+TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
+    const TempDir folder;
+    const double begin = now_s();
+    const RankChild waiting(folder, 0, [&] {
+        FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
+        const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
+        recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
+}
+
+TEST(Watchdog, EndsRanksWhoseSetUpComesToNothing) {
+    const TempDir folder;
+    const double begin = now_s();
+    std::vector<std::unique_ptr<RankChild>> ranks;
+    for (int n : {0, 1})
+        ranks.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
+            FlightRecorder recorder(folder.path(), n, 2, {.entries = 64, .warn_s = 0.03});
+            const Watchdog watchdog(
+                recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
+            recorder.end(recorder.enqueue(recorder.add_channel("control"), call));
+            sleep_for_ever();
+        }));
+    std::string output;
+    for (const auto& child : ranks) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
+    EXPECT_THAT(output,
+                AllOf(HasSubstr("error E660: no rank has come further in its set-up for 1."),
+                      HasSubstr("rank 1 last finished #1 and is setting up since 1.")));
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+}
+
+/// A rank that computes for ever.
+void compute_for_ever(const TempDir& folder, int rank, int ranks, double timeout_s) {
+    FlightRecorder recorder(folder.path(), rank, ranks, {.entries = 64, .warn_s = timeout_s / 10});
+    const Watchdog watchdog(
+        recorder, WatchdogSettings::within(timeout_s), [](const WatchReport&) {});
+    const SignalGuard signals;
+    mirror_signals_to(recorder.signal_word());
+    recorder.end(recorder.enqueue(recorder.add_channel("test"), call));
+    recorder.mark_running();
+    *recorder.phase_word() = packed(PhaseMark{Phase::forward, now_s()});
+    sleep_for_ever();
+}
+
+TEST(Watchdog, EndsRanksThatAllComputeForEver) {
+    const TempDir folder;
+    std::vector<std::unique_ptr<RankChild>> ranks;
+    for (int n : {0, 1})
+        ranks.push_back(
+            std::make_unique<RankChild>(folder, n, [&, n] { compute_for_ever(folder, n, 2, 1); }));
+    std::string output;
+    for (const auto& child : ranks) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    // Of the younger of the two, which may be some milliseconds short of the time-out.
+    const std::string age = "(9[0-9][0-9]ms|1\\.[0-9]s)";
+    EXPECT_THAT(output, ContainsRegex("error E660: no rank has finished a phase for " + age));
+    EXPECT_THAT(output, ContainsRegex("rank 1 last finished #1 and is in forward since " + age));
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::no_progress);
+    EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("thread"));
+}
+
+TEST(Watchdog, EndsARankThatCannotAnswerASecondRequestToStop) {
+    const TempDir folder;
+    const RankChild stuck(folder, 0, [&] { compute_for_ever(folder, 0, 1, 0); });
+    ASSERT_TRUE(has_ring(folder, 0));
+    ASSERT_TRUE(test::eventually(
+        [&] { return read_rank_trace(ring_path(folder.path(), 0)).phase == Phase::forward; }));
+    stuck.send(SIGTERM);
+    EXPECT_EQ(stuck.wait(1.2), -1) << "a step may take that long";
+    stuck.send(SIGTERM);
+    EXPECT_EQ(stuck.wait(20), 76);
+    EXPECT_THAT(stuck.output(), HasSubstr(", pid "));
+    EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
+}
+
+TEST(Watchdog, LeavesPhasesAloneThatMayBeLong) {
+    const TempDir folder;
+    for (const Phase phase : {Phase::data, Phase::checkpoint, Phase::evaluate, Phase::other}) {
+        const RankChild busy(folder, 0, [&] {
+            Rank rank(folder, 0, 1, 0.1);
+            *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
+            sleep_for_ever();
+        });
+        EXPECT_EQ(busy.wait(0.4), -1) << phase_name(phase) << ": " << busy.output();
+    }
+}
+
+TEST(Watchdog, LeavesAHealthyRankAlone) {
+    const TempDir folder;
+    const RankChild healthy(folder, 0, [&] {
+        Rank rank(folder, 0, 1, 0.3);
+        for (const double end = now_s() + 1; now_s() < end; ::usleep(100)) rank.finish_one();
+    });
+    EXPECT_EQ(healthy.wait(20), 0) << healthy.output();
+    EXPECT_EQ(healthy.output(), "");
+    EXPECT_FALSE(read_verdict(folder.path()));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/log_merge.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/run/log_text.hpp"
+
+#include "log_lines.hpp"
+#include "support/caught.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::lines_now;
+using test::LogFolder;
+using test::merged;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(LogMerge, PutsLinesInOrderOfTime) {
+    LogFolder logs;
+    logs.line(0, 1, "a").line(1, 2, "b").line(0, 3, "c").line(1, 3, "d");
+    EXPECT_THAT(merged(logs), ElementsAre("0 a", "1 b", "0 c", "1 d"));
+}
+
+TEST(LogMerge, CorrectsTheClocksOfNodes) {
+    LogFolder logs;
+    logs.line(0, 100, "first").line(0, 102, "third");
+    logs.clock(2, 3600).line(2, 3701, "second");
+    EXPECT_THAT(merged(logs), ElementsAre("0 first", "2 second", "0 third"));
+    const auto facts = read_log_facts(logs.path());
+    ASSERT_THAT(facts, SizeIs(2));
+    EXPECT_EQ(facts[1].host, "n2");
+    EXPECT_EQ(facts[1].clock_ahead_s, 3600);
+}
+
+// Without the correction lines would be an hour out of order.
+TEST(LogMerge, ErrsInOrderNoMoreThanTheClocksWereMeasured) {
+    constexpr int ranks = 8, lines = 200;
+    constexpr double error_s = 0.002;
+    LogFolder logs;
+    std::map<std::string, double> truth;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const double skew_s = 3600.0 * rank, mistake_s = rank % 2 == 0 ? error_s : -error_s;
+        std::string text = LogFolder::record(
+            rank,
+            skew_s,
+            {{"event", "clock"}, {"ahead_s", skew_s + mistake_s}, {"error_s", error_s}});
+        for (int i = 0; i < lines; ++i) {
+            const double true_s = 1000 + 0.001 * i + 0.0001 * rank;
+            const std::string words = fmt::format("line {}", i);
+            truth[fmt::format("{} {}", rank, words)] = true_s;
+            text += LogFolder::record(
+                rank, true_s + skew_s, {{"event", "log"}, {"level", "info"}, {"text", words}});
+        }
+        logs.bytes(rank, text);
+    }
+    double newest_s = 0, late_s = 0;
+    const auto all = merged(logs);
+    EXPECT_THAT(all, SizeIs(ranks * lines));
+    for (const std::string& line : all) {
+        newest_s = std::max(newest_s, truth.at(line));
+        late_s = std::max(late_s, newest_s - truth.at(line));
+    }
+    EXPECT_LE(late_s, 2 * error_s + 0.001) << "both of two clocks may err";
+    EXPECT_GT(late_s, 0) << "the clocks of this test do differ";
+}
+
+TEST(LogMerge, KeepsARanksOwnOrderWhereItsClockIsSetBack) {
+    LogFolder logs;
+    logs.line(0, 10, "a").line(0, 5, "b").line(1, 7, "c").line(0, 6, "d").line(1, 11, "e");
+    EXPECT_THAT(merged(logs), ElementsAre("1 c", "0 a", "0 b", "0 d", "1 e"));
+}
+
+TEST(LogMerge, ReadsWhatTheLogWrites) {
+    LogFolder logs;
+    const double before_s = unix_time_s();
+    open_log({.rank = 3, .world_size = 4, .start = 7, .host = "n1", .directory = logs.path()});
+    here(Level::info, "a plain line");
+    here(Level::info, "with \"quotes\", a \\ and {}", "\xC3\xA4");
+    write_log(Level::info, Audience::here, "step 5 | loss 1", "step 5");
+    log_event("steps", {{"step", 5}});
+    open_log({});
+    LogMerge merge(logs.path(), {});
+    const LogLine* line = merge.next();
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(line->text, "a plain line");
+    EXPECT_EQ(line->rank, 3);
+    EXPECT_EQ(line->host, "n1");
+    EXPECT_GE(line->time_s, before_s);
+    EXPECT_FALSE(line->is_for_all);
+    line = merge.next();
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(line->text, "with \"quotes\", a \\ and \xC3\xA4");
+    line = merge.next();
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(line->alike, "step 5");
+    EXPECT_EQ(merge.next(), nullptr);
+    EXPECT_EQ(merge.damaged(), 0u);
+}
+
+TEST(LogMerge, ReadsLogsOfOlderVersions) {
+    LogFolder logs;
+    logs.bytes(1,
+               R"({"event":"log","level":"warn","t":5.5,"text":"old"})"
+               "\n");
+    LogMerge merge(logs.path(), {});
+    const LogLine* const line = merge.next();
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(line->text, "old");
+    EXPECT_EQ(line->level, Level::warn);
+    EXPECT_EQ(line->rank, 1);
+}
+
+TEST(LogMerge, ReadsErrorsAndCapturedLines) {
+    LogFolder logs;
+    logs.event(1,
+               5,
+               {{"event", "error"},
+                {"code", "E204"},
+                {"what", "cut short"},
+                {"why", "a copy"},
+                {"ranks", Json::Array{Json(1), Json(3)}}});
+    logs.event(1, 6, {{"event", "stderr"}, {"text", "terminate called"}, {"end", 17}});
+    LogMerge merge(logs.path(), {});
+    const LogLine* line = merge.next();
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(line->kind, LogKind::error);
+    EXPECT_EQ(line->code, "E204");
+    EXPECT_EQ(line->text, "cut short");
+    EXPECT_EQ(line->why, "a copy");
+    EXPECT_THAT(line->failed, ElementsAre(1, 3));
+    line = merge.next();
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(line->kind, LogKind::captured);
+    EXPECT_EQ(line->text, "terminate called");
+}
+
+TEST(LogMerge, EndsWithWhatACrashedRankHadNoTimeToLog) {
+    LogFolder logs;
+    logs.line(0, 1, "a").event(0, 2, {{"event", "stderr"}, {"text", "known"}, {"end", 6}});
+    logs.line(1, 3, "b");
+    std::ofstream(logs.path() / "rank-00000.stderr") << "known\nlast words\ncut";
+    LogMerge merge(logs.path(), {});
+    EXPECT_THAT(lines_now(merge), ElementsAre("0 a", "0 known", "1 b"));
+    merge.take_last_words();
+    EXPECT_THAT(lines_now(merge), ElementsAre("0 last words", "0 cut"));
+    merge.take_last_words();
+    EXPECT_THAT(lines_now(merge), IsEmpty());
+}
+
+TEST(LogMerge, PassesOverDamagedLinesAndCountsThem) {
+    LogFolder logs;
+    logs.line(0, 1, "a");
+    logs.bytes(0, "{\"event\":\"log\",\"lev\n\n\x01\x02\xFF garbage\n{}\n[1]\n");
+    logs.bytes(0,
+               R"({"event":"log","level":"info","text":"without a time"})"
+               "\n");
+    logs.line(0, 1e300, "at no time").line(0, -5, "nor here").line(0, 2, "b");
+    LogMerge merge(logs.path(), {});
+    EXPECT_THAT(lines_now(merge), ElementsAre("0 a", "0 b"));
+    EXPECT_EQ(merge.damaged(), 8u);
+}
+
+TEST(LogMerge, WaitsForTheEndOfALineAndForNewLogs) {
+    LogFolder logs;
+    const std::string late =
+        LogFolder::record(0, 2, {{"event", "log"}, {"level", "info"}, {"text", "in two pieces"}});
+    logs.line(0, 1, "a").bytes(0, late.substr(0, 30));
+    LogMerge merge(logs.path(), {});
+    EXPECT_THAT(lines_now(merge), ElementsAre("0 a"));
+    logs.bytes(0, late.substr(30)).line(5, 3, "a new rank");
+    EXPECT_EQ(merge.next(), nullptr);
+    merge.look_again();
+    EXPECT_THAT(lines_now(merge), ElementsAre("0 in two pieces", "5 a new rank"));
+    EXPECT_EQ(merge.damaged(), 0u);
+}
+
+TEST(LogMerge, ToleratesAFileThatIsEmptyCutOrGone) {
+    LogFolder logs;
+    logs.bytes(0, "").line(1, 1, "a").bytes(2, "{\"event\":");
+    fs::create_symlink("nowhere", logs.path() / "rank-00003.jsonl");
+    EXPECT_THAT(merged(logs), ElementsAre("1 a"));
+}
+
+TEST(LogMerge, PassesOverLinesThatAreTooLong) {
+    LogFolder logs;
+    logs.line(0, 1, "a").line(0, 2, std::string(5000, 'x')).line(0, 3, "b");
+    LogMerge merge(logs.path(), {}, {.buffer_bytes = 4096, .longest_line = 4096});
+    EXPECT_THAT(lines_now(merge), ElementsAre("0 a", "0 b"));
+    EXPECT_EQ(merge.damaged(), 1u);
+}
+
+TEST(LogMerge, ReadsTheNewestPartWhereThatIsWanted) {
+    LogFolder logs;
+    for (int i = 0; i < 100; ++i) logs.line(0, i, fmt::format("{} {}", i, std::string(1000, 'x')));
+    logs.line(1, 200, "short");
+    const auto lines = merged(logs, {.newest_bytes = 5000});
+    EXPECT_LT(lines.size(), 6u);
+    EXPECT_THAT(lines.front(), testing::StartsWith("0 96 "));
+    EXPECT_EQ(lines.back(), "1 short");
+}
+
+// A sparse file of a terabyte takes no room and is read as zeros.
+TEST(LogMerge, LeavesALineThatDoesNotEnd) {
+    LogFolder logs;
+    logs.line(0, 1, "a");
+    const auto file = logs.path() / "rank-00000.jsonl";
+    fs::resize_file(file, std::uintmax_t{1} << 40);
+    logs.bytes(0, "\n").line(0, 2, "b");
+    EXPECT_THAT(merged(logs), ElementsAre("0 a", "0 b"));
+}
+
+// Lines of every length up to more than a piece, so that pieces end everywhere in them.
+TEST(LogMerge, TearsNoLineAtTheEndOfAPiece) {
+    LogFolder logs;
+    std::vector<std::string> expected;
+    for (std::size_t i = 0; i < 3000; ++i) {
+        const std::string text = fmt::format("{} {}", i, std::string(i * 7 % 6000, 'y'));
+        expected.push_back("0 " + text);
+        logs.line(0, static_cast<double>(i), text);
+    }
+    EXPECT_EQ(merged(logs, {}, {.buffer_bytes = 4096}), expected);
+}
+
+TEST(LogMerge, OpensNoMoreFilesThanItMay) {
+    LogFolder logs;
+    constexpr int ranks = 64;
+    for (int i = 0; i < 20; ++i)
+        for (int rank = 0; rank < ranks; ++rank)
+            logs.line(rank, i + rank * 0.01, fmt::format("{}", i));
+    const auto whole = merged(logs);
+    EXPECT_THAT(whole, SizeIs(20 * ranks));
+    LogMerge few(logs.path(), {}, {.most_open = 3});
+    const auto open = std::distance(fs::directory_iterator("/proc/self/fd"), {});
+    EXPECT_EQ(lines_now(few), whole);
+    EXPECT_LE(std::distance(fs::directory_iterator("/proc/self/fd"), {}), open + 1);
+    EXPECT_LE(open, 3 + 40);
+}
+
+TEST(LogMerge, GivesWhatIsChosen) {
+    LogFolder logs;
+    logs.line(0, 1, "a").line(1, 2, "b", "warn").line(2, 3, "c", "debug").line(3, 4, "d", "error");
+    EXPECT_THAT(merged(logs, {.ranks = std::vector<int>{1, 2}}), ElementsAre("1 b", "2 c"));
+    EXPECT_THAT(merged(logs, {.node = "n2"}), ElementsAre("2 c", "3 d"));
+    EXPECT_THAT(merged(logs, {.least = Level::warn}), ElementsAre("1 b", "3 d"));
+    EXPECT_THAT(merged(logs, {.since_s = 3}), ElementsAre("2 c", "3 d"));
+    EXPECT_THAT(merged(logs, {.ranks = std::vector<int>{9}}), IsEmpty());
+}
+
+TEST(LogMerge, FindsATimeInALongLog) {
+    LogFolder logs;
+    std::string text =
+        LogFolder::record(0, 0, {{"event", "clock"}, {"ahead_s", 50.0}, {"error_s", 0.0}});
+    constexpr int lines = 20000;
+    for (int i = 0; i < lines; ++i)
+        text += LogFolder::record(
+            0,
+            i,
+            i % 3 == 0 ? Json{{"event", "steps"}, {"step", i}, {"filler", std::string(500, 'z')}}
+                       : Json{{"event", "log"}, {"level", "info"}, {"text", std::to_string(i)}});
+    logs.bytes(0, text);
+    for (const int since : {0, 1, 7777, 15000, lines - 2}) {
+        const auto found = merged(logs, {.since_s = since - 50.0});
+        ASSERT_FALSE(found.empty());
+        EXPECT_EQ(found.front(), fmt::format("0 {}", since % 3 == 0 ? since + 1 : since));
+        EXPECT_EQ(found.back(), fmt::format("0 {}", lines - 1));
+    }
+}
+
+// Bytes of whole records changed at random, also where quotes, braces and line feeds are.
+TEST(LogMerge, ShowsNoControlCharacterWhateverIsInALog) {
+    const std::string whole =
+        LogFolder::record(0, 1, {{"event", "clock"}, {"ahead_s", 0.5}, {"error_s", 0.1}}) +
+        LogFolder::record(0, 2, {{"event", "log"}, {"level", "warn"}, {"text", "some \"words\""}}) +
+        LogFolder::record(0, 3, {{"event", "error"}, {"code", "E204"}, {"what", "x"}}) +
+        LogFolder::record(0, 4, {{"event", "stderr"}, {"text", "y"}, {"end", 7}});
+    std::mt19937_64 random(7);
+    for (int round = 0; round < 300; ++round) {
+        LogFolder logs;
+        std::string text;
+        for (int copy = 0; copy < 20; ++copy) {
+            std::string bytes = whole;
+            for (std::uint64_t change = random() % 12; change > 0; --change)
+                bytes[random() % bytes.size()] = static_cast<char>(random());
+            text += bytes.substr(0, random() % (bytes.size() + 1));
+        }
+        logs.bytes(0, text).bytes(1, whole);
+        std::string shown;
+        LogText style({.ranks = 2, .names_hosts = true});
+        LogFold fold({}, [&](const FoldedLine& line) { style.append(shown, line); });
+        LogMerge merge(logs.path(), {});
+        while (const LogLine* const line = merge.next()) fold.add(*line);
+        fold.finish();
+        for (const char c : shown) ASSERT_TRUE(c == '\n' || c == '\t' || (c & 0xE0) != 0) << int(c);
+        ASSERT_EQ(shown.find('\x7F'), std::string::npos);
+        ASSERT_NE(shown.find("some \"words\""), std::string::npos) << "of the whole one";
+    }
+}
+
+TEST(LogMerge, RefusesAFolderThatIsMissing) {
+    EXPECT_EQ(caught_code([] { LogMerge("/nonexistent", {}); }), "E201");
+    EXPECT_EQ(caught_code([] { read_log_facts("/nonexistent"); }), "E201");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/memory.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(MemoryUse, IsReadFromTheKernelsFiles) {
+    const test::TempDir root;
+    root.file("proc/self/status", "VmPeak: 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n");
+    root.file("proc/self/smaps_rollup",
+              "55-7f ---p [rollup]\nRss:  9 kB\nPss:   512 kB\n"
+              "Pss_Anon:  1 kB\n");
+    EXPECT_EQ(memory_use(root.path()).resident_bytes, 1024u << 10);
+    EXPECT_EQ(memory_use(root.path()).peak_resident_bytes, 2048u << 10);
+    EXPECT_EQ(proportional_memory_bytes(root.path()), 512u << 10);
+}
+
+TEST(MemoryUse, IsZeroWhereTheKernelSaysNothing) {
+    const test::TempDir root;
+    EXPECT_EQ(memory_use(root.path()).resident_bytes, 0u);
+    EXPECT_EQ(proportional_memory_bytes(root.path()), 0u);
+}
+
+TEST(MemoryUse, GrowsWithTheProcess) {
+    constexpr std::size_t bytes = 32u << 20;
+    const auto before = memory_use();
+    const std::vector<char> block(bytes, 1);
+    const auto after = memory_use();
+    EXPECT_GT(after.resident_bytes, before.resident_bytes + bytes / 2);
+    EXPECT_GE(after.peak_resident_bytes, after.resident_bytes);
+    EXPECT_EQ(block.back(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/run_figures.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+namespace lockstep {
+namespace {
+
+/// Steps of `seconds` each, the first ten times as long; a tenth is Phase::wait.
+void write_steps(const fs::path& logs, int rank, double seconds) {
+    StepBudgetFile file(step_budgets_path(logs, rank));
+    for (std::int64_t step = 1; step <= 5; ++step) {
+        StepBudget budget{.step = step, .ended_unix_s = static_cast<double>(step), .phases = {}};
+        const double wall_s = seconds * (step == 1 ? 10 : 1);
+        budget.phases[static_cast<std::size_t>(Phase::backward)] = 0.9 * wall_s;
+        budget.phases[static_cast<std::size_t>(Phase::wait)] = 0.1 * wall_s;
+        file.add(budget);
+    }
+}
+
+test::TempDir& make_run(test::TempDir& folder) {
+    folder.file(
+        "run.json",
+        R"({"format":"lockstep-run","format_version":1,"run_id":"a","created_at":"t","created_by":"u",)"
+        R"("contract":{},"deciding":{},"config":{},"versions":{}})");
+    folder.file("incarnation", "2\n");
+    folder.file(
+        "metrics.jsonl",
+        R"({"step":5,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":100,"phases":{"data":1}})"
+        "\n"
+        R"({"step":5,"epoch":1,"test_loss":0.7,"test_accuracy":0.9})"
+        "\n{\"step\":6,\"lo");
+    for (const int rank : {0, 1}) {
+        for (const char* start : {"i1", "i2"})
+            folder.file(
+                fs::path("logs") / start / (rank == 0 ? "rank-00000.jsonl" : "rank-00001.jsonl"),
+                R"({"event":"clock","t":1,"rank":0,"host":"n1","start":1,"ahead_s":0,"error_s":0})"
+                "\n{\"event\":\"place\",\"t\":1,\"cores\":2,\"sharers\":4}\n"
+                R"({"event":"steps","t":1,"step":4,"so_far":{"train_s":1,"save_s":0,"evaluate_s":0}})"
+                "\n"
+                R"({"event":"steps","t":2,"step":5,"so_far":{"train_s":1,"save_s":0,"evaluate_s":0,)"
+                R"("links":[{"from":3,"messages":2,"bytes":7,"seconds":0.5}]}})"
+                "\n");
+        write_steps(folder / "logs/i1", rank, 1 + rank);
+    }
+    return folder;
+}
+
+TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
+    test::TempDir folder;
+    const RunFigures run = read_run_figures(make_run(folder).path());
+    EXPECT_EQ(run.incarnation, 1);
+    ASSERT_EQ(run.ranks.size(), 2u);
+    EXPECT_EQ(run.ranks[1].facts.host, "n1");
+    EXPECT_EQ(run.ranks[1].steps.size(), 5u);
+    ASSERT_TRUE(run.ranks[1].place);
+    EXPECT_EQ(run.ranks[1].place->sharers, 4);
+    EXPECT_FALSE(run.ranks[1].place->quota);
+    ASSERT_EQ(run.ranks[1].links.size(), 1u);
+    EXPECT_EQ(run.ranks[1].links[0].from, 3);
+    ASSERT_EQ(run.reports.size(), 1u);
+    EXPECT_EQ(run.reports[0].report.loss, 0.5);
+    ASSERT_EQ(run.evaluations.size(), 1u);
+    EXPECT_EQ(run.evaluations[0].figures.at("test_accuracy"), 0.9);
+    EXPECT_TRUE(read_run_figures(folder.path(), 2).ranks[0].steps.empty());
+}
+
+class ForeignFile : public testing::Test {
+  protected:
+    ForeignFile() {
+        make_run(folder_);
+        fs::remove(metrics_);
+        fs::remove(log_);
+    }
+
+    RunFigures figures() const { return read_run_figures(folder_.path(), 1); }
+
+    test::TempDir folder_;
+    const fs::path metrics_ = folder_ / "metrics.jsonl",
+                   log_ = folder_ / "logs/i1/rank-00000.jsonl";
+};
+
+TEST_F(ForeignFile, IsNoPipeAndNoDevice) {
+    for (const fs::path& file : {metrics_, log_}) {
+        ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+        EXPECT_EQ(test::caught_code([&] { figures(); }), "E206") << file;
+        fs::remove(file);
+        fs::create_symlink("/dev/zero", file);
+        EXPECT_EQ(test::caught_code([&] { figures(); }), "E206") << file;
+        fs::remove(file);
+        make_directories(file);
+        EXPECT_EQ(test::caught_code([&] { figures(); }), "E402") << file;
+        fs::remove(file);
+    }
+}
+
+// A sparse file of a terabyte takes no room and is read as zeros.
+TEST_F(ForeignFile, IsReadInPartHoweverLong) {
+    const std::string report =
+        R"({"step":5,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":100,"phases":{"data":1}})"
+        "\n";
+    for (const fs::path& file : {metrics_, log_}) {
+        std::ofstream(file) << report;
+        fs::resize_file(file, std::uintmax_t{1} << 40);
+        std::ofstream(file, std::ios::app) << '\n' << report;
+    }
+    const RunFigures run = figures();
+    EXPECT_EQ(run.reports.size(), 1u) << "the newest";
+    EXPECT_EQ(run.ranks.size(), 2u);
+}
+
+TEST_F(ForeignFile, HasLinesOfAnyLength) {
+    const std::string report =
+        R"({"step":5,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":100,"phases":{"data":1}})";
+    const std::string longest(1 << 20, ' ');
+    std::ofstream(metrics_) << report << '\n'
+                            << longest << report << '\n'
+                            << longest.substr(report.size()) << report << '\n'
+                            << '\n'
+                            << report << '\n'
+                            << report;
+    EXPECT_EQ(figures().reports.size(), 4u) << "all but the one that is too long";
+}
+
+TEST(RunFigures, AreWholeButForARankWhoseStepsAreDamaged) {
+    test::TempDir folder;
+    make_run(folder).file("logs/i1/rank-00001.steps", "none");
+    const RunFigures run = read_run_figures(folder.path());
+    EXPECT_EQ(run.ranks[0].steps.size(), 5u);
+    EXPECT_TRUE(run.ranks[1].steps.empty());
+    EXPECT_NE(run.ranks[1].damage.find("rank-00001.steps"), std::string::npos);
+}
+
+TEST(RunFigures, KnowWhatBindsARanksDataByItsNewestReports) {
+    const auto report = [](const char* bound, double wait_s) {
+        StepsEvent event;
+        event.data.bound = bound;
+        event.data.wait_s = wait_s;
+        event.so_far.emplace();
+        Json json = json_of_record(event);
+        json["event"] = StepsEvent::name;
+        return json.dump() + "\n";
+    };
+    std::string log = report("decode", 1000);
+    while (log.size() < std::size_t{128} << 10) log += report("I/O", 0.1);
+    log += report("verify", 0.2);
+    test::TempDir folder;
+    make_run(folder).file("logs/i1/rank-00001.jsonl", log);
+    const RunFigures run = read_run_figures(folder.path());
+    EXPECT_EQ(run.ranks[1].data_bound, "I/O");
+    EXPECT_EQ(run.ranks[0].data_bound, "");
+}
+
+TEST(MeanStep, LeavesTheFirstStepOut) {
+    test::TempDir folder;
+    const RunFigures run = read_run_figures(make_run(folder).path());
+    EXPECT_EQ(mean_step(run.ranks[0]).steps, 4);
+    EXPECT_NEAR(mean_step(run.ranks[0]).wall_s(), 1, 1e-6);
+    EXPECT_NEAR(mean_step(run).wall_s(), 1.5, 1e-6);
+    EXPECT_NEAR(mean_step(run).phases[static_cast<std::size_t>(Phase::wait)], 0.15, 1e-6);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/stragglers.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t steps_of_run = 400;
+
+/// Each step's time of rank `rank`, but for its waiting.
+using OwnTimes = std::function<PhaseSeconds(int rank, std::int64_t step)>;
+
+double& at(PhaseSeconds& phases, Phase phase) {
+    return phases[static_cast<std::size_t>(phase)];
+}
+
+/// 10 ms: what an even run spends.
+PhaseSeconds even_step() {
+    PhaseSeconds phases{};
+    at(phases, Phase::data) = 0.5e-3;
+    at(phases, Phase::forward) = 3e-3;
+    at(phases, Phase::backward) = 5e-3;
+    at(phases, Phase::comm) = 0.5e-3;
+    at(phases, Phase::update) = 1e-3;
+    return phases;
+}
+
+double sum_of(const PhaseSeconds& phases) {
+    double sum = 0;
+    for (const double seconds : phases) sum += seconds;
+    return sum;
+}
+
+/// Where the slowest rank of each step is waited for in `waits`.
+struct TestRun {
+    TestRun(int ranks, const OwnTimes& times, Phase waits = Phase::wait)
+        : of(static_cast<std::size_t>(ranks)) {
+        for (std::int64_t step = 1; step <= steps_of_run; ++step) {
+            double longest_s = 0;
+            for (int rank = 0; rank < ranks; ++rank)
+                longest_s = std::max(longest_s, sum_of(times(rank, step)));
+            for (int rank = 0; rank < ranks; ++rank) {
+                StepBudget budget{.step = step, .phases = times(rank, step)};
+                at(budget.phases, waits) += longest_s - sum_of(budget.phases);
+                of[static_cast<std::size_t>(rank)].push_back(budget);
+            }
+        }
+    }
+
+    std::vector<Straggler> stragglers(const std::vector<int>& leaves = {}) const {
+        std::vector<RankSteps> ranks;
+        for (std::size_t r = 0; r < of.size(); ++r)
+            ranks.push_back({.rank = static_cast<int>(r),
+                             .host = r < 2 ? "n1" : "n2",
+                             .steps = of[r],
+                             .leaves = leaves.empty() ? 0 : leaves[r],
+                             .data_bound = "I/O"});
+        return find_stragglers(ranks);
+    }
+
+    std::vector<std::vector<StepBudget>> of;
+};
+
+/// Rank 2 spends `more` seconds more on `phase` in every `period`th step.
+OwnTimes slow_rank(Phase phase, double more, std::int64_t period = 1) {
+    return [=](int rank, std::int64_t step) {
+        PhaseSeconds phases = even_step();
+        if (rank == 2 && step % period == 0) at(phases, phase) += more;
+        return phases;
+    };
+}
+
+TEST(Stragglers, AreNamedWithTheirCause) {
+    const std::vector<std::pair<Phase, StragglerCause>> causes = {
+        {Phase::data, StragglerCause::data},
+        {Phase::copy, StragglerCause::copy},
+        {Phase::forward, StragglerCause::cores},
+        {Phase::update, StragglerCause::cores},
+        {Phase::comm, StragglerCause::link},
+        {Phase::checkpoint, StragglerCause::files},
+        {Phase::other, StragglerCause::other}};
+    for (const auto& [phase, cause] : causes) {
+        const auto found = TestRun(4, slow_rank(phase, 2e-3)).stragglers();
+        ASSERT_EQ(found.size(), 1u) << phase_name(phase);
+        EXPECT_EQ(found[0].rank, 2);
+        EXPECT_EQ(found[0].host, "n2");
+        EXPECT_EQ(cause_name(found[0].cause), cause_name(cause));
+        EXPECT_NEAR(found[0].lost_s, 2e-3, 1e-6);
+        EXPECT_NEAR(found[0].share, 1.0 / 6, 1e-3);
+        EXPECT_EQ(found[0].persistence, 1);
+    }
+}
+
+TEST(Stragglers, AreNoneWhereRanksAreAlike) {
+    EXPECT_TRUE(TestRun(4, [](int, std::int64_t) { return even_step(); }).stragglers().empty());
+    EXPECT_TRUE(TestRun(1, slow_rank(Phase::data, 1)).stragglers().empty());
+    EXPECT_TRUE(find_stragglers(std::span<const RankSteps>{}).empty());
+}
+
+TEST(Stragglers, AreNotMadeByJitter) {
+    const auto jitter = [](int rank, std::int64_t step) {
+        PhaseSeconds phases = even_step();
+        if ((step * 7 + rank * 3) % 4 == 0) at(phases, Phase::backward) += 20e-3;
+        return phases;
+    };
+    EXPECT_TRUE(TestRun(4, jitter).stragglers().empty());
+    EXPECT_TRUE(TestRun(2, jitter).stragglers().empty());
+}
+
+TEST(Stragglers, AreNotMadeByOneHiccup) {
+    const auto hiccup = slow_rank(Phase::data, 5, 300);
+    EXPECT_TRUE(TestRun(4, hiccup).stragglers().empty());
+}
+
+// Of ten steps one is far too long: what a quota does.
+TEST(Stragglers, AreFoundWhereFewStepsAreSlow) {
+    const auto found = TestRun(4, slow_rank(Phase::backward, 40e-3, 10)).stragglers();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].cause, StragglerCause::cores);
+    EXPECT_NEAR(found[0].lost_s, 4e-3, 1e-4);
+}
+
+// Blocks of files are read at once: few steps wait for them, and long.
+TEST(Stragglers, WaitForTheirDataInFewSteps) {
+    const auto found = TestRun(4, slow_rank(Phase::data, 0.3, 30)).stragglers();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].cause, StragglerCause::data);
+}
+
+TEST(Stragglers, SaveSlowlyThoughStepsWithoutASaveAreAlike) {
+    const auto found = TestRun(3, slow_rank(Phase::checkpoint, 0.5, 100)).stragglers();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].cause, StragglerCause::files);
+    EXPECT_EQ(found[0].persistence, 1);
+}
+
+TEST(Stragglers, MayBeHalfOfTheRanks) {
+    const auto slow_node = [](int rank, std::int64_t) {
+        PhaseSeconds phases = even_step();
+        if (rank >= 2)
+            for (double& seconds : phases) seconds *= rank == 3 ? 1.6 : 1.5;
+        return phases;
+    };
+    const auto found = TestRun(4, slow_node).stragglers();
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0].rank, 3);
+    EXPECT_EQ(found[1].rank, 2);
+    EXPECT_EQ(found[0].cause, StragglerCause::cores);
+    EXPECT_NE(stragglers_text(found).find("; slow, too: rank 2"), std::string::npos);
+}
+
+// GPUs wait inside their sums: own times are alike, and the slow rank's sums are the shortest.
+TEST(Stragglers, AreFoundWhereWaitingIsPartOfSums) {
+    const auto found = TestRun(4, slow_rank(Phase::forward, 3e-3), Phase::comm).stragglers();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].rank, 2);
+    EXPECT_EQ(found[0].cause, StragglerCause::cores);
+}
+
+TEST(Stragglers, ComputeMoreLeaves) {
+    const TestRun run(3, slow_rank(Phase::backward, 4e-3));
+    EXPECT_EQ(run.stragglers({1, 1, 2}).at(0).cause, StragglerCause::more);
+    EXPECT_EQ(run.stragglers({2, 2, 2}).at(0).cause, StragglerCause::cores);
+}
+
+TEST(Stragglers, AreOfTheStepsThatAllRanksHave) {
+    TestRun run(3, slow_rank(Phase::data, 2e-3));
+    run.of[0].erase(run.of[0].begin(), run.of[0].begin() + 100);
+    run.of[1].resize(200);
+    const auto found = run.stragglers();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_NEAR(found[0].lost_s, 2e-3, 1e-6);
+    run.of[1].resize(100);
+    EXPECT_TRUE(run.stragglers().empty());
+}
+
+TEST(Stragglers, TakeTheFirstStepForWarmingUp) {
+    const auto first = [](int rank, std::int64_t step) {
+        PhaseSeconds phases = even_step();
+        if (rank == 1 && step == 1) at(phases, Phase::other) += 1000;
+        return phases;
+    };
+    EXPECT_TRUE(TestRun(2, first).stragglers().empty());
+}
+
+TEST(Stragglers, AreToldInOneSentence) {
+    const auto found = TestRun(3, slow_rank(Phase::data, 2e-3)).stragglers();
+    EXPECT_EQ(stragglers_text(found),
+              "rank 2 on n2 holds the others up by 2ms a step (17 %): its batches come late (I/O)");
+    EXPECT_NE(advice(found.at(0)).find("bench io"), std::string::npos);
+    EXPECT_EQ(stragglers_text({}), "");
+}
+
+/// Four ranks on nodes of one each, and what each received: node 2 gets 1/20 of what the others do.
+class SlowNode : public testing::Test {
+  protected:
+    SlowNode() : links_(4) {
+        for (int to = 0; to < 4; ++to)
+            for (const int distance : {1, 2}) {
+                const bool is_slow = to == 2 || (to ^ distance) == 2;
+                links_[static_cast<std::size_t>(to)].push_back({.from = to ^ distance,
+                                                                .messages = 10,
+                                                                .bytes = 1'000'000'000,
+                                                                .seconds = is_slow ? 20.0 : 1.0});
+            }
+    }
+
+    /// All ranks wait `wait_s` in each step of 10 ms more, rank `late` not.
+    std::vector<Straggler> found(double wait_s, int late = -1) const {
+        const TestRun run(4, [=](int rank, std::int64_t) {
+            PhaseSeconds phases = even_step();
+            at(phases, Phase::wait) += wait_s;
+            if (rank == late) at(phases, Phase::backward) += 5e-3;
+            return phases;
+        });
+        std::vector<RankSteps> ranks;
+        for (std::size_t r = 0; r < 4; ++r)
+            ranks.push_back({.rank = static_cast<int>(r),
+                             .host = "n" + std::to_string(r),
+                             .steps = run.of[r],
+                             .links = links_[r]});
+        return find_stragglers(ranks);
+    }
+
+    std::vector<std::vector<LinkTimes>> links_;
+};
+
+TEST_F(SlowNode, IsNamedThoughAllRanksWaitAlike) {
+    const auto stragglers = found(10e-3);
+    ASSERT_EQ(stragglers.size(), 1u);
+    EXPECT_EQ(stragglers[0].rank, 2);
+    EXPECT_EQ(stragglers[0].host, "n2");
+    EXPECT_EQ(stragglers[0].cause, StragglerCause::link);
+    EXPECT_EQ(stragglers[0].persistence, 1);
+    EXPECT_NEAR(stragglers[0].lost_s, 0.95 * 10.5e-3, 1e-5);  // with 0.5 ms of comm
+    EXPECT_EQ(stragglers_text(stragglers),
+              "rank 2 on n2 holds the others up by 10ms a step (50 %): its node's link is slow: "
+              "50 MB/s, others' 1.0 GB/s");
+    EXPECT_NE(advice(stragglers[0]).find("bench comm"), std::string::npos);
+}
+
+TEST_F(SlowNode, IsNoneWhereNobodyWaitsForIt) {
+    EXPECT_TRUE(found(0).empty());
+}
+
+// What the others wait for rank 1 is not the link's; rank 1 itself waits for nothing else.
+TEST_F(SlowNode, IsToldApartFromALateRank) {
+    const auto late = found(0, 1);
+    ASSERT_EQ(late.size(), 1u);
+    EXPECT_EQ(late[0].rank, 1);
+    EXPECT_EQ(late[0].cause, StragglerCause::cores);
+    const auto both = found(10e-3, 1);
+    ASSERT_EQ(both.size(), 2u);
+    EXPECT_EQ(both[0].rank, 2);
+    EXPECT_NE(stragglers_text(both).find("; slow, too: rank 1"), std::string::npos);
+}
+
+// Its messages come as fast as the others': what takes it longer is its own work.
+TEST(Stragglers, AreSlowAtSumsByTheirCoresWhereLinksAreAlike) {
+    const TestRun run(4, slow_rank(Phase::comm, 2e-3));
+    std::vector<std::vector<LinkTimes>> links(4);
+    std::vector<RankSteps> ranks;
+    for (int r = 0; r < 4; ++r) {
+        auto& own = links[static_cast<std::size_t>(r)];
+        own = {{.from = r ^ 1, .messages = 9, .bytes = 1'000'000, .seconds = 1}};
+        ranks.push_back({.rank = r,
+                         .host = "n" + std::to_string(r),
+                         .steps = run.of[static_cast<std::size_t>(r)],
+                         .links = own});
+    }
+    EXPECT_EQ(find_stragglers(ranks).at(0).cause, StragglerCause::cores);
+}
+
+TEST(Stragglers, MayBeRanksOfANodeOrOfTwo) {
+    Straggler straggler{.rank = 4,
+                        .host = "n1",
+                        .cause = StragglerCause::link,
+                        .lost_s = 0.031,
+                        .share = 0.44,
+                        .data_bound = {},
+                        .link = SlowLink{.host = "n1",
+                                         .ranks = {4, 5, 6, 7},
+                                         .other_ranks = {},
+                                         .way = LinkWay::sends,
+                                         .bytes_per_s = 48e6,
+                                         .usual_bytes_per_s = 1.1e9}};
+    EXPECT_EQ(stragglers_text({&straggler, 1}),
+              "ranks 4-7 on n1 hold the others up by 31ms a step (44 %): its node's link is slow: "
+              "it sends 48 MB/s, others' 1.1 GB/s");
+    straggler.link->other_host = "n2";
+    straggler.link->other_ranks = {8};
+    EXPECT_EQ(stragglers_text({&straggler, 1}),
+              "ranks 4-7 on n1 and rank 8 on n2 hold the others up by 31ms a step (44 %): the link "
+              "between them is slow: 48 MB/s from ranks 4-7 to rank 8, others' 1.1 GB/s");
+    straggler.link->are_alone = true;
+    EXPECT_EQ(stragglers_text({&straggler, 1}),
+              "ranks 4-7 on n1 and rank 8 on n2 hold each other up by 31ms a step (44 %): the link "
+              "between them is slow: 48 MB/s from ranks 4-7 to rank 8, 1.1 GB/s the other way");
+}
+
+TEST(Stragglers, OfARunKnowHowManyLeavesRanksHave) {
+    const TestRun steps(3, slow_rank(Phase::backward, 4e-3));
+    RunFigures run;
+    for (int rank = 0; rank < 3; ++rank)
+        run.ranks.push_back({.facts = {.rank = rank, .host = "n1"},
+                             .steps = steps.of[static_cast<std::size_t>(rank)]});
+    run.record.contract = {{"virtual_ranks", 4}};  // 1, 1 and 2 leaves
+    EXPECT_EQ(find_stragglers(run).at(0).cause, StragglerCause::more);
+    run.record.contract = {{"virtual_ranks", 6}};
+    EXPECT_EQ(find_stragglers(run).at(0).cause, StragglerCause::cores);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/tensorboard.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+#include "wire_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
+
+/// CRC-32C bit by bit, as its definition has it.
+std::uint32_t slow_crc32c(std::string_view bytes) {
+    std::uint32_t crc = 0xFFFFFFFF;
+    for (const char c : bytes) {
+        crc ^= static_cast<unsigned char>(c);
+        for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) ? (crc >> 1) ^ 0x82F63B78 : crc >> 1;
+    }
+    return crc ^ 0xFFFFFFFF;
+}
+
+/// One TFRecord with both checksums proven.
+std::string_view take_record(test::WireReader& in) {
+    const auto take_proven = [&](std::size_t bytes) {
+        const std::string_view taken = in.take(bytes);
+        const auto crc = slow_crc32c(taken);
+        const auto masked = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+        if (in.number(4) != masked) throw std::runtime_error("wrong checksum");
+        return taken;
+    };
+    test::WireReader length(take_proven(8));
+    return take_proven(length.number(8));
+}
+
+struct ReadHistogram {
+    double min = 0, max = 0, count = 0, sum = 0, sum_squares = 0;
+    std::vector<double> limits, counts;
+};
+
+std::vector<double> doubles_in(std::string_view bytes) {
+    std::vector<double> values;
+    for (test::WireReader in(bytes); !in.is_done();)
+        values.push_back(std::bit_cast<double>(in.number(8)));
+    return values;
+}
+
+ReadHistogram histogram_in(std::string_view bytes) {
+    ReadHistogram found;
+    double* const numbers[] = {
+        &found.min, &found.max, &found.count, &found.sum, &found.sum_squares};
+    for (const test::WireField& field : test::wire_fields(bytes)) {
+        if (field.field <= 5) *numbers[field.field - 1] = std::bit_cast<double>(field.value);
+        if (field.field == 6) found.limits = doubles_in(field.bytes);
+        if (field.field == 7) found.counts = doubles_in(field.bytes);
+    }
+    return found;
+}
+
+/// Of a TensorProto that holds one.
+std::string text_in(std::string_view bytes) {
+    const auto fields = test::wire_fields(bytes);
+    if (fields.size() != 3 || fields[0].value != 7 || fields[2].field != 8)
+        throw std::runtime_error("no text");
+    return std::string(fields[2].bytes);
+}
+
+struct Event {
+    double wall_time = 0;
+    std::int64_t step = 0;
+    std::string version;
+    std::map<std::string, float> scalars;
+    std::map<std::string, std::string> texts;
+    std::map<std::string, ReadHistogram> histograms;
+    std::optional<std::uint64_t> session_status;
+};
+
+void read_value(std::string_view bytes, Event& event) {
+    std::string tag;
+    for (const test::WireField& field : test::wire_fields(bytes)) {
+        if (field.field == 1) tag = field.bytes;
+        if (field.field == 2)
+            event.scalars[tag] = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
+        if (field.field == 5) event.histograms[tag] = histogram_in(field.bytes);
+        if (field.field == 8) event.texts[tag] = text_in(field.bytes);
+        if (field.field == 9) {
+            EXPECT_EQ(field.bytes, std::string_view("\x0a\x06\x0a\x04text\x20\x02"));
+        }
+    }
+}
+
+void read_summary(std::string_view bytes, Event& event) {
+    for (test::WireReader in(bytes); !in.is_done();) {
+        if (in.varint() != (1 << 3 | 2)) throw std::runtime_error("unexpected field");
+        read_value(in.take(in.varint()), event);
+    }
+}
+
+Event read_event(std::string_view bytes) {
+    Event event;
+    for (test::WireReader in(bytes); !in.is_done();) {
+        switch (in.varint()) {
+            case 1 << 3 | 1:
+                event.wall_time = std::bit_cast<double>(in.number(8));
+                break;
+            case 2 << 3 | 0:
+                event.step = static_cast<std::int64_t>(in.varint());
+                break;
+            case 3 << 3 | 2:
+                event.version = in.take(in.varint());
+                break;
+            case 5 << 3 | 2:
+                read_summary(in.take(in.varint()), event);
+                break;
+            case 7 << 3 | 2: {
+                test::WireReader log(in.take(in.varint()));
+                if (log.varint() == (1 << 3 | 0)) event.session_status = log.varint();
+                break;
+            }
+            default:
+                throw std::runtime_error("unexpected field");
+        }
+    }
+    return event;
+}
+
+std::vector<Event> events_of(const fs::path& path) {
+    const auto content = test::content_of(path);
+    std::vector<Event> events;
+    for (test::WireReader in(content); !in.is_done();)
+        events.push_back(read_event(take_record(in)));
+    return events;
+}
+
+TEST(Crc32c, HasThePublishedValues) {
+    // RFC 3720, appendix B.4.
+    EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
+    EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43u);
+    EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
+    EXPECT_EQ(crc32c(""), 0u);
+}
+
+TEST(EventFile, BeginsWithItsVersion) {
+    const test::TempDir folder;
+    const EventFile file(folder.path());
+    EXPECT_THAT(file.path().filename().string(), StartsWith("events.out.tfevents."));
+    const auto events = events_of(file.path());
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].version, "brain.Event:2");
+    EXPECT_GT(events[0].wall_time, 1.7e9);
+}
+
+TEST(EventFile, HoldsScalarsOfAStep) {
+    const test::TempDir folder;
+    EventFile file(folder.path());
+    file.add(300, std::array{Scalar{"train/loss", 0.5}, Scalar{"train/lr", -1e-3}});
+    file.add(1ll << 40, "test/accuracy", 0.9);
+    const auto events = events_of(file.path());
+    ASSERT_EQ(events.size(), 3u);
+    EXPECT_EQ(events[1].step, 300);
+    EXPECT_THAT(events[1].scalars,
+                UnorderedElementsAre(Pair("train/loss", 0.5f), Pair("train/lr", -1e-3f)));
+    EXPECT_EQ(events[2].step, 1ll << 40);
+    EXPECT_THAT(events[2].scalars, ElementsAre(Pair("test/accuracy", 0.9f)));
+}
+
+TEST(EventFile, HoldsTexts) {
+    const test::TempDir folder;
+    EventFile file(folder.path());
+    const std::array rows{std::pair<std::string, std::string>{"a|b", "1\n2"},
+                          std::pair<std::string, std::string>{"batch", "128"}};
+    file.add_text(7, "run/settings", markdown_table("setting", "value", rows));
+    const auto events = events_of(file.path());
+    ASSERT_EQ(events.size(), 2u);
+    EXPECT_EQ(events[1].step, 7);
+    EXPECT_THAT(events[1].texts,
+                ElementsAre(Pair("run/settings",
+                                 "| setting | value |\n|---|---|\n"
+                                 "| a\\|b | 1 2 |\n| batch | 128 |\n")));
+}
+
+TEST(EventFile, HoldsHistograms) {
+    const test::TempDir folder;
+    EventFile file(folder.path());
+    Histogram values;
+    file.add_histogram(8, "nothing", values);
+    for (const double value : {-2.0, 0.5, 0.5, 4.0}) values.add(value);
+    file.add_histogram(9, "time/step_ms", values);
+    const auto events = events_of(file.path());
+    ASSERT_EQ(events.size(), 2u) << "an empty one is none";
+    const ReadHistogram& found = events[1].histograms.at("time/step_ms");
+    EXPECT_EQ(found.min, -2);
+    EXPECT_EQ(found.max, 4);
+    EXPECT_EQ(found.count, 4);
+    EXPECT_EQ(found.sum, 3);
+    EXPECT_EQ(found.sum_squares, 20.5);
+    ASSERT_EQ(found.limits.size(), found.counts.size());
+    EXPECT_EQ(std::accumulate(found.counts.begin(), found.counts.end(), 0.0), 4);
+}
+
+TEST(Histogram, CountsEachValueBelowItsBucketsLimit) {
+    Histogram values;
+    const std::vector<double> given{-1e30, -3, -1e-13, 0, 1e-13, 1, 1.05, 2e20, 1e300};
+    for (const double value : given) values.add(value);
+    values.add(std::numeric_limits<double>::quiet_NaN());
+    values.add(std::numeric_limits<double>::infinity());
+    EXPECT_EQ(values.count(), 9);
+    double below = -std::numeric_limits<double>::infinity();
+    std::size_t counted = 0;
+    for (const Histogram::Bucket& bucket : values.buckets()) {
+        EXPECT_GT(bucket.limit, below);
+        const auto inside = std::ranges::count_if(
+            given, [&](double value) { return value >= below && value < bucket.limit; });
+        EXPECT_EQ(bucket.count, inside) << "up to " << bucket.limit;
+        counted += static_cast<std::size_t>(inside);
+        below = bucket.limit;
+    }
+    EXPECT_EQ(counted, given.size());
+    EXPECT_LT(values.buckets().size(), 20u) << "empty ones in a row are one";
+}
+
+TEST(EventFile, VoidsLaterStepsAfterAResume) {
+    const test::TempDir folder;
+    const EventFile file(folder.path(), 200);
+    const auto events = events_of(file.path());
+    ASSERT_EQ(events.size(), 2u);
+    EXPECT_EQ(events[1].step, 201);
+    EXPECT_EQ(events[1].session_status, 1u);
+}
+
+TEST(EventFile, RefusesAMissingFolder) {
+    const test::TempDir folder;
+    EXPECT_EQ(test::caught_code([&] { EventFile(folder / "none"); }), "E201");
+}
+
+}  // namespace
+}  // namespace lockstep
