@@ -114,7 +114,7 @@ TEST(RunCommand, SpeaksOfAUsersOwnProgramAndModel) {
     const ProcessContext process{{.model = "tiny", .name = "mine"}, {}};
     const std::string help = output_of({"train", "--help"}, process);
     EXPECT_THAT(help, HasSubstr("\nusage: mine train --data DIR"));
-    EXPECT_THAT(help, HasSubstr("tiny, or one that 'lockstep models' lists, a plug-in"));
+    EXPECT_THAT(help, HasSubstr("tiny, or built-in ('lockstep models'), plug-in"));
     EXPECT_THAT(output_of({"config", "show"}, process), HasSubstr("model = \"tiny\"\n"));
     EXPECT_THAT(output_of({"config", "show", "--model", "mlp"}, process),
                 HasSubstr("model = \"mlp\"\n"));

@@ -218,7 +218,7 @@ TEST(JobSummary, SaysThatOthersUseTheCores) {
     EXPECT_THAT(summary_of(ranks).why, HasSubstr("rank 2 on n2 holds the others up"));
     RankUse rank = rank_of(0, "n1", 0.7);
     rank.coreless_s = 60;
-    EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("others used the cores"));
+    EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("other processes used the cores"));
     for (StepBudget& stretch : rank.stretches)
         std::swap(stretch.phases[static_cast<std::size_t>(Phase::data)],
                   stretch.phases[static_cast<std::size_t>(Phase::wait)]);

@@ -155,7 +155,7 @@ std::vector<Sick> launch_and_cpu_cases() {
          "thread level 1 of 3",
          small_job,
          [](Job& job) { job[0].program.thread_level = 1; }},
-        {"D7", warning, "take turns", cpu_job, deal_ranks},
+        {"D7", warning, "on different nodes", cpu_job, deal_ranks},
         {"D7", warning, "1 a node on rank 0, 3 a node on ranks 1-3", cpu_job, make_uneven},
         {"D8",
          warning,

@@ -272,7 +272,7 @@ TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
                 AllOf(HasSubstr("E660: nothing gets through between nodes a and b: b (ranks 1-2) "
                                 "has not answered for 1."),
                       HasSubstr("rank 0 waits in #2 barrier"),
-                      HasSubstr("look at firewalls")));
+                      HasSubstr("check firewalls")));
     EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::network_slow);
 }
 
