@@ -31,7 +31,7 @@ struct Ailment {
 using Ailments = std::vector<Ailment>;
 
 /// The ranks of one node, in order.
-using NodeRanks = std::vector<const DoctorFacts*>;
+using RanksOfNode = std::vector<const DoctorFacts*>;
 
 /// All ranks of the job, in order.
 using JobRanks = std::span<const DoctorFacts>;
@@ -40,7 +40,7 @@ using JobRanks = std::span<const DoctorFacts>;
 using RankLook = Ailments (*)(const DoctorFacts&);
 
 /// Called once for each node.
-using NodeLook = Ailments (*)(const NodeRanks&);
+using NodeLook = Ailments (*)(const RanksOfNode&);
 
 /// Called once, with all ranks.
 using JobLook = Ailments (*)(JobRanks);

@@ -25,14 +25,14 @@ bool overlap(const Cpus& a, const Cpus& b) {
     return std::ranges::find_first_of(a, b) != a.end();
 }
 
-Cpus joined_cpus(const NodeRanks& ranks) {
+Cpus joined_cpus(const RanksOfNode& ranks) {
     std::set<int> all;
     for (const auto* facts : ranks)
         all.insert(facts->node.allowed_cpus.begin(), facts->node.allowed_cpus.end());
     return {all.begin(), all.end()};
 }
 
-int joined_threads(const NodeRanks& ranks) {
+int joined_threads(const RanksOfNode& ranks) {
     int threads = 0;
     for (const auto* facts : ranks) threads += facts->plan.threads;
     return threads;
@@ -60,8 +60,8 @@ Ailments threads_on_one_cpu(const DoctorFacts& facts) {
 }
 
 /// Ranks with exactly these CPUs; two or more of them are crowded if the CPUs are fewer than they.
-using RanksByCpus = std::map<Cpus, NodeRanks>;
-RanksByCpus by_cpus(const NodeRanks& ranks) {
+using RanksByCpus = std::map<Cpus, RanksOfNode>;
+RanksByCpus by_cpus(const RanksOfNode& ranks) {
     RanksByCpus groups;
     for (const auto* facts : ranks) groups[facts->node.allowed_cpus].push_back(facts);
     return groups;
@@ -80,7 +80,7 @@ std::size_t cores_of_node(const DoctorFacts& facts) {
 }
 
 /// Binding helps only if the node has a core for each rank.
-std::string cores_for(const NodeRanks& ranks) {
+std::string cores_for(const RanksOfNode& ranks) {
     const std::size_t cores = cores_of_node(*ranks.front());
     if (cores == 0 || cores >= ranks.size()) return "";
     return fmt::format(
@@ -91,7 +91,7 @@ std::string cores_for(const NodeRanks& ranks) {
 
 /// Where all ranks may use the same CPUs, the launcher left them unbound, and the kernel spreads
 /// them, as long as there are as many CPUs as ranks.
-Ailments shared_cpus(const NodeRanks& ranks) {
+Ailments shared_cpus(const RanksOfNode& ranks) {
     const RanksByCpus groups = by_cpus(ranks);
     Ailments found;
     for (const auto& [cpus, sharers] : groups)
@@ -122,7 +122,7 @@ Ailments lost_cpus_per_task(const DoctorFacts& facts) {
     return {{fmt::format("{} CPU(s) of the {} that --cpus-per-task asked for", cpus, *wanted)}};
 }
 
-Ailments too_many_threads(const NodeRanks& ranks) {
+Ailments too_many_threads(const RanksOfNode& ranks) {
     const Cpus cpus = joined_cpus(ranks);
     const int threads = joined_threads(ranks);
     if (cpus.size() < ranks.size()) return {};  // or nothing is known; else C2 says it
@@ -142,7 +142,7 @@ std::set<int> numa_nodes_under(const DoctorFacts& facts) {
     return nodes;
 }
 
-Ailments spans_numa_nodes(const NodeRanks& ranks) {
+Ailments spans_numa_nodes(const RanksOfNode& ranks) {
     Ailments found;
     for (const auto* facts : ranks) {
         const auto nodes = numa_nodes_under(*facts);
@@ -192,7 +192,7 @@ Ailments slow_clock(const DoctorFacts& facts) {
 }
 
 /// Each rank of `ranks` that has one hardware thread of a core of which another rank has the other.
-Ailments shared_cores(const NodeRanks& ranks) {
+Ailments shared_cores(const RanksOfNode& ranks) {
     std::set<std::vector<int>> pairs;
     for (const auto& threads : ranks.front()->node.cores) {
         std::set<int> users;
@@ -214,7 +214,7 @@ Ailments shared_cores(const NodeRanks& ranks) {
     return found;
 }
 
-Ailments slow_cores(const NodeRanks& ranks) {
+Ailments slow_cores(const RanksOfNode& ranks) {
     Ailments found = shared_cores(ranks);
     for (const auto* facts : ranks)
         for (Ailment& ailment : slow_clock(*facts)) {
@@ -231,7 +231,7 @@ struct Load {
     double missing = 0;             ///< of what the ranks' threads need
 };
 
-std::optional<Load> load_of(const Cpus& cpus, const NodeRanks& ranks) {
+std::optional<Load> load_of(const Cpus& cpus, const RanksOfNode& ranks) {
     Load load{.share = 0};
     double busy = 0;
     const auto count = static_cast<double>(ranks.size());
@@ -248,7 +248,7 @@ std::optional<Load> load_of(const Cpus& cpus, const NodeRanks& ranks) {
     return load;
 }
 
-Ailments busy_cores(const Cpus& cpus, const NodeRanks& ranks) {
+Ailments busy_cores(const Cpus& cpus, const RanksOfNode& ranks) {
     const auto load = load_of(cpus, ranks);
     if (!load) return {};
     const bool is_slower = load->missing >= taken_cores || load->share < least_share;
@@ -271,7 +271,7 @@ Ailments busy_cores(const Cpus& cpus, const NodeRanks& ranks) {
 }
 
 /// Where ranks share cores with each other, C2 says so, and nobody can tell whose load is whose.
-Ailments busy_with_others(const NodeRanks& ranks) {
+Ailments busy_with_others(const RanksOfNode& ranks) {
     const RanksByCpus groups = by_cpus(ranks);
     Ailments found;
     for (const auto& [cpus, sharers] : groups) {

@@ -61,7 +61,7 @@ std::vector<Looked> look_at(const DoctorCheck& row, JobRanks ranks) {
         for (const DoctorFacts& facts : ranks)
             looked.push_back({(*rank_look)(facts), {facts.rank}});
     if (const auto* node_look = std::get_if<NodeLook>(&row.look))
-        for (const NodeRanks& node : nodes_of(ranks))
+        for (const RanksOfNode& node : nodes_of(ranks))
             looked.push_back({(*node_look)(node), numbers_of(node)});
     if (const auto* job_look = std::get_if<JobLook>(&row.look)) {
         std::vector<int> all;

@@ -18,7 +18,7 @@ std::vector<const RdmaPort*> active_ports(const DoctorFacts& facts) {
 /// One rank a node is enough where only the node's hardware counts.
 std::vector<const DoctorFacts*> first_of_nodes(JobRanks ranks) {
     std::vector<const DoctorFacts*> first;
-    for (const NodeRanks& node : nodes_of(ranks)) first.push_back(node.front());
+    for (const RanksOfNode& node : nodes_of(ranks)) first.push_back(node.front());
     return first;
 }
 

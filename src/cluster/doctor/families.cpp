@@ -42,8 +42,8 @@ std::optional<std::int64_t> whole_variable(const DoctorFacts& facts, const std::
     return parse_integer(variable(facts, name));
 }
 
-std::vector<NodeRanks> nodes_of(JobRanks ranks) {
-    std::vector<NodeRanks> nodes;
+std::vector<RanksOfNode> nodes_of(JobRanks ranks) {
+    std::vector<RanksOfNode> nodes;
     std::unordered_map<std::string, std::size_t> place_of;
     for (const DoctorFacts& rank : ranks) {
         const auto [place, is_new] = place_of.try_emplace(rank.node.host_id(), nodes.size());
@@ -53,7 +53,7 @@ std::vector<NodeRanks> nodes_of(JobRanks ranks) {
     return nodes;
 }
 
-std::vector<int> numbers_of(const NodeRanks& ranks) {
+std::vector<int> numbers_of(const RanksOfNode& ranks) {
     std::vector<int> numbers;
     for (const DoctorFacts* each : ranks) numbers.push_back(each->rank);
     return numbers;

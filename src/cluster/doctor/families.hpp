@@ -31,9 +31,9 @@ std::string variable_text(const DoctorFacts& facts, const std::string& name);
 std::optional<std::int64_t> whole_variable(const DoctorFacts& facts, const std::string& name);
 
 /// Ranks by node, nodes in order of their lowest rank.
-std::vector<NodeRanks> nodes_of(JobRanks ranks);
+std::vector<RanksOfNode> nodes_of(JobRanks ranks);
 
-std::vector<int> numbers_of(const NodeRanks& ranks);
+std::vector<int> numbers_of(const RanksOfNode& ranks);
 
 /// Each value with the ranks that have it, in the order of values.
 using RanksByValue = std::map<std::string, std::vector<int>>;

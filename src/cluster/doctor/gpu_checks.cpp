@@ -50,7 +50,7 @@ Ailments no_driver(const DoctorFacts& facts) {
 }
 
 /// Ranks of a node by the GPU they use.
-std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users_of(const NodeRanks& ranks,
+std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users_of(const RanksOfNode& ranks,
                                                                     std::set<std::string>& used) {
     std::map<std::string, const GpuFacts*> first;
     std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users;
@@ -64,7 +64,7 @@ std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users_of(const NodeRa
     return users;
 }
 
-Ailments shared_gpu(const NodeRanks& ranks) {
+Ailments shared_gpu(const RanksOfNode& ranks) {
     std::set<std::string> used;
     Ailments found;
     for (const auto& [gpu, users] : users_of(ranks, used)) {
@@ -86,7 +86,7 @@ Ailments shared_gpu(const NodeRanks& ranks) {
     return found;
 }
 
-Ailments wrong_number_of_gpus(const NodeRanks& ranks) {
+Ailments wrong_number_of_gpus(const RanksOfNode& ranks) {
     if (!concerns(*ranks.front())) return {};
     std::set<std::string> visible, used;
     for (const auto* facts : ranks)
@@ -108,7 +108,7 @@ Ailments wrong_number_of_gpus(const NodeRanks& ranks) {
 }
 
 /// Ranks of one node to which the driver shows different GPUs: the control group hides the others.
-Ailments isolated_gpus(const NodeRanks& ranks) {
+Ailments isolated_gpus(const RanksOfNode& ranks) {
     std::set<std::set<std::string>> views;
     for (const auto* facts : ranks) {
         std::set<std::string> view;
@@ -188,7 +188,7 @@ Ailments unknown_locality(const DoctorFacts& facts) {
     return {{fmt::format("GPU {} has no NUMA node", fmt::join(unknown, ", "))}};
 }
 
-Ailments mig(const NodeRanks& ranks) {
+Ailments mig(const RanksOfNode& ranks) {
     if (!concerns(*ranks.front()) || ranks.size() < 2) return {};
     for (const auto* facts : ranks)
         for (const auto* gpu : visible_gpus(*facts))

@@ -145,7 +145,7 @@ Ailments thread_level(const DoctorFacts& facts) {
 Ailments uneven_nodes(JobRanks ranks) {
     const auto nodes = nodes_of(ranks);
     RanksByValue counts;
-    for (const NodeRanks& node : nodes) {
+    for (const RanksOfNode& node : nodes) {
         const auto count = static_cast<int>(node.size());
         if (node.back()->rank - node.front()->rank != count - 1)
             return {{fmt::format(
@@ -170,7 +170,7 @@ Ailments pmix_errors(const DoctorFacts& facts) {
 
 Ailments clock_skew(JobRanks ranks) {
     Ailments found;
-    for (const NodeRanks& node : nodes_of(ranks)) {
+    for (const RanksOfNode& node : nodes_of(ranks)) {
         const auto offset = node.front()->network.clock_offset_s;
         if (!offset || std::abs(*offset) <= most_skew_s) continue;
         found.push_back({.what = fmt::format("the clock is {} {} rank 0's",

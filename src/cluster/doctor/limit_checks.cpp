@@ -101,7 +101,7 @@ Ailments unlimited_stack(const DoctorFacts& facts) {
     return {{fmt::format("the stack is unlimited, and NCCL is {}", facts.program.nccl_version)}};
 }
 
-Ailments no_single_copy(const NodeRanks& ranks) {
+Ailments no_single_copy(const RanksOfNode& ranks) {
     const KernelFacts& kernel = ranks.front()->node.kernel;
     if (ranks.size() < 2 || kernel.ptrace_scope < 1) return {};
     return {{fmt::format("kernel.yama.ptrace_scope is {}", kernel.ptrace_scope)}};
@@ -123,17 +123,17 @@ Ailments bad_temporary_folder(const DoctorFacts& facts) {
 }
 
 /// "rank 0 (n1), rank 2 (n2)"
-std::string places_text(const NodeRanks& ranks) {
+std::string places_text(const RanksOfNode& ranks) {
     std::vector<std::string> places;
     for (const auto* facts : ranks)
         places.push_back(fmt::format("rank {} ({})", facts->rank, facts->node.host));
     return fmt::format("{}", fmt::join(places, ", "));
 }
 
-Ailments unshared_run_folder(JobRanks ranks, const std::vector<NodeRanks>& nodes) {
+Ailments unshared_run_folder(JobRanks ranks, const std::vector<RanksOfNode>& nodes) {
     RanksByValue seen;
-    NodeRanks with, without;
-    for (const NodeRanks& node : nodes) {
+    RanksOfNode with, without;
+    for (const RanksOfNode& node : nodes) {
         const FolderFacts& folder = node.front()->run_folder;
         seen[folder.exists ? fmt::format("inode {} of {}", folder.inode, folder.file_system)
                            : "missing"]
@@ -157,7 +157,7 @@ Ailments bad_run_folder(JobRanks ranks) {
     if (ranks.front().run_folder.path.empty()) return {};
     const auto nodes = nodes_of(ranks);
     Ailments found = unshared_run_folder(ranks, nodes);
-    for (const NodeRanks& node : nodes) {
+    for (const RanksOfNode& node : nodes) {
         const FolderFacts& folder = node.front()->run_folder;
         const auto say = [&](const char* fault) {
             found.push_back({.what = fmt::format("'{}' {}", folder.path, fault),
@@ -187,7 +187,7 @@ Ailments bad_run_folder(JobRanks ranks) {
     return found;
 }
 
-Ailments little_memory(const NodeRanks& ranks) {
+Ailments little_memory(const RanksOfNode& ranks) {
     std::uint64_t needed = 0;
     for (const auto* facts : ranks) needed += facts->plan.memory_bytes;
     const DoctorFacts& first = *ranks.front();

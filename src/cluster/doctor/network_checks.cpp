@@ -98,9 +98,9 @@ std::string interface_in(const NodeTopology& node, const std::string& network) {
     return "";
 }
 
-RanksByValue networks_of(const std::vector<NodeRanks>& nodes) {
+RanksByValue networks_of(const std::vector<RanksOfNode>& nodes) {
     RanksByValue networks;
-    for (const NodeRanks& node : nodes) {
+    for (const RanksOfNode& node : nodes) {
         std::set<std::string> here;
         for (const HostAddress& each : addresses_of(node.front()->node).usable)
             here.insert(each.network);
@@ -115,7 +115,7 @@ Ailments wrong_interface(JobRanks ranks) {
     if (nodes.size() < 2) return {};
     Ailments found;
     std::vector<const NodeTopology*> topologies;
-    for (const NodeRanks& node : nodes) {
+    for (const RanksOfNode& node : nodes) {
         topologies.push_back(&node.front()->node);
         auto bad = chosen_badly(*node.front());
         found.insert(found.end(), bad.begin(), bad.end());
@@ -128,7 +128,7 @@ Ailments wrong_interface(JobRanks ranks) {
                          .fix = "ask for nodes of one partition, or have an interface set up that "
                                 "joins them",
                          .severity = Severity::warning});
-    for (const NodeRanks& node : nodes) {
+    for (const RanksOfNode& node : nodes) {
         const auto others = distractions(node.front()->node);
         if (others.empty() || shared.empty() || chooses_interface(*node.front())) continue;
         const auto name = interface_in(node.front()->node, shared.front());
@@ -180,7 +180,7 @@ Ailments unreached(const DoctorFacts& facts) {
 
 Ailments mixed_mtu(JobRanks ranks) {
     std::map<std::string, RanksByValue> by_network;
-    for (const NodeRanks& node : nodes_of(ranks))
+    for (const RanksOfNode& node : nodes_of(ranks))
         for (const HostAddress& each : addresses_of(node.front()->node).usable)
             for (const NetworkInterface& interface : node.front()->node.interfaces)
                 if (interface.name == each.interface && interface.mtu > 0)
@@ -290,24 +290,24 @@ const std::array network_table{
 };
 
 /// "eth0: 10.0.0.0/24" of networks that all nodes are in.
-std::vector<std::string> common_networks(const std::vector<NodeRanks>& nodes) {
+std::vector<std::string> common_networks(const std::vector<RanksOfNode>& nodes) {
     std::vector<const NodeTopology*> topologies;
-    for (const NodeRanks& node : nodes) topologies.push_back(&node.front()->node);
+    for (const RanksOfNode& node : nodes) topologies.push_back(&node.front()->node);
     return shared_networks(topologies);
 }
 
 /// "docker0 (a bridge for containers)", each once over all nodes.
-std::set<std::string> left_out_on(const std::vector<NodeRanks>& nodes) {
+std::set<std::string> left_out_on(const std::vector<RanksOfNode>& nodes) {
     std::set<std::string> left_out;
-    for (const NodeRanks& node : nodes)
+    for (const RanksOfNode& node : nodes)
         for (const LeftOutInterface& each : addresses_of(node.front()->node).left_out)
             left_out.insert(fmt::format("{} ({})", each.name, each.why));
     return left_out;
 }
 
-std::string answers_text(const std::vector<NodeRanks>& nodes) {
+std::string answers_text(const std::vector<RanksOfNode>& nodes) {
     int tried = 0, silent = 0;
-    for (const NodeRanks& node : nodes) {
+    for (const RanksOfNode& node : nodes) {
         tried += node.front()->network.tried;
         silent += static_cast<int>(node.front()->network.unreached.size());
     }

@@ -184,7 +184,7 @@ bool is_measured(const DoctorFacts& facts, const std::set<int>& crowded) {
 
 Ailments stragglers(JobRanks ranks) {
     std::set<int> crowded;
-    for (const NodeRanks& node : nodes_of(ranks)) {
+    for (const RanksOfNode& node : nodes_of(ranks)) {
         std::set<int> cpus;
         for (const auto* facts : node)
             cpus.insert(facts->node.allowed_cpus.begin(), facts->node.allowed_cpus.end());
