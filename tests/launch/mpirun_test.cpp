@@ -2,6 +2,7 @@
 #include "lockstep/launch/mpirun.hpp"
 
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "launch_network.hpp"
 #include "support/caught.hpp"

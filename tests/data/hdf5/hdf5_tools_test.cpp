@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shards are HDF5 like any other: the usual tools open them, and what tools rewrite is still read.
 #include "lockstep/core/process.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include "data/samples.hpp"
 #include "support/caught.hpp"
