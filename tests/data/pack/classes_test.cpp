@@ -112,7 +112,7 @@ TEST_F(Classes, ThatDoNotOccurAreNamedUnlessTheyWereSaid) {
         return testing::internal::GetCapturedStderr();
     };
     EXPECT_THAT(said({1, 2, 2, 4}), HasSubstr("labels: 2 of 5 classes do not occur: 0 and 3"));
-    EXPECT_THAT(said({0, 0, 0, 0}), HasSubstr("labels: one class only"));
+    EXPECT_THAT(said({0, 0, 0, 0}), HasSubstr("labels: only one class"));
     EXPECT_THAT(caught_text([&] {
                     packed<std::int64_t>("labels", ElementType::i64, {3}, {0, 1, 999'999});
                 }),

@@ -140,7 +140,7 @@ TEST(AskHosts, NamesTheOneThatDoesNotAnswerWithItsLastWords) {
                 AllOf(HasSubstr("E647: host 'n7' does not report"), HasSubstr("no route to n7")));
     const std::vector<std::vector<std::string>> silent{{"sleep", "30"}};
     EXPECT_THAT(caught_text([&] { ask_hosts(names, silent, 0.1); }),
-                HasSubstr("its last words: nothing"));
+                HasSubstr("its last output: nothing"));
 }
 
 }  // namespace
