@@ -25,7 +25,7 @@ const at::Tensor& only(const NamedTensors& tensors);
 enum class ModelMode { train, evaluate };
 
 /// Whose code a model is: what goes wrong in it is a bug of ours, or the user's to mend.
-enum class ModelAuthor { lockstep, user_class, user_script };
+enum class ModelAuthor { lockstep, user_class, user_script, user_program };
 
 /// Named tensors in, named tensors out, and weights between.
 class Model {

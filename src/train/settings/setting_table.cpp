@@ -114,8 +114,8 @@ std::vector<Option> model(TrainSettings& s) {
     return {text_option("model",
                         "NAME",
                         s.model.name,
-                        "one that 'lockstep models' lists, a plug-in (FILE.so) or TorchScript "
-                        "(FILE.pt)"),
+                        "one that 'lockstep models' lists, a plug-in (FILE.so), a program of "
+                        "torch.export (FILE.pt2) or TorchScript (FILE.pt)"),
             unset_flag_option("no-bias", s.model.bias, "layers without bias"),
             list_option("channels",
                         "N[,N]",
