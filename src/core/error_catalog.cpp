@@ -306,11 +306,15 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E250",
      config,
      "a model cannot be trained by this program",
-     "--model names a plug-in (.so), a program of torch.export (.pt2) or a TorchScript file (.pt).\n"
+     "--model names a plug-in (.so), a program of torch.export (.pt2) or a TorchScript file "
+     "(.pt).\n"
      "A plug-in must have been built with this program's headers and LibTorch, and end with\n"
-     "LOCKSTEP_MODEL_PLUGIN. A program is what torch.export.save() writes: exported after train(),\n"
-     "with a batch dimension that is free, one output, and operators of PyTorch itself. A TorchScript\n"
-     "file is what torch.jit.save() writes. Parameters must be f32, and buffers that change f32 or\n"
+     "LOCKSTEP_MODEL_PLUGIN. A program is what torch.export.save() writes: exported after "
+     "train(),\n"
+     "with a batch dimension that is free, one output, and operators of PyTorch itself. A "
+     "TorchScript\n"
+     "file is what torch.jit.save() writes. Parameters must be f32, and buffers that change f32 "
+     "or\n"
      "single whole numbers: ranks sum and average them. Gradients must be dense, and reach some\n"
      "parameter.\n"
      "Or the code of your own model failed: its exception is shown, and where it was thrown."},

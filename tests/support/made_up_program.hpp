@@ -211,10 +211,12 @@ class MadeUpProgram {
     std::vector<std::string> payloads_;
 };
 
-/// Logits of `classes` for f32 [batch, features], through batch norm, dropout and a linear layer;
-/// one of its parameters is frozen.
-inline MadeUpProgram made_up_classifier(std::int64_t features, std::int64_t classes) {
-    MadeUpProgram made({features});
+/// Logits of `classes` for f32 [batch, features], or [batch, extents...] with as many numbers,
+/// through batch norm, dropout and a linear layer; one of its parameters is frozen.
+inline MadeUpProgram made_up_classifier(std::int64_t features,
+                                        std::int64_t classes,
+                                        const std::vector<std::int64_t>& extents = {}) {
+    MadeUpProgram made(extents.empty() ? std::vector<std::int64_t>{features} : extents);
     const auto floats = [](std::int64_t count, float value, float step = 0) {
         std::vector<float> values;
         for (std::int64_t i = 0; i < count; ++i)
@@ -229,11 +231,15 @@ inline MadeUpProgram made_up_classifier(std::int64_t features, std::int64_t clas
     made.buffer("norm.running_var", 7, {features}, made.bytes_of_all(floats(features, 1)));
     made.buffer("norm.num_batches_tracked", 5, {}, made.bytes_of_all<std::int64_t>({0}));
     const auto given = [](const std::string& value) { return tensor_argument(value); };
+    if (!extents.empty())
+        made.call("torch.ops.aten.flatten.using_ints",
+                  {{"self", given("x")}, {"start_dim", argument_of("as_int", 1)}},
+                  {"flat"});
     made.call("torch.ops.aten.add_.Tensor",
               {{"self", given("b_norm.num_batches_tracked")}, {"other", argument_of("as_int", 1)}},
               {"add_"});
     made.call("torch.ops.aten.batch_norm.default",
-              {{"input", given("x")},
+              {{"input", given(extents.empty() ? "x" : "flat")},
                {"weight", given("p_norm.weight")},
                {"bias", given("p_norm.bias")},
                {"running_mean", given("b_norm.running_mean")},

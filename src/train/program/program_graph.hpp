@@ -50,6 +50,7 @@ struct ProgramCall {
     /// What an argument is in evaluation, where that differs.
     std::optional<std::pair<std::size_t, c10::IValue>> in_evaluation;
     std::optional<std::size_t> device;  ///< the argument that names one: that of the inputs counts
+    std::optional<bool> gradients;      ///< of torch.no_grad() and enable_grad(); else as around it
     bool trains_only = false;           ///< left out in evaluation
     bool gives_list = false;            ///< its result is one list of tensors
     std::vector<std::optional<SlotIndex>> results;
@@ -73,8 +74,5 @@ struct ProgramGraph {
 /// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses
 /// code as it runs, writes a parameter or a file, or if the program was exported for evaluation.
 ProgramGraph compile_program(const ProgramFile& file, const std::vector<at::Tensor>& tensors);
-
-/// schema.py's type of elements as LibTorch's.
-at::ScalarType scalar_type_of(int number);
 
 }  // namespace lockstep

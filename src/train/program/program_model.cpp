@@ -6,9 +6,12 @@
 #include "lockstep/core/log.hpp"
 
 #include "model/model_file.hpp"
+#include "program/program_arguments.hpp"
 #include "program/program_graph.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -131,9 +134,8 @@ class ProgramModel : public Model {
     Error misfit(const ProgramInput& wanted, const at::Tensor& given) const {
         const ProgramDimension& batch = wanted.shape.front();
         const std::string range =
-            batch.least > 0 || batch.most < INT64_MAX
-                ? fmt::format(" with {} to {} samples", batch.least, batch.most)
-                : "";
+            batch.most < INT64_MAX ? fmt::format(" with {} to {} samples", batch.least, batch.most)
+                                   : "";
         return {"E217",
                 "the model cannot take these data",
                 fmt::format("its input '{}' is {}{}; here it is given {} [{}]",

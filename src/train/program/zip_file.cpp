@@ -12,6 +12,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "checkpoint/tensor_files.hpp"
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -40,24 +42,6 @@ std::uint64_t number_at(std::string_view piece, std::size_t at) {
         value = value << 8 | (is_there ? static_cast<unsigned char>(piece[at + i]) : 0u);
     }
     return value;
-}
-
-// CRC-32 as zip has it (polynomial 0xEDB88320), a byte at a time.
-std::uint32_t crc32_of(std::span<const std::byte> bytes) {
-    static const auto table = [] {
-        std::array<std::uint32_t, 256> made{};
-        for (std::uint32_t i = 0; i < made.size(); ++i) {
-            std::uint32_t value = i;
-            for (int bit = 0; bit < 8; ++bit)
-                value = value >> 1 ^ ((value & 1) != 0 ? 0xEDB88320u : 0u);
-            made[i] = value;
-        }
-        return made;
-    }();
-    std::uint32_t crc = ~0u;
-    for (const std::byte byte : bytes)
-        crc = table[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff] ^ crc >> 8;
-    return ~crc;
 }
 
 // An entry's numbers as the row has them, with those of its Zip64 field in their place.
@@ -179,7 +163,7 @@ const ProgramEntry* ZipFile::find(std::string_view name) const {
 void ZipFile::read(const ProgramEntry& entry, std::span<std::byte> out) const {
     expect(out.size() == entry.bytes, "there is room for an entry");
     const std::size_t got = read_at(fd_.value(), out, entry.offset, path_);
-    check(got == out.size() && crc32_of(out) == entry.crc, [&] {
+    check(got == out.size() && zip_crc(out) == entry.crc, [&] {
         return damaged_program(path_,
                                fmt::format("the {} bytes at {} have another checksum than when "
                                            "they were written",

@@ -215,6 +215,7 @@ TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
     EXPECT_THAT(calling("torch.ops.higher_order.cond"),
                 AllOf(HasSubstr("operator higher_order.cond"), HasSubstr("torch.where()")));
     EXPECT_THAT(calling("torch.ops.aten.relu_.default"), "");
+    EXPECT_THAT(calling("torch.ops.aten.conv2d.default"), HasSubstr("has no argument 'self'"));
     MadeUpProgram program = one_layer();
     program.call("torch.ops.aten.relu_.default", {{"self", tensor_argument("p_fc")}}, {"z"});
     program.output("y", {3});
@@ -248,6 +249,34 @@ TEST_F(ProgramGraphTest, BuffersThatChangeAreState) {
     const at::Tensor out = only(model->forward({{"x", torch::ones({2, 6})}}));
     EXPECT_TRUE(out[0].equal(torch::tensor({3.0F, 0.0F, 3.0F})));
     EXPECT_TRUE(model->buffers()[0].tensor.equal(torch::tensor({0.0F, 1.0F})));
+}
+
+// As torch.no_grad() in forward() is exported: a part of the graph with names of its own.
+TEST_F(ProgramGraphTest, PartsWithoutGradientsHaveNone) {
+    MadeUpProgram part = one_layer();
+    MadeUpProgram program = one_layer();
+    Json graph = Json::object();
+    graph["name"] = "part";
+    graph["graph"]["inputs"] = Json::array();
+    for (const char* name : {"x", "p_fc"})
+        graph["graph"]["inputs"].push_back(tensor_argument(name));
+    graph["graph"]["outputs"] = Json::array();
+    graph["graph"]["outputs"].push_back(tensor_argument("y"));
+    graph["graph"]["nodes"] = part.nodes();
+    program.call("torch.ops.higher_order.wrap_with_set_grad_enabled",
+                 {{"", argument_of("as_bool", false)},
+                  {"", argument_of("as_graph", graph)},
+                  {"", tensor_argument("x")},
+                  {"", tensor_argument("p_fc")}},
+                 {"still"});
+    program.call("torch.ops.aten.mul.Tensor",
+                 {{"self", tensor_argument("y")}, {"other", tensor_argument("still")}},
+                 {"z"});
+    program.output("z", {3});
+    const auto model = made(program);
+    only(model->forward({{"x", torch::ones({1, 6})}})).sum().backward();
+    // y = w x with x of ones: of y * still only y has a gradient, which is still x = 3.
+    EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(torch::full({3, 6}, 3.0F)));
 }
 
 TEST_F(ProgramGraphTest, ForgetsValuesAfterTheirLastUse) {
