@@ -82,6 +82,7 @@ ModelSource source_of(const std::string& model) {
     const std::filesystem::path ending = std::filesystem::path(model).extension();
     if (ending == ".so") return ModelSource::plugin;
     if (ending == ".pt" || ending == ".pth") return ModelSource::script;
+    if (ending == ".pt2") return ModelSource::program;
     return ModelSource::registered;
 }
 

@@ -52,7 +52,8 @@ std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
 }
 
 std::vector<Idle> idle_of_models(const TrainSettings& s) {
-    const bool is_script = source_of(s.model.name) == ModelSource::script;
+    const ModelSource source = source_of(s.model.name);
+    const bool is_script = source == ModelSource::script || source == ModelSource::program;
     const bool is_gpt = s.model.name == "gpt";
     const bool is_own = !is_script && !find_built_in(s.model.name);
     const std::string other = "--model " + s.model.name + " has no choice of it";

@@ -122,7 +122,8 @@ std::vector<Option> model(TrainSettings& s) {
         text_option("model",
                     "NAME",
                     s.model.name,
-                    "built-in ('lockstep models'), plug-in (FILE.so) or TorchScript (FILE.pt)"),
+                    "built-in ('lockstep models'), plug-in (FILE.so), program of torch.export "
+                    "(FILE.pt2) or TorchScript (FILE.pt)"),
         unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
         list_option("channels",
                     "N[,N]",

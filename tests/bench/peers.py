@@ -16,9 +16,16 @@ def cache_folder():
     return pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or pathlib.Path(base) / "lockstep")
 
 
+PEER = "peer-ddp-torch-2.11.0"
+
+
+def has_peer_environment():
+    return (cache_folder() / PEER / "complete").exists()
+
+
 def peer_environment():
     """The folder of the peer's Python environment; made on first use."""
-    folder = cache_folder() / "peer-ddp-torch-2.11.0"
+    folder = cache_folder() / PEER
     if (folder / "complete").exists():
         return folder
     print(f"making the peer's Python environment in {folder} (700 MB to download)", flush=True)

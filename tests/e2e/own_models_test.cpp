@@ -6,6 +6,7 @@
 
 #include "program.hpp"
 #include "small_data.hpp"
+#include "support/made_up_program.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
@@ -220,6 +221,68 @@ TEST(OwnModel, IsTheReasonWhereRanksDiffer) {
 INSTANTIATE_TEST_SUITE_P(, OwnModels, testing::ValuesIn(mistakes()), [](const auto& of) {
     return of.param.model;
 });
+
+// A program as torch.export writes it; those that PyTorch wrote are in train/program/program_peer.
+class ExportedProgram : public testing::Test {
+  protected:
+    ProcessResult on_program(const Words& words) const {
+        return run_lockstep(words + Words{"--data", SmallData::get().train()});
+    }
+    Words training(const fs::path& model) const {
+        return {"train", "--model", model.string(), "--run", run_.string(), "--batch", "48"};
+    }
+
+    TempDir folder_;
+    fs::path net_ =
+        folder_.file("net.pt2", zip_of(made_up_classifier(784, 10, {1, 28, 28}).entries()));
+    fs::path run_ = folder_ / "run";
+};
+
+TEST_F(ExportedProgram, HasEqualBitsOnAnyNumberOfRanks) {
+    const Words words = Words{"verify", "--model", net_, "--steps", "4", "--batch", "48"} +
+                        Words{"--virtual-ranks", "4", "--ranks"};
+    const auto equal = on_program(words + Words{"1,2,3,4"});
+    EXPECT_EQ(equal.exit_code, 0) << equal.output;
+    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
+    const auto plain = on_program(words + Words{"1,2", "--plain"});
+    EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+}
+
+TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
+    const auto shown = run_lockstep({"models", net_});
+    EXPECT_THAT(shown.output,
+                testing::AllOf(testing::HasSubstr("x: f32 [batch, 1, 28, 28]"),
+                               testing::HasSubstr("parameters  9,408 learn, 10 are frozen"),
+                               testing::HasSubstr("aten.batch_norm.default")));
+    const Words two = {"--np", "2", "--max-steps"};
+    const auto trained = on_program(training(net_) + two + Words{"4"});
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_THAT(trained.output, testing::HasSubstr("9,408 parameters, 10 frozen"));
+    const Words test = {"--data", SmallData::get().test()};
+    const auto tested = run_lockstep(Words{"eval", run_} + test);
+    EXPECT_THAT(tested.output, testing::HasSubstr("accuracy")) << tested.output;
+    const fs::path file = folder_ / "w.safetensors", answers = folder_ / "answers.npy";
+    EXPECT_EQ(run_lockstep(Words{"predict", run_, "--out", answers} + test).exit_code, 0);
+    EXPECT_EQ(run_lockstep({"export", run_, "--out", file}).exit_code, 0);
+    EXPECT_THAT(content_of(file), testing::HasSubstr("norm.running_mean"));
+    folder_.file("net.pt2", content_of(net_) + "\n");
+    const auto other = on_program(training(net_) + two + Words{"6"});
+    EXPECT_EQ(other.exit_code, config_code);
+    EXPECT_THAT(other.output, testing::HasSubstr("model-digest"));
+}
+
+TEST_F(ExportedProgram, SaysWhatToChangeWhereItIsExported) {
+    MadeUpProgram fixed = made_up_classifier(784, 10, {1, 28, 28});
+    fixed.graph()["tensor_values"]["x"]["sizes"][0] = argument_of("as_int", 6);
+    const auto one_size = on_program(training(folder_.file("fixed.pt2", zip_of(fixed.entries()))));
+    EXPECT_EQ(one_size.exit_code, config_code);
+    EXPECT_THAT(one_size.output, testing::HasSubstr("dynamic_shapes=({0: batch},)"));
+    const auto flat = folder_.file("flat.pt2", zip_of(made_up_classifier(784, 10).entries()));
+    const auto misfit = on_program(training(flat));
+    EXPECT_EQ(misfit.exit_code, bad_data_code);
+    EXPECT_THAT(misfit.output, testing::HasSubstr("its input 'x' is f32 [batch, 784]"));
+    EXPECT_FALSE(fs::exists(run_ / "run.json"));
+}
 
 }  // namespace
 }  // namespace lockstep::test

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,12 +54,17 @@ inline constexpr const char* stateful_fix =
     "and draw by torch::rand() and the like without a generator";
 
 /// Whose code a model is: what goes wrong in it is a bug of ours, or the user's to mend.
-enum class ModelAuthor { lockstep, user_class, user_script };
+enum class ModelAuthor { lockstep, user_class, user_script, user_program };
 
 /// What a model comes from: whether --model names one or a file.
-enum class ModelSource { registered, plugin, script };
+enum class ModelSource { registered, plugin, script, program };
 
-/// By its ending: ".so" is a plug-in, ".pt" or ".pth" TorchScript.
+/// By its ending: ".so" is a plug-in, ".pt" or ".pth" TorchScript, ".pt2" a program of
+/// torch.export.
 ModelSource source_of(const std::string& model);
+
+/// What the program of torch.export in `path` takes, gives and has, for a terminal. Errors: E201,
+/// E202, E402 of the file; E250 if it cannot be trained, as far as that is known without LibTorch.
+std::string describe_program(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -16,6 +16,10 @@
 
 namespace lockstep {
 
+/// CRC-32 of zip (APPNOTE.TXT 4.4.7) of bytes after others whose value is `before`; 0: there are
+/// none.
+std::uint32_t zip_crc(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
 /// What an exported tensor's elements are, little-endian.
 enum class ExportedElement { f32, i64 };
 

@@ -15,11 +15,13 @@ constexpr const char* models_help =
     R"(Lists the models that train --model can name. Parameters are counted for the inputs and classes shown.
 The last columns show which other inputs a model takes, and what its outputs mean. A model for
 classification also serves for multi-label and regression. docs/models.md explains how to choose one,
-and how to exchange weights with torchvision.
+and how to exchange weights with torchvision. For FILE.pt2, a program of
+torch.export, the command shows inputs, output, parameters and operators (docs/your-model.md).
 
 Examples:
   lockstep models
   lockstep models resnet18 resnet50
+  lockstep models net.pt2
 )";
 
 constexpr std::size_t most_names = 64;
@@ -56,18 +58,24 @@ std::string model_row(const ModelFacts& model) {
 }
 
 int show_models(const Invocation& call) {
-    std::string rows;
-    for (const std::string& name : call.positionals) rows += model_row(named_model(name));
-    if (rows.empty())
+    std::string rows, programs;
+    for (const std::string& name : call.positionals)
+        if (source_of(name) == ModelSource::program)
+            programs += describe_program(name);
+        else
+            rows += model_row(named_model(name));
+    if (call.positionals.empty())
         for (const ModelFacts& model : built_in_models()) rows += model_row(model);
-    print_once(fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n{}",
-                           "name",
-                           "parameters",
-                           "of inputs",
-                           "classes",
-                           "takes",
-                           "task",
-                           rows));
+    if (!rows.empty())
+        rows.insert(0,
+                    fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
+                                "name",
+                                "parameters",
+                                "of inputs",
+                                "classes",
+                                "takes",
+                                "task"));
+    print_once(rows + programs);
     return 0;
 }
 
@@ -75,8 +83,8 @@ int show_models(const Invocation& call) {
 
 Command models_command() {
     return {.name = "models",
-            .summary = "list the built-in models",
-            .usage = "lockstep models [NAME...]",
+            .summary = "list the built-in models, or show what a program of torch.export holds",
+            .usage = "lockstep models [NAME|FILE.pt2...]",
             .text = models_help,
             .optional_positionals = most_names,
             .run = show_models};

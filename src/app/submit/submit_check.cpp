@@ -145,7 +145,7 @@ void check_model(const std::string& name) {
         check(is_elsewhere || fs::exists(name, missing), [&] {
             return Error("E201",
                          fmt::format("cannot open '{}': there is no such file", printable(name)),
-                         "--model names a plug-in or a TorchScript file",
+                         "--model names a plug-in, a program of torch.export or a TorchScript file",
                          "give the path of one that is there: --model FILE");
         });
         return;

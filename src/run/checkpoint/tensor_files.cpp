@@ -78,14 +78,6 @@ constexpr auto crc_table = [] {
     return table;
 }();
 
-// Of bytes after others whose value is `before`; 0: there are none.
-std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t before) {
-    std::uint32_t crc = ~before;
-    for (const std::byte byte : bytes)
-        crc = crc >> 8 ^ crc_table[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
-    return ~crc;
-}
-
 void check_zip_fits(std::span<const ExportedTensor> tensors) {
     constexpr std::uint64_t overhead = 1024;  // of a file, with its name twice
     std::uint64_t bytes = 0;
@@ -102,6 +94,13 @@ void check_zip_fits(std::span<const ExportedTensor> tensors) {
 }
 
 }  // namespace
+
+std::uint32_t zip_crc(std::span<const std::byte> bytes, std::uint32_t before) {
+    std::uint32_t crc = ~before;
+    for (const std::byte byte : bytes)
+        crc = crc >> 8 ^ crc_table[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
+    return ~crc;
+}
 
 NewFile::NewFile(const fs::path& path)
     : path_(path),
@@ -174,7 +173,7 @@ void write_npz(NewFile& file, std::span<const ExportedTensor> tensors) {
         const std::string header = npy_header(tensor.element, tensor.shape);
         const std::vector<std::byte> values = tensor.values();
         const ZipEntry entry{.name = tensor.name + ".npy",
-                             .crc = crc_of(values, crc_of(bytes_of(header), 0)),
+                             .crc = zip_crc(values, zip_crc(bytes_of(header), 0)),
                              .bytes = header.size() + values.size(),
                              .offset = file.bytes()};
         file.write(bytes_of(local_header(entry)));

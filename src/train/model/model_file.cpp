@@ -115,6 +115,8 @@ std::unique_ptr<Model> opened(const ModelSettings& settings,
     switch (source_of(settings.name)) {
         case ModelSource::script:
             return open_script(settings.name);
+        case ModelSource::program:
+            return open_program(settings.name);
         case ModelSource::plugin: {
             const ModelPlugin& plugin = open_plugin(settings.name);
             torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);

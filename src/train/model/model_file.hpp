@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that are files: plug-ins and TorchScript.
+// Models that are files: plug-ins, TorchScript and programs of torch.export.
 #pragma once
 
 #include "lockstep/train/plugin.hpp"
@@ -24,6 +24,10 @@ void check_plugin(const ModelPlugin& plugin, const std::filesystem::path& path);
 
 /// A model that was exported by torch.jit. Its weights are those in the file. Errors: E250.
 std::unique_ptr<Model> open_script(const std::filesystem::path& path);
+
+/// A model that was exported by torch.export. Its weights are those in the file. Errors: E201 and
+/// kin; E250.
+std::unique_ptr<Model> open_program(const std::filesystem::path& path);
 
 /// The bytes of the TorchScript model in `path` with `values` in place of its own tensors of these
 /// names. Errors: E250; E304 if it has none of such a name and shape.

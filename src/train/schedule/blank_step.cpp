@@ -76,6 +76,7 @@ std::string fix_of_forward(ModelAuthor author, const NamedTensors& inputs) {
     const std::string given =
         "fix the model's forward(), which is given " + shapes_text(inputs) + " here";
     if (author == ModelAuthor::user_class) return given;
+    if (author == ModelAuthor::user_program) return given + ", and export it again";
     return given +
            "; a file that was traced keeps the sizes of its example, the number of samples, too: "
            "write x.flatten(1) or x.size(0) in place of such a number, or use torch.jit.script";

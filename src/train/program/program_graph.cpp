@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tested: train/program/program_graph_test.cpp, train/program/program_peer (against Python's bits).
+#include "program/program_graph.hpp"
+
+#include "model/known_errors.hpp"
+#include "program/program_arguments.hpp"
+
+#include <stdexcept>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+c10::IValue fed(const Feed& feed, const std::vector<c10::IValue>& slots) {
+    switch (feed.kind) {
+        case FeedKind::value:
+            return slots[*feed.slots.front()];
+        case FeedKind::tensor: {
+            const c10::IValue& value = slots[*feed.slots.front()];
+            return value.isTensor() ? value : wrapped_number(value);
+        }
+        case FeedKind::tensors: {
+            c10::List<at::Tensor> list;
+            list.reserve(feed.slots.size());
+            for (const auto& slot : feed.slots) list.push_back(slots[*slot].toTensor());
+            return list;
+        }
+        case FeedKind::optional_tensors: {
+            c10::List<std::optional<at::Tensor>> list;
+            list.reserve(feed.slots.size());
+            for (const auto& slot : feed.slots)
+                list.push_back(slot ? std::optional(slots[*slot].toTensor()) : std::nullopt);
+            return list;
+        }
+        case FeedKind::numbers: {
+            c10::List<std::int64_t> list;
+            list.reserve(feed.slots.size());
+            for (std::size_t i = 0; i < feed.slots.size(); ++i)
+                list.push_back(feed.slots[i] ? slots[*feed.slots[i]].toInt() : feed.numbers[i]);
+            return list;
+        }
+    }
+    return {};
+}
+
+void give_results(const ProgramCall& call,
+                  torch::jit::Stack& stack,
+                  std::vector<c10::IValue>& slots) {
+    if (call.gives_list) {
+        const std::vector<at::Tensor> list = stack.at(0).toTensorVector();
+        for (std::size_t i = 0; i < call.results.size(); ++i) slots[*call.results[i]] = list.at(i);
+        return;
+    }
+    for (std::size_t i = 0; i < call.results.size(); ++i)
+        if (call.results[i]) slots[*call.results[i]] = std::move(stack.at(i));
+}
+
+void run_call(const ProgramCall& call,
+              ModelMode mode,
+              at::Device device,
+              std::vector<c10::IValue>& slots) {
+    torch::jit::Stack stack = call.arguments;
+    for (const Feed& feed : call.feeds) stack[feed.argument] = fed(feed, slots);
+    if (call.device) stack[*call.device] = device;
+    if (mode == ModelMode::evaluate && call.in_evaluation)
+        stack[call.in_evaluation->first] = call.in_evaluation->second;
+    std::optional<at::AutoGradMode> gradients;
+    if (call.gradients) gradients.emplace(*call.gradients && at::GradMode::is_enabled());
+    if (mode == ModelMode::evaluate && call.trains_only)
+        stack.resize(1);  // what it would have written
+    else if (call.op)
+        call.op->callBoxed(&stack);
+    else
+        stack = {call.number(stack)};
+    give_results(call, stack, slots);
+    for (const SlotIndex slot : call.last_uses) slots[slot] = {};
+}
+
+// With the place in the user's code, which LibTorch does not know.
+[[noreturn]] void rethrow_with_place(const ProgramCall& call) {
+    try {
+        throw;
+    } catch (const c10::OutOfMemoryError&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw_if_known(error);
+        throw std::runtime_error(
+            fmt::format("{} ({}{})",
+                        reason_of(error),
+                        call.name,
+                        call.line.empty() ? "" : fmt::format(" of {}", call.line)));
+    }
+}
+
+}  // namespace
+
+at::Tensor ProgramGraph::run(const std::vector<at::Tensor>& given, ModelMode mode) const {
+    std::vector<c10::IValue> slots = start;
+    for (std::size_t i = 0; i < inputs.size(); ++i) slots[inputs[i]] = given.at(i);
+    const at::Device device = given.front().device();
+    for (const ProgramCall& call : calls) {
+        try {
+            run_call(call, mode, device, slots);
+        } catch (...) {
+            rethrow_with_place(call);
+        }
+    }
+    if (mode == ModelMode::train) {
+        const at::NoGradGuard no_gradients;
+        for (const auto& [slot, buffer] : updates) buffer.copy_(slots[slot].toTensor());
+    }
+    return slots[output].toTensor();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tested: train/program/program_file_test.cpp.
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/plan/model_table.hpp"
+
+#include "program/program_file.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t longest_code = 100;
+
+// Of a frame's 'File "net.py", line 9, in forward' and the line of code below it.
+std::string frame_text(std::string_view frame) {
+    const std::size_t begin = frame.find('"') + 1, end = frame.find('"', begin);
+    const std::size_t line = frame.find(", line ", end);
+    if (end == frame.npos || line == frame.npos) return "";
+    const std::string_view number = frame.substr(line + 7, frame.find(',', line + 7) - line - 7);
+    std::string text =
+        fmt::format("{}, line {}", fs::path(frame.substr(begin, end - begin)).string(), number);
+    if (const std::size_t code = frame.find("\n    "); code != frame.npos) {
+        const std::string_view rest = frame.substr(code + 5);
+        text += fmt::format(": {}", rest.substr(0, std::min(rest.find('\n'), longest_code)));
+    }
+    return printable(text);
+}
+
+}  // namespace
+
+std::string source_line(const Json& node) {
+    const Json* metadata = node.find("metadata");
+    const Json* trace = metadata == nullptr ? nullptr : metadata->find("stack_trace");
+    if (trace == nullptr || !trace->is_string()) return "";
+    const auto text = trace->get<std::string>();
+    std::string last;  // the innermost that is not PyTorch's own
+    for (std::size_t at = text.find("File \""); at != text.npos;) {
+        const std::size_t next = text.find("File \"", at + 1);
+        const std::string_view frame = std::string_view(text).substr(at, next - at);
+        const std::string_view file = frame.substr(0, frame.find(", line "));
+        const bool is_torchs = file.find("/site-packages/torch/") != file.npos ||
+                               file.starts_with("File \"torch/") || file.starts_with("File \"<");
+        if (last.empty() || !is_torchs) last = frame_text(frame);
+        at = next;
+    }
+    return last;
+}
+
+std::string shape_text(const ProgramInput& input) {
+    std::vector<std::string> extents;
+    for (std::size_t i = 0; i < input.shape.size(); ++i) {
+        const ProgramDimension& one = input.shape[i];
+        extents.push_back(!one.is_free() ? std::to_string(one.extent) : i == 0 ? "batch" : "any");
+    }
+    return fmt::format("{} [{}]", input.element.name, fmt::join(extents, ", "));
+}
+
+std::string describe_program(const fs::path& path) {
+    const ProgramFile file = read_program(path);
+    std::string text = fmt::format(
+        "{} (exported by PyTorch {})\n", printable(path.string()), printable(file.torch_version));
+    for (const ProgramInput& input : file.inputs)
+        text += fmt::format("  input       {}: {}\n", printable(input.name), shape_text(input));
+    const auto count = [&](ProgramRole role, bool learns) {
+        return grouped(static_cast<std::uint64_t>(file.count_of(role, learns)));
+    };
+    std::set<std::string> names;
+    reading_program(path, [&] {
+        for (const Json& node : file.nodes) {
+            const auto target = node["target"].get<std::string>();
+            names.insert(printable(target.substr(target.starts_with("torch.ops.") ? 10 : 0)));
+        }
+    });
+    return text + fmt::format(
+                      "  output      {}\n"
+                      "  parameters  {} learn, {} are frozen\n"
+                      "  buffers     {} values\n"
+                      "  operators   {} calls of {}: {}\n",
+                      file.output_shape,
+                      count(ProgramRole::parameter, true),
+                      count(ProgramRole::parameter, false),
+                      count(ProgramRole::buffer, false),
+                      file.nodes.size(),
+                      names.size(),
+                      fmt::join(names, ", "));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exported programs without Python: the entries of an archive as torch.export.save() writes them,
+// and the zip around them. Tests change either to have a damaged one.
+#pragma once
+
+#include "lockstep/core/json.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+/// The entries of an archive, in order.
+using ArchiveEntries = std::vector<std::pair<std::string, std::string>>;
+
+inline std::string little_endian(std::uint64_t value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
+    return text;
+}
+
+inline std::uint32_t zip_checksum(std::string_view bytes) {
+    std::uint32_t crc = ~0u;
+    for (const char byte : bytes) {
+        crc ^= static_cast<unsigned char>(byte);
+        for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
+    }
+    return ~crc;
+}
+
+/// A zip of stored entries below a folder `net`.
+inline std::string zip_of(const ArchiveEntries& entries) {
+    std::string file, table;
+    for (const auto& [name, bytes] : entries) {
+        const std::string full = "net/" + name;
+        const std::string numbers =
+            little_endian(zip_checksum(bytes), 4) + little_endian(bytes.size(), 4) +
+            little_endian(bytes.size(), 4) + little_endian(full.size(), 2) + little_endian(0, 2);
+        const std::string start = little_endian(20, 2) + std::string(8, '\0');  // stored, no time
+        table += "PK\1\2" + little_endian(20, 2) + start + numbers + std::string(10, '\0') +
+                 little_endian(file.size(), 4) + full;
+        file += "PK\3\4" + start + numbers + full + bytes;
+    }
+    const std::size_t offset = file.size();
+    file += table + "PK\5\6" + std::string(4, '\0') + little_endian(entries.size(), 2) +
+            little_endian(entries.size(), 2) + little_endian(table.size(), 4) +
+            little_endian(offset, 4) + little_endian(0, 2);
+    return file;
+}
+
+/// {"as_tensor": {"name": "x"}}.
+inline Json tensor_argument(const std::string& value) {
+    Json argument = Json::object();
+    argument["as_tensor"]["name"] = value;
+    return argument;
+}
+
+/// {"as_int": 3}, and others of that form.
+inline Json argument_of(const std::string& kind, Json value) {
+    Json argument = Json::object();
+    argument[kind] = std::move(value);
+    return argument;
+}
+
+/// Writes down a program, call by call.
+class MadeUpProgram {
+  public:
+    /// With one input `x` of f32 [batch, extents...].
+    explicit MadeUpProgram(const std::vector<std::int64_t>& extents) {
+        model_["schema_version"]["major"] = 8;
+        model_["schema_version"]["minor"] = 17;
+        model_["torch_version"] = "2.11.0";
+        model_["range_constraints"]["s0"]["min_val"] = 2;
+        model_["range_constraints"]["s0"]["max_val"] = 4096;
+        graph()["nodes"] = Json::array();
+        signature()["input_specs"] = Json::array();
+        signature()["output_specs"] = Json::array();
+        weights_["config"] = Json::object();
+        constants_["config"] = Json::object();
+        add_spec("input_specs", "user_input", argument_of("arg", tensor_argument("x")));
+        set_value("x", extents);
+    }
+
+    Json& model() { return model_; }
+    Json& weights() { return weights_["config"]; }
+    Json& graph() { return model_["graph_module"]["graph"]; }
+    Json& signature() { return model_["graph_module"]["signature"]; }
+    Json& nodes() { return graph()["nodes"]; }
+
+    /// A parameter that learns or not, of f32 values.
+    void parameter(const std::string& name,
+                   const std::vector<std::int64_t>& sizes,
+                   const std::vector<float>& values,
+                   bool learns = true) {
+        Json spec = Json::object();
+        spec["arg"]["name"] = "p_" + name;
+        spec["parameter_name"] = name;
+        add_spec("input_specs", "parameter", spec);
+        add_payload(name, 7, sizes, bytes_of_all(values), learns);
+    }
+
+    /// A buffer that is kept, of schema.py's type of elements.
+    void buffer(const std::string& name,
+                int type,
+                const std::vector<std::int64_t>& sizes,
+                const std::string& bytes) {
+        Json spec = Json::object();
+        spec["arg"]["name"] = "b_" + name;
+        spec["buffer_name"] = name;
+        spec["persistent"] = true;
+        add_spec("input_specs", "buffer", spec);
+        add_payload(name, type, sizes, bytes, false);
+    }
+
+    /// A node: its arguments by name, and the values that it gives.
+    void call(const std::string& target,
+              const std::vector<std::pair<std::string, Json>>& arguments,
+              const std::vector<std::string>& results) {
+        Json node = Json::object();
+        node["target"] = target;
+        node["inputs"] = Json::array();
+        for (const auto& [name, argument] : arguments) {
+            Json input = Json::object();
+            input["name"] = name;
+            input["arg"] = argument;
+            node["inputs"].push_back(std::move(input));
+        }
+        node["outputs"] = Json::array();
+        for (const std::string& result : results)
+            node["outputs"].push_back(result == "size" ? size_result() : tensor_argument(result));
+        node["metadata"]["stack_trace"] =
+            "File \"net.py\", line 9, in forward\n    y = work(x)\n  File "
+            "\"/usr/lib/site-packages/torch/nn/modules/linear.py\", line 1, in forward\n    z";
+        nodes().push_back(std::move(node));
+    }
+
+    /// The value that forward() returns, f32 [batch, extents...].
+    void output(const std::string& value, const std::vector<std::int64_t>& extents) {
+        add_spec("output_specs", "user_output", argument_of("arg", tensor_argument(value)));
+        set_value(value, extents);
+    }
+
+    ArchiveEntries entries() const {
+        ArchiveEntries all = {{"models/model.json", model_.dump()},
+                              {"data/weights/model_weights_config.json", weights_.dump()},
+                              {"data/constants/model_constants_config.json", constants_.dump()}};
+        for (std::size_t i = 0; i < payloads_.size(); ++i)
+            all.emplace_back("data/weights/weight_" + std::to_string(i), payloads_[i]);
+        return all;
+    }
+
+    template <class T>
+    static std::string bytes_of_all(const std::vector<T>& values) {
+        std::string bytes(values.size() * sizeof(T), '\0');
+        if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+        return bytes;
+    }
+
+  private:
+    static Json size_result() {
+        Json result = Json::object();
+        result["as_sym_int"]["as_name"] = "size";
+        return result;
+    }
+
+    void add_spec(const char* list, const std::string& kind, Json spec) {
+        signature()[list].push_back(argument_of(kind, std::move(spec)));
+    }
+
+    static Json sizes_of(const std::vector<std::int64_t>& sizes) {
+        Json list = Json::array();
+        for (const std::int64_t size : sizes) list.push_back(argument_of("as_int", size));
+        return list;
+    }
+
+    void set_value(const std::string& value, const std::vector<std::int64_t>& extents) {
+        Json batch = Json::object();
+        batch["as_expr"]["expr_str"] = "Symbol('s0', positive=True, integer=True)";
+        Json& meta = graph()["tensor_values"][value];
+        meta["dtype"] = 7;
+        meta["sizes"] = Json::array();
+        meta["sizes"].push_back(batch);
+        for (const Json& extent : sizes_of(extents)) meta["sizes"].push_back(extent);
+    }
+
+    void add_payload(const std::string& name,
+                     int type,
+                     const std::vector<std::int64_t>& sizes,
+                     const std::string& bytes,
+                     bool learns) {
+        std::vector<std::int64_t> strides(sizes.size(), 1);
+        for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+        Json& about = weights()[name];
+        about["path_name"] = "weight_" + std::to_string(payloads_.size());
+        about["use_pickle"] = false;
+        Json& meta = about["tensor_meta"];
+        meta["dtype"] = type;
+        meta["sizes"] = sizes_of(sizes);
+        meta["strides"] = sizes_of(strides);
+        meta["storage_offset"] = argument_of("as_int", 0);
+        meta["requires_grad"] = learns;
+        meta["layout"] = 7;
+        payloads_.push_back(bytes);
+    }
+
+    Json model_, weights_, constants_;
+    std::vector<std::string> payloads_;
+};
+
+/// Logits of `classes` for f32 [batch, features], or [batch, extents...] with as many numbers,
+/// through batch norm, dropout and a linear layer; one of its parameters is frozen.
+inline MadeUpProgram made_up_classifier(std::int64_t features,
+                                        std::int64_t classes,
+                                        const std::vector<std::int64_t>& extents = {}) {
+    MadeUpProgram made(extents.empty() ? std::vector<std::int64_t>{features} : extents);
+    const auto floats = [](std::int64_t count, float value, float step = 0) {
+        std::vector<float> values;
+        for (std::int64_t i = 0; i < count; ++i)
+            values.push_back(value + step * static_cast<float>(i % 7));
+        return values;
+    };
+    made.parameter("norm.weight", {features}, floats(features, 1));
+    made.parameter("norm.bias", {features}, floats(features, 0));
+    made.parameter("fc.weight", {classes, features}, floats(classes * features, -0.3F, 0.1F));
+    made.parameter("scale", {classes}, floats(classes, 2), false);
+    made.buffer("norm.running_mean", 7, {features}, made.bytes_of_all(floats(features, 0)));
+    made.buffer("norm.running_var", 7, {features}, made.bytes_of_all(floats(features, 1)));
+    made.buffer("norm.num_batches_tracked", 5, {}, made.bytes_of_all<std::int64_t>({0}));
+    const auto given = [](const std::string& value) { return tensor_argument(value); };
+    if (!extents.empty())
+        made.call("torch.ops.aten.flatten.using_ints",
+                  {{"self", given("x")}, {"start_dim", argument_of("as_int", 1)}},
+                  {"flat"});
+    made.call("torch.ops.aten.add_.Tensor",
+              {{"self", given("b_norm.num_batches_tracked")}, {"other", argument_of("as_int", 1)}},
+              {"add_"});
+    made.call("torch.ops.aten.batch_norm.default",
+              {{"input", given(extents.empty() ? "x" : "flat")},
+               {"weight", given("p_norm.weight")},
+               {"bias", given("p_norm.bias")},
+               {"running_mean", given("b_norm.running_mean")},
+               {"running_var", given("b_norm.running_var")},
+               {"training", argument_of("as_bool", true)},
+               {"momentum", argument_of("as_float", 0.1)},
+               {"eps", argument_of("as_float", 1e-5)},
+               {"cudnn_enabled", argument_of("as_bool", false)}},
+              {"norm"});
+    made.call("torch.ops.aten.dropout.default",
+              {{"input", given("norm")},
+               {"p", argument_of("as_float", 0.25)},
+               {"train", argument_of("as_bool", true)}},
+              {"dropout"});
+    made.call("torch.ops.aten.linear.default",
+              {{"input", given("dropout")}, {"weight", given("p_fc.weight")}},
+              {"linear"});
+    made.call("torch.ops.aten.mul.Tensor",
+              {{"self", given("linear")}, {"other", given("p_scale")}},
+              {"mul"});
+    made.output("mul", {classes});
+    return made;
+}
+
+}  // namespace lockstep::test

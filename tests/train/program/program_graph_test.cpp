@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/program_graph.hpp"
+
+#include "model/model_file.hpp"
+#include "program/number_operations.hpp"
+#include "support/caught.hpp"
+#include "support/made_up_program.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/functional.h>
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+using test::argument_of;
+using test::MadeUpProgram;
+using test::tensor_argument;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ProgramGraphTest : public testing::Test {
+  protected:
+    std::unique_ptr<Model> made(const MadeUpProgram& program) const {
+        const auto path = folder_.file("net.pt2", test::zip_of(program.entries()));
+        return open_model({.name = path.string()}, {6, 1, 1, 3}, 1);
+    }
+    std::string refusal_of(const MadeUpProgram& program) const {
+        return test::caught_text([&] { made(program); });
+    }
+
+    test::TempDir folder_;
+};
+
+at::Tensor value(const NamedTensors& tensors, const std::string& name) {
+    const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
+    return found == tensors.end() ? at::Tensor() : found->tensor;
+}
+
+std::vector<std::string> names_of_all(const NamedTensors& tensors) {
+    std::vector<std::string> names;
+    for (const NamedTensor& one : tensors) names.push_back(one.name);
+    return names;
+}
+
+// A program of one linear layer without bias, whose weight is `fc`.
+MadeUpProgram one_layer() {
+    MadeUpProgram program({6});
+    program.parameter("fc", {3, 6}, std::vector<float>(18, 0.5F));
+    program.call("torch.ops.aten.linear.default",
+                 {{"input", tensor_argument("x")}, {"weight", tensor_argument("p_fc")}},
+                 {"y"});
+    return program;
+}
+
+TEST_F(ProgramGraphTest, TrainsWithTheBitsOfTheSameOperators) {
+    const auto model = made(test::made_up_classifier(6, 3));
+    EXPECT_EQ(names_of_all(model->parameters()),
+              (std::vector<std::string>{"norm.weight", "norm.bias", "fc.weight"}));
+    EXPECT_EQ(names_of_all(model->frozen()), std::vector<std::string>{"scale"});
+    EXPECT_EQ(names_of_all(model->buffers()),
+              (std::vector<std::string>{
+                  "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}));
+    torch::manual_seed(7);
+    const at::Tensor x = torch::randn({8, 6, 1, 1});
+    std::vector<at::Tensor> own;
+    for (const NamedTensor& one : model->parameters())
+        own.push_back(one.tensor.detach().clone().requires_grad_());
+    const at::Tensor mean = torch::zeros(6), variance = torch::ones(6);
+    torch::manual_seed(3);
+    at::Tensor wanted =
+        torch::batch_norm(x.flatten(1), own[0], own[1], mean, variance, true, 0.1, 1e-5, false);
+    wanted = torch::linear(torch::dropout(wanted, 0.25, true), own[2]) * torch::full({3}, 2.0F);
+    wanted.square().sum().backward();
+    torch::manual_seed(3);
+    const at::Tensor found = only(model->forward({{"features", x}}));
+    found.square().sum().backward();
+    EXPECT_TRUE(found.equal(wanted));
+    for (std::size_t i = 0; i < own.size(); ++i)
+        EXPECT_TRUE(model->parameters()[i].tensor.grad().equal(own[i].grad())) << i;
+    EXPECT_FALSE(model->frozen()[0].tensor.grad().defined());
+    EXPECT_TRUE(value(model->buffers(), "norm.running_mean").equal(mean));
+    EXPECT_TRUE(value(model->buffers(), "norm.running_var").equal(variance));
+    EXPECT_EQ(value(model->buffers(), "norm.num_batches_tracked").item<std::int64_t>(), 1);
+}
+
+TEST_F(ProgramGraphTest, EvaluationSwitchesDropoutAndBatchNorm) {
+    const auto model = made(test::made_up_classifier(6, 3));
+    model->set_mode(ModelMode::evaluate);
+    const at::Tensor x = torch::ones({4, 6});
+    const at::Tensor first = only(model->forward({{"x", x}}));
+    EXPECT_TRUE(first.equal(only(model->forward({{"x", x}}))));
+    EXPECT_TRUE(value(model->buffers(), "norm.running_mean").equal(torch::zeros(6)));
+    EXPECT_EQ(value(model->buffers(), "norm.num_batches_tracked").item<std::int64_t>(), 0);
+    model->set_mode(ModelMode::train);
+    only(model->forward({{"x", x}}));
+    EXPECT_EQ(value(model->buffers(), "norm.num_batches_tracked").item<std::int64_t>(), 1);
+}
+
+TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
+    MadeUpProgram program = test::made_up_classifier(6, 3);
+    const auto switch_off = [&](std::size_t node, std::size_t argument) {
+        program.nodes()[node]["inputs"][argument]["arg"] = argument_of("as_bool", false);
+    };
+    switch_off(2, 2);
+    EXPECT_EQ(refusal_of(program), "");  // a dropout that somebody switched off alone
+    switch_off(1, 5);
+    EXPECT_THAT(refusal_of(program),
+                AllOf(HasSubstr("was exported for evaluation"),
+                      HasSubstr("net.py, line 9"),
+                      HasSubstr("call net.train() before torch.export.export()")));
+}
+
+TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
+    MadeUpProgram program({3});
+    program.parameter("embed", {3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+    program.parameter("head", {3, 3}, std::vector<float>(9));
+    program.weights()["head"] = program.weights()["embed"];
+    for (const char* name : {"embed", "head"})
+        program.call("torch.ops.aten.linear.default",
+                     {{"input", tensor_argument(std::string(name) == "head" ? "embed" : "x")},
+                      {"weight", tensor_argument("p_" + std::string(name))}},
+                     {name});
+    program.output("head", {3});
+    const auto model = made(program);
+    ASSERT_EQ(names_of_all(model->parameters()), std::vector<std::string>{"embed"});
+    const at::Tensor own = model->parameters()[0].tensor.detach().clone().requires_grad_();
+    const at::Tensor x = torch::ones({2, 3});
+    torch::linear(torch::linear(x, own), own).sum().backward();
+    only(model->forward({{"x", x}})).sum().backward();
+    EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(own.grad()));
+}
+
+TEST_F(ProgramGraphTest, SizesOfTheBatchAreNumbers) {
+    MadeUpProgram program = one_layer();
+    Json size = Json::object();
+    size["as_sym_int"]["as_name"] = "size";
+    program.call("torch.ops.aten.sym_size.int",
+                 {{"self", tensor_argument("x")}, {"dim", argument_of("as_int", 0)}},
+                 {"size"});
+    Json sizes = Json::array();
+    Json named = Json::object();
+    named["as_name"] = "size";
+    sizes.push_back(named);
+    sizes.push_back(argument_of("as_int", 3));
+    program.call("torch.ops.aten.view.default",
+                 {{"self", tensor_argument("y")}, {"size", argument_of("as_sym_ints", sizes)}},
+                 {"z"});
+    program.output("z", {3});
+    const auto model = made(program);
+    for (const std::int64_t rows : {1, 2, 7})
+        EXPECT_EQ(only(model->forward({{"x", torch::ones({rows, 6})}})).sizes(),
+                  (std::vector<std::int64_t>{rows, 3}));
+}
+
+TEST_F(ProgramGraphTest, NamesInputsThatDoNotFit) {
+    MadeUpProgram program = one_layer();
+    program.output("y", {3});
+    const auto model = made(program);
+    EXPECT_EQ(model->input_names(), std::vector<std::string>{"x"});
+    for (const at::Tensor& wrong : {torch::ones({2, 5}),
+                                    torch::ones({2, 2, 3}),
+                                    torch::ones({5000, 6}),
+                                    torch::ones({2, 6}, torch::kLong)})
+        EXPECT_THAT(test::caught_text([&] {
+                        model->forward({{"x", wrong}});
+                    }),
+                    AllOf(HasSubstr("E217"), HasSubstr("its input 'x' is f32 [batch, 6]")));
+}
+
+TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
+    MadeUpProgram program = one_layer();
+    program.call("torch.ops.aten.view.default",
+                 {{"self", tensor_argument("y")},
+                  {"size", argument_of("as_ints", Json(std::vector<int>{7, 7}))}},
+                 {"z"});
+    program.output("z", {3});
+    const auto model = made(program);
+    try {
+        model->forward({{"x", torch::ones({2, 6})}});
+        ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::exception& error) {
+        EXPECT_THAT(error.what(),
+                    AllOf(HasSubstr("invalid for input of size 6"),
+                          HasSubstr("aten::view of net.py, line 9: y = work(x)")));
+    }
+}
+
+TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
+    const auto calling = [&](const std::string& target) {
+        MadeUpProgram program = one_layer();
+        program.call(target, {{"self", tensor_argument("y")}}, {"z"});
+        program.output("y", {3});
+        return refusal_of(program);
+    };
+    for (const char* target : {"torch.ops.mine.work.default",
+                               "torch.ops.aten.no_such.default",
+                               "torch.ops.aten.relu.no_such",
+                               "torch.ops.aten.from_file.default",
+                               "torch.ops.aten.",
+                               "_operator.lshift",
+                               ""})
+        EXPECT_THAT(calling(target),
+                    AllOf(HasSubstr("E250"),
+                          HasSubstr("which is no operator of LibTorch"),
+                          HasSubstr("it comes from net.py, line 9")))
+            << target;
+    EXPECT_THAT(calling("torch.ops.higher_order.cond"),
+                AllOf(HasSubstr("operator higher_order.cond"), HasSubstr("torch.where()")));
+    EXPECT_THAT(calling("torch.ops.aten.relu_.default"), "");
+    EXPECT_THAT(calling("torch.ops.aten.conv2d.default"), HasSubstr("has no argument 'self'"));
+    MadeUpProgram program = one_layer();
+    program.call("torch.ops.aten.relu_.default", {{"self", tensor_argument("p_fc")}}, {"z"});
+    program.output("y", {3});
+    EXPECT_THAT(refusal_of(program), HasSubstr("it writes the parameter 'fc' in forward()"));
+    program = one_layer();
+    program.call("torch.ops.aten.relu.default", {{"self", tensor_argument("later")}}, {"z"});
+    program.output("y", {3});
+    EXPECT_THAT(refusal_of(program), HasSubstr("'later' is used before it is computed"));
+}
+
+// A view of a buffer that is written is the buffer's state; one that nobody writes is none, of
+// whatever type.
+TEST_F(ProgramGraphTest, BuffersThatChangeAreState) {
+    MadeUpProgram program = one_layer();
+    program.buffer("calls", 7, {2}, MadeUpProgram::bytes_of_all<float>({0, 0}));
+    program.buffer("mask", 12, {3}, std::string("\1\0\1", 3));
+    program.call("torch.ops.aten.select.int",
+                 {{"self", tensor_argument("b_calls")},
+                  {"dim", argument_of("as_int", 0)},
+                  {"index", argument_of("as_int", 1)}},
+                 {"second"});
+    program.call("torch.ops.aten.add_.Tensor",
+                 {{"self", tensor_argument("second")}, {"other", argument_of("as_int", 1)}},
+                 {"added"});
+    program.call("torch.ops.aten.mul.Tensor",
+                 {{"self", tensor_argument("y")}, {"other", tensor_argument("b_mask")}},
+                 {"z"});
+    program.output("z", {3});
+    const auto model = made(program);
+    EXPECT_EQ(names_of_all(model->buffers()), std::vector<std::string>{"calls"});
+    const at::Tensor out = only(model->forward({{"x", torch::ones({2, 6})}}));
+    EXPECT_TRUE(out[0].equal(torch::tensor({3.0F, 0.0F, 3.0F})));
+    EXPECT_TRUE(model->buffers()[0].tensor.equal(torch::tensor({0.0F, 1.0F})));
+}
+
+// As torch.no_grad() in forward() is exported: a part of the graph with names of its own.
+TEST_F(ProgramGraphTest, PartsWithoutGradientsHaveNone) {
+    MadeUpProgram part = one_layer();
+    MadeUpProgram program = one_layer();
+    Json graph = Json::object();
+    graph["name"] = "part";
+    graph["graph"]["inputs"] = Json::array();
+    for (const char* name : {"x", "p_fc"})
+        graph["graph"]["inputs"].push_back(tensor_argument(name));
+    graph["graph"]["outputs"] = Json::array();
+    graph["graph"]["outputs"].push_back(tensor_argument("y"));
+    graph["graph"]["nodes"] = part.nodes();
+    program.call("torch.ops.higher_order.wrap_with_set_grad_enabled",
+                 {{"", argument_of("as_bool", false)},
+                  {"", argument_of("as_graph", graph)},
+                  {"", tensor_argument("x")},
+                  {"", tensor_argument("p_fc")}},
+                 {"still"});
+    program.call("torch.ops.aten.mul.Tensor",
+                 {{"self", tensor_argument("y")}, {"other", tensor_argument("still")}},
+                 {"z"});
+    program.output("z", {3});
+    const auto model = made(program);
+    only(model->forward({{"x", torch::ones({1, 6})}})).sum().backward();
+    // y = w x with x of ones: of y * still only y has a gradient, which is still x = 3.
+    EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(torch::full({3, 6}, 3.0F)));
+}
+
+TEST_F(ProgramGraphTest, ForgetsValuesAfterTheirLastUse) {
+    MadeUpProgram program = test::made_up_classifier(6, 3);
+    const auto path = folder_.file("net.pt2", test::zip_of(program.entries()));
+    const ProgramFile file = read_program(path);
+    std::vector<at::Tensor> tensors;
+    for (const ProgramTensor& one : file.tensors) tensors.push_back(torch::zeros(one.sizes));
+    const ProgramGraph graph = compile_program(file, tensors);
+    std::vector<bool> is_kept(graph.start.size(), true);
+    for (const ProgramCall& call : graph.calls)
+        for (const SlotIndex slot : call.last_uses) {
+            EXPECT_TRUE(is_kept[slot]) << call.name;
+            is_kept[slot] = false;
+        }
+    EXPECT_EQ(std::ranges::count(is_kept, true), 1);
+    EXPECT_TRUE(is_kept[graph.output]);
+}
+
+TEST(NumberOperations, AreThoseOfPython) {
+    const auto of = [](const char* name, std::vector<c10::IValue> values) {
+        return number_operation(name)(values);
+    };
+    EXPECT_EQ(of("_operator.floordiv", {-7, 2}).toInt(), -4);
+    EXPECT_EQ(of("_operator.mod", {-7, 2}).toInt(), 1);
+    EXPECT_EQ(of("_operator.mod", {7, -2}).toInt(), -1);
+    EXPECT_EQ(of("_operator.truediv", {7, 2}).toDouble(), 3.5);
+    EXPECT_EQ(of("torch.sym_max", {7, 2}).toInt(), 7);
+    EXPECT_TRUE(of("_operator.ge", {2, 2}).toBool());
+    EXPECT_EQ(number_operation("_operator.none"), nullptr);
+    EXPECT_THROW(of("_operator.mod", {7, 0}), std::runtime_error);
+    EXPECT_THROW(of("_operator.floordiv", {INT64_MIN, -1}), std::runtime_error);
+    EXPECT_THROW(of("_operator.mul", {INT64_MAX, 2}), std::runtime_error);
+    EXPECT_THROW(of("_operator.add", {1}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace lockstep

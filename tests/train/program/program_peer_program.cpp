@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of an exported program, for program_peer_worker.py: forward and backward on inputs from
+// files, and its gradients and buffers as bytes.
+//
+//   test_train_program_peer NET.pt2 OUT [STEPS] INPUT:f32|i64:EXTENT,EXTENT...
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
+
+#include "model/model_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <torch/utils.h>
+
+namespace {
+
+using namespace lockstep;
+
+at::Tensor input_of(const std::string& text) {
+    const std::vector<std::string> parts = split(text, ':');
+    std::vector<std::int64_t> extents;
+    for (const std::string& extent : split(parts.at(2), ','))
+        extents.push_back(parse_integer(extent).value());
+    at::Tensor tensor = torch::empty(extents, parts[1] == "i64" ? torch::kLong : torch::kFloat);
+    std::ifstream file(parts[0], std::ios::binary);
+    file.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(tensor.nbytes()));
+    return tensor;
+}
+
+void write(std::ofstream& out, const at::Tensor& tensor) {
+    const at::Tensor dense = tensor.contiguous();
+    out.write(static_cast<const char*>(dense.const_data_ptr()),
+              static_cast<std::streamsize>(dense.nbytes()));
+}
+
+void step(Model& model, const NamedTensors& inputs) {
+    const NamedTensors out = model.forward(inputs);
+    only(out).to(torch::kFloat).square().mean().backward();
+}
+
+double median_ms(Model& model, const NamedTensors& inputs, std::int64_t steps) {
+    std::vector<double> times;
+    for (std::int64_t i = 0; i < steps; ++i) {
+        const double begin_s = now_s();
+        step(model, inputs);
+        times.push_back(1e3 * (now_s() - begin_s));
+    }
+    std::ranges::sort(times);
+    return times.empty() ? 0 : times[times.size() / 2];
+}
+
+int compare(int count, char** words) {
+    at::set_num_threads(1);
+    const auto steps = parse_integer(words[3]).value();
+    NamedTensors inputs;
+    for (int i = 4; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
+    const auto model = open_model({.name = words[1]}, {}, 1);
+    torch::manual_seed(1);
+    step(*model, inputs);
+    std::ofstream out(words[2], std::ios::binary);
+    for (const NamedTensor& one : model->parameters()) {
+        fmt::print("gradient {}\n", one.name);
+        write(out, one.tensor.grad().defined() ? one.tensor.grad() : at::zeros_like(one.tensor));
+    }
+    for (const NamedTensor& one : model->buffers()) {
+        fmt::print("buffer {}\n", one.name);
+        write(out, one.tensor);
+    }
+    fmt::print("ms {:.3f}\n", median_ms(*model, inputs, steps));
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    if (count < 5) return 64;
+    try {
+        return compare(count, words);
+    } catch (const Error& error) {
+        fmt::print(stderr, "{}\n", error.text());
+        return static_cast<int>(error.exit_code());
+    }
+}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""program_peer's models, exported and run by PyTorch: program_peer_worker.py PROGRAM [MODEL...]."""
+
+import contextlib
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ROWS = 5
+STEPS = int(os.environ.get("STEPS", "0"))  # to time, besides
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(12, 32), nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class Cnn(nn.Module):
+    """Batch norm, dropout, a frozen parameter, a mask, a buffer that is not persistent and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)
+        self.drop, self.fc = nn.Dropout(0.25), nn.Linear(8 * 13 * 13, 10)
+        self.frozen = nn.Parameter(torch.ones(10), requires_grad=False)
+        self.register_buffer("mask", torch.zeros(10, dtype=torch.bool))
+        self.register_buffer("scale", torch.full((10,), 2.0), persistent=False)
+        self.constant = torch.tensor([1.0, 2.0])
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2).flatten(1)
+        x = self.fc(self.drop(x)) * self.frozen * self.scale
+        return x.masked_fill(self.mask, -1e9) * self.constant[1]
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 16, 2, batch_first=True, dropout=0.2)
+        self.gru = nn.GRU(16, 16, batch_first=True, bidirectional=True)
+        self.fc = nn.Linear(32, 3)
+
+    def forward(self, x):
+        return self.fc(self.gru(self.lstm(x)[0])[0][:, -1])
+
+
+class Attention(nn.Module):
+    """Embeddings that are also the last layer, a causal mask, attention with dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.place = nn.Embedding(50, 32), nn.Embedding(16, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(32, 50, bias=False)
+        self.head.weight = self.token.weight
+
+    def forward(self, x):
+        length = x.shape[1]
+        mask = torch.full((length, length), float("-inf")).triu(1)
+        h = self.token(x) + self.place(torch.arange(length))
+        return self.head(self.layers(h, mask=mask, is_causal=True))
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 8, 3), nn.Linear(8 + 5, 4)
+
+    def forward(self, image, meta):
+        return self.fc(torch.cat([F.relu(self.conv(image)).mean((2, 3)), meta], 1))
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.deep = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+        self.up, self.last = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(16, 2, 1)
+        self.norm = nn.InstanceNorm2d(8, affine=True, track_running_stats=True)
+
+    def forward(self, x):
+        a = F.relu(self.norm(self.down(x)))
+        return self.last(torch.cat([a, self.up(F.relu(self.deep(F.max_pool2d(a, 2))))], 1))
+
+
+class Without(nn.Module):
+    """A part without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.fc(x).mean(1, keepdim=True) * 2
+        return self.fc(x) + y
+
+
+def images(channels, side):
+    return (torch.randn(ROWS + 1, channels, side, side),)
+
+
+CASES = {
+    "mlp": lambda: (Mlp(), (torch.randn(ROWS + 1, 12),)),
+    "cnn": lambda: (Cnn(), images(1, 28)),
+    "recurrent": lambda: (Recurrent(), (torch.randn(ROWS + 1, 10, 6),)),
+    "attention": lambda: (Attention(), (torch.randint(0, 50, (ROWS + 1, 12)),)),
+    "two_inputs": lambda: (TwoInputs(), (*images(3, 8), torch.randn(ROWS + 1, 5))),
+    "unet": lambda: (UNet(), images(3, 16)),
+    "without": lambda: (Without(), (torch.randn(ROWS + 1, 6),)),
+}
+
+
+def torchvision_cases():
+    try:
+        import torchvision.models as zoo
+    except ImportError:
+        return {}
+    names = ["resnet18", "mobilenet_v3_small", "efficientnet_b0", "densenet121", "convnext_tiny", "swin_t"]
+    cases = {
+        name: lambda name=name: (
+            getattr(zoo, name)(num_classes=10),
+            images(3, 64 if name in ("convnext_tiny", "swin_t") else 32),
+        )
+        for name in names
+    }
+    cases["vit_b_16"] = lambda: (zoo.vit_b_16(image_size=32, num_classes=10), images(3, 32))
+    return cases
+
+
+def raw(tensor):
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def step(module, inputs):
+    module(*inputs).float().square().mean().backward()
+
+
+def wanted_of(exported, inputs, lines):
+    """The bytes that Python has for each 'gradient NAME' and 'buffer NAME'."""
+    module = exported.module()
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    torch.manual_seed(1)
+    step(module, inputs)
+    buffers = dict(module.named_buffers())
+    found = []
+    for line in lines:
+        kind, name = line.split()
+        if kind == "gradient":
+            grad = parameters[name].grad
+            found.append(raw(torch.zeros_like(parameters[name]) if grad is None else grad))
+        else:
+            found.append(raw(buffers[name]))
+    learning = {id(p) for p in parameters.values() if p.requires_grad}
+    return b"".join(found), len(learning)
+
+
+def eager_ms(module, inputs):
+    times = []
+    for _ in range(STEPS):
+        begin = time.perf_counter()
+        step(module, inputs)
+        times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times) if times else 0
+
+
+def compared(program, name, case, decomposed):
+    torch.manual_seed(0)
+    module, sample = case()
+    batch = torch.export.Dim("batch", min=2, max=4096)
+    exported = torch.export.export(module.train(), sample, dynamic_shapes=({0: batch},) * len(sample))
+    if decomposed:
+        exported = exported.run_decompositions()
+    torch.export.save(exported, "net.pt2")
+    inputs = tuple(one[:ROWS].contiguous() for one in sample)
+    words = []
+    for i, one in enumerate(inputs):
+        with open(f"input{i}", "wb") as file:
+            file.write(raw(one))
+        kind = "f32" if one.is_floating_point() else "i64"
+        words.append(f"input{i}:{kind}:{','.join(map(str, one.shape))}")
+    ours = subprocess.run(
+        [program, "net.pt2", "out", str(STEPS), *words], capture_output=True, text=True
+    )
+    if ours.returncode:
+        print(f"{name}: {ours.stderr}")
+        return False
+    *lines, ms = ours.stdout.splitlines()
+    wanted, learning = wanted_of(exported, inputs, lines)
+    with open("out", "rb") as file:
+        equal = file.read() == wanted
+    all_there = sum(line.startswith("gradient") for line in lines) == learning
+    times = f", {ms} (Python eager {eager_ms(module, inputs):.3f})" if STEPS else ""
+    print(f"{name}: {len(lines)} tensors {'equal' if equal and all_there else 'DIFFER'}{times}", flush=True)
+    return equal and all_there
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    program, *names = sys.argv[1:]
+    program = os.path.abspath(program)
+    every = {**CASES, **torchvision_cases()}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        results = [compared(program, name, every[name], False) for name in names or every]
+        if not names:
+            results += [compared(program, f"{n} decomposed", CASES[n], True) for n in ("mlp", "unet")]
+    print(f"program_peer: {sum(results)} of {len(results)} have Python's bits")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
