@@ -285,13 +285,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E250",
      config,
      "a model cannot be trained by this program",
-     "--model names a plug-in (.so), a program of torch.export (.pt2) or a TorchScript file (.pt).\n"
-     "A plug-in must have been built with this program's headers and LibTorch, and end with\n"
-     "LOCKSTEP_MODEL_PLUGIN. A program is what torch.export.save() writes: exported after train(),\n"
-     "with a free batch dimension, one output, and PyTorch's own operators. A TorchScript file is\n"
-     "what torch.jit.save() writes. Parameters must be f32, and buffers f32 or single whole\n"
-     "numbers: ranks sum and average them. Gradients must be dense, and reach some parameter.\n"
-     "Or the code of your own model failed: its exception is shown, and where it was thrown."},
+     "--model names a plug-in (.so), a program of torch.export (.pt2) or a TorchScript file\n"
+     "(.pt). A plug-in must have been built with this program's headers and LibTorch, and end\n"
+     "with LOCKSTEP_MODEL_PLUGIN. A program is what torch.export.save() writes: exported after\n"
+     "train(), with a free batch dimension, one output, and PyTorch's own operators. A\n"
+     "TorchScript file is what torch.jit.save() writes. Parameters must be f32, and buffers\n"
+     "f32 or single whole numbers: ranks sum and average them. Gradients must be dense, and\n"
+     "reach some parameter. Or the code of your own model failed: its exception is shown, and\n"
+     "where it was thrown."},
     {"E251",
      bad_data,
      "a data file changed while it was in use",
