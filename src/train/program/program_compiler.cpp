@@ -46,6 +46,7 @@ class ProgramCompiler {
         graph_.output = slot_of(file_.outputs.front());
         for (const ProgramUpdate& update : file_.updates) {
             graph_.updates.emplace_back(slot_of(update.value), tensors_[update.tensor]);
+            graph_.copied.push_back(slots_.at(file_.tensors[update.tensor].value));
             note_write(file_.tensors[update.tensor].same_as, "");
         }
         check_was_for_training();

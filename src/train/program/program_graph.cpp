@@ -99,6 +99,7 @@ void run_call(const ProgramCall& call,
 at::Tensor ProgramGraph::run(const std::vector<at::Tensor>& given, ModelMode mode) const {
     std::vector<c10::IValue> slots = start;
     for (std::size_t i = 0; i < inputs.size(); ++i) slots[inputs[i]] = given.at(i);
+    for (const SlotIndex slot : copied) slots[slot] = slots[slot].toTensor().clone();
     const at::Device device = given.front().device();
     for (const ProgramCall& call : calls) {
         try {

@@ -64,6 +64,7 @@ struct ProgramGraph {
     std::vector<SlotIndex> inputs;
     SlotIndex output = 0;
     std::vector<std::pair<SlotIndex, at::Tensor>> updates;  ///< values that buffers take
+    std::vector<SlotIndex> copied;  ///< of these buffers: calls see copies, which backward may keep
     std::vector<bool> changes;  ///< by tensor of the file: whether a call or an update writes it
 
     /// One forward pass. Errors: E217 with the user's line where an operator fails; those of
