@@ -115,7 +115,7 @@ void check_addresses(const std::filesystem::path& program) {
     if (tried.exit_code == 0) return;
     throw Error("E225",
                 fmt::format("'{}' has too little memory to start", program.string()),
-                fmt::format("'ulimit -v' allows a process {} of addresses, and LibTorch's "
+                fmt::format("'ulimit -v' leaves a process {} of addresses, and LibTorch's "
                             "libraries alone need 440 MiB or more. Its error: {}",
                             bytes_text(addresses.rlim_cur),
                             printable(tried.output.substr(0, tried.output.find('\n')))),

@@ -238,7 +238,7 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
     EXPECT_EQ(one.exit_code, 0) << one.output;
     EXPECT_THAT(
         one.output,
-        testing::ContainsRegex("gradient noise scale: [0-9.e+]+ samples, beside 40 in a step"));
+        testing::ContainsRegex("gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
     const auto found = [&](const std::string& run) {
         return json_lines(folder / run / "metrics.jsonl").back().at("noise_scale").get<double>();
     };

@@ -18,8 +18,9 @@ namespace {
 constexpr const char* merge_help =
     R"(Merges the traces of all ranks, which 'train --trace' wrote, into one JSON file for
 https://ui.perfetto.dev and chrome://tracing. Times are those of rank 0's clock; a run measures the
-offsets of the nodes' clocks when it starts. It has a process for each rank, a track for its steps and their phases, and one
-for each bucket of gradients. Arrows lead from each sum to the same sum on the next rank.
+offsets of the nodes' clocks when it starts. The file has a process for each rank, with a track for
+its steps and their phases, and one for each bucket of gradients. Arrows lead from each sum to the same
+sum on the next rank.
 
 It reads the run directory alone, one rank at a time.
 
