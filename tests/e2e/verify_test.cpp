@@ -236,9 +236,9 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
     const Words measured = {"--noise-scale-every", "2"};
     const auto one = train("one", 1, measured), three = train("three", 3, measured);
     EXPECT_EQ(one.exit_code, 0) << one.output;
-    EXPECT_THAT(
-        one.output,
-        testing::ContainsRegex("gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
+    EXPECT_THAT(one.output,
+                testing::ContainsRegex(
+                    "gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
     const auto found = [&](const std::string& run) {
         return json_lines(folder / run / "metrics.jsonl").back().at("noise_scale").get<double>();
     };
