@@ -236,7 +236,8 @@ TEST_F(Launch, NamesALimitUnderWhichMpirunWouldWaitForEver) {
                 HasSubstr("error E693: this process may open 32 files, mpirun needs 48"));
     const ProcessResult sizes = run_after("ulimit -f 2000");
     EXPECT_EQ(sizes.exit_code, 78) << sizes.output;
-    EXPECT_THAT(sizes.output, HasSubstr("error E693: files of this process may have at most 2.0 MiB"));
+    EXPECT_THAT(sizes.output,
+                HasSubstr("error E693: files of this process may have at most 2.0 MiB"));
     EXPECT_FALSE(fs::exists(run_));
     const ProcessResult raised = run_after("ulimit -S -n 32");
     EXPECT_EQ(raised.exit_code, 0) << raised.output;
