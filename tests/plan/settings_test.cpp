@@ -289,6 +289,18 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--trust has no effect\n  why: --optimizer lamb has none"},
+        {"RatesByGroupOfLamb",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::lamb;
+             s.optimizer.rate_factors = "fc.*=0.1";
+         },
+         "E107",
+         "--lr-group has no effect\n  why: --optimizer lamb finds a rate for each tensor\n"
+         "  fix: drop it, or use --optimizer adam"},
+        {"PrefixWithoutWeights",
+         [](auto& s) { s.load_prefix = "module."; },
+         "E107",
+         "--load-prefix has no effect\n  why: there is no --load-weights to take it off"},
         {"DecayAllOfSgd",
          [](auto& s) {
              s.optimizer.kind = OptimizerKind::sgd;

@@ -2,10 +2,8 @@
 #include "checkpoint/name_patterns.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <ranges>
 
 #include <fmt/format.h>
@@ -48,23 +46,6 @@ void check_patterns_match(const std::string& option,
                       whose + " of such a name: " + names_text({names.begin(), names.end()}),
                       "drop it, or give one of these names or a pattern for them");
               });
-}
-
-std::vector<std::pair<std::string, double>> name_factors(const std::string& list) {
-    std::vector<std::pair<std::string, double>> found;
-    for (const std::string& part : name_patterns(list)) {
-        const auto at = part.rfind('=');
-        const auto factor =
-            at == part.npos ? std::nullopt : parse_real(std::string_view(part).substr(at + 1));
-        check(factor && at > 0 && std::isfinite(*factor) && *factor >= 0, [&] {
-            return Error("E103",
-                         fmt::format("--lr-group has '{}'", printable(part)),
-                         "each part is a pattern for names, '=', and a factor of at least 0",
-                         "for example --lr-group 'fc1.*=0.1'");
-        });
-        found.emplace_back(part.substr(0, at), *factor);
-    }
-    return found;
 }
 
 std::string names_text(const std::vector<std::string>& names) {

@@ -2,10 +2,8 @@
 // Patterns such as "fc.*,head.*" that name tensors of a model.
 #pragma once
 
-#include <cstddef>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -25,10 +23,6 @@ void check_patterns_match(const std::string& option,
                           const std::vector<std::string>& patterns,
                           const std::set<std::string>& names,
                           const std::string& whose);
-
-/// The patterns of `list`, "fc.*=0.1,head.*=10", and the factor of each. Errors: E103 for what has
-/// another form, or a factor that is not finite or below 0.
-std::vector<std::pair<std::string, double>> name_factors(const std::string& list);
 
 /// "a, b, c and 4 more".
 std::string names_text(const std::vector<std::string>& names);

@@ -2,6 +2,7 @@
 #include "replica/optimizer.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include "checkpoint/name_patterns.hpp"
 
@@ -276,6 +277,24 @@ std::unique_ptr<Optimizer> make_bare(const OptimizerSettings& settings) {
                 fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
                 "OptimizerKind has adam, adamw, lamb, lars and sgd",
                 "use one of its enumerators");
+}
+
+// The patterns of "fc.*=0.1,head.*=10", and the factor of each.
+std::vector<std::pair<std::string, double>> name_factors(const std::string& list) {
+    std::vector<std::pair<std::string, double>> found;
+    for (const std::string& part : name_patterns(list)) {
+        const auto at = part.rfind('=');
+        const auto factor =
+            at == part.npos ? std::nullopt : parse_real(std::string_view(part).substr(at + 1));
+        check(factor && at > 0 && std::isfinite(*factor) && *factor >= 0, [&] {
+            return Error("E103",
+                         fmt::format("--lr-group has '{}'", printable(part)),
+                         "each part is a pattern for names, '=', and a factor of at least 0",
+                         "for example --lr-group 'fc1.*=0.1'");
+        });
+        found.emplace_back(part.substr(0, at), *factor);
+    }
+    return found;
 }
 
 }  // namespace

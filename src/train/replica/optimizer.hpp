@@ -116,8 +116,9 @@ void update_pieces(const Optimizer& optimizer,
 /// whose tensors have so many dimensions; "" where there is nothing to say.
 std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions);
 
-/// By how much the learning rate of each tensor is multiplied. Errors: E103; E107 for a pattern of
-/// --lr-group that matches none of `names`.
+/// By how much the learning rate of each tensor is multiplied. Errors: E103 for what is not
+/// GLOB=FACTOR, or a factor that is not finite or below 0; E107 for a pattern of --lr-group that
+/// matches none of `names`.
 std::vector<double> rate_factors(const OptimizerSettings& settings,
                                  const std::vector<std::string>& names);
 

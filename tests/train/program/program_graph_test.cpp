@@ -138,6 +138,15 @@ TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
     EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(own.grad()));
 }
 
+TEST_F(ProgramGraphTest, NamedParametersAreFrozen) {
+    const auto model = made(test::made_up_classifier(6, 3));
+    freeze_named(*model, "norm.*");
+    EXPECT_EQ(names_of_all(model->parameters()), std::vector<std::string>{"fc.weight"});
+    EXPECT_EQ(names_of_all(model->frozen()),
+              (std::vector<std::string>{"norm.weight", "norm.bias", "scale"}));
+    for (const NamedTensor& one : model->frozen()) EXPECT_FALSE(one.tensor.requires_grad());
+}
+
 TEST_F(ProgramGraphTest, SizesOfTheBatchAreNumbers) {
     MadeUpProgram program = one_layer();
     Json size = Json::object();
