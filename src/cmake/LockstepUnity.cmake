@@ -1,7 +1,7 @@
-# Unity builds: about 16 files of one folder are compiled as one, since most of a file's time goes into
-# the headers that its neighbours read, too. So names of anonymous namespaces are unique in a folder.
+# Unity builds: up to 16 files of a module or test program are compiled as one, since most of a file's time
+# goes into the headers that its neighbours read, too. So names of anonymous namespaces are unique in both.
 # `tidy` is built without, which proves that each file stands alone.
-option(LOCKSTEP_UNITY "Compile about 16 files of a folder as one" ON)
+option(LOCKSTEP_UNITY "Compile up to 16 files of a module as one" ON)
 set(LOCKSTEP_UNITY_FILES 16)
 
 # lockstep_unite(target unit file...): these files of the calling folder's `target` as one, and with no
@@ -14,7 +14,8 @@ function(lockstep_unite target unit)
     endif()
 endfunction()
 
-# lockstep_unite_folders(target file...): a unit for each 16 files of a folder, all of about the same size.
+# lockstep_unite_folders(target file...): units of up to 16 files. Small folders share one; a larger one is
+# cut into units of about the same size.
 function(lockstep_unite_folders target)
     set(folders)
     foreach(file IN LISTS ARGN)
@@ -26,8 +27,14 @@ function(lockstep_unite_folders target)
         list(APPEND files_${folder} ${file})
     endforeach()
     list(REMOVE_DUPLICATES folders)
+    set(room 0)
     foreach(folder IN LISTS folders)
         list(LENGTH files_${folder} count)
+        if(count LESS_EQUAL room)
+            lockstep_unite(${target} ${shared} ${files_${folder}})
+            math(EXPR room "${room} - ${count}")
+            continue()
+        endif()
         math(EXPR units "(${count} + ${LOCKSTEP_UNITY_FILES} - 1) / ${LOCKSTEP_UNITY_FILES}")
         math(EXPR size "(${count} + ${units} - 1) / ${units}")
         foreach(unit RANGE 1 ${units})
@@ -35,8 +42,11 @@ function(lockstep_unite_folders target)
             list(SUBLIST files_${folder} ${first} ${size} files)
             list(GET files 0 named)
             cmake_path(GET named STEM named)
-            lockstep_unite(${target} ${folder}_${named} ${files})
+            set(shared ${folder}_${named})
+            lockstep_unite(${target} ${shared} ${files})
         endforeach()
+        list(LENGTH files count)
+        math(EXPR room "${LOCKSTEP_UNITY_FILES} - ${count}")
     endforeach()
 endfunction()
 
