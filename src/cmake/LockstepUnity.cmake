@@ -50,6 +50,44 @@ function(lockstep_unite_folders target)
     endforeach()
 endfunction()
 
+# LibTorch's headers are most of what a unit costs that reads them. The tests have enough such units for a
+# precompiled header; a build without them has not. All of its users have the same options: -fPIC, too.
+if(LOCKSTEP_WITH_TORCH AND LOCKSTEP_TESTS AND LOCKSTEP_UNITY AND NOT LOCKSTEP_TIDY
+        AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_GENERATOR MATCHES Ninja)
+    set(LOCKSTEP_TORCH_HEADERS ${PROJECT_BINARY_DIR}/CMakeFiles/lockstep_torch_headers.dir/cmake_pch.hxx)
+endif()
+
+# After lockstep::torch is known.
+function(lockstep_add_torch_headers)
+    if(LOCKSTEP_TORCH_HEADERS)
+        file(WRITE ${PROJECT_BINARY_DIR}/torch_headers.cpp "")
+        add_library(lockstep_torch_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/torch_headers.cpp)
+        target_precompile_headers(lockstep_torch_headers PRIVATE <torch/torch.h>)
+        target_compile_features(lockstep_torch_headers PRIVATE cxx_std_20)
+        target_link_libraries(lockstep_torch_headers PRIVATE lockstep::torch lockstep_warnings)
+        set_target_properties(lockstep_torch_headers PROPERTIES
+            CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+        lockstep_modest(lockstep_torch_headers)
+    endif()
+endfunction()
+
+# lockstep_precompile_torch(target unit|file.cpp...): these units of the calling folder's `target`, which
+# lockstep_unite() names, and these files read LibTorch's headers precompiled.
+function(lockstep_precompile_torch target)
+    if(NOT LOCKSTEP_TORCH_HEADERS)
+        return()
+    endif()
+    foreach(source IN LISTS ARGN)
+        if(NOT source MATCHES "\\.cpp$")
+            set(source ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/Unity/unity_${source}_cxx.cxx)
+        endif()
+        set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
+            COMPILE_OPTIONS -fPIC -Winvalid-pch -fpch-preprocess -include ${LOCKSTEP_TORCH_HEADERS})
+        set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
+            OBJECT_DEPENDS ${LOCKSTEP_TORCH_HEADERS}.gch)
+    endforeach()
+endfunction()
+
 # lockstep_own_flags(module SOURCES ... FLAGS ...): more compiler options for single files of a module.
 function(lockstep_own_flags module)
     cmake_parse_arguments(arg "" "" "SOURCES;FLAGS" ${ARGN})
