@@ -183,6 +183,9 @@ TEST(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
     };
     const auto first = train("a", Words{"--max-steps", "2"} + on_ranks(2));
     EXPECT_THAT(first.output, testing::HasSubstr("330 parameters, 25,120 frozen"));
+    const std::string warning = "LibTorch: the first layer is frozen";
+    EXPECT_THAT(first.output, testing::HasSubstr(warning));
+    EXPECT_EQ(first.output.find(warning), first.output.rfind(warning)) << first.output;
     const std::string start = weights("a", "first.weight");
     fs::remove(folder / "a.safetensors");
     train("a", Words{"--max-steps", "20"} + on_ranks(4));

@@ -10,10 +10,24 @@
 #include "loop/loop.hpp"
 #include "model/known_errors.hpp"
 
+#include <set>
+#include <string>
+
 #include <c10/util/Exception.h>
 
 namespace lockstep {
 namespace {
+
+/// LibTorch's warnings go to the log, each text once: an LSTM on a GPU has one in every call.
+class WarningLog final : public c10::WarningHandler {
+  public:
+    void process(const c10::Warning& warning) override {
+        if (said_.insert(warning.msg()).second) once(Level::warn, "LibTorch: {}", warning.msg());
+    }
+
+  private:
+    std::set<std::string> said_;
+};
 
 // Where LibTorch throws what has a name of ours.
 void fail(Job& job, const c10::Error& thrown) {
@@ -31,6 +45,8 @@ void fail(Job& job, const c10::Error& thrown) {
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks) {
     // A request during set-up is met after the first step.
     const SignalGuard signals(SignalGuard::SecondRequest::ends);
+    WarningLog warnings;
+    const c10::WarningUtils::WarningHandlerGuard of_this_thread(&warnings);
     Job job(settings, ranks);
     const ForeignEnd only_ours([&](const Error& error) { job.note_failure(error); });
     try {

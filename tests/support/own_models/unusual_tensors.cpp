@@ -32,6 +32,10 @@ struct Frozen : TwoLayers {
     explicit Frozen(const ModelShape& shape) : TwoLayers(shape) {
         for (Tensor& parameter : first->parameters()) parameter.set_requires_grad(false);
     }
+    Tensor forward(const Tensor& input) override {
+        TORCH_WARN("the first layer is frozen");
+        return TwoLayers::forward(input);
+    }
 };
 
 struct Unused : OneLayer {
