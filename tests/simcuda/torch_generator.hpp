@@ -23,9 +23,8 @@ class SimGenerator final : public c10::GeneratorImpl {
     c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
     void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override;
 
-    /// As in LibTorch, draws fail from the begin of a recording to its end, and for ever if that
-    /// fails.
-    void be_recorded(bool is_recorded) { is_recorded_ = is_recorded; }
+    /// At the end of a recording. As in LibTorch, draws fail for ever after one that failed.
+    void leave_recorded(bool is_recorded) { is_recorded_ = is_recorded; }
 
     /// The seed of one operator's draws; the next one has others.
     std::uint64_t next();
