@@ -52,6 +52,7 @@ class ProgramCompiler {
         check_was_for_training();
         drop_unread_numbers();
         note_last_uses();
+        let_views_copy(graph_);
         return std::move(graph_);
     }
 

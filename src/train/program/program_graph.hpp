@@ -72,6 +72,10 @@ struct ProgramGraph {
     at::Tensor run(const std::vector<at::Tensor>& given, ModelMode mode) const;
 };
 
+/// Views become reshapes, which copy where strides allow no view: but not where a call writes to
+/// their memory.
+void let_views_copy(ProgramGraph& graph);
+
 /// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses
 /// code as it runs, writes a parameter or a file, or if the program was exported for evaluation.
 ProgramGraph compile_program(const ProgramFile& file, const std::vector<at::Tensor>& tensors);

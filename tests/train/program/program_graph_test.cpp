@@ -202,6 +202,40 @@ TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
     }
 }
 
+// Kernels of another device give other strides than those of the export.
+TEST_F(ProgramGraphTest, AViewIsACopyWhereStridesAskForItAndNobodyWritesIt) {
+    const auto viewed = [](bool writes) {
+        MadeUpProgram program = one_layer();
+        program.call("torch.ops.aten.transpose.int",
+                     {{"self", tensor_argument("y")},
+                      {"dim0", argument_of("as_int", 0)},
+                      {"dim1", argument_of("as_int", 1)}},
+                     {"turned"});
+        program.call("torch.ops.aten.view.default",
+                     {{"self", tensor_argument("turned")},
+                      {"size", argument_of("as_ints", Json(std::vector<int>{-1, 3}))}},
+                     {"z"});
+        if (writes)
+            program.call("torch.ops.aten.add_.Tensor",
+                         {{"self", tensor_argument("y")}, {"other", argument_of("as_int", 1)}},
+                         {"more"});
+        program.output("z", {3});
+        return program;
+    };
+    const at::Tensor x = torch::arange(12, at::kFloat).view({2, 6});
+    MadeUpProgram straight = one_layer();
+    straight.output("y", {3});
+    const at::Tensor y = only(made(straight)->forward({{"x", x}}));
+    const at::Tensor z = only(made(viewed(false))->forward({{"x", x}}));
+    EXPECT_TRUE(z.equal(y.t().reshape({-1, 3})));
+    const auto written = made(viewed(true));
+    EXPECT_THAT(
+        [&] {
+            written->forward({{"x", x}});
+        },
+        testing::ThrowsMessage<std::runtime_error>(HasSubstr("view size is not")));
+}
+
 TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
     const auto calling = [&](const std::string& target) {
         MadeUpProgram program = one_layer();
