@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep-train`: the same program with LibTorch, for the ranks that train.
+#include "lockstep/core/foreign_end.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "program.hpp"
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
 int main(int argc, char** argv) {
-    return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),
-                                 {.train = lockstep::train_model,
-                                  .infer = lockstep::infer,
-                                  .profile = lockstep::profile_model,
-                                  .prune = lockstep::prune_run,
-                                  .export_script = lockstep::export_script});
+    const int code = lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),
+                                           {.train = lockstep::train_model,
+                                            .infer = lockstep::infer,
+                                            .profile = lockstep::profile_model,
+                                            .prune = lockstep::prune_run,
+                                            .export_script = lockstep::export_script});
+    // At exit LibTorch would unregister thousands of operators: a fifth of a short run's processor
+    // time.
+    std::fflush(nullptr);
+    lockstep::end_process(code);
 }
