@@ -20,38 +20,18 @@ ProcessResult on_one_gpu(const Words& words, Variables variables = {}) {
 }
 
 Words two_ranks(const fs::path& run, const Words& more) {
-    return Words{"train",
-                 "--data",
-                 SmallData::get().train(),
-                 "--run",
-                 run,
-                 "--model",
-                 "mlp",
-                 "--max-steps",
-                 "4",
-                 "--log-every",
-                 "1",
-                 "--np",
-                 "2",
-                 "--oversubscribe"} +
+    return typed(
+               "train --data % --run % --model mlp --max-steps 4 --log-every 1 --np 2 "
+               "--oversubscribe",
+               {SmallData::get().train(), run}) +
            more;
 }
 
 TEST(SharedGpu, GivesEqualBitsToAnyNumberOfRanks) {
-    const auto result = on_one_gpu({"verify",
-                                    "--data",
-                                    SmallData::get().train(),
-                                    "--device",
-                                    "cuda",
-                                    "--share-gpu",
-                                    "--ranks",
-                                    "1,2,4",
-                                    "--steps",
-                                    "4",
-                                    "--batch",
-                                    "24",
-                                    "--model",
-                                    "cnn-bn"});
+    const auto result =
+        on_one_gpu(typed("verify --data % --device cuda --share-gpu --ranks 1,2,4 --steps 4 "
+                         "--batch 24 --model cnn-bn",
+                         {SmallData::get().train()}));
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr("equal: the same bits for every number of ranks"));
 }

@@ -121,6 +121,16 @@ TEST_F(NcclCommunicatorTest, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
     EXPECT_TRUE(nccl.calls().empty());
 }
 
+TEST_F(NcclCommunicatorTest, RefusesSettingsThatDifferOnAllRanks) {
+    vary = [](int rank, auto&, auto& mine) {
+        mine.environment = lockstep::Environment({{"NCCL_ALGO", rank == 0 ? "Tree" : "Ring"}});
+    };
+    for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))
+        EXPECT_THAT(text_of(error),
+                    HasSubstr("error E675: ranks have different NCCL settings: NCCL_ALGO is 'Ring' "
+                              "on rank 1, 'Tree' on rank 0"));
+}
+
 TEST_F(NcclCommunicatorTest, LetsRanksShareAGpuWhereNcclTakesThemForHosts) {
     vary = [](int rank, auto& gpu, auto& mine) {
         gpu.uuid = "GPU-one";
