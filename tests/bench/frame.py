@@ -29,7 +29,7 @@ def parser(doc, program="build/release/bin/lockstep"):
 def begin(options_parser):
     """The options. Root may start ranks from here on, and SIGTERM ends this process as an exception does."""
     options = options_parser.parse_args()
-    if "program" in options:
+    if getattr(options, "program", None):
         options.program = options.program.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.geteuid() == 0:

@@ -123,7 +123,8 @@ TEST_F(NcclCommunicatorTest, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
 
 TEST_F(NcclCommunicatorTest, RefusesSettingsThatDifferOnAllRanks) {
     vary = [](int rank, auto&, auto& mine) {
-        mine.environment = lockstep::Environment({{"NCCL_ALGO", rank == 0 ? "Tree" : "Ring"}});
+        mine.environment = lockstep::Environment(
+            std::map<std::string, std::string>{{"NCCL_ALGO", rank == 0 ? "Tree" : "Ring"}});
     };
     for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))
         EXPECT_THAT(text_of(error),
