@@ -10,30 +10,18 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from frame import ROOT, begin, must, parser
+
 BATCH, RANKS, WARM_UP_STEPS = 128, 2, 20
-
-
-def run(command, folder=None):
-    done = subprocess.run([str(word) for word in command], cwd=folder, text=True, capture_output=True,
-                          stdin=subprocess.DEVNULL)
-    return done.returncode, done.stdout + done.stderr
-
-
-def must(command, folder=None):
-    code, words = run(command, folder)
-    if code != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{words}")
-    return words
 
 
 def built(commit, folder, *options):
     """The program of `commit`, built in `folder`."""
     print(f"building {commit} {' '.join(options)} (some minutes)", flush=True)
     must(["git", "clone", "--quiet", ROOT, folder])
-    must(["git", "checkout", "--quiet", commit], folder)
-    must(["cmake", "--preset", "release", "-DLOCKSTEP_TESTS=OFF", *options], folder)
-    must(["cmake", "--build", "build/release", "--target", "lockstep"], folder)
+    must(["git", "checkout", "--quiet", commit], folder=folder)
+    must(["cmake", "--preset", "release", "-DLOCKSTEP_TESTS=OFF", *options], folder=folder)
+    must(["cmake", "--build", "build/release", "--target", "lockstep"], folder=folder)
     return folder / "build" / "release" / "bin" / "lockstep"
 
 
@@ -88,10 +76,20 @@ def run_process(command, environment, scratch, sample_memory):
     return launched, wall, peak
 
 
-def environment_of_ranks():
-    if os.geteuid() != 0:
-        return dict(os.environ)
-    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+def options_of_two_builds(doc, data, *more):
+    """Options of a program that compares this checkout with a commit; `more`: pairs of an option and its settings."""
+    made = parser(doc)
+    made.add_argument("commit", metavar="COMMIT")
+    made.add_argument("--before", type=pathlib.Path, help="COMMIT's program")
+    made.add_argument("--now", type=pathlib.Path, help="HEAD's program")
+    made.add_argument("--data", type=pathlib.Path, default=data,
+                      help="made by `lockstep data pack` (default: the quickstart's)")
+    for name, settings in more:
+        made.add_argument(name, **settings)
+    options = begin(made)
+    if not options.data.exists():
+        sys.exit(f"no data in {options.data}: run scripts/quickstart, or name others by --data")
+    return options
 
 
 def events_of(run):
@@ -105,7 +103,6 @@ class Lockstep:
     def __init__(self, program, data, steps):
         self.program, self.data = program, data
         self.options = ["--max-steps", steps] if steps else ["--epochs", 1]
-        self.environment = environment_of_ranks()
 
     def run(self, scratch, sample_memory=False):
         run = scratch / "run"
@@ -113,9 +110,7 @@ class Lockstep:
         command = [self.program, "train", "--np", RANKS, "--data", self.data / "train"]
         command += ["--model", "cnn", "--batch", BATCH, "--run", run]
         command += ["--log-every", WARM_UP_STEPS]
-        launched, wall, peak = run_process(
-            command + self.options, self.environment, scratch, sample_memory
-        )
+        launched, wall, peak = run_process(command + self.options, os.environ, scratch, sample_memory)
         events = events_of(run)
         first = next(event for event in events if event.get("event") == "first_step")
         return {

@@ -11,10 +11,10 @@ import pathlib
 import shutil
 import socket
 import statistics
-import subprocess
 import sys
 
-from ours import RANKS, ROOT, environment_of_ranks, events_of, run_process
+from frame import ROOT, must
+from ours import RANKS, events_of, run_process
 from peers import models_environment, peer_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -64,8 +64,7 @@ class Ours:
 
     def __init__(self, program, model, scratch):
         self.program, self.model, self.work, self.data = program, model, WORKS[model], scratch / "data"
-        words = [program, "data", *self.work.data, "--out", self.data]
-        subprocess.run([str(word) for word in words], check=True, capture_output=True)
+        must([program, "data", *self.work.data, "--out", self.data])
 
     def train(self, run, batch, *more):
         shutil.rmtree(run, ignore_errors=True)
@@ -73,14 +72,14 @@ class Ours:
                 "--max-steps", self.work.steps, "--checkpoint-every", "never", "--log-every", "1", *more]
 
     def together(self, scratch):
-        run_process(self.train(scratch / "run", self.work.batch, "--np", RANKS), environment_of_ranks(), scratch, False)
+        run_process(self.train(scratch / "run", self.work.batch, "--np", RANKS), os.environ, scratch, False)
         return self.step_s(scratch / "run")
 
     def alone(self, scratch):
         """Two trainings of one rank at once, each on a core of its own, as ranks are."""
         runs = {cpu: scratch / f"run-{cpu}" for cpu in sorted(os.sched_getaffinity(0))[:RANKS]}
         trains = [["taskset", "-c", cpu, *self.train(run, self.work.batch // RANKS)] for cpu, run in runs.items()]
-        at_once(trains, environment_of_ranks(), scratch)
+        at_once(trains, os.environ, scratch)
         return statistics.mean(map(self.step_s, runs.values()))
 
     def step_s(self, run):
@@ -130,22 +129,17 @@ def measure(ours, book, alike, rounds, scratch):
     return seen
 
 
-def bars_of(seen, ours, book, alike):
-    bars = {}
+def add_bars(bars, seen, ours, book, alike):
     for peer in (book, alike):
-        ratio, goal = seen[peer.name] / seen[ours.name], ours.work.goals[peer.like]
-        bars[f"times as fast as {peer.name}"] = {"value": round(ratio, 3), "goal": goal, "ok": ratio >= goal}
+        bars.at_least(f"times as fast as {peer.name}", seen[peer.name] / seen[ours.name], ours.work.goals[peer.like])
     mine, theirs = (1000 * (seen[one.name] - seen[f"{one.name} alone"]) for one in (ours, alike))
     print(", ".join(f"{name} {1000 * step_s:.1f} ms" for name, step_s in seen.items()))
     print(f"a step less the work alone: {ours.name} {mine:.1f} ms, {alike.name} {theirs:.1f} ms")
     if theirs <= 0:
         sys.exit("peer_ddp: the peer was no slower with communication than without: measure on an idle machine")
-    share = mine / theirs
-    bars["a step less the work alone, by the peer's"] = {
-        "value": round(share, 3), "goal": round(SHARE_OF_COMMUNICATION, 3), "ok": share <= SHARE_OF_COMMUNICATION}
-    return bars
+    bars.at_most("a step less the work alone, by the peer's", mine / theirs, SHARE_OF_COMMUNICATION)
 
 
-def compare(program, model, rounds, scratch):
+def add_step_bars(bars, program, model, rounds, scratch):
     ours, book, alike = Ours(program, model, scratch), Theirs(model, "book"), Theirs(model, "lockstep")
-    return bars_of(measure(ours, book, alike, rounds, scratch), ours, book, alike)
+    add_bars(bars, measure(ours, book, alike, rounds, scratch), ours, book, alike)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks against PyTorch share: its environment, and the machine in their last line."""
+"""Python environments of the peers; each is made on first use."""
 
+import argparse
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
@@ -16,103 +16,72 @@ def cache_folder():
     return pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or pathlib.Path(base) / "lockstep")
 
 
-PEER = "peer-ddp-torch-2.11.0"
+PEER, MODELS, TRACES = "peer-ddp-torch-2.11.0", "peer-models-1", "peer-traces-2"
 
 
-def has_peer_environment():
-    return (cache_folder() / PEER / "complete").exists()
+def has(name):
+    return (cache_folder() / name / "complete").exists()
 
 
-def peer_environment():
-    """The folder of the peer's Python environment; made on first use."""
-    folder = cache_folder() / PEER
-    if (folder / "complete").exists():
-        return folder
-    print(f"making the peer's Python environment in {folder} (700 MB to download)", flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    install = [folder / "bin/pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
-    subprocess.run([*install, "-r", HERE / "peer_requirements.txt"], check=True)
-    probe = "import torch.distributed as d; assert d.is_gloo_available()"
-    subprocess.run([folder / "bin/python", "-c", probe], check=True)
-    (folder / "complete").touch()
-    return folder
-
-
-def environment_beside_torch(name, requirements, probe, megabytes):
-    """The folder of an environment that sees PyTorch's; made on first use."""
-    torch = peer_environment()
+def environment(name, requirements, probe, megabytes, beside_torch=True, has_pip=True):
+    """The folder of an environment, which sees PyTorch's or not."""
+    torch = peer_environment() if beside_torch else None
     folder = cache_folder() / name
-    if (folder / "complete").exists():
+    if has(name):
         return folder
     print(f"making the peers' Python environment in {folder} ({megabytes} MB to download)", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    install = [folder / "bin/pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
-    subprocess.run([*install, "-r", HERE / requirements], check=True)
-    theirs, ours = (next(env.glob("lib/python3*/site-packages")) for env in (torch, folder))
-    (ours / "torch.pth").write_text(f"{theirs}\n")
+    subprocess.run([sys.executable, "-m", "venv", *([] if has_pip else ["--without-pip"]), folder], check=True)
+    pip = [folder / "bin/pip"]
+    if not has_pip:
+        pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "--disable-pip-version-check"]
+    install = ["install", "--quiet", "--no-deps", "--no-cache-dir", *([] if has_pip else ["--no-compile"])]
+    subprocess.run([*pip, *install, "-r", HERE / requirements], check=True)
+    if torch:
+        theirs, ours = (next(env.glob("lib/python3*/site-packages")) for env in (torch, folder))
+        (ours / "torch.pth").write_text(f"{theirs}\n")
     subprocess.run([folder / "bin/python", "-c", probe], check=True)
     (folder / "complete").touch()
     return folder
+
+
+def peer_environment():
+    """PyTorch itself."""
+    probe = "import torch.distributed as d; assert d.is_gloo_available()"
+    return environment(PEER, "peer_requirements.txt", probe, 700, beside_torch=False)
 
 
 def io_environment():
     """The peers of `io`."""
     probe = "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali"
-    return environment_beside_torch("peer-io-1", "io_requirements.txt", probe, 400)
-
-
-MODELS = "peer-models-1"
-
-
-def has_models_environment():
-    return (cache_folder() / MODELS / "complete").exists()
+    return environment("peer-io-1", "io_requirements.txt", probe, 400)
 
 
 def models_environment():
     """The peers of train/model/models_peer, and peer_ddp's for resnet18 and gpt."""
     probe = "import torch, torchvision; from transformers import GPT2LMHeadModel"
-    return environment_beside_torch(MODELS, "models_requirements.txt", probe, 100)
-
-
-TRACES = "peer-traces-2"
-
-
-def has_traces_environment():
-    return (cache_folder() / TRACES / "complete").exists()
+    return environment(MODELS, "models_requirements.txt", probe, 100)
 
 
 def traces_environment():
-    """The peers of train/traces_peer; they need no PyTorch."""
-    probe = (
-        "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client"
-    )
-    folder = cache_folder() / TRACES
-    if has_traces_environment():
-        return folder
-    print(f"making the peers' Python environment in {folder} (60 MB to download)", flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    # Every check on a bare machine does this: a pip of its own would take as long as all packages.
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "--disable-pip-version-check"]
-    install = ["install", "--quiet", "--no-deps", "--no-cache-dir", "--no-compile"]
-    subprocess.run([*pip, *install, "-r", HERE / "traces_requirements.txt"], check=True)
-    subprocess.run([folder / "bin/python", "-c", probe], check=True)
-    (folder / "complete").touch()
-    return folder
+    """The peers of train/traces_peer; they need no PyTorch. Every check on a bare machine makes it: a pip of its own would
+    take as long as all packages."""
+    probe = "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client"
+    return environment(TRACES, "traces_requirements.txt", probe, 60, beside_torch=False, has_pip=False)
 
 
-def machine():
-    cpu = "unknown"
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.split(":")[1].strip()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory / 2**30),
-        "kernel": platform.release(),
-        "torch": "2.11.0",
-    }
+def run_worker(doc, worker, *environments):
+    """Runs a worker, which takes a test program and names, in the first environment of (name, maker) that is there. With
+    --install the first one is made. Ends with 77 if there is none."""
+    beside = pathlib.Path(sys.argv[0]).resolve()
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=pathlib.Path, required=True, help=f"test_train_{beside.name}")
+    parser.add_argument("--install", action="store_true", help="make the peers' environment where it is missing")
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="these only")
+    options = parser.parse_args()
+    made = environments[:1] if options.install else [one for one in environments if has(one[0])]
+    if not made:
+        print(f"{beside.name}: SKIPPED, the peers' environment is missing; {beside} --install makes it")
+        sys.exit(77)
+    python = made[0][1]() / "bin/python"
+    sys.exit(subprocess.run([python, beside.with_name(worker), options.program, *options.models]).returncode)

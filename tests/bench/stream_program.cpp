@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams a data set as a training rank would, as fast as it comes or at a pace, and says where the
-// time went. The last line is JSON.
+// Streams a data set, as `lockstep data synth` makes one, as a training rank would: as fast as it
+// comes or at a pace. Says where the time went. The last line is JSON.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/random.hpp"
 #include "lockstep/data/batch_stream.hpp"
-#include "lockstep/data/pack.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -35,14 +33,13 @@ constexpr const char* usage = R"(stream_program DATASET [NAME=VALUE ...]
   pace=SAMPLES_PER_S     0: as fast as it comes
   cold=0|1               1: drop the shards' own pages before each epoch is begun
   steps=0                stop after so many steps instead of epochs
-stream_program synth DATASET [samples=60000 bytes=784 codec=none shards=4 block_rows=0]
 )";
 
 using Words = std::map<std::string, std::string>;
 
-Words words_of(int count, char** words, int first) {
+Words words_of(int count, char** words) {
     Words named;
-    for (int i = first; i < count; ++i) {
+    for (int i = 2; i < count; ++i) {
         const std::string word = words[i];
         const auto at = word.find('=');
         check(at != word.npos, [&] { return Error("E103", "not NAME=VALUE: " + word); });
@@ -65,46 +62,6 @@ class Options {
   private:
     Words words_;
 };
-
-void put_big_endian(std::string& text, std::uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift);
-}
-
-std::string idx_header(const std::vector<std::uint32_t>& sizes) {
-    std::string text{'\0', '\0', '\x08', static_cast<char>(sizes.size())};
-    for (const std::uint32_t size : sizes) put_big_endian(text, size);
-    return text;
-}
-
-/// Images of `bytes` bytes that compress about as well as photographs of clothes, and ten labels.
-void synthesize(const fs::path& output, const Options& options) {
-    const auto samples = static_cast<std::uint32_t>(options.whole("samples", 60000));
-    const auto bytes = static_cast<std::uint32_t>(options.whole("bytes", 784));
-    CounterRandom random(Purpose::test, {samples, bytes});
-    std::string images = idx_header({samples, 1, 1, bytes}), labels = idx_header({samples});
-    images.reserve(images.size() + std::size_t{samples} * bytes);
-    for (std::uint32_t i = 0; i < samples; ++i) {
-        for (std::uint32_t at = 0; at < bytes;) {
-            const std::uint64_t word = random.next();
-            for (std::uint32_t k = 0; k < 16 && at < bytes; ++k, ++at)
-                images += k < 8 ? static_cast<char>(word >> (8 * k)) : '\0';
-        }
-        labels += static_cast<char>(random.below(10));
-    }
-    const fs::path folder = output.parent_path();
-    PackOptions pack;
-    pack.images = folder / (output.filename().string() + "-images.idx");
-    pack.labels = folder / (output.filename().string() + "-labels.idx");
-    write_file_atomically(pack.images, images);
-    write_file_atomically(pack.labels, labels);
-    pack.output = output;
-    pack.codec = parse_codec(options.text("codec", "none"));
-    pack.shards = static_cast<int>(options.whole("shards", 4));
-    pack.block_rows = static_cast<std::uint32_t>(options.whole("block_rows", 0));
-    pack_dataset(pack);
-    fs::remove(pack.images);
-    fs::remove(pack.labels);
-}
 
 StreamOptions stream_options(const Options& options) {
     StreamOptions stream;
@@ -208,11 +165,7 @@ int run(int count, char** words) {
         std::cout << usage;
         return 64;
     }
-    if (std::string(words[1]) == "synth" && count > 2) {
-        synthesize(words[2], Options(words_of(count, words, 3)));
-        return 0;
-    }
-    const Options options(words_of(count, words, 2));
+    const Options options(words_of(count, words));
     const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(words[1]));
     if (options.whole("cold", 0) == 1) drop_pages(*index);
     std::cout << report(consume(index, options)).dump() << '\n';

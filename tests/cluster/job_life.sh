@@ -9,7 +9,8 @@
 
 name=${LIFE_CLUSTER:-jobs-$$}
 nodes=4
-failures=0
+# shellcheck source=../support/expect.sh
+. "$root/tests/support/expect.sh"
 broken='' # what is not as it was: the next test needs another cluster
 folder=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-jobs-XXXXXX")
 cache=${LIFE_CACHE:-$folder}
@@ -18,15 +19,7 @@ data=$cache/data
 trap 'leave_cluster; rm -rf "$folder"' EXIT
 trap 'broken=yes; exit 143' TERM
 
-expect_equal() {
-    [[ $2 == "$3" ]] && return
-    printf '%s: %s\n  expected: %s\n  is:       %s\n' "${0##*/}" "$1" "$3" "$2" >&2
-    tail -n 5 "$folder"/*.out >&2 2>/dev/null || true
-    failures=$((failures + 1))
-}
-
-# expect_match WHAT TEXT PATTERN
-expect_match() { [[ $(tr '\n' ' ' <<<"$2") =~ $3 ]] || expect_equal "$1" "$2" "a match of $3"; }
+explain_failure() { tail -n 5 "$folder"/*.out >&2 2>/dev/null || true; }
 
 # until_true SECONDS COMMAND...: asked every `pause` seconds.
 until_true() {

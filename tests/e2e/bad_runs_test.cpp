@@ -98,13 +98,9 @@ TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
 
 TEST_F(BadRuns, AreNotStartedByRootUnlessOpenMpiMay) {
     if (::geteuid() != 0) GTEST_SKIP() << "for root only";
-    const auto result = run_process(Words{"env",
-                                          "-u",
-                                          "OMPI_ALLOW_RUN_AS_ROOT",
-                                          "-u",
-                                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                                          program()} +
-                                    train({"--np", "2"}));
+    const auto result = run_process(
+        typed("env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM %", {program()}) +
+        train({"--np", "2"}));
     EXPECT_EQ(result.exit_code, 77);
     EXPECT_EQ(result.output,
               "lockstep: error E603: Open MPI refuses to run as root\n"
@@ -135,15 +131,8 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
         EXPECT_EQ(result.exit_code, 66);
         EXPECT_EQ(result.output, message);
     }
-    const Words mpirun = {"mpirun",
-                          "-np",
-                          "2",
-                          "--oversubscribe",
-                          "--mca",
-                          "orte_execute_quiet",
-                          "1",
-                          alone,
-                          "train"};
+    const Words mpirun =
+        typed("mpirun -np 2 --oversubscribe --mca orte_execute_quiet 1 % train", {alone});
     const auto result = run_process(mpirun + Words{"--data", data_, "--run", run_});
     EXPECT_EQ(result.exit_code, 66);
     EXPECT_EQ(result.output, message);
@@ -171,14 +160,9 @@ class BadInputsOfOthers : public testing::Test {
 };
 
 TEST_F(BadInputsOfOthers, NeedAFolderThatMayBeWritten) {
-    const auto result = as_nobody({"data",
-                                   "pack",
-                                   "--images",
-                                   SmallData::get().images(),
-                                   "--labels",
-                                   SmallData::get().labels(),
-                                   "--out",
-                                   folder_ / "new/out"});
+    const auto result = as_nobody(
+        typed("data pack --images % --labels % --out %",
+              {SmallData::get().images(), SmallData::get().labels(), folder_ / "new/out"}));
     EXPECT_EQ(result.exit_code, 73);
     EXPECT_EQ(result.output,
               "lockstep: error E401: cannot create folder '" + (folder_ / "new").string() +

@@ -328,15 +328,8 @@ TEST(Profile, ShowsTables) {
 }
 
 TEST(Commands, PrintTheLineThatStartsRanks) {
-    const std::string text = output_of({"train",
-                                        "--np",
-                                        "3",
-                                        "--oversubscribe",
-                                        "--dry-run",
-                                        "--data",
-                                        "my data",
-                                        "--run",
-                                        "runs/a"});
+    const std::string text = output_of(
+        typed("train --np 3 --oversubscribe --dry-run --data % --run runs/a", {"my data"}));
     EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 "));
     EXPECT_THAT(text, HasSubstr(" --data 'my data' --run runs/a"));
     EXPECT_FALSE(fs::exists("runs/a"));

@@ -25,14 +25,8 @@ constexpr const char* endless = "1000000";
 
 Words train(const fs::path& run, const std::string& max_steps, const std::string& checkpoints) {
     return train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(2) +
-           Words{"--epochs",
-                 endless,
-                 "--log-every",
-                 "20",
-                 "--max-steps",
-                 max_steps,
-                 "--checkpoint-every",
-                 checkpoints};
+           typed("--epochs % --log-every 20 --max-steps % --checkpoint-every %",
+                 {endless, max_steps, checkpoints});
 }
 
 class Control : public testing::Test {

@@ -334,14 +334,8 @@ class TableTrainData : public TrainData {
         }
         if (name == "test") text += "101000,0,calm\n";  // classes are numbered as their names sort
         write_file_atomically(folder_ / (name + ".csv"), text);
-        const ProcessResult packed = run_lockstep({"data",
-                                                   "pack",
-                                                   "--csv",
-                                                   folder_ / (name + ".csv"),
-                                                   "--label",
-                                                   "kind",
-                                                   "--out",
-                                                   folder_ / name});
+        const ProcessResult packed = run_lockstep(typed(
+            "data pack --csv % --label kind --out %", {folder_ / (name + ".csv"), folder_ / name}));
         EXPECT_EQ(packed.exit_code, 0) << packed.output;
     }
 };
@@ -367,14 +361,8 @@ TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
     EXPECT_THAT(run_lockstep({"data", "inspect", data_}).output,
                 testing::HasSubstr("\npressure of features: mean 101"));
     write_file_atomically(folder_ / "moved.csv", "drift,pressure,kind\n0,101000,calm\n");
-    ASSERT_EQ(run_lockstep({"data",
-                            "pack",
-                            "--csv",
-                            folder_ / "moved.csv",
-                            "--label",
-                            "kind",
-                            "--out",
-                            folder_ / "moved"})
+    ASSERT_EQ(run_lockstep(typed("data pack --csv % --label kind --out %",
+                                 {folder_ / "moved.csv", folder_ / "moved"}))
                   .exit_code,
               0);
     const Words moved = {folder_ / "run", "--data", folder_ / "moved"};
@@ -434,6 +422,7 @@ TEST_F(KilledTrainData, IsSeenExactlyOnceAcrossRestarts) {
     kill_at(33, 2, options);
     kill_at(49, 4, options);
     EXPECT_EQ(hash("run", 3, options), hash("undisturbed", 2));
+    EXPECT_EQ(training_steps(run_), all_steps(steps_of_epoch));
     const ProcessResult ledger = run_lockstep({"data", "ledger", run_});
     EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
     EXPECT_THAT(ledger.output, testing::HasSubstr("exactly once"));

@@ -22,19 +22,10 @@ using testing::HasSubstr;
 using testing::Not;
 
 Words train(const fs::path& run, const Words& more, const std::string& steps = "6") {
-    return Words{"train",
-                 "--data",
-                 SmallData::get().train(),
-                 "--run",
-                 run,
-                 "--batch",
-                 "24",
-                 "--virtual-ranks",
-                 "4",
-                 "--max-steps",
-                 steps,
-                 "--checkpoint-every",
-                 "2steps"} +
+    return typed(
+               "train --data % --run % --batch 24 --virtual-ranks 4 --max-steps % "
+               "--checkpoint-every 2steps",
+               {SmallData::get().train(), run, steps}) +
            more;
 }
 
@@ -45,19 +36,11 @@ ProcessResult run_on(int ranks, const Words& words, const Variables& variables =
 }
 
 ProcessResult verify(const Words& options, const Variables& variables = {}) {
-    return run_lockstep(Words{"verify",
-                              "--data",
-                              SmallData::get().train(),
-                              "--device",
-                              "cuda",
-                              "--steps",
-                              "4",
-                              "--batch",
-                              "24",
-                              "--virtual-ranks",
-                              "4"} +
-                            options,
-                        with_gpus(variables));
+    return run_lockstep(
+        typed("verify --data % --device cuda --steps 4 --batch 24 --virtual-ranks 4",
+              {SmallData::get().train()}) +
+            options,
+        with_gpus(variables));
 }
 
 void expect_equal(const ProcessResult& result) {
@@ -65,24 +48,23 @@ void expect_equal(const ProcessResult& result) {
     EXPECT_THAT(result.output, HasSubstr("equal: the same bits for every number of ranks"));
 }
 
-TEST(Device, GivesEqualBitsOnAnyNumberOfGpus) {
-    expect_equal(verify({"--ranks", "1,2,3,4", "--model", "cnn-bn"}));
+// Work of every stream is late by up to half a millisecond.
+TEST(Device, GivesEqualBitsOnAnyNumberOfGpusHoweverLateTheirStreamsAre) {
+    const auto prompt = verify(typed("--ranks 1,2,3,4 --model cnn-bn"));
+    expect_equal(prompt);
+    for (const char* seed : {"1", "2"}) {
+        const auto late = verify(typed("--ranks 1,2 --model cnn-bn"),
+                                 {{"SIMCUDA_DELAY_US", "500"}, {"SIMCUDA_SEED", seed}});
+        expect_equal(late);
+        const std::string table = late.output.substr(0, late.output.find("equal: "));
+        EXPECT_THAT(prompt.output, testing::StartsWith(table));
+    }
 }
 
-TEST(Device, GivesEqualBitsWithEachOptimizer) {
-    for (const char* optimizer : {"adamw", "sgd", "lars", "lamb"})
-        expect_equal(verify({"--ranks",
-                             "1,2",
-                             "--model",
-                             "mlp",
-                             "--optimizer",
-                             optimizer,
-                             "--weight-decay",
-                             "0.01",
-                             "--ema",
-                             "0.9",
-                             "--clip-norm",
-                             "1"}));
+// Each optimizer is in simcuda/update.
+TEST(Device, GivesEqualBitsWithWhatNeedsTheSumsOfItsStep) {
+    expect_equal(verify(typed("--ranks 1,2 --model mlp --optimizer lamb --weight-decay 0.01") +
+                        typed("--ema 0.9 --clip-norm 1")));
 }
 
 TEST(Device, GivesEqualBitsInHalfPrecision) {
@@ -118,17 +100,6 @@ TEST(Device, GivesOtherBitsWithPlainSums) {
     const auto result = verify({"--ranks", "1,2,4", "--model", "cnn", "--plain"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr("different, as ordinary summation"));
-}
-
-// Work of every stream is late by up to half a millisecond.
-TEST(Device, GivesTheSameBitsHoweverLateItsStreamsAre) {
-    const Words words = {"--ranks", "1,2", "--model", "cnn-bn"};
-    const auto prompt = verify(words);
-    expect_equal(prompt);
-    for (const char* seed : {"1", "2"}) {
-        const auto late = verify(words, {{"SIMCUDA_DELAY_US", "500"}, {"SIMCUDA_SEED", seed}});
-        EXPECT_EQ(late.output, prompt.output);
-    }
 }
 
 // What is recorded once and replayed is what is computed: with late streams, micro-batches and half
@@ -205,12 +176,33 @@ TEST(Device, GivesTheSameBitsOnSeveralNodes) {
     EXPECT_EQ(printed_hash(two), printed_hash(one));
 }
 
-TEST(Device, ResumesOnAnotherNumberOfGpus) {
+Json network_event(const fs::path& run) {
+    for (const Json& line : json_lines(run / "logs/i1/rank-00000.jsonl"))
+        if (line.at("event") == "network") return line;
+    return {};
+}
+
+// By NCCL's own report, which goes to the run's logs.
+void expect_way_between_three_ranks(const fs::path& run, const std::string& output) {
+    EXPECT_THAT(output, HasSubstr("network: 3 ranks on 1 node: shared memory\n"));
+    EXPECT_THAT(output, Not(HasSubstr("NCCL INFO")));
+    EXPECT_THAT(read_file(run / "logs/i1/nccl-00002.log"),
+                HasSubstr("Channel 00 : 2[2] -> 0[0] via SHM/direct/direct"));
+    EXPECT_THAT(read_file(run / "logs/i1/rank-00001.log"),
+                HasSubstr("NCCL sends to ranks 0,2 by shared memory"));
+    const Json event = network_event(run);
+    EXPECT_EQ(event.at("not_reported").get<int>(), 0);
+    EXPECT_EQ(event.at("transports").at(0).at("kind"), "shared memory");
+    EXPECT_EQ(event.at("transports").at(0).at("pairs").get<int>(), 6);
+}
+
+TEST(Device, SaysWhichWayNcclTakesAndResumesOnAnotherNumberOfGpus) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
     const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
     EXPECT_EQ(whole.exit_code, 0) << whole.output;
     EXPECT_THAT(whole.output, HasSubstr("by nccl"));
+    expect_way_between_three_ranks(folder / "whole", whole.output);
     EXPECT_THAT(content_of(folder / "whole" / "run.json"), HasSubstr("CUDA 13.0, cuDNN 9.10.2"));
     const auto cut = run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
     EXPECT_THAT(cut.output, HasSubstr("leaves: 2 a rank of 6 samples, computed together"));
@@ -223,30 +215,6 @@ TEST(Device, ResumesOnAnotherNumberOfGpus) {
         train(folder / "cut", Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2)));
     EXPECT_EQ(on_cpus.exit_code, 78) << on_cpus.output;
     EXPECT_THAT(on_cpus.output, HasSubstr("device"));
-}
-
-Json network_event(const fs::path& run) {
-    for (const Json& line : json_lines(run / "logs/i1/rank-00000.jsonl"))
-        if (line.at("event") == "network") return line;
-    return {};
-}
-
-// By NCCL's own report, which goes to the run's logs.
-TEST(Device, SaysWhichWayNcclTakesBetweenRanks) {
-    const TempDir folder;
-    const Words words = {"--device", "cuda", "--model", "mlp"};
-    const auto run = run_lockstep(train(folder / "run", words + on_ranks(3)), with_gpus());
-    EXPECT_EQ(run.exit_code, 0) << run.output;
-    EXPECT_THAT(run.output, HasSubstr("network: 3 ranks on 1 node: shared memory\n"));
-    EXPECT_THAT(run.output, Not(HasSubstr("NCCL INFO")));
-    EXPECT_THAT(read_file(folder / "run/logs/i1/nccl-00002.log"),
-                HasSubstr("Channel 00 : 2[2] -> 0[0] via SHM/direct/direct"));
-    EXPECT_THAT(read_file(folder / "run/logs/i1/rank-00001.log"),
-                HasSubstr("NCCL sends to ranks 0,2 by shared memory"));
-    const Json event = network_event(folder / "run");
-    EXPECT_EQ(event.at("not_reported").get<int>(), 0);
-    EXPECT_EQ(event.at("transports").at(0).at("kind"), "shared memory");
-    EXPECT_EQ(event.at("transports").at(0).at("pairs").get<int>(), 6);
 }
 
 // Two hosts of one machine that have an RDMA port in /sys, and an NCCL that finds none.
@@ -298,9 +266,22 @@ struct Fault {
     std::string comm_timeout = "200s";
 };
 
+// Of any number of GPUs; computed once.
+const std::string& undisturbed_hash_on_gpus() {
+    static const std::string hash = [] {
+        const TempDir folder;
+        const auto whole = run_lockstep(
+            train(folder / "run", Words{"--device", "cuda", "--model", "mlp"} + on_ranks(2)),
+            with_gpus());
+        EXPECT_EQ(whole.exit_code, 0) << whole.output;
+        return printed_hash(whole.output);
+    }();
+    return hash;
+}
+
 // All ranks end in time, of which most is what they take to start; the message says what it should,
 // and the same command goes on from the last checkpoint to the parameters of an undisturbed run.
-void expect_named(const fs::path& run, int ranks, const Fault& fault, const std::string& hash) {
+void expect_named(const fs::path& run, int ranks, const Fault& fault) {
     const Words words = Words{"--device", "cuda", "--model", "mlp"} + on_ranks(ranks);
     const double begin_s = now_s();
     const auto failed =
@@ -312,21 +293,13 @@ void expect_named(const fs::path& run, int ranks, const Fault& fault, const std:
                 testing::ContainsRegex("error " + fault.code + ": (.|\n)*" + fault.says))
         << fault.variable;
     const auto again = run_lockstep(train(run, words), with_gpus());
-    EXPECT_EQ(printed_hash(again.output), hash) << again.output;
-}
-
-std::string undisturbed_hash(const fs::path& run) {
-    const auto whole = run_lockstep(
-        train(run, Words{"--device", "cuda", "--model", "mlp"} + on_ranks(2)), with_gpus());
-    EXPECT_EQ(whole.exit_code, 0) << whole.output;
-    return printed_hash(whole.output);
+    EXPECT_EQ(printed_hash(again.output), undisturbed_hash_on_gpus()) << again.output;
 }
 
 // On rank 1 of two, in the middle of training but where its start cannot go well. The first rank to
 // say so ends the others: E682 repeats it.
 TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     const TempDir folder;
-    const std::string hash = undisturbed_hash(folder / "whole");
     for (const Fault& fault :
          {Fault{"SIMCUDA_KILL", "1:14", "E660", "rank 1"},
           Fault{"SIMCUDA_LOST", "1:200", "(E681|E682)", "rank 1"},  // in a rehearsal
@@ -334,30 +307,22 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
           Fault{"SIMCUDA_MEMORY", "1:1000000", "(E696|E682)", "rank 1"},
           Fault{"SIMCUDA_NCCL_VERSION", "1:22703", "E674", "2.27.3 on rank 1"},
           Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"}})
-        expect_named(folder / (fault.variable + fault.value), 2, fault, hash);
+        expect_named(folder / (fault.variable + fault.value), 2, fault);
 }
 
 // The hosts of all ranks are in the same collective. Group 14 publishes, 15 sums a bucket.
 TEST(Device, NamesTheRankWhoseGpuIsStuck) {
     const TempDir folder;
-    const std::string hash = undisturbed_hash(folder / "whole");
-    for (const char* group : {"1:14", "1:15"})
-        expect_named(folder / group,
-                     3,
-                     {"SIMCUDA_HANG",
-                      group,
-                      "E660",
-                      "the GPU of rank 1 .* is stuck in gradients #",
-                      stuck_s},
-                     hash);
-    expect_named(folder / "kernel",
-                 3,
-                 {"SIMCUDA_STALL",
-                  "1:25",
-                  "E660",
-                  "the GPU of rank 1 .* is still in other work before gradients #",
-                  stuck_s},
-                 hash);
+    const std::string stuck = "the GPU of rank 1 .* is ";
+    for (const Fault& fault :
+         {Fault{"SIMCUDA_HANG", "1:14", "E660", stuck + "stuck in gradients #", stuck_s},
+          Fault{"SIMCUDA_HANG", "1:15", "E660", stuck + "stuck in gradients #", stuck_s},
+          Fault{"SIMCUDA_STALL",
+                "1:25",
+                "E660",
+                stuck + "still in other work before gradients #",
+                stuck_s}})
+        expect_named(folder / (fault.variable + fault.value), 3, fault);
 }
 
 // Of two ranks each misses the other's part; and of NCCL's own sums nobody sees parts.
@@ -366,8 +331,7 @@ TEST(Device, NamesNobodyWhereNoGpuStandsOut) {
     expect_named(
         folder / "two",
         2,
-        {"SIMCUDA_HANG", "1:14", "E660", "nothing arrives between rank 0 .* and rank 1 ", stuck_s},
-        undisturbed_hash(folder / "whole"));
+        {"SIMCUDA_HANG", "1:14", "E660", "nothing arrives between rank 0 .* and rank 1 ", stuck_s});
     const Words words{"--device", "cuda", "--model", "mlp", "--comm-timeout", stuck_s, "--plain"};
     const auto plain = run_lockstep(train(folder / "plain", words + on_ranks(3)),
                                     with_gpus({{"SIMCUDA_HANG", "1:15"}}));
@@ -398,21 +362,9 @@ TEST(Device, NamesARankThatIsStopped) {
 TEST(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
     const TempDir folder;
     const auto result = [&](const std::string& name, const Variables& variables) {
-        return run_lockstep(Words{"train",
-                                  "--data",
-                                  SmallData::get().train(),
-                                  "--run",
-                                  folder / name,
-                                  "--device",
-                                  "cuda",
-                                  "--model",
-                                  "cnn",
-                                  "--batch",
-                                  "256",
-                                  "--virtual-ranks",
-                                  "8",
-                                  "--max-steps",
-                                  "2"} +
+        return run_lockstep(typed("train --data % --run % --device cuda --model cnn --batch 256 "
+                                  "--virtual-ranks 8 --max-steps 2",
+                                  {SmallData::get().train(), folder / name}) +
                                 on_ranks(2),
                             with_gpus(variables));
     };

@@ -112,30 +112,10 @@ TEST_F(DataGrammar, FollowsLinksWhereTheyAreTrusted) {
     output(Words{"data", "export", file, "--out", folder_ / "npy"} + followed);
     output(Words{"data", "pack", "--hdf5", file, "--out", folder_ / "packed"} + followed);
     const std::string run = folder_ / "run";
-    output(Words{"train",
-                 "--model",
-                 "mlp",
-                 "--batch",
-                 "8",
-                 "--max-steps",
-                 "2",
-                 "--data",
-                 file,
-                 "--run",
-                 run} +
+    output(typed("train --model mlp --batch 8 --max-steps 2 --data % --run %", {file, run}) +
            followed);
     EXPECT_THAT(output({"eval", run, "--data", file}), HasSubstr("samples       60"));
-    output(Words{"train",
-                 "--model",
-                 "mlp",
-                 "--batch",
-                 "8",
-                 "--max-steps",
-                 "4",
-                 "--data",
-                 file,
-                 "--run",
-                 run} +
+    output(typed("train --model mlp --batch 8 --max-steps 4 --data % --run %", {file, run}) +
            followed);
 }
 

@@ -27,12 +27,8 @@ class Launch : public testing::Test {
   protected:
     Words train(int ranks, std::int64_t length = usual_steps) const {
         return train_words(SmallData::get().train(), run_, "mlp", 24) + on_ranks(ranks) +
-               Words{"--virtual-ranks",
-                     "4",
-                     "--max-steps",
-                     std::to_string(length),
-                     "--checkpoint-every",
-                     "never"};
+               typed("--virtual-ranks 4 --max-steps % --checkpoint-every never",
+                     {std::to_string(length)});
     }
 
     /// Trains far longer than any signal to it may be late.
@@ -208,17 +204,9 @@ TEST_F(Launch, GoesOnWhereSharedMemoryIsTooSmallForOpenMpi) {
     if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a small /dev/shm";
     for (const char* size : {"2m", "8m"}) {
         const ProcessResult result = run_process(
-            Words{"unshare",
-                  "-m",
-                  "timeout",
-                  "-s",
-                  "KILL",
-                  "100",
-                  "bash",
-                  "-c",
-                  fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm; exec \"$@\"", size),
-                  "bash",
-                  program()} +
+            typed("unshare -m timeout -s KILL 100 bash -c % bash %",
+                  {fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm; exec \"$@\"", size),
+                   program()}) +
                 train(2),
             {},
             120);
@@ -366,16 +354,12 @@ TEST_F(Launch, SaysIfTheFirstMpirunIsAnotherMpis) {
 TEST_F(Launch, RefusesAHostNameThatOpenMpi4DoesNotSurvive) {
     if (::geteuid() != 0) GTEST_SKIP() << "only root may name a host";
     const auto on_host = [&](std::size_t length) {
-        return run_process(Words{"unshare",
-                                 "-u",
-                                 "sh",
-                                 "-c",
-                                 "hostname " + std::string(length, 'n') + "; exec \"$@\"",
-                                 "sh",
-                                 program()} +
-                               train(2, few_steps),
-                           {},
-                           100);
+        return run_process(
+            typed("unshare -u sh -c % sh %",
+                  {"hostname " + std::string(length, 'n') + "; exec \"$@\"", program()}) +
+                train(2, few_steps),
+            {},
+            100);
     };
     const bool is_old =
         run_process({"mpirun", "--version"}).output.find("(Open MPI) 4.") != std::string::npos;

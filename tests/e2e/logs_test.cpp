@@ -30,14 +30,8 @@ using testing::StartsWith;
 
 Words logged_train(const fs::path& data, const fs::path& run, int ranks, std::int64_t length) {
     return train_words(data, run, "mlp", 24) + on_ranks(ranks) +
-           Words{"--log-every",
-                 "5",
-                 "--virtual-ranks",
-                 "4",
-                 "--max-steps",
-                 std::to_string(length),
-                 "--checkpoint-every",
-                 "never"};
+           typed("--log-every 5 --virtual-ranks 4 --max-steps % --checkpoint-every never",
+                 {std::to_string(length)});
 }
 
 std::string logs_of(const fs::path& run, const Words& more = {}) {
@@ -289,6 +283,11 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
     EXPECT_EQ(stopped.wait(60), 130);
     ::kill(pids[1], SIGKILL);
     EXPECT_EQ(job_->wait(60), 76);
+    EXPECT_THAT(content_of(folder_ / "output"),
+                ContainsRegex("lockstep: error E660: rank 1 \\(.*, pid (.|\n)*is gone without a "
+                              "word\n"));
+    EXPECT_THAT(state_of(run_), StartsWith("failed, step "));
+    EXPECT_EQ(run_lockstep({"diagnose", run_}).exit_code, 76);
     EXPECT_EQ(followed.wait(30), 0);
     const std::string text = content_of(folder_ / "followed");
     EXPECT_THAT(text,

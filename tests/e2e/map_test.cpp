@@ -43,14 +43,8 @@ TEST(MapCommand, DividesSixteenCoresAsTheBookDoes) {
 }
 
 TEST(MapCommand, WritesBatchScripts) {
-    EXPECT_THAT(map_of({"--nodes",
-                        "2",
-                        "--ntasks-per-node",
-                        "8",
-                        "--topology",
-                        fixture("dgx"),
-                        "--format",
-                        "sbatch"}),
+    EXPECT_THAT(map_of(typed("--nodes 2 --ntasks-per-node 8 --topology % --format sbatch",
+                             {fixture("dgx")})),
                 AllOf(HasSubstr("#SBATCH --nodes=2"), HasSubstr("--cpu-bind=mask_cpu:0x3fff,")));
 }
 

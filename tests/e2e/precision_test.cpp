@@ -77,15 +77,9 @@ TEST_F(Overflows, AreSkippedUntilTheScaleFits) {
 
 TEST_F(Overflows, NeedAScaleThatCanFollowThem) {
     for (const char* scale : {"3", "1000"}) {
-        const auto refused = run_lockstep({"train",
-                                           "--data",
-                                           SmallData::get().train(),
-                                           "--run",
-                                           folder_ / "refused",
-                                           "--precision",
-                                           "fp16",
-                                           "--loss-scale",
-                                           scale});
+        const auto refused =
+            run_lockstep(typed("train --data % --run % --precision fp16 --loss-scale %",
+                               {SmallData::get().train(), folder_ / "refused", scale}));
         EXPECT_EQ(refused.exit_code, 64);
         EXPECT_THAT(refused.output,
                     testing::HasSubstr(fmt::format(
@@ -96,14 +90,8 @@ TEST_F(Overflows, NeedAScaleThatCanFollowThem) {
 
 TEST(Precision, IsFixedWhenARunIsCreated) {
     const TempDir folder;
-    const Words train = {"train",
-                         "--data",
-                         SmallData::get().train(),
-                         "--run",
-                         folder / "run",
-                         "--model",
-                         "mlp",
-                         "--max-steps"};
+    const Words train = typed("train --data % --run % --model mlp --max-steps",
+                              {SmallData::get().train(), folder / "run"});
     EXPECT_EQ(run_lockstep(train + Words{"2", "--precision", "bf16"}).exit_code, 0);
     const auto other = run_lockstep(train + Words{"4", "--precision", "fp32"});
     EXPECT_THAT(other.output, testing::HasSubstr("error E306"));

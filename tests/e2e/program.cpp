@@ -35,6 +35,15 @@ Variables without_standing_configs(Variables environment) {
 
 }  // namespace
 
+Words typed(const std::string& line, const Words& values) {
+    std::istringstream stream(line);
+    auto next = values.begin();
+    Words words;
+    for (std::string word; stream >> word;) words.push_back(word == "%" ? *next++ : word);
+    expect(next == values.end(), "each value has its place in a line");
+    return words;
+}
+
 ProcessResult run_lockstep(const Words& words, const Variables& environment, double timeout_s) {
     return run_process(Words{program()} + words, without_standing_configs(environment), timeout_s);
 }

@@ -25,6 +25,9 @@ std::string program();
 /// For what hangs: below the tests' own time limits, above what a busy machine takes.
 constexpr double ample_s = 400;
 
+/// The words of `line` between blanks; each that is "%" stands for the next of `values`.
+Words typed(const std::string& line, const Words& values = {});
+
 /// `lockstep WORDS`; ends within `timeout_s` or throws E611.
 ProcessResult run_lockstep(const Words& words,
                            const Variables& environment = {},

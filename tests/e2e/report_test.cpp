@@ -30,16 +30,9 @@ class ReportOfRun : public testing::Test {
         const auto& data = SmallData::get();
         const ProcessResult result =
             run_lockstep(train_words(data.train(), run(), "mlp", 24) + on_ranks(2) +
-                         Words{"--test-data",
-                               data.test(),
-                               "--evaluate-every",
-                               "10steps",
-                               "--log-every",
-                               "5",
-                               "--virtual-ranks",
-                               "4",
-                               "--max-steps",
-                               "30"});
+                         typed("--test-data % --evaluate-every 10steps --log-every 5 "
+                               "--virtual-ranks 4 --max-steps 30",
+                               {data.test()}));
         ASSERT_EQ(result.exit_code, 0) << result.output;
     }
     static void TearDownTestSuite() {

@@ -24,14 +24,9 @@ constexpr std::int64_t epochs = 12;
 constexpr std::int64_t total_steps = epochs * steps_per_epoch;
 
 Words train(const fs::path& run) {
-    return train_words(SmallData::get().train(), run, "mlp", 24) + Words{"--virtual-ranks",
-                                                                         "4",
-                                                                         "--epochs",
-                                                                         std::to_string(epochs),
-                                                                         "--checkpoint-every",
-                                                                         "7steps",
-                                                                         "--log-every",
-                                                                         "1"};
+    return train_words(SmallData::get().train(), run, "mlp", 24) +
+           typed("--virtual-ranks 4 --epochs % --checkpoint-every 7steps --log-every 1",
+                 {std::to_string(epochs)});
 }
 
 // What an undisturbed run on two ranks ends with; computed once.
@@ -116,31 +111,6 @@ INSTANTIATE_TEST_SUITE_P(,
                          testing::Values(Victim::rank, Victim::launcher, Victim::command),
                          victim_name);
 
-TEST_F(Resume, NamesTheRankThatWasKilled) {
-    auto job = start(2);
-    wait_for_step(*job, 10);
-    kill_one(*job, Victim::rank);
-    EXPECT_EQ(job->wait(), 76);
-    EXPECT_THAT(output(), testing::ContainsRegex("lockstep: error E660: rank [01] \\(.*, pid "));
-    EXPECT_THAT(output(), testing::HasSubstr("is gone without a word\n"));
-    EXPECT_EQ(state_of(run_).find("failed, step "), 0u) << state_of(run_);
-    EXPECT_EQ(run_lockstep({"diagnose", run_}).exit_code, 76);
-}
-
-TEST_F(Resume, SurvivesThreeKillsWithinOneEpoch) {
-    std::vector<std::int64_t> kills;
-    for (int i = 0; i < 3; ++i)
-        kills.push_back(random_step(steps_per_epoch + 1, 2 * steps_per_epoch - 2));
-    std::ranges::sort(kills);
-    SCOPED_TRACE(fmt::format("seed {}: kills {} {} {}", seed_, kills[0], kills[1], kills[2]));
-    for (const std::int64_t step : kills) {
-        auto job = start(2);
-        wait_for_step(*job, step);
-        kill_one(*job, Victim::rank);
-    }
-    expect_undisturbed_end(2);
-}
-
 TEST_F(Resume, GoesOnWithAnyNumberOfRanks) {
     auto two = start(2);
     wait_for_step(*two, random_step(8, 30));
@@ -150,12 +120,8 @@ TEST_F(Resume, GoesOnWithAnyNumberOfRanks) {
     three->send(SIGUSR1);
     EXPECT_EQ(three->wait(), 75);
     expect_undisturbed_end(1);
-}
-
-TEST_F(Resume, OfACompleteRunChangesNothing) {
-    expect_undisturbed_end(2);
     const double before = now_s();
-    expect_undisturbed_end(2);
+    expect_undisturbed_end(2);  // a complete run changes no more
     EXPECT_LT(now_s() - before, 60);
 }
 

@@ -35,25 +35,11 @@ class RunDirectory : public testing::Test {
         run_ = new Run;
         const fs::path config =
             run_->folder.file("train.toml", "epochs = 2\nbatch = 60\nmodel = \"cnn\"\n");
-        run_->result = run_lockstep({"train",
-                                     "--np",
-                                     "2",
-                                     "--oversubscribe",
-                                     "--config",
-                                     config,
-                                     "--data",
-                                     SmallData::get().train(),
-                                     "--test-data",
-                                     SmallData::get().test(),
-                                     "--run",
-                                     run_->path,
-                                     "--model",
-                                     "mlp",
-                                     "--log-every",
-                                     "5",
-                                     "--checkpoint-every",
-                                     "8steps"},
-                                    {{"LOCKSTEP_LR", "0.002"}});
+        run_->result = run_lockstep(
+            typed("train --np 2 --oversubscribe --config % --data % --test-data % --run % --model "
+                  "mlp --log-every 5 --checkpoint-every 8steps",
+                  {config, SmallData::get().train(), SmallData::get().test(), run_->path}),
+            {{"LOCKSTEP_LR", "0.002"}});
         ASSERT_EQ(run_->result.exit_code, 0) << run_->result.output;
     }
     static void TearDownTestSuite() {
@@ -312,19 +298,9 @@ TEST_F(RunDirectory, HasCheckpointsWhoseDamageIsFound) {
 TEST_F(RunDirectory, ResumesFromTheNewestWholeCheckpoint) {
     const TempDir folder;
     const fs::path copy = damaged_copy(path(), folder);
-    const auto again = run_lockstep({"train",
-                                     "--data",
-                                     SmallData::get().train(),
-                                     "--run",
-                                     copy,
-                                     "--model",
-                                     "mlp",
-                                     "--batch",
-                                     "60",
-                                     "--epochs",
-                                     "2",
-                                     "--lr",
-                                     "0.002"});
+    const auto again =
+        run_lockstep(typed("train --data % --run % --model mlp --batch 60 --epochs 2 --lr 0.002",
+                           {SmallData::get().train(), copy}));
     EXPECT_EQ(again.exit_code, 0) << again.output;
     EXPECT_THAT(again.output, HasSubstr("resumed from step 16 (epoch 1)\n"));
     EXPECT_EQ(printed_hash(again.output), printed_hash(output()));

@@ -20,43 +20,23 @@ ProcessResult on_one_gpu(const Words& words, Variables variables = {}) {
 }
 
 Words two_ranks(const fs::path& run, const Words& more) {
-    return Words{"train",
-                 "--data",
-                 SmallData::get().train(),
-                 "--run",
-                 run,
-                 "--model",
-                 "mlp",
-                 "--max-steps",
-                 "4",
-                 "--log-every",
-                 "1",
-                 "--np",
-                 "2",
-                 "--oversubscribe"} +
+    return typed(
+               "train --data % --run % --model mlp --max-steps 4 --log-every 1 --np 2 "
+               "--oversubscribe",
+               {SmallData::get().train(), run}) +
            more;
 }
 
 TEST(SharedGpu, GivesEqualBitsToAnyNumberOfRanks) {
-    const auto result = on_one_gpu({"verify",
-                                    "--data",
-                                    SmallData::get().train(),
-                                    "--device",
-                                    "cuda",
-                                    "--share-gpu",
-                                    "--ranks",
-                                    "1,2,4",
-                                    "--steps",
-                                    "4",
-                                    "--batch",
-                                    "24",
-                                    "--model",
-                                    "cnn-bn"});
+    const auto result =
+        on_one_gpu(typed("verify --data % --device cuda --share-gpu --ranks 1,2,4 --steps 4 "
+                         "--batch 24 --model cnn-bn",
+                         {SmallData::get().train()}));
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr("equal: the same bits for every number of ranks"));
 }
 
-TEST(SharedGpu, IsATrialWhichTheLogSaysOnce) {
+TEST(SharedGpu, IsATrialWhichTheLogSaysOnceAndHasTheTimeOfCopiesInItsMetrics) {
     const TempDir folder;
     const auto run = on_one_gpu(two_ranks(folder / "run", {"--device", "cuda", "--share-gpu"}));
     EXPECT_EQ(run.exit_code, 0) << run.output;
@@ -65,6 +45,14 @@ TEST(SharedGpu, IsATrialWhichTheLogSaysOnce) {
     ASSERT_NE(first, std::string::npos) << run.output;
     EXPECT_EQ(run.output.find(warning, first + 1), std::string::npos);
     EXPECT_THAT(run.output, HasSubstr("network: 2 ranks on 2 nodes: sockets (lo) between"));
+    const auto on_gpu = json_lines(folder / "run/metrics.jsonl");
+    ASSERT_EQ(on_gpu.size(), 4u);
+    EXPECT_EQ(on_gpu.front().at("copy_s").get<double>(), 0);
+    for (std::size_t step = 1; step < on_gpu.size(); ++step)
+        EXPECT_GT(on_gpu[step].at("copy_s").get<double>(), 0);
+    on_one_gpu(two_ranks(folder / "cpu", {"--device", "cpu"}));
+    for (const Json& line : json_lines(folder / "cpu/metrics.jsonl"))
+        EXPECT_FALSE(line.contains("copy_s"));
 }
 
 TEST(SharedGpu, IsRefusedUnlessAskedFor) {
@@ -78,20 +66,6 @@ TEST(SharedGpu, IsRefusedUnlessAskedFor) {
     EXPECT_THAT(one_host.output, HasSubstr("error E673: ranks 0 and 1 use the same GPU"));
     const auto automatic = on_one_gpu(two_ranks(folder / "c", {"--share-gpu"}));
     EXPECT_THAT(automatic.output, HasSubstr("error E107: --share-gpu has no effect"));
-}
-
-// Also of a GPU that is a rank's own.
-TEST(SharedGpu, HasTheTimeOfCopiesInItsMetrics) {
-    const TempDir folder;
-    on_one_gpu(two_ranks(folder / "gpu", {"--device", "cuda", "--share-gpu"}));
-    const auto on_gpu = json_lines(folder / "gpu/metrics.jsonl");
-    ASSERT_EQ(on_gpu.size(), 4u);
-    EXPECT_EQ(on_gpu.front().at("copy_s").get<double>(), 0);
-    for (std::size_t step = 1; step < on_gpu.size(); ++step)
-        EXPECT_GT(on_gpu[step].at("copy_s").get<double>(), 0);
-    on_one_gpu(two_ranks(folder / "cpu", {"--device", "cpu"}));
-    for (const Json& line : json_lines(folder / "cpu/metrics.jsonl"))
-        EXPECT_FALSE(line.contains("copy_s"));
 }
 
 }  // namespace

@@ -12,16 +12,9 @@ void pack(const TempDir& folder, const std::string& name, std::uint64_t count, s
     const Samples samples = make_samples(count, seed, {.height = 28, .width = 28});
     const fs::path images = folder.file(name + "-images.idx", images_text(samples));
     const fs::path labels = folder.file(name + "-labels.idx", labels_text(samples));
-    const ProcessResult result = run_lockstep({"data",
-                                               "pack",
-                                               "--images",
-                                               images,
-                                               "--labels",
-                                               labels,
-                                               "--out",
-                                               folder / name,
-                                               "--block-rows",
-                                               "32"});
+    const ProcessResult result =
+        run_lockstep(typed("data pack --images % --labels % --out % --block-rows 32",
+                           {images, labels, folder / name}));
     if (result.exit_code != 0) throw std::runtime_error("data pack failed:\n" + result.output);
 }
 

@@ -21,19 +21,10 @@ using testing::HasSubstr;
 class TestedOn : public testing::Test {
   protected:
     ProcessResult train(const std::string& name, int ranks, const Words& more) const {
-        return run_lockstep(Words{"train",
-                                  "--run",
-                                  folder_ / name,
-                                  "--model",
-                                  "mlp",
-                                  "--batch",
-                                  "8",
-                                  "--virtual-ranks",
-                                  "4",
-                                  "--np",
-                                  std::to_string(ranks),
-                                  "--oversubscribe"} +
-                            more);
+        return run_lockstep(
+            typed("train --run % --model mlp --batch 8 --virtual-ranks 4 --np % --oversubscribe",
+                  {folder_ / name, std::to_string(ranks)}) +
+            more);
     }
     // Of a training that ends well: its hash of parameters and its last evaluation.
     std::string result(const std::string& name, int ranks, const Words& more) const {

@@ -55,14 +55,8 @@ void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') 
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
     write_npy(x, "|u1", fmt::format("{}, {}", rows, columns), features);
     write_npy(y, "|u1", fmt::format("{}, {}", rows, columns), labels);
-    expect_success(run_lockstep({"data",
-                                 "pack",
-                                 "--npy",
-                                 "features=" + x.string(),
-                                 "--npy",
-                                 "labels=" + y.string(),
-                                 "--out",
-                                 folder}));
+    expect_success(run_lockstep(typed("data pack --npy % --npy % --out %",
+                                      {"features=" + x.string(), "labels=" + y.string(), folder})));
 }
 
 // Training data and, going on where they end, test data.
@@ -110,18 +104,7 @@ const std::vector<TaskCase> cases = {
      [](const fs::path& folder) {
          make_up(folder, {"--kind", "text", "--size", "16", "--classes", "12"}, 800);
      },
-     {"--model",
-      "gpt",
-      "--layers",
-      "1",
-      "--heads",
-      "2",
-      "--width",
-      "32",
-      "--lr",
-      "0.01",
-      "--epochs",
-      "4"},
+     typed("--model gpt --layers 1 --heads 2 --width 32 --lr 0.01 --epochs 4"),
      "test_perplexity",
      1,
      6}};
@@ -188,14 +171,9 @@ void make_sums(const fs::path& folder, const std::vector<std::size_t>& nans, flo
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
     write_npy(x, "<f4", shape, bytes_in(features));
     write_npy(y, "<f4", fmt::format("{}, 1", rows), bytes_in(targets));
-    expect_success(run_lockstep({"data",
-                                 "pack",
-                                 "--npy",
-                                 "features=" + x.string(),
-                                 "--npy",
-                                 "targets=" + y.string(),
-                                 "--out",
-                                 folder}));
+    expect_success(
+        run_lockstep(typed("data pack --npy % --npy % --out %",
+                           {"features=" + x.string(), "targets=" + y.string(), folder})));
 }
 
 TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
@@ -431,17 +409,9 @@ class Infer : public testing::Test {
   protected:
     Infer() {
         make_up(folder_ / "data", {"--kind", "regression", "--size", "4"}, 200);
-        expect_success(run_lockstep({"train",
-                                     "--data",
-                                     folder_ / "data/train",
-                                     "--run",
-                                     run_,
-                                     "--model",
-                                     "mlp",
-                                     "--batch",
-                                     "32",
-                                     "--max-steps",
-                                     "2"}));
+        expect_success(
+            run_lockstep(typed("train --data % --run % --model mlp --batch 32 --max-steps 2",
+                               {folder_ / "data/train", run_})));
     }
 
     std::string said(const std::string& command, const Words& words) {
@@ -464,16 +434,8 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     EXPECT_THAT(said("predict", {"--data", test, "--out", folder_ / "x.csv"}),
                 HasSubstr("why: its ending says what it is: .npy for NPY, .h5 or .hdf5 for HDF5"));
     EXPECT_FALSE(fs::exists(folder_ / "x.csv"));
-    expect_success(run_lockstep({"data",
-                                 "synth",
-                                 "--kind",
-                                 "regression",
-                                 "--size",
-                                 "5",
-                                 "--samples",
-                                 "50",
-                                 "--out",
-                                 folder_ / "wide"}));
+    expect_success(run_lockstep(
+        typed("data synth --kind regression --size 5 --samples 50 --out %", {folder_ / "wide"})));
     EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), HasSubstr("they are 5x1x1"));
     EXPECT_THAT(said("eval", {"--data", test, "--train-data", test}),
                 HasSubstr("is not what the run was trained on"));
@@ -514,15 +476,8 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
 TEST(MultiLabel, RefusesNumbersThatAreNoLabels) {
     const TempDir folder;
     make_labelled(folder / "data", 100, '\7');
-    const ProcessResult result = run_lockstep({"train",
-                                               "--data",
-                                               folder / "data",
-                                               "--run",
-                                               folder / "run",
-                                               "--model",
-                                               "mlp",
-                                               "--batch",
-                                               "32"});
+    const ProcessResult result = run_lockstep(
+        typed("train --data % --run % --model mlp --batch 32", {folder / "data", folder / "run"}));
     EXPECT_EQ(result.exit_code, 65);
     EXPECT_THAT(result.output,
                 testing::ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "));

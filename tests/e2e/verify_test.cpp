@@ -53,15 +53,6 @@ void expect_equal_on(const std::vector<int>& ranks, const ProcessResult& result)
                 testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
 }
 
-TEST(Verify, FindsTheConvolutionalModelEqual) {
-    expect_equal_on({1, 2, 4}, verify({"--ranks", "1,2,4"}));
-}
-
-TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
-    expect_equal_on({1, 2, 3},
-                    verify({"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"}));
-}
-
 TEST(Verify, EndsAsTheTrainingThatFailed) {
     const TempDir folder;
     const auto refused =
@@ -70,6 +61,9 @@ TEST(Verify, EndsAsTheTrainingThatFailed) {
     EXPECT_THAT(refused.output, testing::HasSubstr("error E250"));
     EXPECT_THAT(refused.output, testing::HasSubstr("E705: training on 1 rank(s) ended with"));
     EXPECT_EQ(verify({"--ranks", "1,2", "--inputs", "none"}).exit_code, 65);
+    const auto unknown = verify({"--ranks", "1,2", "--model", "cnm"});
+    EXPECT_NE(unknown.exit_code, 0);
+    EXPECT_THAT(unknown.output, testing::HasSubstr("lockstep: error E103: no model 'cnm'"));
 }
 
 // Six steps of 128: five are an epoch of 600 samples, four without its last.
@@ -82,12 +76,12 @@ TEST(Verify, FindsEpochsWithoutTheirLastStepEqual) {
     EXPECT_NE(dropped.output, whole.output);
 }
 
-TEST(Verify, FindsMessagesEqualToSharedMemory) {
-    const auto shared = verify({"--ranks", "1,2,4", "--model", "mlp"});
-    const auto messages = verify({"--ranks", "1,2,4", "--model", "mlp", "--transport", "mpi"});
+TEST(Verify, FindsMessagesAndAThreadForCommunicationEqualToSharedMemory) {
+    const Words words = typed("--ranks 1,2,4 --model mlp");
+    const auto shared = verify(words + typed("--comm-thread off"));
     expect_equal_on({1, 2, 4}, shared);
-    expect_equal_on({1, 2, 4}, messages);
-    EXPECT_EQ(shared.output, messages.output);
+    for (const char* other : {"--transport mpi", "--comm-thread on"})
+        EXPECT_EQ(verify(words + typed(other)).output, shared.output) << other;
 }
 
 TEST(Verify, FindsAccumulatedAndClippedGradientsEqual) {
@@ -102,14 +96,9 @@ TEST(Verify, FindsFrozenAndSlowerParametersEqual) {
     const auto tuned =
         verify(words + Words{"--freeze", "fc1.weight", "--lr-group", "fc2.*=0.1,*.bias=2"});
     expect_equal_on({1, 2, 3}, tuned);
-    EXPECT_NE(tuned.output, verify(words).output);
-}
-
-TEST(Verify, FindsAThreadForCommunicationEqual) {
-    const auto in_line = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "off"});
-    const auto on_thread = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "on"});
-    expect_equal_on({1, 2, 4}, in_line);
-    EXPECT_EQ(in_line.output, on_thread.output);
+    const auto usual = verify(words);
+    expect_equal_on({1, 2, 3}, usual);
+    EXPECT_NE(tuned.output, usual.output);
 }
 
 TEST(Verify, ShowsThatPlainSummationDiffers) {
@@ -215,12 +204,6 @@ TEST(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
         Words{"--max-steps", "1"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, testing::HasSubstr("of 6,000)"));
-}
-
-TEST(Verify, SaysWhyTrainingFailed) {
-    const auto result = verify({"--ranks", "1,2", "--model", "cnm"});
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.output, testing::HasSubstr("lockstep: error E103: no model 'cnm'"));
 }
 
 // With two micro-batches, too: only whole leaves' gradients count.

@@ -14,23 +14,10 @@ using testing::HasSubstr;
 
 // One step; with more words, which may repeat an option, another one.
 Words train(const fs::path& run, const std::string& rate) {
-    return {"train",
-            "--data",
-            SmallData::get().train(),
-            "--run",
-            run,
-            "--model",
-            "mlp",
-            "--optimizer",
-            "sgd",
-            "--lr",
-            rate,
-            "--seed",
-            "5",
-            "--max-steps",
-            "1",
-            "--skip-checks",
-            "all"};
+    return typed(
+        "train --data % --run % --model mlp --optimizer sgd --lr % --seed 5 --max-steps 1 "
+        "--skip-checks all",
+        {SmallData::get().train(), run, rate});
 }
 
 class Weights : public testing::Test {

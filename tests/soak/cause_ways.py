@@ -14,8 +14,9 @@ import subprocess
 import threading
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-TWO_HOSTS = HERE.parent / "support/two_hosts"
+import frame
+
+TWO_HOSTS = frame.ROOT / "tests/support/two_hosts"
 SLOW_S = 10  # a slow rank is looked at for so long,
 MOST_SLOW_S = 60  # or longer: who else has the cores may hide it for a while
 
@@ -73,7 +74,7 @@ class Training:
         wait_for(lambda: not processes_of(self.run), 30, self.output)
 
     def stop(self):
-        subprocess.run([self.options.program, "stop", self.run, "--now"], capture_output=True, timeout=60)
+        frame.run([self.options.program, "stop", self.run, "--now"], timeout=60)
         self.wait()
 
 
@@ -88,22 +89,17 @@ def wait_for(condition, seconds, output):
 def processes_of(run):
     """{rank: process} of a training; the processes above the ranks as -1, -2, ..."""
     found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.fsencode(run) not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                continue
+    for pid in frame.processes_with(run):
+        with contextlib.suppress(OSError):
             rank = re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
-            found[int(rank[1]) if rank else -1 - len(found)] = int(pid)
-        except OSError:
-            continue
+            found[int(rank[1]) if rank else -1 - len(found)] = pid
     return found
 
 
 def answers_of(options, run):
     """Of `logs --first-error`, of `report` about an error, and of `report` about the slowest rank."""
     def asked(*words):
-        said = subprocess.run([options.program, *words], capture_output=True, text=True, timeout=60)
-        return json.loads(said.stdout)
+        return json.loads(frame.run([options.program, *words], timeout=60).out)
     report = asked("report", run, "--format", "json")
     return asked("logs", run, "--first-error", "--json"), report["cause"] or {}, (report["stragglers"] or [{}])[0]
 

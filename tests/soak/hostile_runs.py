@@ -12,6 +12,8 @@ import signal
 import subprocess
 import time
 
+import frame
+
 MOST_CPU_S = 5
 MOST_WALL_S = 30  # on a busy machine; a hang lasts longer
 MOST_BYTES = 256 << 20
@@ -84,9 +86,7 @@ class Runs:
             train = [self.program, 'train', '--np', ranks, '--data', data, '--model', 'mlp',
                      '--max-steps', '12', '--log-every', '2', '--checkpoint-every', '6steps', '--ledger',
                      '--trace', 'steps=2-4', '--run', run]
-            done = subprocess.run(train, capture_output=True, text=True, errors='replace')
-            if done.returncode != 0:
-                raise SystemExit(done.stdout + done.stderr)
+            frame.must(train)
         self.bait()
         self.untouched = state_of(self.victim)
         self.files = files_below(self.good)
@@ -256,7 +256,7 @@ class Runs:
     def all(self, data, cases):
         self.make(data)
         file = os.path.join(self.folder, 'node.json')
-        subprocess.run([self.program, 'map', '--save-topology', file, '-np', '1'], capture_output=True)
+        frame.run([self.program, 'map', '--save-topology', file, '-np', '1'])
         with open(file, 'rb') as topology:
             self.topology = topology.read()
         os.remove(file)

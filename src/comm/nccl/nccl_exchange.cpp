@@ -36,10 +36,9 @@
 // - The memory is freed under a group or kernel: the communicator keeps it until the stream is
 // done.
 //
-// Tested: comm/nccl/nccl_exchange_test.cpp (ranks are processes: bits of the CPU's exchange),
-// comm/nccl/gpu_exchange_test.cpp (threads: failures, traffic, who waits for whom),
-// comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp, simcuda/exchange_test.cpp (waits
-// that are left out, of sums of integers, too).
+// Tested: comm/nccl/gpu_exchange_test.cpp (threads: bits, failures, traffic, who waits for whom),
+// comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp, simcuda/exchange_test.cpp
+// (processes: bits of the CPU's exchange, waits that are left out, of sums of integers, too).
 
 #include "lockstep/comm/nccl_exchange.hpp"
 

@@ -70,154 +70,97 @@ void move_ports_away(NodeTopology& node) {
 
 std::vector<Sick> fabric_cases() {
     using enum Severity;
-    return {
-        {"F1",
-         warning,
-         "port mlx5_2:1 is DOWN (Disabled)",
-         gpu_job,
-         on_node(second_node,
-                 [](NodeTopology& node) {
-                     node.rdma_ports[2].state = "DOWN";
-                     node.rdma_ports[2].phys_state = "Disabled";
-                 })},
-        {"F1", error, "mlx5_0:1 is DOWN", gpu_job, on_node(0, lose_ports)},
-        {"F2",
-         warning,
-         "mlx5_1:1 runs at 200 Gbit/s, others at 400",
-         gpu_job,
-         on_node(second_node, [](NodeTopology& node) { node.rdma_ports[1].rate_gbps = 200; })},
-        {"F3", error, "Ethernet on rank 8, InfiniBand on rank 0", gpu_job, part_fabrics},
-        {"F4",
-         warning,
-         "no active InfiniBand",
-         gpu_job,
-         on_node(second_node, [](NodeTopology& node) { node.rdma_ports.clear(); })},
-        {"F4",
-         warning,
-         "or drop --expect-rdma",
-         small_job,
-         [](Job& job) { job[0].plan.expects_rdma = true; }},
-        {"F5",
-         error,
-         "limited to 64 KiB",
-         gpu_job,
-         [](Job& job) { job[5].node.limits.locked_memory_bytes = 65536; }},
-        {"F6",
-         warning,
-         "nvidia_peermem",
-         gpu_job,
-         [](Job& job) { job[0].node.kernel.has_nvidia_peermem = false; }},
-        {"F7", warning, "is NODE away", gpu_job, on_node(0, move_ports_away)},
-        {"F8", warning, "ACS", gpu_job, [](Job& job) { job[0].system.redirects_pci = true; }},
-        {"F8", warning, "iommu=pt", gpu_job, [](Job& job) { job[0].node.kernel.has_iommu = true; }},
-        {"F8",
-         info,
-         "for root to read",
-         gpu_job,
-         [](Job& job) { job[0].system.redirects_pci.reset(); }},
-        {"F9",
-         error,
-         "OMPI_MCA_btl_tcp_if_include=docker0 chooses docker0",
-         cpu_job,
-         choose_docker},
-        {"F9", warning, "docker0 is a bridge for containers", cpu_job, on_node(0, add_docker)},
-        {"F9",
-         error,
-         "both set",
-         cpu_job,
-         [](Job& job) {
-             set_for_all(job, "OMPI_MCA_oob_tcp_if_include", "lo");
-             set_for_all(job, "OMPI_MCA_oob_tcp_if_exclude", "docker0");
-         }},
-        {"F9", warning, ".2093", gpu_job, choose_by_prefix},
-        {"F9",
-         error,
-         "'ib7', which this node does not have",
-         cpu_job,
-         [](Job& job) { set_for_all(job, "OMPI_MCA_btl_tcp_if_include", "ib7"); }},
-        {"F9", warning, "no common network", cpu_job, on_node(2, move_network)},
-        {"F10",
-         warning,
-         "127.0.1.1",
-         cpu_job,
-         [](Job& job) { job[0].system.host_addresses = {"127.0.1.1"}; }},
-        {"F11",
-         error,
-         "no connection to b (10.1.0.2): no answer in 2 s",
-         cpu_job,
-         [](Job& job) {
-             job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
-         }},
-        {"F11",
-         warning,
-         "no connection to b",
-         cpu_job,
-         [](Job& job) {
-             job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
-             job[0].network.reached = {"b"};
-         }},
-        {"F11",
-         warning,
-         "mpirun --mca btl_tcp_if_include 10.0.0.0/24",
-         cpu_job,
-         [](Job& job) {
-             job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
-             job[0].network.reached = {"b"};
-             job[0].network.working = {"10.0.0.0/24"};
-         }},
-        {"F5",
-         warning,
-         "64 KiB",
-         gpu_job,
-         [](Job& job) {
-             job.resize(8);
-             for (DoctorFacts& facts : job) facts.size = 8;
-             job[5].node.limits.locked_memory_bytes = 65536;
-         }},
-        {"F12",
-         warning,
-         "1500 on rank 0, 9000 on rank 2",
-         cpu_job,
-         on_node(2,
-                 [](NodeTopology& node) {
-                     for (NetworkInterface& each : node.interfaces) each.mtu = 9000;
-                 })},
-        {"F13",
-         warning,
-         "port mlx5_8:1 has no RoCE v2",
-         gpu_job,
-         on_node(0, [](NodeTopology& node) { node.rdma_ports[8].gid_types = {"IB/RoCE v1"}; })},
-        {"F13",
-         warning,
-         "NCCL_IB_GID_INDEX=3",
-         gpu_job,
-         [](Job& job) { set_for_all(job, "NCCL_IB_GID_INDEX", "3"); }},
-        {"F14",
-         warning,
-         "mlx5_0:1 symbol_error rose by 4",
-         gpu_job,
-         [](Job& job) { job[0].system.errors_moved["mlx5_0:1 symbol_error"] = 4; }},
-        {"F15",
-         warning,
-         "NCCL_ALGO=Ring",
-         gpu_job,
-         [](Job& job) { set_for_all(job, "NCCL_ALGO", "Ring"); }},
-        {"F15",
-         error,
-         "NCCL_DEBUG is not set on ranks 1-15",
-         gpu_job,
-         [](Job& job) { job[0].environment["NCCL_DEBUG"] = "INFO"; }},
-        {"F15",
-         info,
-         "/etc/nccl.conf",
-         gpu_job,
-         [](Job& job) { job[0].system.nccl_files = {"/etc/nccl.conf"}; }},
-        {"F16",
-         info,
-         "taken by user 1234",
-         gpu_job,
-         [](Job& job) { job[0].system.ras_port_owner = 1234; }},
-    };
+    SickJobs cases;
+    cases.check("F1", warning, gpu_job)
+        .says("port mlx5_2:1 is DOWN (Disabled)", on_node(second_node, [](NodeTopology& node) {
+                  node.rdma_ports[2].state = "DOWN";
+                  node.rdma_ports[2].phys_state = "Disabled";
+              }));
+    cases.check("F1", error, gpu_job).says("mlx5_0:1 is DOWN", on_node(0, lose_ports));
+    cases.check("F2", warning, gpu_job)
+        .says("mlx5_1:1 runs at 200 Gbit/s, others at 400",
+              on_node(second_node, [](NodeTopology& node) { node.rdma_ports[1].rate_gbps = 200; }));
+    cases.check("F3", error, gpu_job)
+        .says("Ethernet on rank 8, InfiniBand on rank 0", part_fabrics);
+    cases.check("F4", warning, gpu_job)
+        .says("no active InfiniBand",
+              on_node(second_node, [](NodeTopology& node) { node.rdma_ports.clear(); }));
+    cases.check("F4", warning, small_job).says("or drop --expect-rdma", [](Job& job) {
+        job[0].plan.expects_rdma = true;
+    });
+    cases.check("F5", error, gpu_job).says("limited to 64 KiB", [](Job& job) {
+        job[5].node.limits.locked_memory_bytes = 65536;
+    });
+    cases.check("F6", warning, gpu_job).says("nvidia_peermem", [](Job& job) {
+        job[0].node.kernel.has_nvidia_peermem = false;
+    });
+    cases.check("F7", warning, gpu_job).says("is NODE away", on_node(0, move_ports_away));
+    cases.check("F8", warning, gpu_job)
+        .says("ACS", [](Job& job) { job[0].system.redirects_pci = true; })
+        .says("iommu=pt", [](Job& job) { job[0].node.kernel.has_iommu = true; });
+    cases.check("F8", info, gpu_job).says("for root to read", [](Job& job) {
+        job[0].system.redirects_pci.reset();
+    });
+    cases.check("F9", error, cpu_job)
+        .says("OMPI_MCA_btl_tcp_if_include=docker0 chooses docker0", choose_docker);
+    cases.check("F9", warning, cpu_job)
+        .says("docker0 is a bridge for containers", on_node(0, add_docker));
+    cases.check("F9", error, cpu_job).says("both set", [](Job& job) {
+        set_for_all(job, "OMPI_MCA_oob_tcp_if_include", "lo");
+        set_for_all(job, "OMPI_MCA_oob_tcp_if_exclude", "docker0");
+    });
+    cases.check("F9", warning, gpu_job).says(".2093", choose_by_prefix);
+    cases.check("F9", error, cpu_job).says("'ib7', which this node does not have", [](Job& job) {
+        set_for_all(job, "OMPI_MCA_btl_tcp_if_include", "ib7");
+    });
+    cases.check("F9", warning, cpu_job).says("no common network", on_node(2, move_network));
+    cases.check("F10", warning, cpu_job).says("127.0.1.1", [](Job& job) {
+        job[0].system.host_addresses = {"127.0.1.1"};
+    });
+    cases.check("F11", error, cpu_job)
+        .says("no connection to b (10.1.0.2): no answer in 2 s", [](Job& job) {
+            job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
+        });
+    cases.check("F11", warning, cpu_job)
+        .says("no connection to b",
+              [](Job& job) {
+                  job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
+                  job[0].network.reached = {"b"};
+              })
+        .says("mpirun --mca btl_tcp_if_include 10.0.0.0/24", [](Job& job) {
+            job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
+            job[0].network.reached = {"b"};
+            job[0].network.working = {"10.0.0.0/24"};
+        });
+    cases.check("F5", warning, gpu_job).says("64 KiB", [](Job& job) {
+        job.resize(8);
+        for (DoctorFacts& facts : job) facts.size = 8;
+        job[5].node.limits.locked_memory_bytes = 65536;
+    });
+    cases.check("F12", warning, cpu_job)
+        .says("1500 on rank 0, 9000 on rank 2", on_node(2, [](NodeTopology& node) {
+                  for (NetworkInterface& each : node.interfaces) each.mtu = 9000;
+              }));
+    cases.check("F13", warning, gpu_job)
+        .says("port mlx5_8:1 has no RoCE v2",
+              on_node(0, [](NodeTopology& node) { node.rdma_ports[8].gid_types = {"IB/RoCE v1"}; }))
+        .says("NCCL_IB_GID_INDEX=3", [](Job& job) { set_for_all(job, "NCCL_IB_GID_INDEX", "3"); });
+    cases.check("F14", warning, gpu_job).says("mlx5_0:1 symbol_error rose by 4", [](Job& job) {
+        job[0].system.errors_moved["mlx5_0:1 symbol_error"] = 4;
+    });
+    cases.check("F15", warning, gpu_job).says("NCCL_ALGO=Ring", [](Job& job) {
+        set_for_all(job, "NCCL_ALGO", "Ring");
+    });
+    cases.check("F15", error, gpu_job).says("NCCL_DEBUG is not set on ranks 1-15", [](Job& job) {
+        job[0].environment["NCCL_DEBUG"] = "INFO";
+    });
+    cases.check("F15", info, gpu_job).says("/etc/nccl.conf", [](Job& job) {
+        job[0].system.nccl_files = {"/etc/nccl.conf"};
+    });
+    cases.check("F16", info, gpu_job).says("taken by user 1234", [](Job& job) {
+        job[0].system.ras_port_owner = 1234;
+    });
+    return cases.all();
 }
 
 }  // namespace lockstep::test

@@ -103,177 +103,99 @@ std::vector<Sick> launch_and_cpu_cases() {
     const auto variable = [](const char* name, const char* value) {
         return [name, value](Job& job) { job[0].environment[name] = value; };
     };
-    return {
-        {"D1", error, "srun --mpi=pmix", small_job, become_singletons},
-        {"D1", error, "lockstep train --np 2", small_job, become_singletons_of_mpich},
-        {"D1", warning, "1 of the 4 tasks of the SLURM job", small_job, leave_tasks_idle},
-        {"D1",
-         error,
-         "No mpirun is among the programs",
-         laptop,
-         [](Job& job) { job[0].environment["OMPI_COMM_WORLD_SIZE"] = "4"; }},
-        {"D2",
-         error,
-         "mpirun says rank 1 of 2, MPI says rank 0 of 2",
-         small_job,
-         [](Job& job) { job[0].environment["OMPI_COMM_WORLD_RANK"] = "1"; }},
-        {"D2",
-         error,
-         "OMPI_COMM_WORLD_LOCAL_RANK=1, but MPI counts this rank as 0",
-         small_job,
-         variable("OMPI_COMM_WORLD_LOCAL_RANK", "1")},
-        {"D2", error, "PMIx says rank 5", small_job, variable("PMIX_RANK", "5")},
-        {"D2",
-         error,
-         "OMPI_COMM_WORLD_SIZE is 'two'",
-         small_job,
-         variable("OMPI_COMM_WORLD_SIZE", "two")},
-        {"D3", error, "2 ranks inside an srun step of 1 tasks", small_job, nest_in_srun},
-        {"D3", error, "srun --overlap --mpi=pmix -n 2 lockstep", small_job, nest_in_srun},
-        {"D3",
-         error,
-         "2 launchers of MPI",
-         small_job,
-         [](Job& job) { job[0].program.ancestors.push_back("/opt/ompi/bin/mpirun"); }},
-        {"D4",
-         error,
-         "libmpi.so.12 are both loaded",
-         small_job,
-         [](Job& job) { job[1].program.mpi_libraries.push_back("/opt/mpich/libmpi.so.12"); }},
-        {"D4",
-         warning,
-         "started by /opt/ompi/bin/mpirun",
-         small_job,
-         [](Job& job) { job[1].program.ancestors = {"/opt/ompi/bin/mpirun"}; }},
-        {"D5",
-         error,
-         "Lockstep differs: 0.1.0 on ranks 0-2, 0.2.0 on rank 3",
-         cpu_job,
-         [](Job& job) { job[3].program.version = "0.2.0"; }},
-        {"D6",
-         error,
-         "thread level 1 of 3",
-         small_job,
-         [](Job& job) { job[0].program.thread_level = 1; }},
-        {"D7", warning, "on different nodes", cpu_job, deal_ranks},
-        {"D7", warning, "1 a node on rank 0, 3 a node on ranks 1-3", cpu_job, make_uneven},
-        {"D8",
-         warning,
-         "gds_ds12_lock",
-         small_job,
-         [](Job& job) { job[0].program.launcher_messages = {"PMIX ERROR in gds_ds12_lock"}; }},
-        {"D9",
-         warning,
-         "120ms behind",
-         cpu_job,
-         [](Job& job) { job[2].network.clock_offset_s = -0.12; }},
-        {"D9",
-         warning,
-         "1h00m ahead of rank 0's",
-         cpu_job,
-         [](Job& job) { job[2].network.clock_offset_s = 3600; }},
-        {"C1",
-         warning,
-         "4 threads share CPU 3",
-         small_job,
-         [](Job& job) {
-             job[0].node.allowed_cpus = {3};
-             job[0].plan.threads = 4;
-         }},
-        {"C1",
-         warning,
-         "--threads 1, or fewer ranks",
-         small_job,
-         two_threads_by({{"LOCKSTEP_BOUND", "0"}})},
-        {"C1",
-         warning,
-         "unset OMP_PROC_BIND",
-         small_job,
-         two_threads_by({{"OMP_PROC_BIND", "true"}})},
-        {"C1", warning, "slot:PE=2", small_job, two_threads_by({{"OMPI_COMM_WORLD_SIZE", "2"}})},
-        {"C1",
-         warning,
-         "srun --cpus-per-task 2",
-         small_job,
-         two_threads_by({{"SLURM_STEP_ID", "0"}})},
-        {"C1", warning, "without taskset", small_job, two_threads_by({})},
-        {"C2", warning, "ranks 0-1 share core 0", small_job, bind_all_to_cpu_0},
-        {"C2", warning, "mpirun --bind-to core", small_job, bind_all_to_cpu_0},
-        {"C2", warning, "start at most 2 rank(s) on this node (--np 2", small_job, crowd},
-        {"C2",
-         warning,
-         "they overlap",
-         cpu_job,
-         [](Job& job) { job[0].node.allowed_cpus.push_back(job[1].node.allowed_cpus[0]); }},
-        {"C3",
-         warning,
-         "1 CPU(s) of the 4",
-         small_job,
-         [](Job& job) {
-             job[0].environment["SLURM_CPUS_PER_TASK"] = "4";
-             job[0].environment["SLURM_STEP_ID"] = "0";
-         }},
-        {"C4",
-         warning,
-         "8 threads of ranks 0-1 on CPUs 0-1",
-         small_job,
-         [](Job& job) {
-             for (DoctorFacts& facts : job) facts.plan.threads = 4;
-         }},
-        {"C5",
-         warning,
-         "2 NUMA nodes",
-         cpu_job,
-         [](Job& job) { job[0].node.allowed_cpus = job[0].node.cpus; }},
-        {"C5",
-         warning,
-         "not allowed",
-         cpu_job,
-         [](Job& job) { job[0].node.allowed_memory_nodes = {1}; }},
-        {"C6",
-         warning,
-         "0.5 CPUs of time to 1 thread",
-         small_job,
-         [](Job& job) { job[0].node.control_group.cpu_quota = 0.5; }},
-        {"C6",
-         warning,
-         "stopped this job 9 time(s)",
-         small_job,
-         [](Job& job) { job[0].system.throttled_moved = 9; }},
-        {"C7", warning, "powersave", small_job, slow_down_clock},
-        {"C7", warning, "hardware threads of the same cores", gpu_job, split_a_core},
-        {"C7",
-         info,
-         "0.8 of 3.0 GHz",
-         small_job,
-         [](Job& job) {
-             job[0].system.frequency_khz = 800000;
-             job[0].system.max_frequency_khz = 3000000;
-         }},
-        {"C8",
-         warning,
-         "other processes keep 0.5 of 2 (cores 0-1) busy; ranks 0-1 had a core for 75 %",
-         unbound_job,
-         load(0.75, 2)},
-        {"C8",
-         warning,
-         "other processes keep 2.0 of 2 (cores 0-1) busy; ranks 0-1 had a core for 0 %",
-         unbound_job,
-         load(0, 2)},
-        {"C8",
-         warning,
-         "rank 1 had a core for 33 % of the time",
-         small_job,
-         [](Job& job) { job[1].load = {.watched_s = 0.3, .computed_s = 0.1, .busy_s = 0.1}; }},
-        {"C8",
-         warning,
-         "ask the staff of the cloud",
-         small_job,
-         [](Job& job) {
-             job[1].load = {.watched_s = 1, .computed_s = 0.6, .busy_s = 1, .stolen_s = 0.4};
-         }},
-        {"C8", info, "other processes keep 3.0 of 16", laptop, load(1, 4)},
-    };
+    SickJobs cases;
+    cases.check("D1", error, small_job)
+        .says("srun --mpi=pmix", become_singletons)
+        .says("lockstep train --np 2", become_singletons_of_mpich);
+    cases.check("D1", warning, small_job)
+        .says("1 of the 4 tasks of the SLURM job", leave_tasks_idle);
+    cases.check("D1", error, laptop).says("No mpirun is among the programs", [](Job& job) {
+        job[0].environment["OMPI_COMM_WORLD_SIZE"] = "4";
+    });
+    cases.check("D2", error, small_job)
+        .says("mpirun says rank 1 of 2, MPI says rank 0 of 2",
+              [](Job& job) { job[0].environment["OMPI_COMM_WORLD_RANK"] = "1"; })
+        .says("OMPI_COMM_WORLD_LOCAL_RANK=1, but MPI counts this rank as 0",
+              variable("OMPI_COMM_WORLD_LOCAL_RANK", "1"))
+        .says("PMIx says rank 5", variable("PMIX_RANK", "5"))
+        .says("OMPI_COMM_WORLD_SIZE is 'two'", variable("OMPI_COMM_WORLD_SIZE", "two"));
+    cases.check("D3", error, small_job)
+        .says("2 ranks inside an srun step of 1 tasks", nest_in_srun)
+        .says("srun --overlap --mpi=pmix -n 2 lockstep", nest_in_srun)
+        .says("2 launchers of MPI",
+              [](Job& job) { job[0].program.ancestors.push_back("/opt/ompi/bin/mpirun"); });
+    cases.check("D4", error, small_job).says("libmpi.so.12 are both loaded", [](Job& job) {
+        job[1].program.mpi_libraries.push_back("/opt/mpich/libmpi.so.12");
+    });
+    cases.check("D4", warning, small_job).says("started by /opt/ompi/bin/mpirun", [](Job& job) {
+        job[1].program.ancestors = {"/opt/ompi/bin/mpirun"};
+    });
+    cases.check("D5", error, cpu_job)
+        .says("Lockstep differs: 0.1.0 on ranks 0-2, 0.2.0 on rank 3",
+              [](Job& job) { job[3].program.version = "0.2.0"; });
+    cases.check("D6", error, small_job).says("thread level 1 of 3", [](Job& job) {
+        job[0].program.thread_level = 1;
+    });
+    cases.check("D7", warning, cpu_job)
+        .says("on different nodes", deal_ranks)
+        .says("1 a node on rank 0, 3 a node on ranks 1-3", make_uneven);
+    cases.check("D8", warning, small_job).says("gds_ds12_lock", [](Job& job) {
+        job[0].program.launcher_messages = {"PMIX ERROR in gds_ds12_lock"};
+    });
+    cases.check("D9", warning, cpu_job)
+        .says("120ms behind", [](Job& job) { job[2].network.clock_offset_s = -0.12; })
+        .says("1h00m ahead of rank 0's", [](Job& job) { job[2].network.clock_offset_s = 3600; });
+    cases.check("C1", warning, small_job)
+        .says("4 threads share CPU 3",
+              [](Job& job) {
+                  job[0].node.allowed_cpus = {3};
+                  job[0].plan.threads = 4;
+              })
+        .says("--threads 1, or fewer ranks", two_threads_by({{"LOCKSTEP_BOUND", "0"}}))
+        .says("unset OMP_PROC_BIND", two_threads_by({{"OMP_PROC_BIND", "true"}}))
+        .says("slot:PE=2", two_threads_by({{"OMPI_COMM_WORLD_SIZE", "2"}}))
+        .says("srun --cpus-per-task 2", two_threads_by({{"SLURM_STEP_ID", "0"}}))
+        .says("without taskset", two_threads_by({}));
+    cases.check("C2", warning, small_job)
+        .says("ranks 0-1 share core 0", bind_all_to_cpu_0)
+        .says("mpirun --bind-to core", bind_all_to_cpu_0)
+        .says("start at most 2 rank(s) on this node (--np 2", crowd);
+    cases.check("C2", warning, cpu_job).says("they overlap", [](Job& job) {
+        job[0].node.allowed_cpus.push_back(job[1].node.allowed_cpus[0]);
+    });
+    cases.check("C3", warning, small_job).says("1 CPU(s) of the 4", [](Job& job) {
+        job[0].environment["SLURM_CPUS_PER_TASK"] = "4";
+        job[0].environment["SLURM_STEP_ID"] = "0";
+    });
+    cases.check("C4", warning, small_job).says("8 threads of ranks 0-1 on CPUs 0-1", [](Job& job) {
+        for (DoctorFacts& facts : job) facts.plan.threads = 4;
+    });
+    cases.check("C5", warning, cpu_job)
+        .says("2 NUMA nodes", [](Job& job) { job[0].node.allowed_cpus = job[0].node.cpus; })
+        .says("not allowed", [](Job& job) { job[0].node.allowed_memory_nodes = {1}; });
+    cases.check("C6", warning, small_job)
+        .says("0.5 CPUs of time to 1 thread",
+              [](Job& job) { job[0].node.control_group.cpu_quota = 0.5; })
+        .says("stopped this job 9 time(s)", [](Job& job) { job[0].system.throttled_moved = 9; });
+    cases.check("C7", warning, small_job).says("powersave", slow_down_clock);
+    cases.check("C7", warning, gpu_job).says("hardware threads of the same cores", split_a_core);
+    cases.check("C7", info, small_job).says("0.8 of 3.0 GHz", [](Job& job) {
+        job[0].system.frequency_khz = 800000;
+        job[0].system.max_frequency_khz = 3000000;
+    });
+    cases.check("C8", warning, unbound_job)
+        .says("other processes keep 0.5 of 2 (cores 0-1) busy; ranks 0-1 had a core for 75 %",
+              load(0.75, 2))
+        .says("other processes keep 2.0 of 2 (cores 0-1) busy; ranks 0-1 had a core for 0 %",
+              load(0, 2));
+    cases.check("C8", warning, small_job)
+        .says("rank 1 had a core for 33 % of the time",
+              [](Job& job) { job[1].load = {.watched_s = 0.3, .computed_s = 0.1, .busy_s = 0.1}; })
+        .says("ask the staff of the cloud", [](Job& job) {
+            job[1].load = {.watched_s = 1, .computed_s = 0.6, .busy_s = 1, .stolen_s = 0.4};
+        });
+    cases.check("C8", info, laptop).says("other processes keep 3.0 of 16", load(1, 4));
+    return cases.all();
 }
 
 }  // namespace lockstep::test

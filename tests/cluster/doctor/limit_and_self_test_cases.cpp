@@ -43,136 +43,108 @@ std::vector<Sick> limit_and_self_test_cases() {
     using enum Severity;
     const auto first = [](auto change) { return [change](Job& job) { change(job[0]); }; };
     const auto test = [](auto change) { return [change](Job& job) { change(*job[1].self_test); }; };
-    return {
-        {"L1", warning, "only 64 MiB free", small_job, first([](DoctorFacts& facts) {
-             facts.shared_memory.free_bytes = 64u << 20;
-         })},
-        {"L1", error, "this run needs 12 GiB", small_job, need_shared_memory(12)},
-        {"L1", error, "mount -o remount,size=20g", small_job, need_shared_memory(12)},
-        {"L1",
-         error,
-         "/dev/shm is memory, and this node has 23",
-         small_job,
-         need_shared_memory(100)},
-        {"L1", warning, "mount -o remount,size=1g", small_job, first([](DoctorFacts& facts) {
-             facts.shared_memory.free_bytes = facts.shared_memory.total_bytes = 64u << 20;
-         })},
-        {"L1", warning, "vader_segment.x", small_job, first([](DoctorFacts& facts) {
-             facts.system.stale_shared_files = {"vader_segment.x"};
-         })},
-        {"L2", warning, "RemoveIPC=yes", small_job, first([](DoctorFacts& facts) {
-             facts.system.removes_ipc = true;
-         })},
-        {"L3",
-         warning,
-         "1024 open files are allowed, 4352 may be needed",
-         cpu_job,
-         first([](DoctorFacts& facts) { facts.node.limits.open_files = 1024; })},
-        {"L4", warning, "NCCL is 2.27.5", small_job, first([](DoctorFacts& facts) {
-             facts.node.limits.stack_bytes.reset();
-             facts.program.nccl_version = "2.27.5";
-         })},
-        {"L5", info, "ptrace_scope is 2", small_job, first([](DoctorFacts& facts) {
-             facts.node.kernel.ptrace_scope = 2;
-         })},
-        {"L6", warning, "does not exist", small_job, first([](DoctorFacts& facts) {
-             facts.temporary_folder.exists = false;
-         })},
-        {"L6", warning, "80 characters", small_job, first([](DoctorFacts& facts) {
-             facts.temporary_folder.path = "/" + std::string(79, 't');
-         })},
-        {"L6", warning, "on nfs", small_job, first([](DoctorFacts& facts) {
-             facts.temporary_folder.file_system = "nfs";
-         })},
-        {"L7",
-         error,
-         "inode 42 of nfs on rank 2, inode 43 of ext4 on rank 0",
-         run_job,
-         first([](DoctorFacts& facts) {
-             facts.run_folder.inode = 43;
-             facts.run_folder.file_system = "ext4";
-         })},
-        {"L7",
-         error,
-         "'runs/a' is there for rank 0 (cpu0), and not for rank 2 (cpu1)",
-         run_job,
-         [](Job& job) { job[2].run_folder.exists = job[3].run_folder.exists = false; }},
-        {"L7",
-         error,
-         "cannot be made",
-         run_job,
-         [](Job& job) {
-             for (DoctorFacts& facts : job) facts.run_folder = {.path = "/proc/x"};
-         }},
-        {"L7", error, "is a file, or lies below one", run_job, first([](DoctorFacts& facts) {
-             facts.run_folder.is_file = true;
-         })},
-        {"L7", error, "cannot be written to", run_job, first([](DoctorFacts& facts) {
-             facts.run_folder.is_writable = false;
-         })},
-        {"L7", warning, "9 inodes left", run_job, first([](DoctorFacts& facts) {
-             facts.run_folder.free_inodes = 9;
-         })},
-        {"L7", warning, "1 MiB left", run_job, first([](DoctorFacts& facts) {
-             facts.run_folder.free_bytes = 1u << 20;
-         })},
-        {"L8", error, "the control group has 23 GiB", small_job, first([](DoctorFacts& facts) {
-             facts.plan.memory_bytes = std::uint64_t{40} << 30;
-         })},
-        {"L8", warning, "overcommit_memory is 2", small_job, first([](DoctorFacts& facts) {
-             facts.system.overcommit = 2;
-         })},
-        {"L9", warning, "the run may take", run_job, first([](DoctorFacts& facts) {
-             facts.environment["SLURM_JOB_END_TIME"] = "2000";
-         })},
-        {"L9", warning, "only", run_job, first([](DoctorFacts& facts) {
-             facts.environment["SLURM_JOB_END_TIME"] = "1060";
-             facts.plan.duration_s = 0;
-         })},
-        {"T1",
-         error,
-         "3 of 1,023 sums of lockstep are wrong",
-         small_job,
-         test([](SelfTestFacts& facts) { facts.wrong_sums[0].wrong = 3; })},
-        {"T2",
-         warning,
-         "between ranks 0 and 2: 953.7 MiB/s",
-         three_nodes,
-         [](Job& job) {
-             job[0].self_test->slow_pairs = {{2, 1e9}};
-             job[2].self_test->slow_pairs = {{0, 9e8}};
-         }},
-        {"T2",
-         warning,
-         "between ranks 0 and 2: 2.3 MiB/s, where eno1 runs at 10 Gbit/s",
-         cpu_job,
-         link_of(2.4e6, 10000)},
-        {"T2", warning, "476.8 MiB/s, where eno1 runs at 25 Gbit/s", cpu_job, link_of(5e8, 25000)},
-        {"T2", warning, "85.8 MiB/s, less than Gigabit Ethernet gives", cpu_job, link_of(9e7, 0)},
-        {"T2", warning, "100 MiB of gradients take 43.7s", cpu_job, link_of(2.4e6, 0)},
-        {"T2",
-         warning,
-         "where eno1 runs at 10 Gbit/s; and 1 more such link(s)",
-         three_nodes,
-         [](Job& job) {
-             for (DoctorFacts& facts : job) facts.self_test->median_link = 2.4e6;
-             job[0].self_test->slow_pairs = {{1, 2.5e6}, {2, 2.4e6}};
-             job[1].self_test->slow_pairs = {{0, 2.5e6}};
-             job[2].self_test->slow_pairs = {{0, 2.4e6}};
-         }},
-        {"T3", warning, "9 % of its speed", small_job, first([](DoctorFacts& facts) {
-             facts.self_test->measured_s = 0.100;
-         })},
-        {"T4", error, "abc on rank 0, abd on rank 1", small_job, test([](SelfTestFacts& facts) {
-             facts.state_hash = "abd";
-         })},
-        {"T4", error, "2 number(s) are not finite", small_job, test([](SelfTestFacts& facts) {
-             facts.not_finite = 2;
-         })},
-        {"T5", warning, "1.50 times as long", cpu_job, test([](SelfTestFacts& facts) {
-             facts.step_s.assign(24, 0.003);
-         })},
-    };
+    SickJobs cases;
+    cases.check("L1", warning, small_job).says("only 64 MiB free", first([](DoctorFacts& facts) {
+                                                   facts.shared_memory.free_bytes = 64u << 20;
+                                               }));
+    cases.check("L1", error, small_job)
+        .says("this run needs 12 GiB", need_shared_memory(12))
+        .says("mount -o remount,size=20g", need_shared_memory(12))
+        .says("/dev/shm is memory, and this node has 23", need_shared_memory(100));
+    cases.check("L1", warning, small_job)
+        .says("mount -o remount,size=1g", first([](DoctorFacts& facts) {
+                  facts.shared_memory.free_bytes = facts.shared_memory.total_bytes = 64u << 20;
+              }))
+        .says("vader_segment.x", first([](DoctorFacts& facts) {
+                  facts.system.stale_shared_files = {"vader_segment.x"};
+              }));
+    cases.check("L2", warning, small_job).says("RemoveIPC=yes", first([](DoctorFacts& facts) {
+                                                   facts.system.removes_ipc = true;
+                                               }));
+    cases.check("L3", warning, cpu_job)
+        .says("1024 open files are allowed, 4352 may be needed",
+              first([](DoctorFacts& facts) { facts.node.limits.open_files = 1024; }));
+    cases.check("L4", warning, small_job).says("NCCL is 2.27.5", first([](DoctorFacts& facts) {
+                                                   facts.node.limits.stack_bytes.reset();
+                                                   facts.program.nccl_version = "2.27.5";
+                                               }));
+    cases.check("L5", info, small_job).says("ptrace_scope is 2", first([](DoctorFacts& facts) {
+                                                facts.node.kernel.ptrace_scope = 2;
+                                            }));
+    cases.check("L6", warning, small_job)
+        .says("does not exist",
+              first([](DoctorFacts& facts) { facts.temporary_folder.exists = false; }))
+        .says("80 characters", first([](DoctorFacts& facts) {
+                  facts.temporary_folder.path = "/" + std::string(79, 't');
+              }))
+        .says("on nfs",
+              first([](DoctorFacts& facts) { facts.temporary_folder.file_system = "nfs"; }));
+    cases.check("L7", error, run_job)
+        .says("inode 42 of nfs on rank 2, inode 43 of ext4 on rank 0",
+              first([](DoctorFacts& facts) {
+                  facts.run_folder.inode = 43;
+                  facts.run_folder.file_system = "ext4";
+              }))
+        .says("'runs/a' is there for rank 0 (cpu0), and not for rank 2 (cpu1)",
+              [](Job& job) { job[2].run_folder.exists = job[3].run_folder.exists = false; })
+        .says("cannot be made",
+              [](Job& job) {
+                  for (DoctorFacts& facts : job) facts.run_folder = {.path = "/proc/x"};
+              })
+        .says("is a file, or lies below one",
+              first([](DoctorFacts& facts) { facts.run_folder.is_file = true; }))
+        .says("cannot be written to",
+              first([](DoctorFacts& facts) { facts.run_folder.is_writable = false; }));
+    cases.check("L7", warning, run_job)
+        .says("9 inodes left", first([](DoctorFacts& facts) { facts.run_folder.free_inodes = 9; }))
+        .says("1 MiB left",
+              first([](DoctorFacts& facts) { facts.run_folder.free_bytes = 1u << 20; }));
+    cases.check("L8", error, small_job)
+        .says("the control group has 23 GiB",
+              first([](DoctorFacts& facts) { facts.plan.memory_bytes = std::uint64_t{40} << 30; }));
+    cases.check("L8", warning, small_job)
+        .says("overcommit_memory is 2",
+              first([](DoctorFacts& facts) { facts.system.overcommit = 2; }));
+    cases.check("L9", warning, run_job)
+        .says("the run may take",
+              first([](DoctorFacts& facts) { facts.environment["SLURM_JOB_END_TIME"] = "2000"; }))
+        .says("only", first([](DoctorFacts& facts) {
+                  facts.environment["SLURM_JOB_END_TIME"] = "1060";
+                  facts.plan.duration_s = 0;
+              }));
+    cases.check("T1", error, small_job)
+        .says("3 of 1,023 sums of lockstep are wrong",
+              test([](SelfTestFacts& facts) { facts.wrong_sums[0].wrong = 3; }));
+    cases.check("T2", warning, three_nodes)
+        .says("between ranks 0 and 2: 953.7 MiB/s", [](Job& job) {
+            job[0].self_test->slow_pairs = {{2, 1e9}};
+            job[2].self_test->slow_pairs = {{0, 9e8}};
+        });
+    cases.check("T2", warning, cpu_job)
+        .says("between ranks 0 and 2: 2.3 MiB/s, where eno1 runs at 10 Gbit/s",
+              link_of(2.4e6, 10000))
+        .says("476.8 MiB/s, where eno1 runs at 25 Gbit/s", link_of(5e8, 25000))
+        .says("85.8 MiB/s, less than Gigabit Ethernet gives", link_of(9e7, 0))
+        .says("100 MiB of gradients take 43.7s", link_of(2.4e6, 0));
+    cases.check("T2", warning, three_nodes)
+        .says("where eno1 runs at 10 Gbit/s; and 1 more such link(s)", [](Job& job) {
+            for (DoctorFacts& facts : job) facts.self_test->median_link = 2.4e6;
+            job[0].self_test->slow_pairs = {{1, 2.5e6}, {2, 2.4e6}};
+            job[1].self_test->slow_pairs = {{0, 2.5e6}};
+            job[2].self_test->slow_pairs = {{0, 2.4e6}};
+        });
+    cases.check("T3", warning, small_job).says("9 % of its speed", first([](DoctorFacts& facts) {
+                                                   facts.self_test->measured_s = 0.100;
+                                               }));
+    cases.check("T4", error, small_job)
+        .says("abc on rank 0, abd on rank 1",
+              test([](SelfTestFacts& facts) { facts.state_hash = "abd"; }))
+        .says("2 number(s) are not finite",
+              test([](SelfTestFacts& facts) { facts.not_finite = 2; }));
+    cases.check("T5", warning, cpu_job).says("1.50 times as long", test([](SelfTestFacts& facts) {
+                                                 facts.step_s.assign(24, 0.003);
+                                             }));
+    return cases.all();
 }
 
 }  // namespace lockstep::test

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::test {
@@ -34,9 +35,31 @@ struct Sick {
     std::string id;
     Severity severity = Severity::warning;
     std::string says;  ///< part of what, why or fix
-    Job (*healthy)();
+    Job (*healthy)() = nullptr;
     std::function<void(Job&)> harm;
 };
+
+/// Collects such jobs, by check.
+class SickJobs {
+  public:
+    /// Those that follow are found by this check, and with this severity.
+    SickJobs& check(const std::string& id, Severity severity, Job (*healthy)()) {
+        next_ = {.id = id, .severity = severity, .says = "", .healthy = healthy, .harm = {}};
+        return *this;
+    }
+    SickJobs& says(const std::string& text, std::function<void(Job&)> harm) {
+        next_.says = text;
+        next_.harm = std::move(harm);
+        all_.push_back(next_);
+        return *this;
+    }
+    const std::vector<Sick>& all() const { return all_; }
+
+  private:
+    Sick next_;
+    std::vector<Sick> all_;
+};
+
 std::vector<Sick> launch_and_cpu_cases();
 std::vector<Sick> gpu_cases();
 std::vector<Sick> fabric_cases();

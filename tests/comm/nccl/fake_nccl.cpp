@@ -111,7 +111,7 @@ nccl::Result FakeNccl::poll(nccl::Comm handle, nccl::Result* state) {
     } else if (comm.polls_left > 0) {
         --comm.polls_left;
     } else if (!comm.is_ready) {
-        const bool is_complete = wire || comm.group->joined == comm.group->size;
+        const bool is_complete = comm.group->joined == comm.group->size;
         comm.is_ready = is_complete && !never_ready.contains(comm.rank);
     } else if (comm.launch_polls > 0) {
         --comm.launch_polls;
@@ -211,7 +211,6 @@ void FakeNccl::launch(Comm& comm, const std::vector<Issued>& group) {
 }
 
 FakeCuda::Task FakeNccl::task_of(const Comm& comm, const Op& op, Posted posted) {
-    if (wire) return wire->task_of(op, posted);
     if (op.kind == "send" || op.kind == "recv") return parcel_task(comm, op, posted);
     return record_task(comm, op, posted);
 }

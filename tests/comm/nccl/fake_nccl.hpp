@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An NCCL of host memory over threads, with every trouble that the real one can make, and a strict
-// eye on its user. It shows what our code does, not what NCCL does. Between processes:
-// mpi_nccl.hpp.
+// eye on its user. It shows what our code does, not what NCCL does. Between processes there is that
+// of tests/simcuda.
 #pragma once
 
 #include "comm/nccl/fake_cuda.hpp"
@@ -39,18 +39,9 @@ class FakeNccl {
         void* to = nullptr;
     };
 
-    /// Moves bytes between ranks that share no memory.
-    class Wire {
-      public:
-        virtual ~Wire() = default;
-        /// What does the operation when its stream comes to it: called until true, and after.
-        virtual FakeCuda::Task task_of(const Op& op, Posted posted) = 0;
-    };
-
     /// The table of one rank's process. Functions newer than `version` are missing in it.
     NcclApi api();
 
-    std::shared_ptr<Wire> wire;  ///< none: ranks are threads
     int version = 22809;
     int polls_to_start = 3;         ///< of ncclInProgress before a communicator is ready
     int polls_to_launch = 2;        ///< likewise before a group reaches its stream

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange between GPUs with ranks that are threads: any number of them, who waits for whom,
 // what travels, and every failure.
+#include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
@@ -25,9 +26,10 @@ using testing::HasSubstr;
 
 using Errors = std::vector<std::optional<Error>>;
 
-FlatLayout small_layout() {
-    const std::vector<std::size_t> counts = {200, 40, 1, 0, 330};
-    return {counts, 20, BucketLimits{1024, 1024}};
+const std::vector<std::size_t> exchange_counts = {200, 40, 1, 0, 330};
+
+FlatLayout small_layout(std::size_t limit = 1024) {
+    return {exchange_counts, 20, BucketLimits{limit, 2 * limit}};
 }
 
 class GpuExchangeTest : public lockstep::test::FakeRanksTest {
@@ -55,6 +57,45 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
         }));
         return sent;
     }
+    /// The values of all steps on each rank, one rank after the other.
+    std::vector<Floats> values_of(int ranks,
+                                  const FlatLayout& layout,
+                                  const TreePlan& plan,
+                                  const std::vector<std::uint64_t>& steps) {
+        std::vector<std::vector<std::shared_ptr<const Floats>>> read(
+            static_cast<std::size_t>(ranks));
+        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+            NcclCommunicator communicator = rank.communicator();
+            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            for (const std::uint64_t step : steps) {
+                gpu.run(step);
+                read[static_cast<std::size_t>(rank.rank)].push_back(gpu.read_values());
+            }
+            gpu.wait();
+        }));
+        std::vector<Floats> values;
+        for (const auto& of_rank : read)
+            for (const auto& floats : of_rank) values.push_back(*floats);
+        EXPECT_EQ(values.size(), read.size() * steps.size());
+        return values;
+    }
+    /// Leaves of one rank. Added, as backward does: a slot that is not cleared shows.
+    static void add_leaves(GpuSteps& gpu,
+                           Reducer& reducer,
+                           const FlatLayout& layout,
+                           const LeafRange& leaves,
+                           std::uint64_t step) {
+        reducer.begin_step();
+        for (int leaf = leaves.begin; leaf < leaves.end; ++leaf) {
+            gpu.then([&layout, slot = reducer.begin_leaf(), step, leaf] {
+                for (std::size_t i = 0; i < layout.size(); ++i)
+                    slot[i] += test::hard_value(step, leaf, i);
+            });
+            for (std::size_t tensor = exchange_counts.size(); tensor-- > 0;) reducer.add(tensor);
+            reducer.end_leaf();
+        }
+        reducer.finish();
+    }
     static void expect_no_errors(const Errors& errors) {
         for (const auto& error : errors) EXPECT_FALSE(error) << error->text();
     }
@@ -65,22 +106,136 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
 
 TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeForAnyNumberOfRanks) {
     const FlatLayout layout = small_layout();
-    for (const int virtual_ranks : {1, 8, 16}) {
+    for (const int virtual_ranks : {1, 8, 16, 64}) {
         const Floats expected = test::whole_tree(layout, virtual_ranks, 5);
         for (const int ranks : {1, 2, 3, 5, 6, 7, 8, 13, 16}) {
             if (ranks > virtual_ranks) continue;
-            expect_no_errors(run(ranks, [&](const FakeRank& rank) {
-                NcclCommunicator communicator = rank.communicator();
-                GpuSteps gpu(communicator, layout, TreePlan(virtual_ranks, ranks), rank.cuda);
-                gpu.run(5);
-                const auto values = gpu.read_values();
-                gpu.wait();
-                EXPECT_TRUE(test::same_bits(*values, expected))
+            for (const Floats& values :
+                 values_of(ranks, layout, TreePlan(virtual_ranks, ranks), {5}))
+                EXPECT_TRUE(test::same_bits(values, expected))
                     << ranks << " ranks, " << virtual_ranks << " leaves";
-            }));
         }
     }
     EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeInBucketsOfAnySizeStepAfterStep) {
+    for (const std::size_t limit : {64u, 300u, 5000u, 1u << 20})
+        for (const int ranks : {1, 4, 5}) {
+            const FlatLayout layout = small_layout(limit);
+            const auto values = values_of(ranks, layout, TreePlan(64, ranks), {0, 1, 2});
+            for (std::size_t i = 0; i < values.size(); ++i)
+                EXPECT_TRUE(test::same_bits(values[i], test::whole_tree(layout, 64, i % 3)))
+                    << ranks << " ranks, buckets of " << limit << ", step " << i % 3;
+        }
+}
+
+// Sums inside nodes of two first, and then of four, where as many ranks are there.
+TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeOnSeveralNodes) {
+    const FlatLayout layout = small_layout();
+    const Floats expected = test::whole_tree(layout, 64, 1);
+    for (const int of_a_node : {2, 4}) {
+        vary = [=](int rank, auto&, NcclOptions& mine) {
+            mine.environment = Environment(std::map<std::string, std::string>{
+                {"NCCL_HOSTID", std::to_string(rank / of_a_node)}});
+        };
+        for (const int ranks : {2, 3, 4, 5, 8})
+            for (const Floats& values : values_of(ranks, layout, TreePlan(64, ranks), {1}))
+                EXPECT_TRUE(test::same_bits(values, expected))
+                    << ranks << " ranks, " << of_a_node << " to a node";
+    }
+}
+
+TEST_F(GpuExchangeTest, HasOtherBitsWithPlainSums) {
+    const FlatLayout layout = small_layout();
+    for (const int ranks : {1, 2, 3, 8}) {
+        const TreePlan plan(64, ranks, Summation::plain);
+        const Floats values = values_of(ranks, layout, plan, {0}).front();
+        EXPECT_FALSE(test::same_bits(values, test::whole_tree(layout, 64, 0))) << ranks;
+        if (ranks > 2) continue;  // two numbers have one sum, whatever NCCL does
+        Floats sums(layout.size());
+        for (const Partial& partial : plan.partials()) {
+            const Floats partials = test::slot_values(layout, plan, partial, 0);
+            std::ranges::transform(partials, sums, sums.begin(), std::plus<>());
+        }
+        EXPECT_TRUE(test::same_bits(values, sums)) << ranks;
+    }
+}
+
+TEST_F(GpuExchangeTest, SumsExactlyWhereNoOrderMatters) {
+    const FlatLayout layout = small_layout(1000);
+    for (const Summation summation : {Summation::tree, Summation::plain})
+        for (const int ranks : {1, 3, 8})
+            expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+                NcclCommunicator communicator = rank.communicator();
+                const TreePlan plan(64, ranks, summation);
+                GpuSteps gpu(communicator, layout, plan, rank.cuda);
+                for (const Partial& partial : plan.partials_of_rank(rank.rank))
+                    gpu.then([&, to = gpu.exchange().slot(partial.slot)] {
+                        std::fill_n(to, layout.size(), static_cast<float>(rank.rank + 1));
+                    });
+                gpu.arrive();
+                gpu.reduce();
+                gpu.exchange().publish();
+                const auto values = gpu.read_values();
+                gpu.wait();
+                float sum = 0;
+                for (const Partial& partial : plan.partials())
+                    sum += static_cast<float>(partial.rank + 1);
+                EXPECT_EQ(std::ranges::count(*values, sum), std::ssize(*values));
+            }));
+}
+
+// Leaf by leaf into slots that the reducer clears and merges, as training does.
+TEST_F(GpuExchangeTest, IsDrivenByTheReducerAsTheCpusExchangesAre) {
+    const FlatLayout layout = small_layout();
+    for (const int ranks : {1, 3, 8})
+        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+            NcclCommunicator communicator = rank.communicator();
+            const TreePlan plan(64, ranks);
+            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            GpuExchange& exchange = gpu.exchange();
+            Reducer reducer(layout, plan, rank.rank, exchange);
+            for (std::uint64_t step = 0; step < 2; ++step) {
+                add_leaves(gpu, reducer, layout, leaves_of(rank.rank, ranks, 64), step);
+                for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
+                    const FloatRange own = exchange.own_stripe(b);
+                    exchange.memory().copy(
+                        exchange.values() + own.begin, reducer.reduced(b), own.size());
+                }
+                exchange.publish();
+                Floats values(layout.size());
+                exchange.memory().wait();
+                exchange.memory().copy(values.data(), exchange.values(), values.size());
+                exchange.memory().wait();
+                EXPECT_TRUE(test::same_bits(values, test::whole_tree(layout, 64, step)))
+                    << "step " << step;
+            }
+        }));
+}
+
+TEST_F(GpuExchangeTest, BeginsWithZerosAndPublishesValuesBeforeAnyStep) {
+    const FlatLayout layout = small_layout(300);
+    for (const int ranks : {1, 3, 8})
+        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+            NcclCommunicator communicator = rank.communicator();
+            GpuSteps gpu(communicator, layout, TreePlan(64, ranks), rank.cuda);
+            EXPECT_EQ(gpu.exchange().name(), "nccl");
+            const auto zeros = gpu.read_values();
+            for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
+                const FloatRange own = gpu.exchange().own_stripe(b);
+                EXPECT_EQ(own, layout.stripe(b, rank.rank, ranks));
+                gpu.then([to = gpu.exchange().values() + own.begin, own] {
+                    std::fill_n(to, own.size(), 7.0f);
+                });
+            }
+            gpu.exchange().publish();
+            const auto values = gpu.read_values();
+            gpu.wait();
+            EXPECT_EQ(std::ranges::count(*zeros, 0.0f), std::ssize(*zeros));
+            EXPECT_EQ(std::ranges::count(*values, 7.0f), std::ssize(*values));
+            EXPECT_GE(gpu.exchange().take_wait_s(), 0.0);
+        }));
 }
 
 TEST_F(GpuExchangeTest, WaitsForTheCallersStreamAndNotInTheHost) {

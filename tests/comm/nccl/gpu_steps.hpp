@@ -33,15 +33,21 @@ class GpuSteps {
     GpuExchange& exchange() { return *exchange_; }
     GpuStream caller() const { return caller_; }
 
-    /// Gradients of `step`, when the stream comes to it.
+    /// Does `work` when the stream comes to it.
+    template <class Work>
+    void then(Work work) {
+        cuda_.enqueue(caller_, [work = std::move(work)] {
+            work();
+            return true;
+        });
+    }
+    /// Gradients of `step`.
     void fill(std::uint64_t step) {
         for (const Partial& partial : plan_.partials_of_rank(rank_))
-            cuda_.enqueue(caller_,
-                          [to = exchange_->slot(partial.slot),
-                           values = slot_values(layout_, plan_, partial, step)] {
-                              std::ranges::copy(values, to);
-                              return true;
-                          });
+            then([to = exchange_->slot(partial.slot),
+                  values = slot_values(layout_, plan_, partial, step)] {
+                std::ranges::copy(values, to);
+            });
     }
     void arrive() {
         for (std::size_t b = 0; b < layout_.bucket_count(); ++b) exchange_->arrive(b);
@@ -65,9 +71,8 @@ class GpuSteps {
     /// All values when the stream comes here: to be looked at after wait().
     std::shared_ptr<const Floats> read_values() {
         auto values = std::make_shared<Floats>(layout_.size());
-        cuda_.enqueue(caller_, [from = exchange_->values(), values] {
+        then([from = exchange_->values(), values] {
             std::copy_n(from, values->size(), values->data());
-            return true;
         });
         return values;
     }

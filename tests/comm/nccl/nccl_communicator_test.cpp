@@ -121,6 +121,19 @@ TEST_F(NcclCommunicatorTest, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
     EXPECT_TRUE(nccl.calls().empty());
 }
 
+TEST_F(NcclCommunicatorTest, RefusesSettingsThatDifferOnAllRanks) {
+    vary = [](int rank, auto&, auto& mine) {
+        mine.environment = lockstep::Environment(
+            std::map<std::string, std::string>{{"NCCL_ALGO", rank == 0 ? "Tree" : "Ring"}});
+    };
+    for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))
+        EXPECT_THAT(text_of(error),
+                    testing::AllOf(HasSubstr("error E675: ranks have different NCCL settings: "
+                                             "NCCL_ALGO is "),
+                                   HasSubstr("'Tree' on rank 0"),
+                                   HasSubstr("'Ring' on rank 1")));
+}
+
 TEST_F(NcclCommunicatorTest, LetsRanksShareAGpuWhereNcclTakesThemForHosts) {
     vary = [](int rank, auto& gpu, auto& mine) {
         gpu.uuid = "GPU-one";
