@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUs of several processes against the CPU's exchange: equal bits. NCCL and CUDA are made up; the
 // bytes go through MPI.
-#include "lockstep/comm/nccl_exchange.hpp"
-
+#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/log.hpp"
 
