@@ -2,7 +2,6 @@
 // What shells complete: commands, their options, and the words of options that take one of a few.
 #include "manual.hpp"
 
-#include <algorithm>
 #include <map>
 #include <set>
 

@@ -4,8 +4,6 @@
 
 #include "command.hpp"
 
-#include <filesystem>
-#include <string>
 #include <vector>
 
 namespace lockstep {

@@ -6,11 +6,14 @@
 #include "lockstep/core/version.hpp"
 
 #include "exit_meanings.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -84,11 +87,11 @@ std::string code_cell(const std::string& text) {
     return out + "`";
 }
 
-std::string reference_options(const OptionSection& section) {
+std::string reference_options(const OptionSection& section, const std::string& heading) {
     const bool has_scopes = std::ranges::any_of(
         section.options, [](const Option& o) { return o.scope != OptionScope::own; });
-    std::string text = fmt::format("\n**{}**\n\n| option | default |{} |\n|---|---|{}---|\n",
-                                   section.title,
+    std::string text = fmt::format("\n{}\n\n| option | default |{} |\n|---|---|{}---|\n",
+                                   heading,
                                    has_scopes ? " scope |" : "",
                                    has_scopes ? "---|" : "");
     for (const Option& option : section.options)
@@ -97,6 +100,81 @@ std::string reference_options(const OptionSection& section) {
                             shows_default(option) ? code_cell(option.default_value) : "",
                             has_scopes ? fmt::format(" {} |", scope_text(option.scope)) : "",
                             cell(help_of(option)));
+    return text;
+}
+
+bool is_group(const OptionSection& section) {
+    return std::ranges::find(group_titles, section.title) != group_titles.end();
+}
+
+// Where a heading of the page is found.
+std::string anchor(const std::string& heading) {
+    std::string out;
+    for (const char c : heading) {
+        const auto letter = static_cast<unsigned char>(c);
+        if (std::isalnum(letter)) out += static_cast<char>(std::tolower(letter));
+        if (c == ' ') out += '-';
+    }
+    return out;
+}
+
+// A row of the table of train that another command takes as it is.
+bool is_of_train(const Option& option, const OptionTable& train) {
+    for (const OptionSection& section : train)
+        for (const Option& each : section.options)
+            if (each.name == option.name && each.value == option.value && each.help == option.help)
+                return true;
+    return false;
+}
+
+// The options of a command that the page has elsewhere.
+std::string reference_links(const Command& command, const OptionTable& train) {
+    std::vector<std::string> groups, of_train;
+    const auto own = own_sections(command);
+    for (const OptionSection& section : own) {
+        if (is_group(section))
+            groups.push_back(fmt::format("[{}](#{})", section.title, anchor(section.title)));
+        else
+            for (const Option& option : section.options)
+                if (is_of_train(option, train)) of_train.push_back("`--" + option.name + "`");
+    }
+    std::string text;
+    if (own.size() < command.table.size())
+        text += "\nAnd the options of [`train`](#lockstep-train).\n";
+    else if (!of_train.empty() && command.name != train_command().name)
+        text += fmt::format("\nAnd from the options of [`train`](#lockstep-train): {}.\n",
+                            fmt::join(of_train, ", "));
+    if (!groups.empty())
+        text += fmt::format("\nAnd shared options: {}.\n", fmt::join(groups, ", "));
+    return text;
+}
+
+std::string reference_command(const Command& command, const OptionTable& train) {
+    std::string text = fmt::format("\n## `lockstep {}`\n{}.\n```\n{}\n\n{}```\n",
+                                   command.name,
+                                   command.summary,
+                                   command.usage,
+                                   command.text);
+    for (OptionSection& section : own_sections(command)) {
+        if (command.name != train_command().name)
+            std::erase_if(section.options,
+                          [&](const Option& option) { return is_of_train(option, train); });
+        if (!is_group(section) && !section.options.empty())
+            text += reference_options(section, "**" + section.title + "**");
+    }
+    return text + reference_links(command, train);
+}
+
+// Each group as the first command has it; the test of commands shows that all have it so.
+std::string reference_groups(const std::vector<Command>& commands) {
+    std::string text = "\n## Options that several commands share\n";
+    for (const std::string_view title : group_titles)
+        for (const Command& command : commands) {
+            const auto found = std::ranges::find(command.table, title, &OptionSection::title);
+            if (found == command.table.end()) continue;
+            text += reference_options(*found, "### " + found->title);
+            break;
+        }
     return text;
 }
 
@@ -188,20 +266,11 @@ std::string man_page(const std::vector<Command>& commands) {
 }
 
 std::string reference_page(const std::vector<Command>& commands) {
+    const OptionTable train = train_command().table;
     std::string text = reference_begin;
-    for (const Command& command : commands) {
-        if (command.is_hidden) continue;
-        const auto own = own_sections(command);
-        text += fmt::format("\n## `lockstep {}`\n{}.\n```\n{}\n\n{}```\n",
-                            command.name,
-                            command.summary,
-                            command.usage,
-                            command.text);
-        for (const OptionSection& section : own) text += reference_options(section);
-        if (own.size() < command.table.size())
-            text += "\nAnd the options of [`train`](#lockstep-train).\n";
-    }
-    return text + reference_exit_codes();
+    for (const Command& command : commands)
+        if (!command.is_hidden) text += reference_command(command, train);
+    return text + reference_groups(commands) + reference_exit_codes();
 }
 
 namespace {

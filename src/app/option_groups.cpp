@@ -1,60 +1,175 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "option_groups.hpp"
 
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/map.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
 
-#include <iterator>
+#include <algorithm>
+#include <cstdint>
 
 #include <fmt/format.h>
 
 namespace lockstep {
+namespace {
 
-Option json_option(bool& target, const std::string& form) {
-    return flag_option("json", target, fmt::format("print {}, for programs", form));
+OptionSection group(OptionGroup which, std::vector<Option> options) {
+    return {std::string(group_titles[static_cast<std::size_t>(which)]), std::move(options)};
+}
+
+}  // namespace
+
+void check_given(bool is_given, const std::string& option, const std::string& fix) {
+    check(is_given, [&] { return Error("E105", fmt::format("--{} is missing", option), "", fix); });
+}
+
+void check_one_process(const Invocation& call, const std::string& name, const std::string& as) {
+    agree(call.process.ranks, [&] {
+        check(call.process.ranks.size() == 1, [&] {
+            return Error("E106",
+                         fmt::format("'lockstep {}' under a launcher of several ranks", name),
+                         as,
+                         "call it without mpirun or srun");
+        });
+    });
+}
+
+OptionSection json_group(bool& target) {
+    return group(OptionGroup::output_form,
+                 {flag_option("json", target, "print JSON, for programs")});
 }
 
 ProgressSink progress_sink(bool is_json) {
     return is_json ? ProgressSink::beside_output() : ProgressSink::log_sink();
 }
 
-Option incarnation_option(std::int64_t& target, const std::string& which) {
-    return whole_option("incarnation", target, 0, 1'000'000'000, which);
+OptionSection start_group(std::int64_t& target) {
+    return group(
+        OptionGroup::start,
+        {whole_option(
+            "incarnation", target, 0, 1'000'000'000, "start of the run to read; 0: the newest")});
 }
 
-std::vector<Option> rank_options(int& np, bool& oversubscribe, int least) {
-    return {whole_option(
-                "np", np, least, 65536, "outside mpirun and srun: start N ranks on this machine"),
-            flag_option("oversubscribe", oversubscribe, "allow more ranks than cores")};
+std::vector<Option> rank_options(int& np, bool& oversubscribe) {
+    return {
+        whole_option("np", np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
+        flag_option("oversubscribe", oversubscribe, "allow more ranks than cores")};
+}
+
+OptionSection ranks_group(int& np, bool& oversubscribe) {
+    return group(OptionGroup::ranks, rank_options(np, oversubscribe));
 }
 
 Option threads_option(int& target) {
     return whole_option("threads", target, 0, 1024, "threads of each rank; 0: one per core");
 }
 
-std::vector<Option> foreign_options(std::string& fields,
-                                    bool& follows_links,
-                                    const std::string& unset) {
-    return {field_option(
-                "field", fields, "field in HDF5 files that others wrote, as for train" + unset),
-            links_option(follows_links)};
+OptionSection foreign_group(std::string& fields, bool& follows_links) {
+    return group(
+        OptionGroup::foreign,
+        {field_option("field", fields, "field in HDF5 files that others wrote, as for train"),
+         links_option(follows_links)});
 }
 
-std::vector<Option> data_set_options(PackOptions& pack) {
+OptionSection data_set_group(PackOptions& pack, bool& restart) {
     std::vector<Choice<Codec>> codecs;
     for (const Codec each : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
         codecs.emplace_back(codec_name(each), each);
-    return {
-        path_option("out", "DIR", pack.output, "new folder of the data set"),
-        text_option("name", "NAME", pack.name, "name of the shards; unset: the name of DIR"),
-        choice_option("codec", pack.codec, codecs, "compression of the blocks"),
-        whole_option("level", pack.level, 0, 22, "compression level; 0: the codec's default"),
-        whole_option("shards", pack.shards, 0, 100'000, "number of files; 0: about 512 MiB each")};
+    return group(
+        OptionGroup::data_set,
+        {path_option("out", "DIR", pack.output, "new folder of the data set"),
+         text_option("name", "NAME", pack.name, "name of the shards; unset: the name of DIR"),
+         choice_option("codec", pack.codec, codecs, "compression of the blocks"),
+         whole_option("level", pack.level, 0, 22, "compression level; 0: the codec's default"),
+         whole_option("shards", pack.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+         threads_option(pack.threads),
+         flag_option("restart",
+                     restart,
+                     "discard the shards that an unfinished command left instead of continuing")});
 }
 
-std::vector<Option> joined(std::vector<Option> options, std::vector<Option> more) {
-    options.insert(
-        options.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-    return options;
+OptionSection rows_group(PackOptions& pack, bool& keep_order) {
+    return group(OptionGroup::rows,
+                 {text_option("split", "NAME", pack.split, "part of the data: train, test, ..."),
+                  whole_option("block-rows",
+                               pack.block_rows,
+                               0,
+                               1 << 30,
+                               "rows per block; 0: at most 512 KiB. It decides the order in "
+                               "training; shards and codec do not"),
+                  flag_option("keep-order", keep_order, "do not shuffle the rows")});
+}
+
+OptionSection applied_to_group(InferSettings& settings) {
+    return group(
+        OptionGroup::applied_to,
+        {data_option("data", settings.data, "data to read, as for train"),
+         choice_option<RunPart>(
+             "part",
+             settings.part,
+             {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
+             "samples to use of a run with --split, whose training data --data names: train, those "
+             "it was trained on; held-out, those it was tested on"),
+         list_option("channels",
+                     "N[,N]",
+                     settings.channels,
+                     "channels of --weights that 'lockstep prune' wrote")});
+}
+
+OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data) {
+    return group(
+        OptionGroup::weights,
+        {path_option("weights",
+                     "FILE",
+                     weights,
+                     "safetensors file to use; unset: the run's newest checkpoint"),
+         data_option(
+             "train-data",
+             train_data,
+             "new place of the run's training data, whose statistics are used to normalise")});
+}
+
+OptionSection waiting_group(double& seconds) {
+    return group(OptionGroup::waiting,
+                 {duration_option(
+                     "timeout", seconds, "how long to wait for the run; 0: as long as it takes")});
+}
+
+OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits) {
+    return group(OptionGroup::giving_up,
+                 {path_option("run", "DIR", run, "the run directory given to 'train --run'"),
+                  whole_option("max-restarts", limits.restarts, 0, 100'000, "restarts of this job"),
+                  whole_option("max-idle-starts",
+                               limits.idle_starts,
+                               1,
+                               100'000,
+                               "starts in a row that bring no new checkpoint")});
+}
+
+namespace {
+
+std::int64_t asked_ranks(const Invocation& call, const std::string& hosts) {
+    const auto np = std::ranges::find(call.options, "np", &ResolvedOption::name);
+    if (np != call.options.end() && np->origin != "default")
+        return parse_integer(np->text).value_or(0);
+    std::int64_t slots = 0;
+    if (!hosts.empty())
+        for (const HostSlots& host : parse_hosts(hosts)) slots += host.slots;
+    return slots;
+}
+
+}  // namespace
+
+void check_rank_count(const Invocation& call, const std::string& hosts) {
+    if (!launched_by_mpi()) return;
+    const Communicator& ranks = call.process.ranks;
+    agree(ranks, [&] {
+        check_asked_ranks(call.process.facts->launch(), asked_ranks(call, hosts), ranks.size());
+    });
 }
 
 }  // namespace lockstep

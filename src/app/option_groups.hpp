@@ -1,42 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that several commands take, each with one wording.
+// The table of option groups: options that several commands take, each with one wording.
 #pragma once
 
+#include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/options.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/run/progress.hpp"
+#include "lockstep/train/infer.hpp"
 
+#include "command.hpp"
+
+#include <array>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
 
-/// --json. `form`: what is printed.
-Option json_option(bool& target, const std::string& form = "one JSON object");
+/// A section of a command's table that is the same in all commands that take it. The reference
+/// shows it once.
+enum class OptionGroup {
+    output_form,
+    ranks,
+    start,
+    foreign,
+    data_set,
+    rows,
+    applied_to,
+    weights,
+    waiting,
+    giving_up
+};
+
+/// The headings of the groups, by OptionGroup.
+inline constexpr std::array<std::string_view, 10> group_titles = {
+    "Output form",
+    "Ranks",
+    "Start of the run",
+    "HDF5 files that others wrote",
+    "New data set",
+    "Rows of a new data set",
+    "Samples to compute",
+    "Weights of a run",
+    "Waiting for a run",
+    "Run, and when to give up (exit code 93)"};
+
+/// Errors: E105 that --`option` is missing, unless `is_given`.
+void check_given(bool is_given, const std::string& option, const std::string& fix = "see --help");
+
+/// Collective. Errors: E106 if a launcher started several ranks of the command `name`, `as` it
+/// needs one process.
+void check_one_process(const Invocation& call, const std::string& name, const std::string& as);
+
+/// --json.
+OptionSection json_group(bool& target);
 
 /// Where a command with --json, whose value is `is_json`, shows its progress.
 ProgressSink progress_sink(bool is_json);
 
-/// --incarnation. `which`: the start that it names.
-Option incarnation_option(std::int64_t& target,
-                          const std::string& which = "start of the run to read; 0: the newest");
+/// --incarnation.
+OptionSection start_group(std::int64_t& target);
 
-/// --np and --oversubscribe. `least`: the smallest --np.
-std::vector<Option> rank_options(int& np, bool& oversubscribe, int least = 0);
+/// --np and --oversubscribe, as `train` has them, too.
+std::vector<Option> rank_options(int& np, bool& oversubscribe);
+OptionSection ranks_group(int& np, bool& oversubscribe);
 
 /// --threads of a command that goes through a data set.
 Option threads_option(int& target);
 
-/// --field and --follow-links. `unset`: what holds without --field.
-std::vector<Option> foreign_options(std::string& fields,
-                                    bool& follows_links,
-                                    const std::string& unset = "");
+/// --field and --follow-links.
+OptionSection foreign_group(std::string& fields, bool& follows_links);
 
-/// --out, --name, --codec, --level and --shards of a data set that is written.
-std::vector<Option> data_set_options(PackOptions& pack);
+/// --out, --name, --codec, --level, --shards, --threads and --restart of a data set that is
+/// written.
+OptionSection data_set_group(PackOptions& pack, bool& restart);
 
-/// `options` and then `more`.
-std::vector<Option> joined(std::vector<Option> options, std::vector<Option> more);
+/// --split, --block-rows and --keep-order of a data set that is made of other data.
+OptionSection rows_group(PackOptions& pack, bool& keep_order);
+
+/// --data, --part and --channels of a command that computes with a run's model.
+OptionSection applied_to_group(InferSettings& settings);
+
+/// --weights and --train-data.
+OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data);
+
+/// --timeout.
+OptionSection waiting_group(double& seconds);
+
+/// --run, --max-restarts and --max-idle-starts.
+OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits);
+
+/// Collective. Below a launcher, --np and --hosts start nothing. Errors: E604 on all ranks if they
+/// ask for another number of ranks than the launcher started.
+void check_rank_count(const Invocation& call, const std::string& hosts = {});
 
 }  // namespace lockstep

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file can be written later, asked before the work that it is the result of.
+// Places on disk that a command needs: its result's, asked before the work, and a folder for the
+// time of the command, gone with all that is in it.
 #pragma once
 
 #include "lockstep/core/error.hpp"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,5 +29,34 @@ inline void check_output_place(const std::filesystem::path& file) {
                      "give another file with --out");
     });
 }
+
+class ScratchFolder {
+  public:
+    /// `parent`/lockstep-`purpose`-XXXXXX. Throws E401 with `fix` where it cannot be made.
+    ScratchFolder(const std::filesystem::path& parent,
+                  const std::string& purpose,
+                  const std::string& fix) {
+        std::string name = parent / ("lockstep-" + purpose + "-XXXXXX");
+        check(::mkdtemp(name.data()) != nullptr, [&] {
+            return Error("E401",
+                         fmt::format("cannot make a folder in '{}'", parent.string()),
+                         std::strerror(errno),
+                         fix);
+        });
+        path_ = name;
+    }
+    ~ScratchFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+  private:
+    std::filesystem::path path_;
+};
 
 }  // namespace lockstep

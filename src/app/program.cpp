@@ -10,11 +10,9 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/printed.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/core/version.hpp"
-#include "lockstep/launch/bind_rank.hpp"
+#include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/start_watch.hpp"
 

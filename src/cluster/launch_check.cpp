@@ -2,7 +2,6 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>

@@ -3,8 +3,6 @@
 
 #include "lockstep/core/numbers.hpp"
 
-#include <vector>
-
 namespace lockstep {
 namespace {
 

@@ -2,8 +2,10 @@
 #include "lockstep/core/environment.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
@@ -48,6 +50,11 @@ std::vector<std::string> Environment::names_with_prefix(const std::string& prefi
         if (text.starts_with(prefix)) names.push_back(text);
     }
     return names;
+}
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 }  // namespace lockstep

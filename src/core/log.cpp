@@ -6,7 +6,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/core/printed.hpp"
 #include "lockstep/core/shell_word.hpp"
 
 #include "stderr_capture.hpp"
@@ -18,7 +17,6 @@
 #include <mutex>
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

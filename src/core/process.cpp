@@ -5,10 +5,10 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/timed_read.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +107,83 @@ std::string own_library(const std::string& name) {
     for (const std::filesystem::path& folder : {program / "../lib", program})
         if (std::filesystem::exists(folder / name, ignored)) return folder / name;
     return name;
+}
+
+std::optional<std::size_t> timed_read(int fd, std::span<std::byte> out, double deadline_s) {
+    constexpr double longest_s = 3600;  // poll() counts milliseconds in an int
+    while (true) {
+        const double left_s = std::min(deadline_s - now_s(), longest_s);
+        if (left_s <= 0) return {};
+        pollfd waiting{fd, POLLIN, 0};
+        const int ready = ::poll(&waiting, 1, static_cast<int>(left_s * 1e3) + 1);
+        if (ready == 0) continue;
+        const ssize_t got = ready < 0 ? ready : ::read(fd, out.data(), out.size());
+        if (got >= 0) return static_cast<std::size_t>(got);
+        if (errno != EINTR) return 0;
+    }
+}
+
+namespace {
+
+/// Writing to a child that is gone must not end this process.
+class NoPipeSignal {
+  public:
+    NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
+    ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
+    NoPipeSignal(const NoPipeSignal&) = delete;
+    NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+  private:
+    void (*before_)(int);
+};
+
+}  // namespace
+
+struct TalkingProcess::Inside {
+    Child child;
+    std::string heard;  ///< not yet given out
+
+    std::optional<std::string> next_line() {
+        const auto end = heard.find('\n');
+        if (end == heard.npos) return {};
+        std::string line = heard.substr(0, end);
+        heard.erase(0, end + 1);
+        if (line.ends_with('\r')) line.pop_back();  // ssh's own words end so
+        return line;
+    }
+};
+
+TalkingProcess::TalkingProcess(const std::vector<std::string>& argv)
+    : inside_(std::make_unique<Inside>()) {
+    inside_->child = start_child(argv, {}, ChildPipes::both);
+}
+
+TalkingProcess::TalkingProcess(TalkingProcess&&) noexcept = default;
+
+TalkingProcess::~TalkingProcess() {
+    if (inside_) end_child(inside_->child.pid);
+}
+
+void TalkingProcess::say(const std::string& line) {
+    const NoPipeSignal quiet;
+    std::string rest = line + "\n";
+    while (!rest.empty()) {
+        const ssize_t wrote = ::write(inside_->child.input.value(), rest.data(), rest.size());
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return;
+        rest.erase(0, static_cast<std::size_t>(wrote));
+    }
+}
+
+std::optional<std::string> TalkingProcess::hear(double deadline_s) {
+    std::array<char, 4096> buffer;
+    while (true) {
+        if (auto line = inside_->next_line()) return line;
+        const auto got = timed_read(
+            inside_->child.output.value(), std::as_writable_bytes(std::span(buffer)), deadline_s);
+        if (got.value_or(0) == 0) return {};
+        inside_->heard.append(buffer.data(), *got);
+    }
 }
 
 }  // namespace lockstep

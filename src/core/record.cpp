@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/record.hpp"
 
+#include "lockstep/core/link_times.hpp"
 #include "lockstep/core/log.hpp"
 
 #include <algorithm>
@@ -155,6 +156,44 @@ std::string Record::within(const std::string& key) const {
 
 std::string Record::item_key(const std::string& key, std::size_t index) {
     return fmt::format("{}[{}]", key, index);
+}
+
+void describe(Record& record, ErrorEvent& error) {
+    record.field("code", error.code);
+    record.field("what", error.what);
+    record.sparse("why", error.why);
+    record.sparse("ranks", error.ranks);
+    record.sparse("fix", error.fix);
+}
+
+ErrorEvent event_of(const Error& error) {
+    return {error.code(), error.what(), error.why(), {}, error.fix()};
+}
+
+std::string error_bytes(const Error& error) {
+    return serialize(event_of(error));
+}
+
+Error error_from_bytes(std::string_view bytes) {
+    const auto parts = deserialize<ErrorEvent>(bytes, "an error of another process");
+    return Error(parts.code, parts.what, parts.why, parts.fix);
+}
+
+void describe(Record& record, LinkTimes& times) {
+    record.field("from", times.from);
+    record.field("messages", times.messages);
+    record.field("bytes", times.bytes);
+    record.field("seconds", times.seconds);
+}
+
+void add_links(std::vector<LinkTimes>& sums, std::span<const LinkTimes> more) {
+    for (const LinkTimes& times : more) {
+        auto at = std::ranges::lower_bound(sums, times.from, {}, &LinkTimes::from);
+        if (at == sums.end() || at->from != times.from) at = sums.insert(at, {.from = times.from});
+        at->messages += times.messages;
+        at->bytes += times.bytes;
+        at->seconds += times.seconds;
+    }
 }
 
 }  // namespace lockstep

@@ -11,7 +11,6 @@
 #include <ctime>
 
 #include <sys/prctl.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {

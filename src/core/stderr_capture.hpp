@@ -4,7 +4,6 @@
 
 #include "lockstep/core/files.hpp"
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>

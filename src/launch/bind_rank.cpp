@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/bind_rank.hpp"
-
-#include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
@@ -9,10 +6,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/launch/live_placement.hpp"
+#include "lockstep/launch/rank_facts.hpp"
 
 #include <exception>
-
-#include <fmt/format.h>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -23,7 +20,7 @@ EarlyBinding own_binding(const RankFacts& facts) {
     return early_binding(facts.node(), facts.launch(), environment, launcher_cpus());
 }
 
-constexpr double deadline_s = 30;
+constexpr double gpu_deadline_s = 30;
 
 /// Collective. The rank's seat, or none where ranks cannot be placed: checks of their own say why.
 RankSeat planned_seat(const Communicator& ranks, const RankFacts& facts) {
@@ -74,11 +71,25 @@ void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFac
     if (!is_able) return;
     const auto bootstrap = make_bootstrap(able);
     try {
-        mine.gpu = try_gpu({seat.gpu, seat.gpu_uuid}, *bootstrap, deadline_s).pci;
+        mine.gpu = try_gpu({seat.gpu, seat.gpu_uuid}, *bootstrap, gpu_deadline_s).pci;
     } catch (const Error& error) {
         const bool is_anothers = kind_of(error) == ErrorKind::peer_gave_up;
         if (!is_anothers) mine.program.cuda_fault = error.what();
     }
+}
+
+RankFacts::RankFacts() : RankFacts([] { return read_topology(); }) {}
+
+RankFacts::RankFacts(Reader read) : read_(std::move(read)) {}
+
+const LaunchFacts& RankFacts::launch() const {
+    if (!launch_) launch_ = read_launch_facts(Environment());
+    return *launch_;
+}
+
+const NodeTopology& RankFacts::node() const {
+    if (!node_) node_ = read_();
+    return *node_;
 }
 
 }  // namespace lockstep

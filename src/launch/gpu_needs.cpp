@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/gpu_needs.hpp"
 
-#include "lockstep/comm/gpu_report.hpp"
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
 

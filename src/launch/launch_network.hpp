@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which network of this host an mpirun over ssh should use.
+// What this process, machine and network allow, asked before mpirun, which says less or nothing.
 #pragma once
 
 #include "lockstep/cluster/host_addresses.hpp"
@@ -34,5 +34,12 @@ std::vector<std::string> network_words(const LaunchNetwork& network);
 /// OMPI_MCA_pml says otherwise: then Open MPI takes its best.
 std::vector<std::string> carrier_words(const LaunchNetwork& network,
                                        const Environment& environment);
+
+/// Checks the number of ranks. Errors: E601 if `ranks` exceed the cores of this process.
+void check_cores(int ranks);
+
+/// Raises the soft limit of open files if `ranks` of this node need more. Errors: E693 if the hard
+/// limit is too low, or if the limit of file sizes is below Open MPI's files.
+void settle_limits(int ranks);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 
 #include <array>
 #include <cerrno>
-#include <climits>
+#include <csignal>
 #include <utility>
 
 #include <fcntl.h>

@@ -5,7 +5,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/launch/supervise.hpp"
 
-#include <csignal>
 #include <cstddef>
 #include <deque>
 #include <string>

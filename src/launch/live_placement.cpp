@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/live_placement.hpp"
 
-#include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/split.hpp"
@@ -38,7 +38,7 @@ void hear_witnesses(const Communicator& ranks, const Communicator& local, const 
     mine.mpi_node = std::stoi(local.broadcast(std::to_string(ranks.rank())));
     if (launch.local_rank && !launch.is_heterogeneous)
         mine.launcher_local_rank = static_cast<int>(*launch.local_rank);
-    const auto witnesses = gathered(ranks, mine, deserialize_witness);
+    const auto witnesses = gathered(ranks, mine, deserialize<NodeWitness>);
     from_root(ranks, [&] {
         check_witnesses(witnesses);
         return std::string();
@@ -76,7 +76,7 @@ NodePart place_node(const Communicator& local,
                     const LaunchedRank& mine,
                     const PlacementRules& rules) {
     const auto views = gathered(local, own, deserialize_topology);
-    const auto launched = gathered(local, mine, deserialize_launched_rank);
+    const auto launched = gathered(local, mine, deserialize<LaunchedRank>);
     NodePart part;
     part.node =
         deserialize_topology(from_root(local, [&] { return serialize(merge_views(views)); }));
@@ -105,7 +105,7 @@ Placement join_parts(const Communicator& ranks, const Communicator& local, const
     Placement plan;
     plan.seats.resize(static_cast<std::size_t>(ranks.size()));
     for (const std::string& line : all_lines(leaders, local, part.seats)) {
-        const RankSeat seat = deserialize_seat(line, "another rank's seat");
+        const RankSeat seat = deserialize<RankSeat>(line, "another rank's seat");
         plan.seats.at(static_cast<std::size_t>(seat.rank)) = seat;
     }
     for (const std::string& line : all_lines(leaders, local, part.rest)) {
@@ -131,7 +131,7 @@ LivePlacement place_live(const Communicator& ranks,
     const RankSeat& seat = live.plan.seats[static_cast<std::size_t>(ranks.rank())];
     for (const std::string& text :
          ranks.all_gather(serialize(seat_as_it_is(part.node, mine, seat))))
-        live.reality.push_back(deserialize_seat(text, "another rank's seat"));
+        live.reality.push_back(deserialize<RankSeat>(text, "another rank's seat"));
     live.node = std::move(part.node);
     return live;
 }

@@ -7,9 +7,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/core/shell_word.hpp"
 
-#include "launch_limits.hpp"
 #include "launch_network.hpp"
 
 #include <fmt/format.h>

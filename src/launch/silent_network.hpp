@@ -3,7 +3,6 @@
 #pragma once
 
 #include "lockstep/cluster/host_addresses.hpp"
-#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <string>

@@ -38,7 +38,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "launch_limits.hpp"
+#include "launch_network.hpp"
 #include "launcher_end.hpp"
 #include "launcher_output.hpp"
 #include "launcher_process.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/model_table.hpp"

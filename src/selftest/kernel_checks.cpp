@@ -6,7 +6,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/transform.hpp"
 
-#include "nccl/cuda_library.hpp"
+#include "nccl/cuda_api.hpp"
 
 #include <algorithm>
 #include <bit>

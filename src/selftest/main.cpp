@@ -10,7 +10,7 @@
 #include "lockstep/core/process.hpp"
 
 #include "kernel_checks.hpp"
-#include "nccl/cuda_library.hpp"
+#include "nccl/cuda_api.hpp"
 #include "selftest_worker.hpp"
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "selftest_worker.hpp"
 
-#include "lockstep/comm/nccl_exchange.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/random.hpp"

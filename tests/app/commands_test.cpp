@@ -4,11 +4,13 @@
 #include "lockstep/core/process.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "program.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -61,6 +63,21 @@ TEST(Commands, TakeTheirOwnDefaults) {
                 const auto assign = [&] { option.assign({option.default_value, "default"}); };
                 EXPECT_EQ(test::caught_text(assign), "") << command.name << " --" << option.name;
             }
+}
+
+// The reference shows each group once.
+TEST(Commands, TakeAGroupOfOptionsAsAllOthersDo) {
+    std::map<std::string, std::string> groups;
+    std::size_t takers = 0;
+    for (const Command& command : all_commands())
+        for (const OptionSection& section : command.table) {
+            if (std::ranges::find(group_titles, section.title) == group_titles.end()) continue;
+            const auto [first, is_new] = groups.emplace(section.title, options_help({section}));
+            EXPECT_EQ(options_help({section}), first->second) << command.name;
+            ++takers;
+        }
+    EXPECT_EQ(groups.size(), group_titles.size());
+    EXPECT_GT(takers, 2 * groups.size());
 }
 
 TEST(Commands, TakeOnlyTheWordsOfAChoice) {

@@ -248,7 +248,7 @@ std::vector<std::string> sent(int ranks, Make&& make) {
 
 void judge(const std::vector<std::string>& examined, Pace slowest) {
     std::vector<DoctorFacts> all;
-    for (const std::string& text : examined) all.push_back(deserialize_doctor_facts(text));
+    for (const std::string& text : examined) all.push_back(deserialize<DoctorFacts>(text, "facts"));
     const DoctorSelection selection{.slowest = slowest};
     const auto findings = run_checks(all, selection);
     network_text(all);
@@ -279,12 +279,14 @@ void work_as_root(int ranks) {
     });
     parts.measure("witnesses", [&] {
         std::vector<NodeWitness> heard;
-        for (const std::string& text : witnesses) heard.push_back(deserialize_witness(text));
+        for (const std::string& text : witnesses)
+            heard.push_back(deserialize<NodeWitness>(text, "witness"));
         check_witnesses(heard);
     });
     parts.measure("table of places", [&] {
         Placement places;
-        for (const std::string& text : seats) places.seats.push_back(deserialize_seat(text));
+        for (const std::string& text : seats)
+            places.seats.push_back(deserialize<RankSeat>(text, "seat"));
         check_no_sharing(places.seats, {});
         placement_table(places);
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 
 #include <set>
 

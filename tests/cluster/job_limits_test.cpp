@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/job_limits.hpp"
+#include "lockstep/cluster/rank_row.hpp"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/rank_flags.hpp"
+#include "base/spin.hpp"
 
 #include <thread>
 #include <vector>

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/core/printed.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/talking_process.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/timed_read.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
 
 #include <array>
 #include <csignal>

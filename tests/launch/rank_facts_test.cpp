@@ -2,7 +2,6 @@
 #include "lockstep/launch/rank_facts.hpp"
 
 #include "lockstep/cluster/early_binding.hpp"
-#include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/live_placement.hpp"
 

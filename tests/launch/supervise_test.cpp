@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/supervise.hpp"
 
-#include "launch_limits.hpp"
+#include "launch_network.hpp"
 #include "launcher_end.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/metrics_export.hpp"
-
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/run/metrics.hpp"
 
 #include <limits>
 #include <sstream>

@@ -16,18 +16,18 @@ constexpr std::int64_t steps_of_run = 400;
 /// Each step's time of rank `rank`, but for its waiting.
 using OwnTimes = std::function<PhaseSeconds(int rank, std::int64_t step)>;
 
-double& at(PhaseSeconds& phases, Phase phase) {
+double& seconds_in(PhaseSeconds& phases, Phase phase) {
     return phases[static_cast<std::size_t>(phase)];
 }
 
 /// 10 ms: what an even run spends.
 PhaseSeconds even_step() {
     PhaseSeconds phases{};
-    at(phases, Phase::data) = 0.5e-3;
-    at(phases, Phase::forward) = 3e-3;
-    at(phases, Phase::backward) = 5e-3;
-    at(phases, Phase::comm) = 0.5e-3;
-    at(phases, Phase::update) = 1e-3;
+    seconds_in(phases, Phase::data) = 0.5e-3;
+    seconds_in(phases, Phase::forward) = 3e-3;
+    seconds_in(phases, Phase::backward) = 5e-3;
+    seconds_in(phases, Phase::comm) = 0.5e-3;
+    seconds_in(phases, Phase::update) = 1e-3;
     return phases;
 }
 
@@ -47,7 +47,7 @@ struct TestRun {
                 longest_s = std::max(longest_s, sum_of(times(rank, step)));
             for (int rank = 0; rank < ranks; ++rank) {
                 StepBudget budget{.step = step, .phases = times(rank, step)};
-                at(budget.phases, waits) += longest_s - sum_of(budget.phases);
+                seconds_in(budget.phases, waits) += longest_s - sum_of(budget.phases);
                 of[static_cast<std::size_t>(rank)].push_back(budget);
             }
         }
@@ -71,7 +71,7 @@ struct TestRun {
 OwnTimes slow_rank(Phase phase, double more, std::int64_t period = 1) {
     return [=](int rank, std::int64_t step) {
         PhaseSeconds phases = even_step();
-        if (rank == 2 && step % period == 0) at(phases, phase) += more;
+        if (rank == 2 && step % period == 0) seconds_in(phases, phase) += more;
         return phases;
     };
 }
@@ -106,7 +106,7 @@ TEST(Stragglers, AreNoneWhereRanksAreAlike) {
 TEST(Stragglers, AreNotMadeByJitter) {
     const auto jitter = [](int rank, std::int64_t step) {
         PhaseSeconds phases = even_step();
-        if ((step * 7 + rank * 3) % 4 == 0) at(phases, Phase::backward) += 20e-3;
+        if ((step * 7 + rank * 3) % 4 == 0) seconds_in(phases, Phase::backward) += 20e-3;
         return phases;
     };
     EXPECT_TRUE(TestRun(4, jitter).stragglers().empty());
@@ -183,7 +183,7 @@ TEST(Stragglers, AreOfTheStepsThatAllRanksHave) {
 TEST(Stragglers, TakeTheFirstStepForWarmingUp) {
     const auto first = [](int rank, std::int64_t step) {
         PhaseSeconds phases = even_step();
-        if (rank == 1 && step == 1) at(phases, Phase::other) += 1000;
+        if (rank == 1 && step == 1) seconds_in(phases, Phase::other) += 1000;
         return phases;
     };
     EXPECT_TRUE(TestRun(2, first).stragglers().empty());
@@ -215,8 +215,8 @@ class SlowNode : public testing::Test {
     std::vector<Straggler> found(double wait_s, int late = -1) const {
         const TestRun run(4, [=](int rank, std::int64_t) {
             PhaseSeconds phases = even_step();
-            at(phases, Phase::wait) += wait_s;
-            if (rank == late) at(phases, Phase::backward) += 5e-3;
+            seconds_in(phases, Phase::wait) += wait_s;
+            if (rank == late) seconds_in(phases, Phase::backward) += 5e-3;
             return phases;
         });
         std::vector<RankSteps> ranks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange between simulated GPUs, as programs load it: it has the bits of the CPUs' exchange
 // however late streams are, a wait that is left out is seen, and faults end all ranks.
-#include "lockstep/comm/nccl_exchange.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates on simulated GPUs that need something of their own step's sums: they have the bits of one
 // CPU, are asked for without a wait, and told to the host at once.
-#include "lockstep/comm/nccl_exchange.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "model/device_model.hpp"

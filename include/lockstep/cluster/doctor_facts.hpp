@@ -184,11 +184,6 @@ CpuTime read_cpu_time(const std::vector<int>& cpus, const std::filesystem::path&
 /// Lines of a launcher's output that report PMIx errors, each once, at most 20.
 std::vector<std::string> pmix_errors_in(std::string_view text);
 
-/// JSON on one line, and back. Errors: E222 naming `origin`.
-std::string serialize(const DoctorFacts& facts);
-
-/// What serialize() wrote. Errors: E222 naming `origin`.
-DoctorFacts deserialize_doctor_facts(std::string_view text,
-                                     const std::string& origin = "doctor facts");
+void describe(Record& record, DoctorFacts& facts);  ///< for serialize() and back
 
 }  // namespace lockstep

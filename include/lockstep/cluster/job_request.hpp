@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/cluster/slurm_facts.hpp"
 
 #include <cstdint>
@@ -118,5 +119,19 @@ JobRequest read_request(const std::vector<SbatchOptions>& parts);
 /// dependency, E535 closed partition, E536 CPUs, E538 array, E542 constraint, E543 names of nodes,
 /// E544 reservation, E545 QOS, E546 licences. Returns notes for the user.
 std::vector<std::string> check_request(const JobRequest& request, const SlurmFacts& facts);
+
+/// Returns a node of `group` as far as SLURM knows it, with the cores and GPUs that `part` asks
+/// for. Sockets are numbered one after the other and each is a NUMA node; siblings are numbered as
+/// Linux does; GPUs (gpu0, gpu1, ...) are spread evenly over the sockets. Caches, PCI addresses and
+/// network ports are unknown.
+NodeTopology planned_node(const NodeGroup& group, const JobPart& part);
+
+/// Returns the ranks of all parts, on the first kind of nodes that holds each. Hosts are named
+/// after their partition: "gpu:0", "gpu:1". `threads`: compute threads of each rank; 0: one per
+/// core. Errors: those of plan_job(), if the nodes have too few cores or GPUs for the ranks.
+Placement plan_job_map(const JobRequest& request, const SlurmFacts& facts, int threads);
+
+/// Returns the plan for --dry-run, as comments of a script; if there is none, the reason.
+std::string job_map_text(const JobRequest& request, const SlurmFacts& facts, int threads);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -52,5 +53,12 @@ struct NodeFacts {
 /// Reads below `root`, where a test may put a copy of /proc and /sys. What is missing there stays
 /// empty: no file is promised on every kernel.
 NodeFacts read_node_facts(const std::filesystem::path& root = "/");
+
+/// Returns {0,1,2,3,8} for "0-3,8"; sorted, each CPU once. Returns nothing if `text` is not such a
+/// list.
+std::optional<std::vector<int>> parse_cpu_list(std::string_view text);
+
+/// Returns "0-3,8" for {0,1,2,3,8}; "-" for none.
+std::string cpu_list_text(const std::vector<int>& cpus);
 
 }  // namespace lockstep

@@ -124,26 +124,10 @@ struct NodeWitness {
 /// Errors: E646 naming the first rank whose witnesses differ, with all their words.
 void check_witnesses(std::span<const NodeWitness> witnesses);
 
-/// JSON, and back. Errors: E222 naming `origin`.
-std::string serialize(const LaunchedRank& rank);
-
-/// JSON on one line, for the function that reads it back.
-std::string serialize(const RankSeat& seat);
-
-/// JSON on one line, for the function that reads it back.
-std::string serialize(const NodeWitness& witness);
-
-/// JSON on one line, for the function that reads it back.
-std::string serialize(const Placement& placement);
-
-/// What serialize() wrote. Errors: E222 naming `origin`.
-LaunchedRank deserialize_launched_rank(std::string_view text, const std::string& origin = "rank");
-
-/// What serialize() wrote. Errors: E222 naming `origin`.
-RankSeat deserialize_seat(std::string_view text, const std::string& origin = "seat");
-
-/// What serialize() wrote. Errors: E222 naming `origin`.
-NodeWitness deserialize_witness(std::string_view text, const std::string& origin = "witness");
+void describe(Record& record, LaunchedRank& facts);  ///< for serialize() and back
+void describe(Record& record, RankSeat& facts);      ///< for serialize() and back
+void describe(Record& record, NodeWitness& facts);   ///< for serialize() and back
+void describe(Record& record, Placement& facts);     ///< for serialize() and back
 
 /// What serialize() wrote. Errors: E222 naming `origin`.
 Placement deserialize_placement(std::string_view text, const std::string& origin = "plan");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What each rank's host has for it, gathered over all ranks.
+/// What each rank's host has for it, gathered over all ranks, and what a job may use of it.
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/environment.hpp"
+#include "lockstep/core/record.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -29,8 +31,7 @@ struct RankRow {
 /// The row of this process.
 RankRow make_rank_row(const NodeFacts& node, int rank);
 
-/// JSON on one line, and back. Errors: E222 naming `origin`.
-std::string serialize(const RankRow& row);
+void describe(Record& record, RankRow& facts);  ///< for serialize() and back
 
 /// What serialize() wrote. Errors: E222 naming `origin`.
 RankRow deserialize_rank_row(std::string_view text, const std::string& origin = "rank row");
@@ -53,5 +54,20 @@ CpuShare cpu_share(std::span<const RankRow> rows, int rank);
 /// different instruction sets, as far as what they compute uses them, up to `most`; little memory
 /// for a rank.
 std::vector<std::string> hardware_warnings(std::span<const RankRow> rows, InstructionSet most);
+
+/// Returns the number of cores of `rank`. Cores that several ranks of a node may use are divided
+/// among them, so that all ranks together have each core of their nodes once. It is at most the
+/// rank's part of a quota.
+double core_share(std::span<const RankRow> rows, int rank, const ControlGroupFacts& group);
+
+/// The memory of a node that its ranks together may use.
+struct UsableMemory {
+    std::uint64_t bytes = 0;
+    std::string set_by;  ///< "control group", "SLURM"; "node": no other limit
+};
+
+/// Returns the smallest of the memory of `node`, the limit of its control group, and the memory
+/// that SLURM gave the job.
+UsableMemory memory_limit(const NodeFacts& node, const Environment& environment);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/record.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -196,11 +197,10 @@ NodeTopology read_topology(const TopologySource& source);
 /// This node, with NVML if its library is there.
 NodeTopology read_topology();
 
-/// JSON on one line; empty and unknown things are left out.
-std::string serialize(const NodeTopology& node);
+void describe(Record& record, NodeTopology& facts);  ///< empty and unknown things are left out
 
-/// Errors: E222 naming `origin` (no JSON, a wrong type, an unknown key), E606 naming what
-/// contradicts what.
+/// What serialize() wrote. Errors: E222 naming `origin` (no JSON, a wrong type, an unknown key),
+/// E606 naming what contradicts what.
 NodeTopology deserialize_topology(std::string_view text, const std::string& origin = "topology");
 
 /// As files, indented. Errors: those of files and of deserialize_topology.

@@ -3,7 +3,6 @@
 /// MPI as values: a session that owns init and finalize, and communicators that free themselves.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>

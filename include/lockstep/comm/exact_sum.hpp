@@ -6,7 +6,6 @@
 #include "lockstep/comm/exact_words.hpp"
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -97,8 +97,7 @@ struct RankNetwork {
     bool operator==(const RankNetwork&) const = default;
 };
 
-std::string packed(const RankNetwork& network);              ///< on one line, for other ranks
-RankNetwork unpacked_rank_network(const std::string& text);  ///< what packed() wrote
+void describe(Record& record, RankNetwork& network);  ///< for serialize() and back
 
 /// This rank's part: what is to be read by `plan`, and active RDMA ports of its node.
 RankNetwork rank_network(const NcclReportPlan& plan,

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace lockstep {
 
@@ -98,5 +97,10 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 
 /// "0-2,5" for {0,1,2,5}.
 std::string fold_ranks(std::span<const int> ranks);
+
+/// Returns "rank 3" or "ranks 0-2,5".
+inline std::string ranks_text(std::span<const int> ranks) {
+    return (ranks.size() == 1 ? "rank " : "ranks ") + fold_ranks(ranks);
+}
 
 }  // namespace lockstep

@@ -101,4 +101,8 @@ std::string printable(std::string_view text);
 /// The same with line feeds kept. All that a process writes to a terminal goes through it.
 std::string printable_lines(std::string_view text);
 
+/// Called at the end of a command that prints its result. Errors: E405, E402 if print_once() could
+/// not write everything. A reader that closed the pipe, such as `head`, is no error.
+void check_printed();
+
 }  // namespace lockstep

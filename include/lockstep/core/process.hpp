@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Child processes by argument list; never through a shell.
+/// Child processes by argument list, never through a shell, and what they say.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,5 +45,33 @@ std::string this_executable();
 /// Where a library of the name that comes with the running executable is: in the lib folder beside
 /// its own, or in that; else the name alone, for the loader to find.
 std::string own_library(const std::string& name);
+
+/// A child process and the pipes to it. Move-only; the destructor kills the child. Null state:
+/// moved from.
+class TalkingProcess {
+  public:
+    /// Starts argv[0] (found on PATH). Errors: E610.
+    explicit TalkingProcess(const std::vector<std::string>& argv);
+
+    /// Moves ownership of the child.
+    TalkingProcess(TalkingProcess&&) noexcept;
+    ~TalkingProcess();
+
+    /// Writes a line to its stdin. Writing to a child that is gone is no error.
+    void say(const std::string& line);
+
+    /// Returns the next line of its stdout or stderr without line feed. Returns nothing if none
+    /// comes before `deadline_s` (of now_s()) or the child has closed both.
+    std::optional<std::string> hear(double deadline_s);
+
+  private:
+    struct Inside;
+    std::unique_ptr<Inside> inside_;
+};
+
+/// Waits until `fd` has bytes and reads what is there into the front of `out`. Returns the number
+/// of bytes: 0 if the other end is closed, nothing if none came before `deadline_s` (of now_s()).
+/// Signals do not end the wait.
+std::optional<std::size_t> timed_read(int fd, std::span<std::byte> out, double deadline_s);
 
 }  // namespace lockstep

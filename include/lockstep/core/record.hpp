@@ -224,4 +224,36 @@ T record_from_json(const Json& json,
     return value;
 }
 
+/// json_of_record() on one line, for other processes.
+template <Described T>
+std::string serialize(const T& value) {
+    return json_of_record(value).dump();
+}
+
+/// What serialize() wrote, or people by hand: unknown keys are refused. Errors: E222 naming
+/// `origin`.
+template <Described T>
+T deserialize(std::string_view text, const std::string& origin) {
+    return record_from_json<T>(parse_json(text, origin), origin, UnknownKeys::refused);
+}
+
+/// The parts of an error, in every log and message that has one.
+struct ErrorEvent {
+    static constexpr std::string_view name = "error";  ///< of the event in a rank's log
+    std::string code, what, why;                       ///< as Error has them
+    std::optional<std::vector<int>> ranks{};           ///< who met it, if more than one rank did
+    std::string fix{};                                 ///< as Error has it
+};
+
+void describe(Record& record, ErrorEvent& error);  ///< as logs and messages have it
+
+/// The parts of `error`.
+ErrorEvent event_of(const Error& error);
+
+/// The form in which an error is sent to another process.
+std::string error_bytes(const Error& error);
+
+/// The error that error_bytes() wrote. Errors: E222 if it did not.
+Error error_from_bytes(std::string_view bytes);
+
 }  // namespace lockstep

@@ -79,14 +79,6 @@ struct DataLoadedEvent {
     double seconds = 0;
 };
 
-/// This rank ends with an error.
-struct ErrorEvent {
-    static constexpr std::string_view name = "error";
-    std::string code, what, why;              ///< as Error has them
-    std::optional<std::vector<int>> ranks{};  ///< who met it, where that is not this rank alone
-    std::string fix{};                        ///< as Error has it
-};
-
 /// How this rank's clock stands, measured when its log is opened: its times less `ahead_s` are
 /// those of rank 0, within `error_s`.
 struct ClockEvent {
@@ -127,7 +119,6 @@ void describe(Record& record, FirstStepEvent& event);       ///< as logs and met
 void describe(Record& record, EpochEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, EvaluationEvent& event);      ///< as logs and metrics have it
 void describe(Record& record, DataLoadedEvent& event);      ///< as logs and metrics have it
-void describe(Record& record, ErrorEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, ClockEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, PlaceEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, StderrEvent& event);          ///< as logs and metrics have it
@@ -150,11 +141,6 @@ std::optional<Event> event_in(const Json& line) {
     } catch (const Error&) {
         return {};
     }
-}
-
-/// An error's parts.
-inline ErrorEvent event_of(const Error& error) {
-    return {error.code(), error.what(), error.why(), {}, error.fix()};
 }
 
 }  // namespace lockstep

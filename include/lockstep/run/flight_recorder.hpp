@@ -8,7 +8,6 @@
 #include "lockstep/core/files.hpp"
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -3,6 +3,7 @@
 /// Why a start of a run failed: by its ranks' own errors, else by their flight records.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/run/log_merge.hpp"
 #include "lockstep/run/run_status.hpp"
@@ -10,6 +11,8 @@
 #include "lockstep/run/verdict.hpp"
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +33,9 @@ std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnatio
 
 /// Several lines: rank, node, what and why, and what its ranks wrote last.
 std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause);
+
+/// Who, what, why and when, for programs.
+Json json_of(const RankError& error);
 
 /// The same for programs.
 Json json_of(const RootCause& cause);
@@ -80,5 +86,21 @@ Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation);
 
 /// Errors: those of read_run_status().
 RunStatus status_of_run(const fs::path& run, StatusDepth depth);
+
+/// The records of a launch's ranks, and the callback for their end.
+struct LaunchedRun {
+    /// Returns the folder of the newest start's flight records; "" if nothing has started.
+    std::function<std::filesystem::path()> newest_flight;
+
+    /// Called with the reason why the run failed, if no rank could report it.
+    std::function<void(const Error&)> mark_failed;
+};
+
+/// Runs `launch` and returns its exit code; 76 if the ranks have given their verdict. Records of
+/// earlier starts are ignored. Errors: E660 naming the rank that ended without an error; E612 if
+/// memory ran out, by the kernel's counters below `root`; other errors of `launch`.
+int explain_end(const LaunchedRun& run,
+                const std::function<int()>& launch,
+                const std::filesystem::path& root = "/");
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 #include "lockstep/run/run_figures.hpp"
 #include "lockstep/run/step_budget.hpp"
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

@@ -7,7 +7,6 @@
 
 #include "lockstep/core/files.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

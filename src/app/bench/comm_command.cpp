@@ -16,10 +16,7 @@
 #include "bench/comm_report.hpp"
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "rank_count.hpp"
 
-#include <algorithm>
-#include <optional>
 #include <set>
 
 #include <fmt/format.h>

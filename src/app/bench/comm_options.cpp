@@ -100,16 +100,11 @@ OptionSection how(BenchOptions& o) {
 
 OptionSection output(BenchOptions& o) {
     return {"Output",
-            {json_option(o.json),
-             real_option("min-busbw",
+            {real_option("min-busbw",
                          o.min_busbw,
                          0,
                          1e6,
                          "fail if Lockstep's best bus bandwidth is below this, in GB/s")}};
-}
-
-OptionSection ranks(BenchOptions& o) {
-    return {"Ranks", rank_options(o.np, o.oversubscribe)};
 }
 
 }  // namespace
@@ -120,7 +115,12 @@ std::string_view split_name(RankSplit split) {
 }
 
 OptionTable bench_option_table(BenchOptions& options) {
-    return {sizes(options), what(options), how(options), output(options), ranks(options)};
+    return {sizes(options),
+            what(options),
+            how(options),
+            output(options),
+            json_group(options.json),
+            ranks_group(options.np, options.oversubscribe)};
 }
 
 void check_bench_options(const BenchOptions& options) {

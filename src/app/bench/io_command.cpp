@@ -13,7 +13,7 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "scratch_folder.hpp"
+#include "output_place.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -132,7 +132,7 @@ OptionTable table_of(BenchIoOptions& o) {
                        o.plan.limit_bytes,
                        "size above which only the first rows are read, and cold only"),
           bytes_option("memory", o.plan.memory_bytes, "memory for the stream's buffers")}},
-        {"Output", {json_option(o.json)}}};
+        json_group(o.json)};
 }
 
 std::vector<int> usual_threads() {

@@ -7,16 +7,15 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/gpu_needs.hpp"
 #include "lockstep/launch/host_probe.hpp"
+#include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "rank_count.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -33,6 +32,7 @@ what, why, and what to do. Errors stop training, warnings cost speed or safety.
 Without a launcher it checks this node; --np N starts N ranks here. Under mpirun or srun it checks
 the whole job: it sums, measures links, and tests whether nodes reach each other.
 Exit code: 78 if there is an error, otherwise 0.
+--json prints the findings with the facts behind them.
 
 Examples:
   lockstep doctor
@@ -74,10 +74,9 @@ OptionTable table_of(DoctorOptions& options) {
               "shared-memory", options.plan.shared_bytes, "room needed in /dev/shm of a node", 0),
           bytes_option("memory", options.plan.memory_bytes, "memory needed by each rank", 0),
           duration_option("duration", options.plan.duration_s, "expected duration of the run")}},
-        {"Ranks", rank_options(options.np, options.oversubscribe)},
+        ranks_group(options.np, options.oversubscribe),
         {"Output",
-         {json_option(options.json, "one JSON object, with the facts that were found"),
-          path_option("write-exclude",
+         {path_option("write-exclude",
                       "FILE",
                       options.exclude_file,
                       "write the names of bad nodes, one a line (sbatch --exclude)"),
@@ -87,7 +86,8 @@ OptionTable table_of(DoctorOptions& options) {
                       "file with the output of mpirun or srun, which is searched for PMIx errors"),
           flag_option("answer-probe",
                       options.answers_probe,
-                      "for 'train --hosts': report and try addresses over stdin and stdout")}}};
+                      "for 'train --hosts': report and try addresses over stdin and stdout")}},
+        json_group(options.json)};
 }
 
 std::string list_text() {

@@ -6,7 +6,6 @@
 #include "command.hpp"
 #include "data/pack_inputs.hpp"
 #include "data/pack_output.hpp"
-#include "data/team.hpp"
 
 #include <memory>
 
@@ -63,8 +62,8 @@ Command data_pack_command() {
                                             max_classes,
                                             "number of classes of labels and masks, or of tokens "
                                             "(the vocabulary); 0: the largest + 1"));
-    table.push_back(pack_output_section(arguments->output, "seed"));
-    table.push_back(pack_how_section(arguments->output));
+    for (OptionSection& section : pack_output_table(arguments->output, "seed"))
+        table.push_back(std::move(section));
     return {.name = "data pack",
             .summary = "pack images, tables and arrays into HDF5 shards",
             .usage = "lockstep data pack INPUT --out DIR [options]",

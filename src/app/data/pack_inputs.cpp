@@ -173,13 +173,7 @@ OptionSection table_details(CsvOptions& csv) {
 OptionSection details(PackInputs& in) {
     return {
         "About the input",
-        {field_option(
-             "field", in.fields, "with --hdf5: a data set, its name and layout, as for train"),
-         flag_option(
-             "follow-links",
-             in.follows_links,
-             "with --hdf5: follow links, virtual data sets and external storage to other files"),
-         bytes_option(
+        {bytes_option(
              "memory",
              in.memory,
              "with --hdf5: most memory that reading takes; a whole chunk is expanded at a time"),
@@ -216,7 +210,10 @@ OptionSection details(PackInputs& in) {
 }  // namespace
 
 OptionTable pack_input_sections(PackInputs& inputs) {
-    return {kinds(inputs), details(inputs), table_details(inputs.csv_columns)};
+    return {kinds(inputs),
+            details(inputs),
+            foreign_group(inputs.fields, inputs.follows_links),
+            table_details(inputs.csv_columns)};
 }
 
 void add_files(PackInputs& inputs, const std::vector<std::string>& files) {

@@ -6,41 +6,20 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "data/team.hpp"
-
 #include <fmt/format.h>
 
 namespace lockstep {
 
-OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name) {
-    PackOptions& o = arguments.pack;
-    std::vector<Option> layout = data_set_options(o);
-    layout.insert(layout.begin() + 2,
-                  text_option("split", "NAME", o.split, "part of the data: train, test, ..."));
-    return {"Output",
-            joined(std::move(layout),
-                   {whole_option("block-rows",
-                                 o.block_rows,
-                                 0,
-                                 1 << 30,
-                                 "rows per block; 0: at most 512 KiB. It decides the order in "
-                                 "training; shards and codec do not"),
-                    whole_option(
-                        seed_name, arguments.shuffle_seed, 0, 1LL << 62, "seed of the shuffling"),
-                    flag_option("keep-order", arguments.keep_order, "do not shuffle the rows")})};
-}
-
-OptionSection pack_how_section(PackArguments& arguments) {
-    return {"How",
-            {threads_option(arguments.pack.threads),
-             flag_option("restart",
-                         arguments.restart,
-                         "discard the shards of an unfinished pack instead of continuing it")}};
+OptionTable pack_output_table(PackArguments& arguments, const std::string& seed_name) {
+    return {
+        data_set_group(arguments.pack, arguments.restart),
+        rows_group(arguments.pack, arguments.keep_order),
+        {"Shuffling",
+         {whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "seed of the shuffling")}}};
 }
 
 void check_output_given(const PackArguments& arguments) {
-    check(!arguments.pack.output.empty(),
-          [] { return Error("E105", "--out is missing", "", "see --help"); });
+    check_given(!arguments.pack.output.empty(), "out");
     check_is_free(arguments.pack.output);
 }
 
@@ -54,20 +33,43 @@ void pack_rows(const RowSource& source,
     options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
     options.team = team_of(ranks);
     const SignalGuard signals;
-    const PackResult result = pack_dataset(source, options, [&](const PackProgress& at) {
-        stop_if_asked("packing");
+    const PackResult result = pack_dataset(source, options, pack_report("packing", progress));
+    progress.finish();
+    if (ranks.is_root()) say_packed("packed", result);
+}
+
+std::function<void(const PackProgress&)> pack_report(const std::string& doing, Progress& progress) {
+    return [doing, &progress](const PackProgress& at) {
+        stop_if_asked(doing);
         const bool bytes = at.stage == "verify";
         progress.update(
             at.stage, at.done, at.total, bytes ? ProgressUnit::bytes : ProgressUnit::count);
-    });
-    progress.finish();
-    if (!ranks.is_root()) return;
-    print_once(fmt::format("packed {} samples into {} ({} in {} shard(s), {})\n",
+    };
+}
+
+void say_packed(const std::string& done, const PackResult& result) {
+    print_once(fmt::format("{} {} samples into {} ({} in {} shard(s), {})\n",
+                           done,
                            grouped(result.manifest.samples),
                            result.path.string(),
                            bytes_text(result.stored_bytes),
                            result.manifest.shards.size(),
                            codec_name(result.manifest.codec)));
+}
+
+Team team_of(const Communicator& ranks) {
+    return {ranks.rank(), ranks.size(), [&ranks](const std::string& bytes) {
+                return ranks.all_gather(bytes);
+            }};
+}
+
+void stop_if_asked(const std::string& doing) {
+    check(stop_requested() == StopRequest::none, [&] {
+        return Error("E242",
+                     fmt::format("{} was interrupted", doing),
+                     "a signal ended it; finished parts are kept",
+                     "give the same command again to continue");
+    });
 }
 
 }  // namespace lockstep

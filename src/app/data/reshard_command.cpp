@@ -3,19 +3,15 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/pack.hpp"
 
 #include "command.hpp"
 #include "data/pack_output.hpp"
-#include "data/team.hpp"
 #include "option_groups.hpp"
 
 #include <memory>
-
-#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -31,8 +27,7 @@ struct ReshardArguments {
 
 void reshard(const std::string& input, ReshardArguments& arguments, const Communicator& ranks) {
     PackOptions& options = arguments.pack;
-    check(!options.output.empty(),
-          [] { return Error("E105", "--out is missing", "", "see --help"); });
+    check_given(!options.output.empty(), "out");
     options.split.clear();
     options.shuffle_seed.reset();
     if (arguments.seed != no_seed)
@@ -45,45 +40,28 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
     });
     const SignalGuard signals;
     Progress progress;
-    const auto report = [&](const PackProgress& at) {
-        stop_if_asked("resharding");
-        const bool bytes = at.stage == "verify";
-        progress.update(
-            at.stage, at.done, at.total, bytes ? ProgressUnit::bytes : ProgressUnit::count);
-    };
-    const PackResult result = reshard_dataset(index, options, arguments.memory, report);
+    const PackResult result =
+        reshard_dataset(index, options, arguments.memory, pack_report("resharding", progress));
     progress.finish();
-    if (!ranks.is_root()) return;
-    print_once(fmt::format("resharded {} samples into {} ({} in {} shard(s), {})\n",
-                           grouped(result.manifest.samples),
-                           result.path.string(),
-                           bytes_text(result.stored_bytes),
-                           result.manifest.shards.size(),
-                           codec_name(result.manifest.codec)));
+    if (ranks.is_root()) say_packed("resharded", result);
 }
 
 OptionTable table_of(ReshardArguments& arguments) {
     PackOptions& options = arguments.pack;
-    return {
-        {"Output",
-         joined(data_set_options(options),
-                {whole_option("block-rows",
-                              options.block_rows,
-                              0,
-                              1 << 30,
-                              "rows per block; 0: as in DIR. Another number changes the order in "
-                              "training, and so the bits of a model"),
-                 whole_option("shuffle-seed",
-                              arguments.seed,
-                              no_seed,
-                              1LL << 62,
-                              "shuffle rows again; -1: keep their order")})},
-        {"How",
-         {threads_option(options.threads),
-          bytes_option("memory", arguments.memory, "memory of each rank for shuffling"),
-          flag_option("restart",
-                      arguments.restart,
-                      "discard the shards of an unfinished reshard instead of continuing it")}}};
+    return {data_set_group(options, arguments.restart),
+            {"Layout",
+             {whole_option("block-rows",
+                           options.block_rows,
+                           0,
+                           1 << 30,
+                           "rows per block; 0: as in DIR. Another number changes the order in "
+                           "training, and so the bits of a model"),
+              whole_option("shuffle-seed",
+                           arguments.seed,
+                           no_seed,
+                           1LL << 62,
+                           "shuffle rows again; -1: keep their order"),
+              bytes_option("memory", arguments.memory, "memory of each rank for shuffling")}}};
 }
 
 }  // namespace

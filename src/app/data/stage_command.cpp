@@ -9,7 +9,8 @@
 #include "lockstep/data/stage.hpp"
 
 #include "command.hpp"
-#include "data/team.hpp"
+#include "data/pack_output.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -106,8 +107,7 @@ int run_stage(const Invocation& call, StageArguments& arguments) {
     StageOptions& options = arguments.stage;
     options.source = call.positionals[0];
     agree(all, [&] {
-        check(arguments.removes || !options.target.empty(),
-              [] { return Error("E105", "--to is missing", "", "see --help"); });
+        check_given(arguments.removes || !options.target.empty(), "to");
         if (!arguments.removes && all.is_root()) check_is_packed(options.source);
     });
     if (arguments.removes)

@@ -35,46 +35,43 @@ constexpr const char* data_synth_help =
     "  lockstep data synth --kind cifar --samples 10000 --first 50000 --split test \\\n"
     "      --out data/made-up/test\n";
 
+OptionSection samples_section(SynthOptions& synth) {
+    return {
+        "Samples",
+        {choice_option<SynthKind>("kind",
+                                  synth.kind,
+                                  {{"cifar", SynthKind::classes},
+                                   {"segmentation", SynthKind::segmentation},
+                                   {"regression", SynthKind::regression},
+                                   {"text", SynthKind::text}},
+                                  "kind of samples"),
+         whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "number of samples"),
+         whole_option("first",
+                      synth.first,
+                      0,
+                      std::int64_t{1} << 60,
+                      "number of the first sample; a test set begins where the training data end"),
+         whole_option("seed", synth.seed, 0, 1LL << 62, "seed of the data"),
+         whole_option("size",
+                      synth.size,
+                      1,
+                      65536,
+                      "height and width of images, features of regression, or tokens of text"),
+         whole_option(
+             "classes", synth.classes, 2, 255, "classes of labels or masks; vocabulary of text")}};
+}
+
 }  // namespace
 
 Command data_synth_command() {
     auto arguments = std::make_shared<SynthArguments>();
-    SynthOptions& synth = arguments->synth;
+    OptionTable table = pack_output_table(arguments->output, "shuffle-seed");
+    table.insert(table.begin(), samples_section(arguments->synth));
     return {.name = "data synth",
             .summary = "generate a data set that can be learned",
             .usage = "lockstep data synth --out DIR [options]",
             .text = data_synth_help,
-            .table =
-                {{"Samples",
-                  {choice_option<SynthKind>("kind",
-                                            synth.kind,
-                                            {{"cifar", SynthKind::classes},
-                                             {"segmentation", SynthKind::segmentation},
-                                             {"regression", SynthKind::regression},
-                                             {"text", SynthKind::text}},
-                                            "kind of samples"),
-                   whole_option(
-                       "samples", synth.samples, 1, std::int64_t{1} << 40, "number of samples"),
-                   whole_option(
-                       "first",
-                       synth.first,
-                       0,
-                       std::int64_t{1} << 60,
-                       "number of the first sample; a test set begins where the training data end"),
-                   whole_option("seed", synth.seed, 0, 1LL << 62, "seed of the data"),
-                   whole_option(
-                       "size",
-                       synth.size,
-                       1,
-                       65536,
-                       "height and width of images, features of regression, or tokens of text"),
-                   whole_option("classes",
-                                synth.classes,
-                                2,
-                                255,
-                                "classes of labels or masks; vocabulary of text")}},
-                 pack_output_section(arguments->output, "shuffle-seed"),
-                 pack_how_section(arguments->output)},
+            .table = std::move(table),
             .run = [arguments](const Invocation& call) {
                 const Communicator& ranks = call.process.ranks;
                 agree(ranks, [&] { synthesize(*arguments, ranks); });

@@ -4,7 +4,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/root_cause.hpp"

@@ -12,7 +12,6 @@
 #include "drill/faults.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
-#include "scratch_folder.hpp"
 #include "train/short_training.hpp"
 
 #include <algorithm>
@@ -74,26 +73,26 @@ OptionSection faults_section(DrillOptions& options) {
 }
 
 OptionTable table_of(DrillOptions& options) {
-    return {faults_section(options),
-            {"Trainings",
-             {whole_option("np", options.np, 2, 8, "ranks of each training, on this machine"),
-              filled(text_option("hosts",
-                                 "HOST:N[,HOST:N]",
-                                 options.hosts,
-                                 "for --node-loss: start N ranks on each host, over ssh")),
-              whole_option("steps",
-                           options.steps,
-                           0,
-                           10'000'000,
-                           "steps of each training; the fault comes after a tenth; 0: as many as "
-                           "take some seconds"),
-              path_option("scratch",
-                          "DIR",
-                          options.scratch,
-                          "folder of the trainings, removed at the end; unset: $TMPDIR or /tmp")}},
-            {"Output",
-             {path_option("out", "FILE", options.out, "also write the page to this file"),
-              json_option(options.json)}}};
+    return {
+        faults_section(options),
+        {"Trainings",
+         {whole_option("np", options.np, 2, 8, "ranks of each training, on this machine"),
+          filled(text_option("hosts",
+                             "HOST:N[,HOST:N]",
+                             options.hosts,
+                             "for --node-loss: start N ranks on each host, over ssh")),
+          whole_option("steps",
+                       options.steps,
+                       0,
+                       10'000'000,
+                       "steps of each training; the fault comes after a tenth; 0: as many as "
+                       "take some seconds"),
+          path_option("scratch",
+                      "DIR",
+                      options.scratch,
+                      "folder of the trainings, removed at the end; unset: $TMPDIR or /tmp")}},
+        {"Output", {path_option("out", "FILE", options.out, "also write the page to this file")}},
+        json_group(options.json)};
 }
 
 std::vector<const Fault*> chosen_faults(const DrillOptions& options) {

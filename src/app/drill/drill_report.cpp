@@ -55,14 +55,8 @@ Expectation expect_text(std::string what, std::string expected, std::string foun
 }
 
 std::string fault_end_name(FaultEnd end) {
-    switch (end) {
-        case FaultEnd::passed:
-            return "passed";
-        case FaultEnd::failed:
-            return "failed";
-        default:
-            return "skipped";
-    }
+    constexpr const char* names[] = {"passed", "failed", "skipped"};
+    return names[static_cast<int>(end)];
 }
 
 FaultEnd FaultReport::end() const {
@@ -92,32 +86,20 @@ std::string page_text(const DrillPage& page) {
     return text;
 }
 
-Json report_json(const FaultReport& report) {
-    Json json = {{"fault", report.name},
-                 {"verdict", fault_end_name(report.end())},
-                 {"done", report.done},
-                 {"seconds", report.seconds}};
-    if (!report.why_skipped.empty()) json["why_skipped"] = report.why_skipped;
-    json["expectations"] = Json::array();
-    for (const Expectation& one : report.expectations)
-        json["expectations"].push_back(Json{{"what", one.what},
-                                            {"expected", one.expected},
-                                            {"found", one.found},
-                                            {"met", one.is_met}});
-    return json;
+static void describe(Record& record, Expectation& one) {
+    record.field("what", one.what);
+    record.field("expected", one.expected);
+    record.field("found", one.found);
+    record.field("met", one.is_met);
 }
 
-FaultReport report_of_json(const Json& json) {
-    FaultReport report{.name = json.at("fault").get<std::string>(),
-                       .done = json.at("done").get<std::string>(),
-                       .why_skipped = json.value("why_skipped", ""),
-                       .seconds = json.at("seconds").get<double>()};
-    for (const Json& one : json.at("expectations"))
-        report.expectations.push_back({one.at("what").get<std::string>(),
-                                       one.at("expected").get<std::string>(),
-                                       one.at("found").get<std::string>(),
-                                       one.at("met").get<bool>()});
-    return report;
+void describe(Record& record, FaultReport& report) {
+    record.field("fault", report.name);
+    record.mark("verdict", fault_end_name(report.end()));
+    record.field("done", report.done);
+    record.field("seconds", report.seconds);
+    record.sparse("why_skipped", report.why_skipped);
+    record.field("expectations", report.expectations);
 }
 
 Json page_json(const DrillPage& page) {
@@ -132,7 +114,7 @@ Json page_json(const DrillPage& page) {
                  {"failed", page.count(FaultEnd::failed)},
                  {"skipped", page.count(FaultEnd::skipped)}};
     json["faults"] = Json::array();
-    for (const FaultReport& fault : page.faults) json["faults"].push_back(report_json(fault));
+    for (const FaultReport& fault : page.faults) json["faults"].push_back(json_of_record(fault));
     return json;
 }
 

@@ -2,7 +2,7 @@
 // What a drill found, as a page for people and as JSON.
 #pragma once
 
-#include "lockstep/core/json.hpp"
+#include "lockstep/core/record.hpp"
 
 #include <cstddef>
 #include <string>
@@ -53,10 +53,7 @@ std::string page_text(const DrillPage& page);
 /// The same for programs.
 Json page_json(const DrillPage& page);
 
-Json report_json(const FaultReport& report);
-
-/// What report_json() made. Errors: E222.
-FaultReport report_of_json(const Json& json);
+void describe(Record& record, FaultReport& report);  ///< as the page has it
 
 /// Errors: E740 where a fault did not end as it should, E741 where none was rehearsed.
 void check_drill(const DrillPage& page);

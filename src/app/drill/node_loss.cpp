@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"

@@ -5,8 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/core/timed_read.hpp"
 #include "lockstep/run/checkpoint.hpp"
 
 #include "drill/drill_report.hpp"
@@ -76,7 +76,7 @@ FaultReport report_of(const std::function<FaultReport()>& work) {
 
 [[noreturn]] void be_child(const std::function<FaultReport()>& work, int out, int parent) {
     die_with_parent(parent);
-    const std::string text = report_json(report_of(work)).dump();
+    const std::string text = serialize(report_of(work));
     write_all(out, std::as_bytes(std::span(text)), "pipe");
     ::_exit(0);  // what the parent has made is the parent's to remove
 }
@@ -118,7 +118,7 @@ FaultReport with_own_mounts(const std::function<FaultReport()>& work,
         throw;
     }
     reap_child(pid);
-    return report_of_json(parse_json(text, "the rehearsal's report"));
+    return deserialize<FaultReport>(text, "the rehearsal's report");
 }
 
 /// Within that: an empty memory file system of `bytes` over the folder `at`. Throws MountRefused.

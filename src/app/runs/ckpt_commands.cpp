@@ -8,6 +8,7 @@
 #include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -124,8 +125,7 @@ CheckpointInfo chosen(const std::vector<CheckpointInfo>& found, std::int64_t ste
 }
 
 void check_together(const ExportArguments& arguments) {
-    check(!arguments.out.empty(),
-          [] { return Error("E105", "--out is missing", "", "see --help"); });
+    check_given(!arguments.out.empty(), "out");
     check(!arguments.takes_all || !arguments.takes_average, [] {
         return Error("E106",
                      "--all and --average are both given",

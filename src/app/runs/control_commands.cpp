@@ -11,6 +11,7 @@
 #include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -29,6 +30,7 @@ with the same bits. The run's exit code is 130, as after Ctrl-C, so that a batch
 requeue it.
 
 Waits until the run has ended. Ctrl-C, or the end of --timeout, ends the waiting, not the request.
+With --after-checkpoint it waits as long as it takes, unless --timeout is given.
 
 Examples:
   lockstep stop runs/a                       # save now, then end
@@ -183,12 +185,6 @@ int stop(const ControlOptions& options, const Invocation& call) {
     return ask(call.positionals[0], action, timeout_s);
 }
 
-Option timeout_option(ControlOptions& options, const std::string& more) {
-    return duration_option("timeout",
-                           options.timeout_s,
-                           "how long to wait for the run; 0: as long as it takes" + more);
-}
-
 }  // namespace
 
 Command stop_command() {
@@ -201,8 +197,8 @@ Command stop_command() {
                        {flag_option("now", options->now, "end without a checkpoint"),
                         flag_option("after-checkpoint",
                                     options->after_checkpoint,
-                                    "end with the next regular checkpoint"),
-                        timeout_option(*options, ", which is the default of --after-checkpoint")}}},
+                                    "end with the next regular checkpoint")}},
+                      waiting_group(options->timeout_s)},
             .positionals = 1,
             .run = [options](const Invocation& call) { return stop(*options, call); }};
 }
@@ -213,7 +209,7 @@ Command save_command() {
             .summary = "ask a run for a checkpoint",
             .usage = "lockstep save RUN [--timeout T]",
             .text = save_text,
-            .table = {{"Options", {timeout_option(*options, "")}}},
+            .table = {waiting_group(options->timeout_s)},
             .positionals = 1,
             .run = [options](const Invocation& call) {
                 return ask(call.positionals[0], ControlAction::save, options->timeout_s);

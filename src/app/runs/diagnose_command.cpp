@@ -2,7 +2,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/verdict.hpp"
@@ -197,8 +196,7 @@ Command diagnose_command() {
             .summary = "show which rank keeps a run waiting, or was lost",
             .usage = "lockstep diagnose RUN [--incarnation N] [--json]",
             .text = diagnose_help,
-            .table = {{"Options",
-                       {incarnation_option(options->incarnation), json_option(options->json)}}},
+            .table = {start_group(options->incarnation), json_group(options->json)},
             .positionals = 1,
             .run = [options](const Invocation& call) { return run_diagnose(*options, call); }};
 }

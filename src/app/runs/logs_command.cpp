@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/root_cause.hpp"
@@ -90,6 +89,7 @@ another rank's end. If the ranks wrote no error, as after kill -9, their flight 
 a run without errors it names the rank that the others wait for, and why, as `lockstep report` does.
 --diff-rank 3 shows only differences of rank 3: '+' lines that it alone wrote, '-' lines that most
 others wrote and it did not. --follow prints new lines until the run ends, or until Ctrl-C.
+--json prints one JSON object per line.
 
 Examples:
   lockstep logs runs/a
@@ -345,7 +345,6 @@ OptionTable logs_table(LogsOptions& options) {
                       "TIME|AGO",
                       options.since,
                       "show lines since then: 2026-01-31T12:30 (UTC), or 10m, 2h"),
-          incarnation_option(options.incarnation),
           flag_option("all-starts",
                       options.all_starts,
                       "show the lines of all starts, one after the other")}},
@@ -358,8 +357,9 @@ OptionTable logs_table(LogsOptions& options) {
                        -1,
                        1'000'000'000,
                        "show only lines in which this rank differs from the others; -1: all lines"),
-          flag_option("follow", options.follow, "keep printing new lines until the run ends"),
-          json_option(options.json, "one JSON object per line")}}};
+          flag_option("follow", options.follow, "keep printing new lines until the run ends")}},
+        start_group(options.incarnation),
+        json_group(options.json)};
 }
 
 }  // namespace

@@ -314,8 +314,8 @@ Command scale_command() {
                                 options->least_efficiency,
                                 0,
                                 100,
-                                "efficiency in percent below which more ranks are not worth it"),
-                    json_option(options->json)}}},
+                                "efficiency in percent below which more ranks are not worth it")}},
+                  json_group(options->json)},
         .optional_positionals = most_runs,
         .run = [options](const Invocation& call) { return show(*options, call); }};
 }

@@ -75,17 +75,17 @@ int show(const StatusOptions& options, const Invocation& call) {
 
 Command status_command() {
     auto options = std::make_shared<StatusOptions>();
-    return {
-        .name = "status",
-        .summary = "show the state of runs, and where their time went",
-        .usage = "lockstep status RUN|--all [DIR] [--json]",
-        .text = status_help,
-        .table = {{"Options",
-                   {flag_option(
-                        "all", options->all, "show every run below DIR; without DIR: below 'runs'"),
-                    json_option(options->json)}}},
-        .optional_positionals = 1,
-        .run = [options](const Invocation& call) { return show(*options, call); }};
+    return {.name = "status",
+            .summary = "show the state of runs, and where their time went",
+            .usage = "lockstep status RUN|--all [DIR] [--json]",
+            .text = status_help,
+            .table = {{"Options",
+                       {flag_option("all",
+                                    options->all,
+                                    "show every run below DIR; without DIR: below 'runs'")}},
+                      json_group(options->json)},
+            .optional_positionals = 1,
+            .run = [options](const Invocation& call) { return show(*options, call); }};
 }
 
 }  // namespace lockstep

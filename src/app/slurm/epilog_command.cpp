@@ -7,10 +7,10 @@
 #include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "rank_ends.hpp"
 #include "slurm/idle_starts.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <sstream>
 
@@ -127,23 +127,15 @@ int epilog(const EpilogOptions& options) {
 }
 
 OptionTable epilog_table(EpilogOptions& options) {
-    return {
-        {"What happened",
-         {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
-          whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun"),
-          path_option("rank-ends",
-                      "DIR",
-                      options.rank_ends,
-                      "folder with the errors of this start's failed ranks; it is removed")}},
-        {"When to give up (exit code 93)",
-         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "restarts of this job"),
-          whole_option("max-idle-starts",
-                       options.limits.idle_starts,
-                       1,
-                       100'000,
-                       "starts in a row that bring no new checkpoint"),
-          flag_option(
-              "dry-run", options.dry_run, "print what would be done, and change nothing")}}};
+    return {giving_up_group(options.run, options.limits),
+            {"What happened",
+             {whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun"),
+              path_option("rank-ends",
+                          "DIR",
+                          options.rank_ends,
+                          "folder with the errors of this start's failed ranks; it is removed"),
+              flag_option(
+                  "dry-run", options.dry_run, "print what would be done, and change nothing")}}};
 }
 
 }  // namespace
@@ -163,8 +155,7 @@ Command slurm_epilog_command() {
             "the same way. See docs/slurm.md.\n",
         .table = epilog_table(*options),
         .run = [options](const Invocation&) {
-            check(!options->run.empty(),
-                  [] { return Error("E105", "--run is missing", "", "give the run directory"); });
+            check_given(!options->run.empty(), "run", "give the run directory");
             return epilog(*options);
         }};
 }

@@ -10,6 +10,7 @@
 #include "lockstep/run/run_status.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "slurm/idle_starts.hpp"
 
 #include <algorithm>
@@ -170,19 +171,11 @@ int prolog(const PrologOptions& options) {
 }
 
 OptionTable prolog_table(PrologOptions& options) {
-    return {
-        {"The run",
-         {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
-          duration_option("lock-wait",
-                          options.lock_wait_s,
-                          "longest wait until the ranks of an earlier start have ended")}},
-        {"When to give up (exit code 93)",
-         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "restarts of this job"),
-          whole_option("max-idle-starts",
-                       options.limits.idle_starts,
-                       1,
-                       100'000,
-                       "starts in a row that bring no new checkpoint")}}};
+    return {giving_up_group(options.run, options.limits),
+            {"Earlier starts",
+             {duration_option("lock-wait",
+                              options.lock_wait_s,
+                              "longest wait until the ranks of an earlier start have ended")}}};
 }
 
 }  // namespace
@@ -203,8 +196,7 @@ Command slurm_prolog_command() {
             "  export LOCKSTEP_DEADLINE\n",
         .table = prolog_table(*options),
         .run = [options](const Invocation&) {
-            check(!options->run.empty(),
-                  [] { return Error("E105", "--run is missing", "", "give the run directory"); });
+            check_given(!options->run.empty(), "run", "give the run directory");
             return prolog(*options);
         }};
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/job_map.hpp"
 #include "lockstep/cluster/job_request.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
@@ -11,7 +10,6 @@
 #include "command.hpp"
 #include "config_files.hpp"
 #include "submit/submit_check.hpp"
-#include "submit/submit_estimate.hpp"
 #include "submit/submit_plan.hpp"
 #include "train/train_options.hpp"
 

@@ -6,7 +6,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "submit/site_preset.hpp"
+#include "submit/submit_options.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,6 @@
 #include "submit/submit_options.hpp"
 
 #include <filesystem>
-#include <string>
 
 namespace lockstep {
 

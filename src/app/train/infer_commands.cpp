@@ -5,17 +5,14 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
-#include "lockstep/launch/bind_rank.hpp"
+#include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/train/infer.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "rank_count.hpp"
 
-#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -26,38 +23,18 @@ namespace {
 
 struct InferArguments {
     InferSettings settings;
-    int np = 1;
+    int np = 0;
     bool oversubscribe = false;
     std::filesystem::path confusion;
 };
 
-OptionSection common_options(InferArguments& arguments) {
+OptionTable table_of(InferArguments& arguments, Option output) {
     InferSettings& settings = arguments.settings;
-    std::vector<Option> options =
-        joined({data_option("data", settings.data, "data to read, as for train")},
-               foreign_options(settings.fields, settings.follows_links, "; unset: the run's"));
-    options = joined(
-        std::move(options),
-        {choice_option<RunPart>(
-             "part",
-             settings.part,
-             {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
-             "samples to use of a run with --split, whose training data --data names: train, those "
-             "it was trained on; held-out, those it was tested on"),
-         path_option("weights",
-                     "FILE",
-                     settings.weights,
-                     "safetensors file to use; unset: the run's newest checkpoint"),
-         list_option("channels",
-                     "N[,N]",
-                     settings.channels,
-                     "channels of --weights that 'lockstep prune' wrote"),
-         data_option(
-             "train-data",
-             settings.train_data,
-             "new place of the run's training data, whose statistics are used to normalise")});
-    return {"What",
-            joined(std::move(options), rank_options(arguments.np, arguments.oversubscribe, 1))};
+    return {{"Output", {std::move(output)}},
+            applied_to_group(settings),
+            foreign_group(settings.fields, settings.follows_links),
+            weights_group(settings.weights, settings.train_data),
+            ranks_group(arguments.np, arguments.oversubscribe)};
 }
 
 /// Starts ranks, becomes one that carries LibTorch, or calls `show` with what was found.
@@ -65,8 +42,7 @@ int run_infer(InferArguments& arguments,
               const Invocation& call,
               const std::function<void(const InferResult&)>& show) {
     arguments.settings.run = call.positionals[0];
-    check(!arguments.settings.data.empty(),
-          [] { return Error("E105", "--data is missing", "", "name a data set: --data DIR"); });
+    check_given(!arguments.settings.data.empty(), "data", "name a data set: --data DIR");
     const Program& program = call.process.program;
     const Communicator& ranks = call.process.ranks;
     agree(ranks, [&] { check_launch(call.process.facts->launch(), ranks.rank(), ranks.size()); });
@@ -97,22 +73,23 @@ void show_metrics(const InferArguments& arguments, const InferResult& result) {
 
 Command eval_command() {
     auto arguments = std::make_shared<InferArguments>();
-    OptionSection options = common_options(*arguments);
-    options.options.push_back(path_option(
-        "confusion", "FILE", arguments->confusion, "CSV file to write the confusion matrix to"));
     return {.name = "eval",
             .summary = "measure a trained run on a data set",
             .usage = "lockstep eval RUN --data DIR [options]",
             .text =
                 "Prints the metrics of the run's task over all samples, with its model, transform\n"
                 "and newest checkpoint (or the moving average, if the run has --ema): the same\n"
-                "bits on any number of ranks.\n\n"
+                "bits on any number of ranks. Unset options of the data are the run's.\n\n"
                 "Examples:\n"
                 "  lockstep eval runs/a --data D/test\n"
                 "  lockstep eval runs/b --data D --part held-out     # trained with --split 0.9\n"
                 "  lockstep eval runs/a --data D/test --np 4 --confusion confusion.csv\n"
                 "  lockstep eval runs/a --data D/test --weights a.safetensors\n",
-            .table = {options},
+            .table = table_of(*arguments,
+                              path_option("confusion",
+                                          "FILE",
+                                          arguments->confusion,
+                                          "CSV file to write the confusion matrix to")),
             .positionals = 1,
             .run = [arguments](const Invocation& call) {
                 return run_infer(*arguments, call, [&](const InferResult& result) {
@@ -123,9 +100,6 @@ Command eval_command() {
 
 Command predict_command() {
     auto arguments = std::make_shared<InferArguments>();
-    OptionSection options = common_options(*arguments);
-    options.options.push_back(
-        path_option("out", "FILE", arguments->settings.outputs, "new file: .npy, .h5 or .hdf5"));
     return {
         .name = "predict",
         .summary = "write a trained model's outputs for a data set",
@@ -140,13 +114,15 @@ Command predict_command() {
             "  lockstep predict runs/a --data D/new --out new.npy\n"
             "  lockstep predict runs/a --data D/new --out new.h5 --np 4\n"
             "  python3 -c \"import numpy; print(numpy.load('new.npy').argmax(1))\"\n",
-        .table = {options},
+        .table = table_of(
+            *arguments,
+            path_option(
+                "out", "FILE", arguments->settings.outputs, "new file: .npy, .h5 or .hdf5")),
         .positionals = 1,
         .run = [arguments](const Invocation& call) {
-            check(!arguments->settings.outputs.empty(), [] {
-                return Error(
-                    "E105", "--out is missing", "", "name a file: --out FILE.npy or --out FILE.h5");
-            });
+            check_given(!arguments->settings.outputs.empty(),
+                        "out",
+                        "name a file: --out FILE.npy or --out FILE.h5");
             return run_infer(*arguments, call, [&](const InferResult& result) {
                 print_once(fmt::format("{}: f32 [{}]\n",
                                        arguments->settings.outputs.string(),

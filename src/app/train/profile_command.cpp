@@ -230,14 +230,7 @@ ModelShape shape_of(const ProfileArguments& arguments) {
 }
 
 int run(ProfileArguments& arguments, const Invocation& call) {
-    agree(call.process.ranks, [&] {
-        check(call.process.ranks.size() == 1, [] {
-            return Error("E106",
-                         "'lockstep profile' under a launcher of several ranks",
-                         "it measures one process",
-                         "call it without mpirun or srun");
-        });
-    });
+    check_one_process(call, "profile", "it measures one process");
     ProfileSettings& settings = arguments.settings;
     settings.model = arguments.usual.model;
     settings.model.name = call.positionals[0];
@@ -282,8 +275,8 @@ OptionTable options_of(ProfileArguments& arguments) {
                        1,
                        1'000'000,
                        "steps to measure, after two steps of warm-up"),
-          whole_option("top", arguments.most, 0, 1'000'000, "operators to list; 0: all"),
-          json_option(arguments.json)}}};
+          whole_option("top", arguments.most, 0, 1'000'000, "operators to list; 0: all")}},
+        json_group(arguments.json)};
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/train/prune.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 
 #include <memory>
 
@@ -42,17 +42,8 @@ void show(const PruneSettings& settings, const PruneResult& result) {
 
 int run(PruneSettings& settings, const Invocation& call) {
     settings.run = call.positionals[0];
-    check(!settings.output.empty(), [] {
-        return Error("E105", "--out is missing", "", "name a file: --out FILE.safetensors");
-    });
-    agree(call.process.ranks, [&] {
-        check(call.process.ranks.size() == 1, [] {
-            return Error("E106",
-                         "'lockstep prune' under a launcher of several ranks",
-                         "it runs in one process",
-                         "call it without mpirun or srun");
-        });
-    });
+    check_given(!settings.output.empty(), "out", "name a file: --out FILE.safetensors");
+    check_one_process(call, "prune", "it runs in one process");
     const Program& program = call.process.program;
     if (program.prune == nullptr) become_rank(rank_program(program), call.words);
     show(settings, program.prune(settings));
@@ -75,17 +66,12 @@ Command prune_command() {
             "Examples:\n"
             "  lockstep prune runs/a --keep 0.5 --out small.safetensors\n"
             "  lockstep train --channels 16,32,256 --load-weights small.safetensors ...\n",
-        .table = {{"What",
-                   {path_option("out", "FILE", settings->output, "new safetensors file"),
-                    real_option(
-                        "keep", settings->keep, 1e-3, 1, "share of each layer's channels to keep"),
-                    path_option("weights",
-                                "FILE",
-                                settings->weights,
-                                "safetensors file to use; unset: the run's newest checkpoint"),
-                    data_option("train-data",
-                                settings->train_data,
-                                "new place of the run's training data")}}},
+        .table =
+            {{"What",
+              {path_option("out", "FILE", settings->output, "new safetensors file"),
+               real_option(
+                   "keep", settings->keep, 1e-3, 1, "share of each layer's channels to keep")}},
+             weights_group(settings->weights, settings->train_data)},
         .positionals = 1,
         .run = [settings](const Invocation& call) { return run(*settings, call); }};
 }

@@ -9,13 +9,11 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/transform.hpp"
-#include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/post_mortem.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_status.hpp"
@@ -23,7 +21,7 @@
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
-#include "rank_count.hpp"
+#include "option_groups.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>
@@ -57,14 +55,10 @@ Examples:
 )";
 
 void check_required(const TrainSettings& settings) {
-    const auto need = [](bool given, const char* option, const char* fix) {
-        check(given,
-              [&] { return Error("E105", fmt::format("--{} is missing", option), "", fix); });
-    };
-    need(!settings.data.empty(),
-         "data",
-         "make a data set with 'lockstep data pack', then --data DIR");
-    need(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
+    check_given(!settings.data.empty(),
+                "data",
+                "make a data set with 'lockstep data pack', then --data DIR");
+    check_given(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
 }
 
 // "" for anything that is no run (yet).

@@ -5,8 +5,6 @@
 
 #include "option_groups.hpp"
 
-#include <fmt/format.h>
-
 namespace lockstep {
 namespace {
 

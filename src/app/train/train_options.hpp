@@ -8,7 +8,6 @@
 #include "options.hpp"
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,8 @@
 #include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
-#include "scratch_folder.hpp"
+#include "option_groups.hpp"
+#include "output_place.hpp"
 #include "train/short_training.hpp"
 #include "train/train_options.hpp"
 
@@ -130,8 +131,7 @@ int run(VerifyOptions& options, const Invocation& call) {
                                   ? settings.virtual_ranks
                                   : static_cast<int>(std::bit_ceil(
                                         static_cast<unsigned>(*std::ranges::max_element(ranks))));
-    check(!settings.data.empty(),
-          [] { return Error("E105", "--data is missing", "", "give a data set with --data DIR"); });
+    check_given(!settings.data.empty(), "data", "give a data set with --data DIR");
     const auto program = rank_program(call.process.program);
     check_rank_program(program);
     const ScratchFolder scratch(

@@ -12,7 +12,6 @@
 #include "command.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
-#include "scratch_folder.hpp"
 #include "train/train_options.hpp"
 #include "tune/tune_report.hpp"
 
@@ -315,8 +314,8 @@ Command tune_command() {
           flag_option("allow-bits",
                       options->allow_bits,
                       "also choose settings that change the bits of the model: threads"),
-          path_option("out", "FILE", options->out, "TOML file for train --config"),
-          json_option(options->json)}}};
+          path_option("out", "FILE", options->out, "TOML file for train --config")}},
+        json_group(options->json)};
     for (OptionSection& section : train_option_table(options->train))
         table.push_back(std::move(section));
     return {.name = "tune",

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 
 #include "doctor/families.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include <fmt/format.h>
 

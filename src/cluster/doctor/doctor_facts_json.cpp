@@ -128,12 +128,4 @@ void describe(Record& record, DoctorFacts& facts) {
     record.sparse("now_s", facts.now_s);
 }
 
-std::string serialize(const DoctorFacts& facts) {
-    return text_of_facts(facts);
-}
-
-DoctorFacts deserialize_doctor_facts(std::string_view text, const std::string& origin) {
-    return facts_of_text<DoctorFacts>(text, origin);
-}
-
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/families.hpp"
-#include "placement/path_class.hpp"
+#include "placement/gpu_choice.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,10 +3,8 @@
 #pragma once
 
 #include "lockstep/cluster/doctor.hpp"
-#include "lockstep/core/ranks_text.hpp"
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include "doctor/families.hpp"
 
-#include <algorithm>
 #include <array>
 #include <functional>
 

@@ -1,17 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan_forms.hpp"
-
-#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "placement/core_split.hpp"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+/// What makes mpirun read a rankfile's slots as the kernel's CPU numbers (Open MPI 4, not 5).
+constexpr std::string_view physical_rankfile = "--mca rmaps_rank_file_physical 1";
+
+/// A plan's hosts in order of their first rank, each with its seats by local rank.
+struct HostSeats {
+    std::string host;
+    std::vector<RankSeat> seats;
+};
+
+std::vector<HostSeats> seats_by_host(const Placement& placement) {
+    std::vector<HostSeats> hosts;
+    for (const auto& seat : placement.seats) {
+        auto host = std::ranges::find(hosts, seat.host, &HostSeats::host);
+        if (host == hosts.end()) host = hosts.insert(hosts.end(), {seat.host, {}});
+        host->seats.push_back(seat);
+    }
+    for (auto& host : hosts) std::ranges::sort(host.seats, {}, &RankSeat::local_rank);
+    return hosts;
+}
+
+/// Whether ranks fill one host after the other.
+bool is_by_slot(const Placement& placement) {
+    const auto& seats = placement.seats;
+    for (std::size_t i = 1; i < seats.size(); ++i)
+        if (seats[i].host == seats[i - 1].host ? seats[i].local_rank != seats[i - 1].local_rank + 1
+                                               : seats[i].local_rank != 0)
+            return false;
+    return true;
+}
+
+/// Whether every host has as many seats, on the same cores.
+bool are_hosts_alike(const std::vector<HostSeats>& hosts) {
+    return std::ranges::all_of(hosts, [&](const HostSeats& host) {
+        return std::ranges::equal(
+            host.seats, hosts.front().seats, {}, &RankSeat::cpus, &RankSeat::cpus);
+    });
+}
+
+/// "n1:4,n2:4"
+std::string host_list(const std::vector<HostSeats>& hosts) {
+    std::vector<std::string> words;
+    for (const auto& host : hosts)
+        words.push_back(fmt::format("{}:{}", host.host, host.seats.size()));
+    return fmt::format("{}", fmt::join(words, ","));
+}
+
+/// "lockstep train --threads 8 ...", as far as ranks have the same number of them. (OMP_PROC_BIND
+/// would keep readers and the communication thread on a rank's first core.)
+std::string train_words(const Placement& placement) {
+    const auto& seats = placement.seats;
+    const bool is_same = !seats.empty() && std::ranges::all_of(seats, [&](const RankSeat& seat) {
+        return seat.threads >= 1 && seat.threads == seats.front().threads;
+    });
+    if (!is_same) return "lockstep train ...";
+    return fmt::format("lockstep train --threads {} ...", seats.front().threads);
+}
 
 using CpuGroups = std::vector<std::vector<int>>;
 
@@ -154,49 +213,6 @@ std::string sbatch_text(const Placement& placement) {
     // Masks name CPUs of the whole node; a job with a part of it has others.
     text += "#SBATCH --exclusive\n#SBATCH --signal=USR1@120\n";
     return text + "\n" + step_line(placement, hosts);
-}
-
-std::vector<HostSeats> seats_by_host(const Placement& placement) {
-    std::vector<HostSeats> hosts;
-    for (const auto& seat : placement.seats) {
-        auto host = std::ranges::find(hosts, seat.host, &HostSeats::host);
-        if (host == hosts.end()) host = hosts.insert(hosts.end(), {seat.host, {}});
-        host->seats.push_back(seat);
-    }
-    for (auto& host : hosts) std::ranges::sort(host.seats, {}, &RankSeat::local_rank);
-    return hosts;
-}
-
-bool is_by_slot(const Placement& placement) {
-    const auto& seats = placement.seats;
-    for (std::size_t i = 1; i < seats.size(); ++i)
-        if (seats[i].host == seats[i - 1].host ? seats[i].local_rank != seats[i - 1].local_rank + 1
-                                               : seats[i].local_rank != 0)
-            return false;
-    return true;
-}
-
-bool are_hosts_alike(const std::vector<HostSeats>& hosts) {
-    return std::ranges::all_of(hosts, [&](const HostSeats& host) {
-        return std::ranges::equal(
-            host.seats, hosts.front().seats, {}, &RankSeat::cpus, &RankSeat::cpus);
-    });
-}
-
-std::string host_list(const std::vector<HostSeats>& hosts) {
-    std::vector<std::string> words;
-    for (const auto& host : hosts)
-        words.push_back(fmt::format("{}:{}", host.host, host.seats.size()));
-    return fmt::format("{}", fmt::join(words, ","));
-}
-
-std::string train_words(const Placement& placement) {
-    const auto& seats = placement.seats;
-    const bool is_same = !seats.empty() && std::ranges::all_of(seats, [&](const RankSeat& seat) {
-        return seat.threads >= 1 && seat.threads == seats.front().threads;
-    });
-    if (!is_same) return "lockstep train ...";
-    return fmt::format("lockstep train --threads {} ...", seats.front().threads);
 }
 
 std::string rankfile_text(const Placement& placement) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher_cores.hpp"
 
-#include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"

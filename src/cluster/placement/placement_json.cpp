@@ -47,36 +47,8 @@ void describe(Record& record, Placement& facts) {
     record.sparse("warnings", facts.warnings);
 }
 
-std::string serialize(const LaunchedRank& rank) {
-    return text_of_facts(rank);
-}
-
-std::string serialize(const RankSeat& seat) {
-    return text_of_facts(seat);
-}
-
-std::string serialize(const NodeWitness& witness) {
-    return text_of_facts(witness);
-}
-
-std::string serialize(const Placement& placement) {
-    return text_of_facts(placement);
-}
-
-LaunchedRank deserialize_launched_rank(std::string_view text, const std::string& origin) {
-    return facts_of_text<LaunchedRank>(text, origin);
-}
-
-RankSeat deserialize_seat(std::string_view text, const std::string& origin) {
-    return facts_of_text<RankSeat>(text, origin);
-}
-
-NodeWitness deserialize_witness(std::string_view text, const std::string& origin) {
-    return facts_of_text<NodeWitness>(text, origin);
-}
-
 Placement deserialize_placement(std::string_view text, const std::string& origin) {
-    auto placement = facts_of_text<Placement>(text, origin);
+    auto placement = deserialize<Placement>(text, origin);
     for (std::size_t i = 0; i < placement.seats.size(); ++i)
         check(placement.seats[i].rank == static_cast<int>(i), [&] {
             return Error(

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/job_map.hpp"
-
+#include "lockstep/cluster/job_request.hpp"
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "slurm/misfit.hpp"
-#include "slurm/text_parts.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -121,7 +119,7 @@ std::string node_text(const NodeGroup& group) {
 
 // The first lines tell of a large job what the others would.
 std::string as_comments(const std::string& text) {
-    const auto lines = split_text(text, '\n');
+    const auto lines = split(text, '\n');
     std::string comments;
     for (std::size_t i = 0; i < lines.size() && i < most_lines; ++i)
         if (!lines[i].empty()) comments += fmt::format("#   {}\n", lines[i]);

@@ -3,8 +3,7 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-
-#include "slurm/text_parts.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -76,7 +75,7 @@ std::optional<std::int64_t> whole_in(const SbatchOptions& options, const std::st
 void read_nodes(const SbatchOptions& options, JobPart& part) {
     const auto text = value_of(options, "nodes");
     if (!text) return;
-    const auto ends = split_text(*text, '-');
+    const auto ends = split(*text, '-');
     const bool is_range = matches(*text, "[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?");
     check(is_range, [&] { return unreadable("nodes", *text, "a number, or a range such as 1-4"); });
     part.least_nodes = parse_integer(ends.front());
@@ -148,7 +147,7 @@ JobPart read_part(const SbatchOptions& options) {
     for (const SbatchOption& option : options) check_characters(option);
     JobPart part;
     if (const auto text = value_of(options, "partition")) {
-        part.partitions = split_text(*text, ',');
+        part.partitions = split(*text, ',');
         for (const std::string& name : part.partitions) name_in({{"partition", name}}, "partition");
     }
     read_nodes(options, part);
@@ -172,8 +171,8 @@ std::optional<std::int64_t> last_task_of(const SbatchOptions& options) {
     check(matches(*text, item + "(," + item + ")*(%[1-9][0-9]{0,8})?"),
           [&] { return unreadable("array", *text, "0-7, 0-7%2 (two at a time) or 1,3,5"); });
     std::int64_t last = 0;
-    for (const std::string& range : split_text(text->substr(0, text->find('%')), ',')) {
-        const auto ends = split_text(range.substr(0, range.find(':')), '-');
+    for (const std::string& range : split(text->substr(0, text->find('%')), ',')) {
+        const auto ends = split(range.substr(0, range.find(':')), '-');
         const std::int64_t first = *parse_integer(ends.front()), end = *parse_integer(ends.back());
         check(first <= end, [&] { return unreadable("array", *text, "FIRST-LAST"); });
         last = std::max(last, end);
@@ -197,8 +196,8 @@ std::vector<AwaitedJob> awaited_jobs_of(const SbatchOptions& options) {
             "for all of several and '?' for any");
     });
     std::vector<AwaitedJob> jobs;
-    for (const std::string& condition : split_text(*text, separator)) {
-        const auto words = split_text(condition, ':');
+    for (const std::string& condition : split(*text, separator)) {
+        const auto words = split(condition, ':');
         for (std::size_t i = 1; i < words.size(); ++i)
             jobs.push_back({words[0], words[i].substr(0, words[i].find_first_of("_+"))});
     }
@@ -214,8 +213,8 @@ std::map<std::string, std::int64_t> licences_of(const SbatchOptions& options) {
     check(matches(*text, item + "(," + item + ")*"),
           [&] { return unreadable("licenses", *text, "NAME or NAME:COUNT, with commas"); });
     std::map<std::string, std::int64_t> counts;
-    for (const std::string& licence : split_text(*text, ',')) {
-        const auto words = split_text(licence, ':');
+    for (const std::string& licence : split(*text, ',')) {
+        const auto words = split(licence, ':');
         counts[words[0]] += words.size() > 1 ? *parse_integer(words[1]) : 1;
     }
     return counts;

@@ -3,8 +3,7 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-
-#include "slurm/text_parts.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -34,13 +33,13 @@ std::vector<std::string> names_of(const std::map<std::string, std::string>& fiel
                                   const std::string& name) {
     const auto found = fields.find(name);
     if (found == fields.end() || found->second == "ALL" || found->second == "(null)") return {};
-    return split_text(found->second, ',');
+    return split(found->second, ',');
 }
 
 // "Name=value Name=value": values have no spaces in what is read here.
 std::map<std::string, std::string> fields_of(const std::string& line) {
     std::map<std::string, std::string> fields;
-    for (const std::string& word : split_text(line, ' '))
+    for (const std::string& word : split(line, ' '))
         if (const auto equals = word.find('='); equals != word.npos)
             fields[word.substr(0, equals)] = word.substr(equals + 1);
     return fields;
@@ -67,13 +66,13 @@ SlurmPartition read_partition(const std::string& line) {
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines = split_text(text, '\n');
+    std::vector<std::string> lines = split(text, '\n');
     std::erase_if(lines, [](const std::string& line) { return line.empty(); });
     return lines;
 }
 
 std::vector<std::string> feature_names(const std::string& column) {
-    return column == "(null)" ? std::vector<std::string>() : split_text(column, ',');
+    return column == "(null)" ? std::vector<std::string>() : split(column, ',');
 }
 
 // "8+" where sinfo folded nodes that differ: at least 8.
@@ -115,7 +114,7 @@ bool is_number(const std::string& text) {
 
 // "01-03" as 01, 02, 03 after `head`. Whether it is a range, and not too long.
 bool add_range(const std::string& head, const std::string& range, std::vector<std::string>& names) {
-    const auto ends = split_text(range, '-');
+    const auto ends = split(range, '-');
     if (ends.size() > 2 || !std::ranges::all_of(ends, is_number)) return false;
     const std::int64_t first = *parse_integer(ends.front()), last = *parse_integer(ends.back());
     if (last < first || last - first >= static_cast<std::int64_t>(most_hosts)) return false;
@@ -135,8 +134,7 @@ bool add_item(const std::string& item, std::vector<std::string>& names) {
         const auto close = rest.find(']', open);
         std::vector<std::string> longer;
         for (const std::string& head : heads)
-            for (const std::string& range :
-                 split_text(rest.substr(open + 1, close - open - 1), ','))
+            for (const std::string& range : split(rest.substr(open + 1, close - open - 1), ','))
                 if (!add_range(head, range, longer)) return false;
         heads = std::move(longer);
         rest = rest.substr(close + 1);
@@ -170,9 +168,9 @@ std::vector<SlurmPartition> parse_partitions(const std::string& text) {
 std::vector<NodeGroup> parse_node_groups(const std::string& text) {
     std::vector<NodeGroup> groups;
     for (const std::string& line : lines_of(text)) {
-        const auto columns = split_text(line, '|');
+        const auto columns = split(line, '|');
         check(columns.size() == 9, [&] { return strange("sinfo", line); });
-        const auto shape = split_text(columns[6], ':');  // sockets:cores:threads
+        const auto shape = split(columns[6], ':');  // sockets:cores:threads
         check(shape.size() == 3, [&] { return strange("sinfo", line); });
         const auto number = [&](const std::string& word) {
             const auto count = count_of(word);
@@ -215,10 +213,10 @@ SlurmAssociations parse_associations(const std::string& text) {
         if (!name.empty() && std::ranges::count(names, name) == 0) names.push_back(name);
     };
     for (const std::string& line : lines_of(text)) {
-        const auto columns = split_text(line, '|');
+        const auto columns = split(line, '|');
         check(columns.size() == 2, [&] { return strange("sacctmgr", line); });
         add(found.accounts, columns[0]);
-        for (const std::string& qos : split_text(columns[1], ',')) add(found.qos, qos);
+        for (const std::string& qos : split(columns[1], ',')) add(found.qos, qos);
     }
     return found;
 }
@@ -260,8 +258,8 @@ std::map<std::string, std::int64_t> parse_gpus(const std::string& gres) {
         if (depth == 0) plain += c;
         if (c == ')') --depth;
     }
-    for (const std::string& item : split_text(plain, ',')) {
-        const auto fields = split_text(item, ':');
+    for (const std::string& item : split(plain, ',')) {
+        const auto fields = split(item, ':');
         if (fields[0] != "gpu") continue;
         const auto count = parse_integer(fields.back());
         counts[fields.size() > 2 || !count ? fields[1] : ""] += count.value_or(1);
@@ -287,7 +285,7 @@ std::optional<std::int64_t> parse_slurm_time(const std::string& text) {
     const auto dash = text.find('-');
     const bool has_days = dash != text.npos;
     const auto days = has_days ? digits(text.substr(0, dash)) : 0;
-    const auto fields = split_text(has_days ? text.substr(dash + 1) : text, ':');
+    const auto fields = split(has_days ? text.substr(dash + 1) : text, ':');
     if (!days || fields.size() > 3) return std::nullopt;
     // With days hours come first; without, two fields are minutes and seconds, one is minutes.
     const std::size_t first = has_days || fields.size() == 3 ? 0 : 1;

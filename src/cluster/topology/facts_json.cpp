@@ -1,13 +1,174 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "facts_json.hpp"
 
-#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/files.hpp"
+
+#include "topology_readers.hpp"
 
 #include <optional>
 
 #include <fmt/format.h>
 
 namespace lockstep {
+namespace {
+
+std::optional<InterfaceKind> parse_kind(std::string_view name) {
+    for (int i = 0; i <= static_cast<int>(InterfaceKind::other); ++i)
+        if (const auto kind = static_cast<InterfaceKind>(i); interface_kind_name(kind) == name)
+            return kind;
+    return {};
+}
+
+}  // namespace
+
+void describe(Record& record, NumaNode& facts) {
+    record.sparse("id", facts.id, -1);  // always written
+    cpu_list(record, "cpus", facts.cpus);
+    record.sparse("memory_bytes", facts.memory_bytes);
+}
+
+void describe(Record& record, PciLink& facts) {
+    record.sparse("speed_gts", facts.speed_gts);
+    record.sparse("max_speed_gts", facts.max_speed_gts);
+    record.sparse("width", facts.width);
+    record.sparse("max_width", facts.max_width);
+}
+
+void describe(Record& record, PciPlace& facts) {
+    record.sparse("address", facts.address);
+    record.sparse("path", facts.path);
+    record.sparse("numa_node", facts.numa_node, -1);
+    cpu_list(record, "cpus", facts.cpus);
+    record.sparse("vendor", facts.vendor);
+    record.sparse("device_class", facts.device_class);
+    record.sparse("link", facts.link);
+}
+
+void describe(Record& record, GpuPeer& facts) {
+    record.sparse("address", facts.address);
+    record.sparse("nvlinks", facts.nvlinks);
+    record.sparse("peer_access", facts.peer_access);
+}
+
+void describe(Record& record, GpuHealth& facts) {
+    record.sparse("memory_bytes", facts.memory_bytes);
+    record.sparse("memory_used_bytes", facts.memory_used_bytes);
+    record.sparse("processes", facts.processes);
+    record.sparse("compute_mode", facts.compute_mode);
+    record.sparse("keeps_driver_loaded", facts.keeps_driver_loaded);
+    record.sparse("ecc_uncorrected", facts.ecc_uncorrected);
+    record.sparse("awaits_reset", facts.awaits_reset);
+    record.sparse("slowed_by", facts.slowed_by);
+}
+
+void describe(Record& record, GpuFacts& facts) {
+    record.sparse("pci", facts.pci);
+    record.sparse("uuid", facts.uuid);
+    record.sparse("model", facts.model);
+    record.sparse("has_driver", facts.has_driver);
+    record.sparse("has_render_node", facts.has_render_node);
+    record.sparse("has_mig", facts.has_mig);
+    record.sparse("mig_uuids", facts.mig_uuids);
+    record.sparse("nvlinks_active", facts.nvlinks_active);
+    record.sparse("nvlinks_down", facts.nvlinks_down);
+    record.sparse("has_nvswitch", facts.has_nvswitch);
+    record.sparse("peers", facts.peers);
+    record.sparse("health", facts.health);
+}
+
+void describe(Record& record, RdmaPort& facts) {
+    record.sparse("device", facts.device);
+    record.sparse("port", facts.port, 1);
+    record.sparse("state", facts.state);
+    record.sparse("phys_state", facts.phys_state);
+    record.sparse("rate_gbps", facts.rate_gbps);
+    record.sparse("link_layer", facts.link_layer);
+    record.sparse("gid_types", facts.gid_types);
+    record.sparse("firmware", facts.firmware);
+    record.sparse("interface", facts.interface);
+    record.sparse("pci", facts.pci);
+}
+
+void describe(Record& record, NetworkInterface& facts) {
+    record.sparse("name", facts.name);
+    record.sparse("state", facts.state);
+    record.sparse("has_carrier", facts.has_carrier);
+    record.sparse("mtu", facts.mtu);
+    record.sparse("speed_mbps", facts.speed_mbps);
+    record.sparse("addresses", facts.addresses);
+    record.sparse("is_virtual", facts.is_virtual);
+    if (record.wants("kind", facts.kind != InterfaceKind::other))
+        record.text("kind", facts.kind, interface_kind_name, parse_kind, "a kind of interface");
+    record.sparse("pci", facts.pci);
+}
+
+void describe(Record& record, ControlGroupFacts& facts) {
+    record.sparse("version", facts.version);
+    cpu_list(record, "cpus", facts.cpus);
+    cpu_list(record, "memory_nodes", facts.memory_nodes);
+    record.sparse("cpu_quota", facts.cpu_quota);
+    record.sparse("memory_limit_bytes", facts.memory_limit_bytes);
+    record.sparse("throttled_periods", facts.throttled_periods);
+}
+
+void describe(Record& record, ResourceLimits& facts) {
+    record.sparse("locked_memory_bytes", facts.locked_memory_bytes);
+    record.sparse("open_files", facts.open_files);
+    record.sparse("stack_bytes", facts.stack_bytes);
+    record.sparse("processes", facts.processes);
+}
+
+void describe(Record& record, KernelFacts& facts) {
+    record.sparse("release", facts.release);
+    record.sparse("command_line", facts.command_line);
+    record.sparse("has_iommu", facts.has_iommu);
+    record.sparse("nvidia_driver", facts.nvidia_driver);
+    record.sparse("nvidia_is_open", facts.nvidia_is_open);
+    record.sparse("has_nvidia_peermem", facts.has_nvidia_peermem);
+    record.sparse("ptrace_scope", facts.ptrace_scope);
+}
+
+void describe(Record& record, NodeTopology& facts) {
+    record.sparse("host", facts.host);
+    record.sparse("boot_id", facts.boot_id);
+    record.sparse("is_container", facts.is_container);
+    record.sparse("cpu_model", facts.cpu_model);
+    instruction_set(record, "instruction_set", facts.instruction_set);
+    record.sparse("governor", facts.governor);
+    record.sparse("memory_bytes", facts.memory_bytes);
+    cpu_list(record, "cpus", facts.cpus);
+    cpu_list(record, "allowed_cpus", facts.allowed_cpus);
+    cpu_list(record, "allowed_memory_nodes", facts.allowed_memory_nodes);
+    cpu_lists(record, "cores", facts.cores);
+    cpu_lists(record, "l3_groups", facts.l3_groups);
+    cpu_lists(record, "sockets", facts.sockets);
+    record.sparse("numa_nodes", facts.numa_nodes);
+    record.sparse("gpus", facts.gpus);
+    record.sparse("rdma_ports", facts.rdma_ports);
+    record.sparse("interfaces", facts.interfaces);
+    record.sparse("control_group", facts.control_group);
+    record.sparse("limits", facts.limits);
+    record.sparse("kernel", facts.kernel);
+    record.sparse("notes", facts.notes);
+}
+
+NodeTopology deserialize_topology(std::string_view text, const std::string& origin) {
+    auto node = deserialize<NodeTopology>(text, origin);
+    complete_topology(node);
+    check_topology(node, origin);
+    return node;
+}
+
+void save_topology(const NodeTopology& node, const std::filesystem::path& path) {
+    const auto text = json_of_record(node).dump(1);
+    write_file_atomically(path, text + "\n");
+}
+
+NodeTopology load_topology(const std::filesystem::path& path) {
+    return deserialize_topology(read_file(path), path.string());
+}
+
 namespace {
 
 constexpr std::string_view wanted_list = "a list such as 0-3,8";

@@ -6,7 +6,6 @@
 #include "topology_readers.hpp"
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 
 namespace lockstep {

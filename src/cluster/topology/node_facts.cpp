@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
 
-#include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "fact_files.hpp"
 #include "topology/topology_readers.hpp"
-
-#include <algorithm>
-#include <array>
-#include <iterator>
-#include <set>
-#include <sstream>
 
 namespace lockstep {
 namespace {

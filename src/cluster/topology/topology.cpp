@@ -2,7 +2,6 @@
 #include "lockstep/cluster/topology.hpp"
 
 #include "topology/nvml.hpp"
-#include "topology_check.hpp"
 #include "topology_readers.hpp"
 
 #include <algorithm>

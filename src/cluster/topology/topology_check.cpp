@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology_check.hpp"
-
-#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
+
+#include "topology_readers.hpp"
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <set>
 #include <span>
 

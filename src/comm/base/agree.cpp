@@ -2,8 +2,8 @@
 #include "lockstep/comm/agree.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error_bytes.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "base/mpi_check.hpp"
 

@@ -8,16 +8,17 @@
 #include "lockstep/run/flight_recorder.hpp"
 
 #include "base/mpi_check.hpp"
+#include "mpi_check.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
 #include <limits>
-#include <numeric>
-#include <utility>
+#include <string>
 
 #include <fmt/format.h>
+#include <mpi.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -262,6 +263,17 @@ void Communicator::abort(int exit_code) const {
     std::fflush(nullptr);
     if (has_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);
     end_process(exit_code);
+}
+
+void check_mpi(int result, std::string_view call) {
+    if (result == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(result, text.data(), &length);
+    throw Error("E620",
+                fmt::format("{} failed: {}", call, text.data()),
+                "another rank may have ended, or the network between ranks failed",
+                "look at the logs of the other ranks; start the same command again to resume");
 }
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/link_probe.hpp"
-
+#include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "base/mpi_check.hpp"

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "nccl/nccl_types.hpp"
+#include "nccl/shared_library.hpp"
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -55,5 +55,24 @@ struct CudaApi {
 
 /// Error E681 with CUDA's own text unless `status` is success; `call` is "cudaMalloc".
 void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call);
+
+struct CudaLibrary {
+    SharedLibrary library;
+    CudaApi api;
+    std::string path;
+};
+
+/// Returns the reason why there is no GPU ("no driver: libcuda.so.1 ..."), or "".
+std::string why_no_driver();
+
+/// Returns a function of that library. Errors: E670 if it has none of that name.
+void* function_in(const SharedLibrary& library, const char* name);
+
+/// Returns the path of the file for load_cuda().
+std::string cuda_library_path();
+
+/// Loads the library beside the running program (lib/ or ../lib/), or LOCKSTEP_CUDA_LIB. Errors:
+/// E670 no driver, no library, or one of another version of Lockstep.
+CudaLibrary load_cuda();
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/cuda_library.hpp"
-
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/version.hpp"
+
+#include "nccl/cuda_api.hpp"
 
 #include <fmt/format.h>
 

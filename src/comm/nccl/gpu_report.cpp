@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/gpu_report.hpp"
-
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "nccl/cuda_library.hpp"
-#include "nccl/nccl_library.hpp"
+#include "nccl/cuda_api.hpp"
+#include "nccl/nccl_api.hpp"
 
 #include <fmt/format.h>
 

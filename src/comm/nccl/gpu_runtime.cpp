@@ -5,9 +5,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "nccl/cuda_library.hpp"
+#include "nccl/cuda_api.hpp"
+#include "nccl/nccl_api.hpp"
 #include "nccl/nccl_handle.hpp"
-#include "nccl/nccl_library.hpp"
 
 #include <chrono>
 #include <condition_variable>

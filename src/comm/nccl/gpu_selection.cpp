@@ -5,10 +5,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 
-#include "nccl/cuda_library.hpp"
+#include "nccl/cuda_api.hpp"
 #include "nccl/rank_facts.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -113,12 +112,13 @@ SelectedGpu claim_gpu(const CudaApi& cuda,
         bootstrap,
         [&] {
             mine = select_gpu(cuda, planned);
-            return packed(claim_of(mine));
+            return serialize(claim_of(mine));
         },
         deadline_s,
         "the selection of GPUs");
     std::vector<NcclRankFacts> claims;
-    for (const std::string& text : texts) claims.push_back(unpacked_facts(text));
+    for (const std::string& text : texts)
+        claims.push_back(deserialize<NcclRankFacts>(text, "another rank's facts"));
     check_gpus_apart(claims);
     return mine;
 }

@@ -4,7 +4,6 @@
 
 #include "base/mpi_check.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <list>
 #include <thread>

@@ -2,7 +2,10 @@
 // The NCCL functions that Lockstep calls, as a table: filled from a library or by a test's fake.
 #pragma once
 
+#include "lockstep/core/environment.hpp"
+
 #include "nccl/nccl_types.hpp"
+#include "nccl/shared_library.hpp"
 
 #include <functional>
 #include <string>
@@ -57,5 +60,22 @@ struct NcclApi {
 
 /// "2.28.9"
 std::string nccl_version_text(int code);
+
+/// A loaded libnccl and its functions. Stays loaded for the lifetime of this.
+struct NcclLibrary {
+    SharedLibrary library;
+    NcclApi api;
+    std::string path;
+    int version = 0;
+
+    std::string text() const;  ///< "NCCL 2.28.9 (/usr/lib/libnccl.so.2)"
+};
+
+/// Loads `path`, or if empty LOCKSTEP_NCCL_LIB, or the one that LibTorch loaded, or "libnccl.so.2".
+/// Errors: E671 it cannot be loaded or is no NCCL, E672 another NCCL is in the process already.
+NcclLibrary load_nccl(const std::string& path = {}, const Environment& environment = {});
+
+/// Fills the table from a library's symbols. Errors: E671 if a required one is missing.
+NcclApi nccl_functions_of(const SharedLibrary& library);
 
 }  // namespace lockstep

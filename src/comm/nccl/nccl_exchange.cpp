@@ -40,9 +40,9 @@
 // comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp, simcuda/exchange_test.cpp
 // (processes: bits of the CPU's exchange, waits that are left out, of sums of integers, too).
 
-#include "lockstep/comm/nccl_exchange.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 
-#include "base/wait_clock.hpp"
+#include "base/spin.hpp"
 #include "nccl/group_watch.hpp"
 #include "nccl/nccl_buffer.hpp"
 #include "nccl/nccl_group.hpp"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/nccl_library.hpp"
-
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
+#include "nccl/nccl_api.hpp"
 
 #include <fmt/format.h>
 

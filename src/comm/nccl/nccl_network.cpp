@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/nccl_network.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/record.hpp"
 
 #include "nccl/rank_facts.hpp"
@@ -234,15 +234,6 @@ void describe(Record& record, NetworkSummary& summary) {
     record.field("transports", summary.shares);
     record.field("not_reported", summary.not_reported);
     record.field("warnings", summary.warnings);
-}
-
-std::string packed(const RankNetwork& network) {
-    return json_of_record(network).dump();
-}
-
-RankNetwork unpacked_rank_network(const std::string& text) {
-    const std::string origin = "another rank's network";
-    return record_from_json<RankNetwork>(parse_json(text, origin), origin);
 }
 
 RankNetwork rank_network(const NcclReportPlan& plan,

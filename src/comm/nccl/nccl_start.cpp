@@ -111,14 +111,14 @@ std::vector<std::string> NcclCommunicator::Inside::exchange(
 
 void NcclCommunicator::Inside::agree_on_facts() {
     const auto texts = exchange([&] {
-        const std::string facts = packed(read_facts(*runtime_, options_));
+        const std::string facts = serialize(read_facts(*runtime_, options_));
         stream_ = make_stream(runtime_);
         return facts;
     });
     std::vector<NcclRankFacts> facts;
     std::set<std::string> gpus;
     for (const std::string& text : texts) {
-        facts.push_back(unpacked_facts(text));
+        facts.push_back(deserialize<NcclRankFacts>(text, "another rank's facts"));
         gpus.insert(facts.back().gpu_uuid);
         hosts_.push_back(facts.back().host_id);
     }

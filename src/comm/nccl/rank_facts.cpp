@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/record.hpp"
 
 #include "nccl/nccl_api.hpp"
@@ -145,15 +144,6 @@ void describe(Record& record, NcclRankFacts& facts) {
     record.field("gpu_pci", facts.gpu_pci);
     record.field("nccl_version", facts.nccl_version);
     record.field("settings", facts.settings);
-}
-
-std::string packed(const NcclRankFacts& facts) {
-    return json_of_record(facts).dump();
-}
-
-NcclRankFacts unpacked_facts(const std::string& text) {
-    const std::string origin = "another rank's facts";
-    return record_from_json<NcclRankFacts>(parse_json(text, origin), origin);
 }
 
 std::map<std::string, std::string> nccl_variables(const Environment& environment,

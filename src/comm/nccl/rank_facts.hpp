@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/core/environment.hpp"
+#include "lockstep/core/record.hpp"
 
 #include <map>
 #include <string>
@@ -22,8 +23,7 @@ struct NcclRankFacts {
     bool operator==(const NcclRankFacts&) const = default;
 };
 
-std::string packed(const NcclRankFacts& facts);
-NcclRankFacts unpacked_facts(const std::string& text);
+void describe(Record& record, NcclRankFacts& facts);  ///< for serialize() and back
 
 /// NCCL_* of the environment, then of ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf, as NCCL
 /// reads them.

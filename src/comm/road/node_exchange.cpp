@@ -36,9 +36,7 @@
 #include "lockstep/comm/shared_window.hpp"
 
 #include "base/aligned_floats.hpp"
-#include "base/rank_flags.hpp"
 #include "base/spin.hpp"
-#include "base/wait_clock.hpp"
 #include "road/rail_pipeline.hpp"
 
 #include <algorithm>

@@ -6,8 +6,6 @@
 
 #include "road/rail_sum.hpp"
 
-#include <optional>
-#include <span>
 #include <vector>
 
 namespace lockstep {

@@ -28,7 +28,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
 #include <bit>
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "road/signatures.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/ranks_text.hpp"
 
 #include <algorithm>
 #include <map>

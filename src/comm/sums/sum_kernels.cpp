@@ -6,7 +6,6 @@
 #include "sum_loops.hpp"
 #include "sum_order.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace lockstep {

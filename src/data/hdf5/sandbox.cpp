@@ -31,7 +31,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/core/timed_read.hpp"
 
 #include "driver.hpp"
 #include "shard_probe.hpp"

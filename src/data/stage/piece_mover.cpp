@@ -17,9 +17,9 @@
 
 #include "piece_mover.hpp"
 
-#include "lockstep/core/error_bytes.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "stream/shard_files.hpp"
 #include "team/ordered_work.hpp"

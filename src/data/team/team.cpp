@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/team.hpp"
 
-#include "lockstep/core/error_bytes.hpp"
+#include "lockstep/core/record.hpp"
 
 namespace lockstep {
+
 std::vector<std::string> gather(const Team& team, const std::string& bytes) {
     if (team.size == 1) return {bytes};
     std::vector<std::string> all = team.all_gather(bytes);

@@ -2,10 +2,9 @@
 #include "lockstep/launch/examine.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/link_probe.hpp"
+#include "lockstep/comm/measure.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/ranks_text.hpp"
 
 #include "doctor/reachability.hpp"
 #include "doctor/self_test.hpp"
@@ -86,7 +85,7 @@ void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
 std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFacts& mine) {
     std::vector<DoctorFacts> all;
     for (const std::string& text : ranks.gather(serialize(mine)))
-        all.push_back(deserialize_doctor_facts(text));
+        all.push_back(deserialize<DoctorFacts>(text, "doctor facts"));
     return all;
 }
 

@@ -5,7 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/talking_process.hpp"
+#include "lockstep/core/process.hpp"
 
 #include "doctor/reachability.hpp"
 

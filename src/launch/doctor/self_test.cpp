@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/self_test.hpp"
 
-#include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"

@@ -2,11 +2,14 @@
 #include "lockstep/run/root_cause.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/core/signals.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_figures.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -146,17 +149,20 @@ std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const
     return text;
 }
 
+Json json_of(const RankError& error) {
+    return {{"rank", error.ranks.front()},
+            {"host", error.host},
+            {"code", error.code},
+            {"what", error.what},
+            {"why", error.why},
+            {"fix", error.fix},
+            {"t", error.time_s},
+            {"ranks", error.ranks}};
+}
+
 Json json_of(const RootCause& cause) {
-    const RankError& error = cause.error;
-    Json json = {{"kind", cause.is_verdict ? "verdict" : "error"},
-                 {"rank", error.ranks.front()},
-                 {"host", error.host},
-                 {"code", error.code},
-                 {"what", error.what},
-                 {"why", error.why},
-                 {"fix", error.fix},
-                 {"t", error.time_s}};
-    json["ranks"] = error.ranks;
+    Json json = {{"kind", cause.is_verdict ? "verdict" : "error"}};
+    json.update(json_of(cause.error));
     if (cause.is_verdict) json["trouble"] = cause.trouble;
     json["consequences"] = cause.followers;
     return json;
@@ -190,6 +196,128 @@ std::string next_command(const RunStatus& status,
         default:
             return fmt::format("lockstep status {}", run);
     }
+}
+
+namespace {
+
+// None where the files cannot tell.
+std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) {
+    try {
+        return find_stragglers(read_rank_figures(run, incarnation));
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {
+    return fmt::format(
+        "lockstep report {}{}",
+        shell_text({status.root.string()}),
+        incarnation == status.incarnation ? "" : fmt::format(" --incarnation {}", incarnation));
+}
+
+// "the run is failed: REASON"
+std::string standing_text(const RunStatus& status) {
+    if (status.condition == RunCondition::lost)
+        return fmt::format("the run ended without a message, {}",
+                           status.saved_step < 0
+                               ? "and there is no checkpoint"
+                               : fmt::format("after the checkpoint of step {}", status.saved_step));
+    return fmt::format("the run is {}{}",
+                       run_condition_name(status.condition),
+                       status.reason.empty() ? "" : ": " + plain_text(status.reason));
+}
+
+}  // namespace
+
+FirstError first_error(const RunStatus& status, std::int64_t incarnation) {
+    FirstError found{.cause = root_cause(status.root, incarnation)};
+    if (!found.cause) found.slow = slow_ranks(status.root, incarnation);
+    found.next = found.slow.empty()
+                     ? next_command(status, incarnation, AlreadyTold::cause, found.cause)
+                     : next_about_slow(status, incarnation);
+    return found;
+}
+
+std::string first_error_text(const RunStatus& status,
+                             std::int64_t incarnation,
+                             const FirstError& found) {
+    if (found.cause) return root_cause_text(status.root, incarnation, *found.cause);
+    const std::string begin = fmt::format(
+        "{}, start {}: no error in its logs; ", plain_text(status.root.string()), incarnation);
+    const std::string standing = standing_text(status) + "\n";
+    if (found.slow.empty()) return begin + standing;
+    return fmt::format("{}{}\n  fix: {}\n  {}",
+                       begin,
+                       plain_text(stragglers_text(found.slow)),
+                       plain_text(advice(found.slow.front())),
+                       standing);
+}
+
+Json json_of(const FirstError& found) {
+    if (found.cause) return json_of(*found.cause);
+    if (found.slow.empty()) return Json::object();
+    const Straggler& slowest = found.slow.front();
+    Json json = json_of(slowest);
+    json["kind"] = "slow";
+    json["what"] = stragglers_text(found.slow);
+    json["fix"] = advice(slowest);
+    return json;
+}
+
+namespace {
+
+bool is_there(const fs::path& path) {
+    std::error_code failed;
+    return fs::exists(path, failed);
+}
+
+// If all ranks are gone without a word, their launcher was: nobody is to be named.
+void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t kills_before) {
+    if (!is_there(flight)) return;
+    const auto traces = read_rank_traces(flight);
+    Verdict verdict = diagnose(traces, unix_time_s(), 0);
+    const bool has_crashed = std::ranges::any_of(traces, is_crash, &RankTrace::signal);
+    const bool are_all = verdict.culprits.size() == traces.size() && !has_crashed;
+    if (verdict.trouble != Trouble::dead || are_all) return;
+    blame_memory(verdict, traces, kills_before);
+    const Error error = error_of(verdict);
+    claim_verdict(flight, verdict);
+    run.mark_failed(error);
+    throw error;
+}
+
+}  // namespace
+
+int explain_end(const LaunchedRun& run, const std::function<int()>& launch, const fs::path& root) {
+    const fs::path before = run.newest_flight();
+    const std::uint64_t kills_before = control_group_oom_kills(root);
+    int code = 0;
+    std::exception_ptr killed;
+    try {
+        code = launch();
+    } catch (const Error&) {
+        killed = std::current_exception();
+    }
+    const bool is_known = code == 0 || code == static_cast<int>(ExitCode::saved_please_requeue) ||
+                          code == static_cast<int>(ExitCode::interrupted);
+    if (!killed && is_known) return code;
+    const fs::path flight = run.newest_flight();
+    if (!flight.empty() && flight != before) {
+        if (is_there(verdict_path(flight))) {
+            // Its words went to a host that nobody hears any more.
+            if (killed && is_unheard_verdict(flight, heard_within_s))
+                throw error_of(*read_verdict(flight));
+            return static_cast<int>(ExitCode::peer_lost);
+        }
+        name_the_dead(flight, run, kills_before);
+    }
+    // Before the ranks have a record, or of all of them at once.
+    const std::string lack = killed ? lack_of_memory(kills_before, root) : "";
+    if (!lack.empty())
+        throw Error("E612", "the ranks ended: memory ran out", lack, fix_of_memory());
+    if (killed) std::rethrow_exception(killed);
+    return code;
 }
 
 }  // namespace lockstep

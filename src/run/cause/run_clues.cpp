@@ -10,7 +10,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"

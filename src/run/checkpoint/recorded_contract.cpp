@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/safetensors.hpp"
 
+#include <algorithm>
+#include <map>
 #include <ranges>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -97,6 +102,135 @@ std::optional<std::string> check_recorded(const fs::path& run,
     const Error error = other_bits(run, *last, now);
     if (other == OtherBits::refuse) throw error;
     return fmt::format("{}: {}; accepted", error.what(), error.why());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view of_torch_save =
+    "import sys, torch; from safetensors.torch import save_file; "
+    "d = torch.load(sys.argv[1], map_location='cpu'); d = d.get('state_dict', d); "
+    "save_file({k: v.clone().contiguous() for k, v in d.items()}, sys.argv[2])";
+constexpr std::string_view of_torch_script =
+    "import sys, torch; from safetensors.torch import save_file; "
+    "d = torch.jit.load(sys.argv[1], map_location='cpu').state_dict(); "
+    "save_file({k: v.clone().contiguous() for k, v in d.items()}, sys.argv[2])";
+constexpr std::string_view of_numpy =
+    "import sys, numpy; from safetensors.numpy import save_file; d = numpy.load(sys.argv[1]); "
+    "save_file({k: numpy.array(d[k], order='C') for k in d.files}, sys.argv[2])";
+constexpr std::string_view of_index =
+    "import json, os, sys; from safetensors.torch import load_file, save_file; "
+    "names = json.load(open(sys.argv[1]))['weight_map'].values(); d = {}; "
+    "[d.update(load_file(os.path.join(os.path.dirname(sys.argv[1]), n))) for n in set(names)]; "
+    "save_file(d, sys.argv[2])";
+
+// The format: 8 bytes of the header's length, the header as JSON, the tensors.
+constexpr std::string_view renaming_program =
+    "import json, struct, sys; d = open(sys.argv[1], 'rb').read(); "
+    "n = struct.unpack('<Q', d[:8])[0]; "
+    "h = {RENAMED: v for k, v in json.loads(d[8:8+n]).items()}; t = json.dumps(h).encode(); "
+    "t += b' ' * (-len(t) % 8); "
+    "open(sys.argv[2], 'wb').write(struct.pack('<Q', len(t)) + t + d[8+n:])";
+
+std::string python_line(std::string_view program, const fs::path& path, const fs::path& made) {
+    return fmt::format(
+        "python3 -c \"{}\" {} {}", program, shell_word(path.string()), shell_word(made.string()));
+}
+
+// "a.safetensors" for a.pth, a.safetensors.gz and a.safetensors.index.json; never `path` itself.
+fs::path made_of(const fs::path& path) {
+    fs::path stem = path.parent_path() / path.stem();
+    if (stem.extension() == ".index") stem.replace_extension();
+    const fs::path made =
+        stem.extension() == ".safetensors" ? stem : fs::path(stem.string() + ".safetensors");
+    return made == path ? fs::path(stem.string() + ".new.safetensors") : made;
+}
+
+bool is_plain(std::string_view prefix) {
+    return std::ranges::all_of(prefix, [](unsigned char byte) {
+        return std::isalnum(byte) != 0 || byte == '_' || byte == '.' || byte == '-';
+    });
+}
+
+// The prefix that most of `longer` have before a name of `shorter`; "": fewer than half have one.
+std::string prefix_of(std::span<const std::string> longer, std::span<const std::string> shorter) {
+    std::map<std::string, std::size_t> found;
+    for (const std::string& name : longer)
+        for (std::size_t at = name.find('.'); at != name.npos; at = name.find('.', at + 1))
+            if (std::ranges::find(shorter, std::string_view(name).substr(at + 1)) != shorter.end())
+                ++found[name.substr(0, at + 1)];
+    if (found.empty()) return "";
+    const auto& [prefix, count] =
+        *std::ranges::max_element(found, {}, [](const auto& entry) { return entry.second; });
+    return 2 * count >= shorter.size() && is_plain(prefix) ? prefix : "";
+}
+
+}  // namespace
+
+std::string way_to_safetensors(std::string_view start, const fs::path& path) {
+    const fs::path made = made_of(path);
+    const std::string name = shell_word(path.string());
+    switch (file_kind(start)) {
+        case FileKind::torch_save:
+        case FileKind::pickle:
+            return "convert it: " + python_line(of_torch_save, path, made);
+        case FileKind::torch_script:
+            return "convert it: " + python_line(of_torch_script, path, made);
+        case FileKind::numpy_archive:
+            return "convert it: " + python_line(of_numpy, path, made);
+        case FileKind::json:
+            return "if it is the index of several files, make one of them: " +
+                   python_line(of_index, path, made);
+        case FileKind::lfs_pointer:
+            return "fetch what it stands for: git lfs pull --include " + name;
+        case FileKind::gzip:
+            return fmt::format("expand it: gunzip <{} >{}", name, shell_word(made.string()));
+        case FileKind::zstd:
+            return fmt::format("expand it: unzstd <{} >{}", name, shell_word(made.string()));
+        case FileKind::zip:
+            return "unpack it: unzip " + name;
+        case FileKind::web_page:
+            return "download the file itself: the address that was taken shows a page about it";
+        default:
+            return "";
+    }
+}
+
+std::string export_command(const fs::path& path) {
+    std::error_code ignored;
+    fs::path run = path;
+    while (run != run.parent_path() && !fs::exists(run / "run.json", ignored))
+        run = run.parent_path();
+    return fmt::format("lockstep export {} --out weights.safetensors",
+                       run == run.parent_path() ? "RUN" : shell_word(run.string()));
+}
+
+void check_is_weights_file(const fs::path& path) {
+    std::error_code ignored;
+    check(!fs::is_directory(path, ignored), [&] {
+        return Error("E206",
+                     fmt::format("'{}' is a folder, not a file of weights", path.string()),
+                     "a run keeps its weights in pieces, one for each rank that saved them",
+                     "write one file with '" + export_command(path) + "', and give that");
+    });
+}
+
+Renaming renaming_between(std::span<const std::string> missing,
+                          std::span<const std::string> unexpected) {
+    std::string of_file = prefix_of(unexpected, missing);
+    if (!of_file.empty()) return {.prefix = std::move(of_file)};
+    return {.prefix = prefix_of(missing, unexpected), .is_in_the_file = false};
+}
+
+std::string rename_command(const Renaming& renaming, const fs::path& path) {
+    const std::string renamed =
+        renaming.is_in_the_file
+            ? fmt::format("k.removeprefix('{}')", renaming.prefix)
+            : fmt::format("k if k == '__metadata__' else '{}' + k", renaming.prefix);
+    std::string program(renaming_program);
+    program.replace(program.find("RENAMED"), 7, renamed);
+    return python_line(program, path, made_of(path));
 }
 
 }  // namespace lockstep

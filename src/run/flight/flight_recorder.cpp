@@ -43,7 +43,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {

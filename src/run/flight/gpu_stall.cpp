@@ -13,7 +13,7 @@
 //
 // Tested: run/flight/gpu_stall_test.cpp, e2e/device_test.cpp.
 
-#include "flight/gpu_stall.hpp"
+#include "flight/mismatch.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks call different collectives under the same number.
+// What a verdict looks for in the scene: ranks that call different collectives under the same
+// number, and GPUs that stand still.
 #pragma once
+
+#include "lockstep/run/verdict.hpp"
 
 #include "flight/scene.hpp"
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <vector>
 
 namespace lockstep {
 
@@ -20,5 +21,8 @@ struct Mismatch {
     bool is_order() const { return usual.op != other.op || usual.bucket != other.bucket; }
 };
 std::optional<Mismatch> find_mismatch(const Scene& scene);
+
+/// Returns Trouble::none if no rank reports its GPU. The speaker is not filled in.
+Verdict gpu_verdict(const Scene& scene);
 
 }  // namespace lockstep

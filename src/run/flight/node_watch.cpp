@@ -49,8 +49,8 @@
 #include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
-#include "flight/link_watch.hpp"
 #include "flight/node_beat.hpp"
+#include "flight/process_facts.hpp"
 #include "flight/unanswered.hpp"
 
 #include <algorithm>
@@ -63,7 +63,6 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 namespace lockstep {

@@ -3,11 +3,16 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <span>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -75,6 +80,67 @@ Life life_of(const ProcessIdentity& process) {
     if (stat->start_ticks != process.start_ticks) return Life::gone;
     if (stat->state == 'Z' || stat->state == 'X') return Life::gone;
     return stat->state == 'T' || stat->state == 't' ? Life::stopped : Life::running;
+}
+
+namespace {
+
+std::string line_of(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return printable(line);
+}
+
+// "S (sleeping)" from /proc/PID/task/TID/status.
+std::string state_of(const std::filesystem::path& status) {
+    constexpr std::string_view key = "State:\t";
+    std::ifstream file(status);
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with(key)) return printable(line.substr(key.size()));
+    return "?";
+}
+
+}  // namespace
+
+std::string thread_list() {
+    std::string text = fmt::format("{:>8}  {:<16} {:<16} {}\n", "thread", "name", "state", "in");
+    std::error_code failed;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", failed)) {
+        const auto& path = task.path();
+        text += fmt::format("{:>8}  {:<16} {:<16} {}\n",
+                            path.filename().string(),
+                            line_of(path / "comm"),
+                            state_of(path / "status"),
+                            line_of(path / "wchan"));
+    }
+    return text;
+}
+
+namespace {
+
+constexpr int watched = 8;
+
+}  // namespace
+
+Peers::Peers(std::filesystem::path folder, int rank, int ranks) : folder_(std::move(folder)) {
+    for (int step = 1; step < ranks && step <= watched; ++step)
+        unknown_.push_back((rank + step) % ranks);
+}
+
+Life Peers::worst() {
+    std::erase_if(unknown_, [&](int rank) {
+        const auto process = read_ring_process(ring_path(folder_, rank));
+        if (process) known_.emplace(rank, *process);
+        return process.has_value();
+    });
+    Life worst = Life::running;
+    for (const auto& [rank, process] : known_) {
+        const Life life = life_of(process);
+        if (life == Life::stopped) worst = Life::stopped;
+        if (life != Life::gone) continue;
+        if (read_rank_trace(ring_path(folder_, rank)).end != FlightEnd::finished) return Life::gone;
+    }
+    return worst;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether another process of this machine is still the one that it was.
+// What the kernel tells of processes and threads: those of this process, and whether another of
+// this machine is still the one that it was.
 #pragma once
 
 #include "lockstep/run/rank_trace.hpp"
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -32,5 +35,23 @@ struct LastWords {
     int signal = 0;  ///< the last one from outside that a handler saw
 };
 LastWords read_last_words(const fs::path& ring);
+
+/// Returns one line per thread: id, name, state, and the kernel function in which it waits.
+std::string thread_list();
+
+/// The next ranks after one's own, in a circle: each rank is watched by several, and no rank reads
+/// the process table of a large node.
+class Peers {
+  public:
+    Peers(std::filesystem::path folder, int rank, int ranks);
+
+    /// Returns the worst state: gone (without an end mark), stopped, or running. Reads files.
+    Life worst();
+
+  private:
+    std::filesystem::path folder_;
+    std::map<int, ProcessIdentity> known_;
+    std::vector<int> unknown_;
+};
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 // What all ranks' traces show together: the questions that every verdict is made of.
 #pragma once
 
-#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/run/verdict.hpp"
 
 #include <cstdint>

@@ -34,7 +34,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "flight/gpu_stall.hpp"
 #include "flight/mismatch.hpp"
 #include "flight/scene.hpp"
 

@@ -9,13 +9,11 @@
 #include <chrono>
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t most_bytes = 1u << 20;
+constexpr std::size_t most_verdict_bytes = 1u << 20;
 
 std::optional<Trouble> trouble_named(std::string_view name) {
     for (int i = 0; i <= static_cast<int>(Trouble::ended); ++i)
@@ -69,7 +67,7 @@ bool is_unheard_verdict(const fs::path& folder, double patience_s) {
     const auto given = fs::last_write_time(verdict_path(folder), missing);
     if (missing || fs::file_time_type::clock::now() - given < while_ranks_end) return false;
     try {
-        const Json content = read_json(verdict_path(folder), most_bytes);
+        const Json content = read_json(verdict_path(folder), most_verdict_bytes);
         return json_field<std::string>(content, "host", "verdict") != host_name();
     } catch (const Error&) {
         return true;
@@ -79,7 +77,7 @@ bool is_unheard_verdict(const fs::path& folder, double patience_s) {
 std::optional<Verdict> read_verdict(const fs::path& folder) {
     const fs::path path = verdict_path(folder);
     if (std::error_code failed; !fs::exists(path, failed)) return std::nullopt;
-    return record_from_json<Verdict>(read_json(path, most_bytes), path.string());
+    return record_from_json<Verdict>(read_json(path, most_verdict_bytes), path.string());
 }
 
 }  // namespace lockstep

@@ -44,8 +44,7 @@
 #include "lockstep/run/verdict.hpp"
 
 #include "flight/node_beat.hpp"
-#include "flight/peers.hpp"
-#include "flight/thread_list.hpp"
+#include "flight/process_facts.hpp"
 
 #include <algorithm>
 #include <chrono>

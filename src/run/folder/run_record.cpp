@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 
-#include <fmt/format.h>
 #include <sys/random.h>
 
 namespace lockstep {

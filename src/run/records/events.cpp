@@ -79,14 +79,6 @@ void describe(Record& record, DataLoadedEvent& event) {
     record.field("seconds", event.seconds);
 }
 
-void describe(Record& record, ErrorEvent& event) {
-    record.field("code", event.code);
-    record.field("what", event.what);
-    record.sparse("why", event.why);
-    record.sparse("ranks", event.ranks);
-    record.sparse("fix", event.fix);
-}
-
 void describe(Record& record, ClockEvent& event) {
     record.field("ahead_s", event.ahead_s);
     record.field("error_s", event.error_s);

@@ -2,7 +2,7 @@
 // What the rules of a report look at, and what each gives. docs/report.md lists them all.
 #pragma once
 
-#include "report/report_parts.hpp"
+#include "report/report_words.hpp"
 
 #include <optional>
 #include <string>

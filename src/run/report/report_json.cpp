@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys are documented in docs/report.md; later versions only add some.
-#include "report/report_words.hpp"
+#include "lockstep/run/root_cause.hpp"
 
-#include <cmath>
+#include "report/report_words.hpp"
 
 namespace lockstep {
 namespace {
 
 Json json_of(const ReportCause& cause) {
-    const RankError& error = cause.error;
-    Json json{{"rank", error.ranks.front()},
-              {"host", error.host},
-              {"code", error.code},
-              {"what", error.what},
-              {"why", error.why},
-              {"fix", error.fix},
-              {"t", error.time_s}};
-    json["ranks"] = error.ranks;
+    Json json = json_of(cause.error);
     json["trouble"] = cause.trouble.empty() ? Json() : Json(cause.trouble);
     json["consequences"] = cause.followers;
     return json;

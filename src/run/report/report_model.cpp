@@ -2,7 +2,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/run/log_text.hpp"
 
-#include "report/report_parts.hpp"
 #include "report/report_words.hpp"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/text_table.hpp"
 

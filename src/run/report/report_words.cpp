@@ -2,8 +2,8 @@
 #include "report/report_words.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/run/log_text.hpp"
 
 #include <algorithm>

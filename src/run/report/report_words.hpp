@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words and numbers that all forms of a report share.
+// The parts that a report is made of, and the words and numbers that all its forms share.
 #pragma once
 
 #include "lockstep/run/report.hpp"
@@ -93,5 +93,20 @@ std::string start_length(const StartRecord& start);
 /// Whether the newest start ended badly or is in trouble; whether it did what it should.
 enum class ReportMood { good, open, bad };
 ReportMood mood_of(RunCondition condition);
+
+/// Returns the charts of a run: loss, each metric of its tests, learning rate, speed.
+std::vector<ReportChart> report_charts(const RunFigures& run);
+
+/// Returns a row for each rank, or for neighbours; no rows if no rank kept steps.
+HeatMap heat_map(std::span<const RankFigures> ranks);
+
+/// Returns the table of ranks in a rank's log; no columns if there is none, or no log.
+PlacementTable read_placement(const fs::path& log);
+
+/// Returns the findings on `report`, whose other parts are done.
+std::vector<ReportFinding> report_findings(const RunFigures& run, const Report& report);
+
+/// Returns a setting of run.json: from the deciding ones, or as given; "" if it has neither.
+std::string setting_of(const RunRecord& record, std::string_view name);
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTML report's drawings: inline SVG whose colours are classes of report_style().
+// The HTML report's drawings: inline SVG whose colours are classes of report_style(). Places are in
+// units of the drawing's viewBox, which is as wide as the page has pixels for it; all texts are
+// escaped.
 #pragma once
 
 #include "report/report_words.hpp"
@@ -7,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -47,5 +50,54 @@ inline constexpr std::array<HeatLevel, 7> heat_levels{{{0.9, "below 0.9"},
 std::string heat_chart(const HeatMap& heat,
                        std::span<const std::string> hosts,
                        const std::string& id);
+
+/// Part of a drawing.
+struct Box {
+    double left, top, right, bottom;
+};
+
+/// The end of a text that is at its position.
+enum class Anchor { start, middle, end };
+
+/// Begins a drawing that screen readers call `title`. `id`: unique in the page.
+std::string open_svg(double width,
+                     double height,
+                     const std::string& id,
+                     const std::string& title,
+                     const std::string& description);
+
+std::string svg_text(
+    double x, double y, Anchor anchor, std::string_view css, const std::string& text);
+std::string svg_line(double x1, double y1, double x2, double y2, std::string_view css);
+std::string svg_rectangle(double x, double y, double width, double height, std::string_view css);
+
+/// The scale of an axis.
+enum class AxisScale { linear, logarithmic };
+
+/// Maps values to positions in a drawing.
+struct Axis {
+    AxisScale scale = AxisScale::linear;
+    double least = 0, most = 1;  ///< values at both ends
+    double from = 0, to = 1;     ///< positions of these
+    std::vector<double> ticks;   ///< round values between them
+
+    double at(double value) const;  ///< position of a value, never outside of the axis
+};
+
+/// Makes an axis from `least` to `most`: ends and ticks are 1, 2 or 5 times a power of ten apart,
+/// about `ticks` of them. Values that are not finite count as 0.
+Axis linear_axis(double least, double most, int ticks);
+
+/// Does the same with the given ends; ticks are between them.
+Axis tight_axis(double least, double most, int ticks);
+
+/// Makes an axis of positive values; ticks are 1, 2 or 5 times a power of ten.
+Axis logarithmic_axis(double least, double most);
+
+/// Returns the text of a tick with the digits that these ticks need: "0.25", "1,500", "20k", "3M".
+std::string tick_text(const Axis& axis, double tick);
+
+/// Returns a position, to a tenth: "12.3", "12".
+std::string svg_number(double value);
 
 }  // namespace lockstep

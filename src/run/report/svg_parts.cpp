@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/svg_parts.hpp"
-
 #include "lockstep/core/numbers.hpp"
 
 #include "report/html_parts.hpp"
+#include "report/svg_charts.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,6 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>

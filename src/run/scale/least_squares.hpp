@@ -2,7 +2,6 @@
 // Least squares with factors that are not negative, for a handful of them.
 #pragma once
 
-#include <span>
 #include <vector>
 
 namespace lockstep {

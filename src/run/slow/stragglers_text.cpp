@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/run/stragglers.hpp"
 
 #include <algorithm>

@@ -8,7 +8,6 @@
 #include "records/phases_record.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <numeric>

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
 #include <array>
 #include <limits>
 #include <new>

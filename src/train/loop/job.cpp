@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/job.hpp"
 
-#include "lockstep/cluster/job_limits.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/rank_row.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job used, for its last words.
-#include "lockstep/cluster/job_limits.hpp"
+#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/events.hpp"
 #include "lockstep/run/job_summary.hpp"

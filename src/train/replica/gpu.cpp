@@ -6,6 +6,7 @@
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "replica/torch_cuda.hpp"
 
@@ -206,8 +207,8 @@ NetworkSummary Gpu::network(const Communicator& ranks) const {
     if (const auto links = links_text(own.report, ranks.rank()); !links.empty())
         here(Level::info, "NCCL sends to {}", links);
     std::vector<RankNetwork> all;
-    for (const std::string& text : ranks.gather(packed(own)))
-        all.push_back(unpacked_rank_network(text));
+    for (const std::string& text : ranks.gather(serialize(own)))
+        all.push_back(deserialize<RankNetwork>(text, "another rank's network"));
     return summarize_network(all);
 }
 

@@ -8,7 +8,6 @@
 #include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/comm/nccl_exchange.hpp"
 #include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/plan/settings.hpp"
 

@@ -51,8 +51,8 @@ TEST(FaultReport, FailsWhereNothingWasExpected) {
 
 TEST(FaultReport, ComesBackFromJson) {
     for (const FaultReport& report : {passed(), failed(), skipped()}) {
-        const FaultReport back = report_of_json(parse_json(report_json(report).dump(), "test"));
-        EXPECT_EQ(report_json(back).dump(), report_json(report).dump());
+        const FaultReport back = deserialize<FaultReport>(serialize(report), "test");
+        EXPECT_EQ(serialize(back), serialize(report));
         EXPECT_EQ(back.end(), report.end());
     }
 }

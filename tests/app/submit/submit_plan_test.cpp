@@ -4,8 +4,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/manifest.hpp"
 
-#include "submit/site_preset.hpp"
-#include "submit/submit_estimate.hpp"
+#include "submit/submit_check.hpp"
+#include "submit/submit_options.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

@@ -173,12 +173,13 @@ TEST_F(DoctorFactsTest, ComeBackFromTheirText) {
     all.network = {-0.5, 2, {{"b", "10.0.0.2", "refused"}}, {"c"}};
     all.self_test = {{{"ring float", 3, 1}}, 2e9, {{8, 1e9}}, 0.5, 0.25, 64, "abc", 1, {0.5, 0.25}};
     all.node = load_topology(std::filesystem::path(LOCKSTEP_TOPOLOGIES) / "dgx.json");
-    EXPECT_EQ(deserialize_doctor_facts(serialize(all)), all);
+    EXPECT_EQ(deserialize<DoctorFacts>(serialize(all), "facts"), all);
 }
 
 TEST(DoctorFactsText, IsRefusedWhereItMakesNoSense) {
-    EXPECT_EQ(test::caught_code([] { deserialize_doctor_facts("{\"rank\": \"one\"}"); }), "E222");
-    EXPECT_EQ(test::caught_code([] { deserialize_doctor_facts("[1"); }), "E222");
+    EXPECT_EQ(test::caught_code([] { deserialize<DoctorFacts>("{\"rank\": \"one\"}", "facts"); }),
+              "E222");
+    EXPECT_EQ(test::caught_code([] { deserialize<DoctorFacts>("[1", "facts"); }), "E222");
 }
 
 TEST(PmixErrors, AreFoundOnceEach) {

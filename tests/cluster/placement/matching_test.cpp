@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/gpu_choice.hpp"
-#include "placement/path_class.hpp"
 #include "placement_cases.hpp"
 
 #include <algorithm>

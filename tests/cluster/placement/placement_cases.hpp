@@ -2,7 +2,7 @@
 // Nodes of the fixtures, and ranks as launchers leave them.
 #pragma once
 
-#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 
 #include <filesystem>

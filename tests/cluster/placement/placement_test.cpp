@@ -158,9 +158,9 @@ TEST(Placement, ComesBackFromJson) {
     auto placement = place("dgx", 8);
     placement.warnings.push_back("w");
     EXPECT_EQ(deserialize_placement(serialize(placement)), placement);
-    EXPECT_EQ(deserialize_seat(serialize(placement.seats[7])), placement.seats[7]);
+    EXPECT_EQ(deserialize<RankSeat>(serialize(placement.seats[7]), "seat"), placement.seats[7]);
     const LaunchedRank rank{4, 1, {2, 3}, {{"GPU-1"}}, {2, 3, 4}, true};
-    EXPECT_EQ(deserialize_launched_rank(serialize(rank)), rank);
+    EXPECT_EQ(deserialize<LaunchedRank>(serialize(rank), "rank"), rank);
     placement.seats[2].rank = 7;
     EXPECT_THAT(caught_text([&] { deserialize_placement(serialize(placement), "p.json"); }),
                 HasSubstr("E222: 'p.json': seat 2 is of rank 7"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/link_probe.hpp"
+#include "lockstep/comm/measure.hpp"
 
 #include "support/mpi_test.hpp"
 

@@ -2,7 +2,7 @@
 // A stand-in for training on a GPU that is made up: everything on one stream, nothing waited for.
 #pragma once
 
-#include "lockstep/comm/nccl_exchange.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 
 #include "comm/nccl/fake_cuda.hpp"
 #include "comm/nccl/slot_values.hpp"

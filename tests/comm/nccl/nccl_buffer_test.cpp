@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/nccl_buffer.hpp"
 
-#include "lockstep/comm/gpu_report.hpp"
+#include "lockstep/comm/gpu_selection.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
-#include "nccl/cuda_library.hpp"
+#include "nccl/cuda_api.hpp"
 #include "nccl/nccl_group.hpp"
 
 #include <algorithm>

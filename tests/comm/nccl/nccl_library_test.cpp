@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real libnccl and liblockstep_cuda.so on a machine that may have no GPU.
-#include "nccl/nccl_library.hpp"
-
-#include "lockstep/comm/gpu_report.hpp"
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/files.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
-#include "nccl/cuda_library.hpp"
+#include "nccl/cuda_api.hpp"
+#include "nccl/nccl_api.hpp"
 #include "nccl/tree_sum.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

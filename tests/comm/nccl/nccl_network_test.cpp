@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/nccl_network.hpp"
 
+#include "lockstep/core/record.hpp"
+
 #include <map>
 #include <string>
 #include <vector>
@@ -141,13 +143,13 @@ TEST(NcclNetwork, SurvivesTheTrip) {
     rank.report.version = "2.28.9";
     rank.report.lacks_verbs = rank.report.finds_no_device = true;
     rank.why_none = "why";
-    EXPECT_EQ(lockstep::unpacked_rank_network(packed(rank)), rank);
+    EXPECT_EQ(lockstep::deserialize<RankNetwork>(lockstep::serialize(rank), "network"), rank);
 }
 
 // What rank 0 reads of a thousand ranks must stay small.
 TEST(NcclNetwork, IsToldInFewBytesALink) {
     const auto all = network(1024, 8, nvlink, direct);
-    EXPECT_LT(packed(all.front()).size(), 1023 * 12u);
+    EXPECT_LT(lockstep::serialize(all.front()).size(), 1023 * 12u);
     const auto summary = summarize_network(all);
     EXPECT_EQ(summary.not_reported, 0);
     EXPECT_EQ(summary.shares[1].pairs, 1024 * 1016);

@@ -33,7 +33,7 @@ RC_GTEST_PROP(NcclRankFacts, SurviveTheTrip, ()) {
     NcclRankFacts facts = agreeing(1).front();
     for (const auto& [name, value] : settings)
         facts.settings["NCCL_" + std::to_string(name.size())] = value;
-    RC_ASSERT(lockstep::unpacked_facts(packed(facts)) == facts);
+    RC_ASSERT(lockstep::deserialize<NcclRankFacts>(lockstep::serialize(facts), "facts") == facts);
 }
 
 TEST(Agreement, IsReachedWhereGpusDifferAndTheRestIsEqual) {

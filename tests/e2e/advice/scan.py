@@ -161,6 +161,8 @@ class Scan:
             if not (file.is_sign(start, '(') or file.is_sign(start, '{')):
                 continue
             arguments = file.arguments(start)
+            if file.texts[start - 1] == 'check_given' and len(arguments) == 3:
+                self._read(file, *arguments[2], 'E105')
             if len(arguments) < 4:
                 continue
             first = range(*arguments[0])

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/post_mortem.hpp"
-
 #include "lockstep/core/json.hpp"
 #include "lockstep/run/flight_recorder.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/verdict.hpp"
 
 #include "support/caught.hpp"

@@ -6,9 +6,9 @@
 #include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
-#include "flight/link_watch.hpp"
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
+#include "flight/unanswered.hpp"
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
 

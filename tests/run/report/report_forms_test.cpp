@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "made_up_run.hpp"
-#include "report/svg_parts.hpp"
+#include "report/svg_charts.hpp"
 
 #include <algorithm>
 #include <regex>

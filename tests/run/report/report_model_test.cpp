@@ -2,7 +2,7 @@
 #include "lockstep/core/files.hpp"
 
 #include "made_up_run.hpp"
-#include "report/report_parts.hpp"
+#include "report/report_words.hpp"
 #include "support/temp_dir.hpp"
 
 #include <cmath>

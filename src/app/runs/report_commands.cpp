@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/run/metrics.hpp"
+#include "lockstep/run/report.hpp"
+#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/trace.hpp"
+
+#include "command.hpp"
+#include "option_groups.hpp"
+#include "output_place.hpp"
+#include "runs/resume_command.hpp"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* report_help =
+    R"(Shows one page about a run, from its directory alone, during training or afterwards: how it ended and
+why, what to try, loss and test curves, the time of each phase on each rank, slow ranks, starts,
+goodput, and the nodes. Every finding has a number and a command to type.
+
+text, json and markdown go to the terminal. html is one file with drawings, RUN/report.html unless
+--out names another; it needs no network and runs no script.
+
+Examples:
+  lockstep report runs/a
+  lockstep report runs/a --format html                  # then open runs/a/report.html
+  lockstep report runs/a --format markdown --out a.md
+  lockstep report runs/a --format json --incarnation 2
+)";
+
+enum class ReportFormat { text, json, markdown, html };
+
+struct ReportOptions {
+    ReportFormat format = ReportFormat::text;
+    fs::path out;
+    std::int64_t incarnation = 0;  // 0: the newest
+};
+
+void check_start(std::int64_t start, std::int64_t newest) {
+    check(start <= newest, [&] {
+        return Error("E102",
+                     fmt::format("--incarnation is {}", start),
+                     newest == 0   ? "no start of the run has logs"
+                     : newest == 1 ? "the run has one start"
+                                   : fmt::format("the run has starts 1 to {}", newest),
+                     "0 or nothing: the newest");
+    });
+}
+
+std::optional<ReportCause> cause_of(const std::optional<RootCause>& found) {
+    if (!found) return {};
+    return ReportCause{found->error, found->trouble, found->followers};
+}
+
+Report report_of(const fs::path& run, std::int64_t asked, const std::string& program) {
+    ReportClues clues{.status = status_of_run(run, StatusDepth::history)};
+    check_start(asked, clues.status.incarnation);
+    clues.start = asked > 0 ? asked : clues.status.incarnation;
+    std::error_code failed;
+    const bool has_logs = fs::is_directory(RunPaths{run}.logs(clues.start), failed);
+    const auto cause = has_logs ? root_cause(run, clues.start) : std::nullopt;
+    clues.cause = cause_of(cause);
+    clues.next = next_command(clues.status, clues.start, AlreadyTold::cause, cause);
+    clues.resume = resumption(clues.status, clues.start, program);
+    clues.train_line = [=](const ChangedSettings& changed) {
+        return resume_command(run, program, changed);
+    };
+    return make_report(read_run_figures(run, asked), std::move(clues));
+}
+
+std::string rendered(const Report& report, ReportFormat format) {
+    switch (format) {
+        case ReportFormat::text:
+            return report_text(report);
+        case ReportFormat::json:
+            return report_json(report).dump(2) + "\n";
+        case ReportFormat::markdown:
+            return report_markdown(report);
+        case ReportFormat::html:
+            return report_html(report);
+    }
+    return "";
+}
+
+int show(const ReportOptions& options, const Invocation& call) {
+    const fs::path run = call.positionals[0];
+    if (!options.out.empty()) check_output_place(options.out);
+    const Report report = report_of(run, options.incarnation, call.process.program.name);
+    const std::string text = rendered(report, options.format);
+    const bool is_page = options.format == ReportFormat::html;
+    if (options.out.empty() && !is_page) {
+        print_once(text);
+        return 0;
+    }
+    const fs::path path = options.out.empty() ? run / "report.html" : options.out;
+    write_file_atomically(path, text);
+    print_once(fmt::format("{} ({})\n", printable(path.string()), bytes_text(text.size())));
+    return 0;
+}
+
+}  // namespace
+
+Command report_command() {
+    auto options = std::make_shared<ReportOptions>();
+    return {
+        .name = "report",
+        .summary = "show on one page how a run went, and what to try",
+        .usage = "lockstep report RUN [--format FORMAT] [--out FILE] [--incarnation N]",
+        .text = report_help,
+        .table =
+            {{"Options",
+              {choice_option<ReportFormat>("format",
+                                           options->format,
+                                           {{"text", ReportFormat::text},
+                                            {"json", ReportFormat::json},
+                                            {"markdown", ReportFormat::markdown},
+                                            {"html", ReportFormat::html}},
+                                           "format of the page"),
+               path_option(
+                   "out",
+                   "FILE",
+                   options->out,
+                   "file to write; unset: the terminal, or RUN/report.html with --format html")}},
+             start_group(options->incarnation)},
+        .positionals = 1,
+        .run = [options](const Invocation& call) { return show(*options, call); }};
+}
+
+namespace {
+
+constexpr const char* metrics_help =
+    R"(Prints the metrics of a run over all its starts, each step once: loss, rates, phases and evaluations.
+csv has a row for each report and each evaluation, and a column for each metric. jsonl has the same as
+lines of JSON. prometheus has the newest metrics for node_exporter's textfile collector.
+
+It reads the run directory alone, during the run and afterwards. --out replaces the file atomically,
+readable by its owner alone; a file made by the shell's > follows your umask.
+
+Examples:
+  lockstep metrics runs/a --out a.csv
+  lockstep metrics runs/a --format jsonl | jq .loss
+  lockstep metrics runs/a --format prometheus > /var/lib/node_exporter/a.tmp \
+      && mv /var/lib/node_exporter/a.tmp /var/lib/node_exporter/a.prom
+)";
+
+enum class MetricsFormat { csv, jsonl, prometheus };
+
+struct MetricsOptions {
+    MetricsFormat format = MetricsFormat::csv;
+    fs::path out;
+};
+
+std::string text_in(MetricsFormat format, const RunFigures& run) {
+    if (format == MetricsFormat::csv) return metrics_csv(run);
+    return format == MetricsFormat::jsonl ? metrics_jsonl(run) : metrics_prometheus(run);
+}
+
+int export_metrics(const MetricsOptions& options, const fs::path& run) {
+    if (!options.out.empty()) check_output_place(options.out);
+    const std::string text = text_in(options.format, read_run_figures(run));
+    if (options.out.empty())
+        print_once(text);
+    else
+        write_file_atomically(options.out, text);
+    return 0;
+}
+
+}  // namespace
+
+Command metrics_command() {
+    auto options = std::make_shared<MetricsOptions>();
+    return {.name = "metrics",
+            .summary = "print a run's metrics as CSV, JSON lines or for Prometheus",
+            .usage = "lockstep metrics RUN [--format csv|jsonl|prometheus] [--out FILE]",
+            .text = metrics_help,
+            .table = {{"Options",
+                       {choice_option<MetricsFormat>("format",
+                                                     options->format,
+                                                     {{"csv", MetricsFormat::csv},
+                                                      {"jsonl", MetricsFormat::jsonl},
+                                                      {"prometheus", MetricsFormat::prometheus}},
+                                                     "format of the output"),
+                        path_option("out", "FILE", options->out, "file to write; unset: stdout")}}},
+            .positionals = 1,
+            .run = [options](const Invocation& call) {
+                return export_metrics(*options, call.positionals[0]);
+            }};
+}
+
+namespace {
+
+constexpr const char* merge_help =
+    R"(Merges the traces of all ranks, which 'train --trace' wrote, into one JSON file for
+https://ui.perfetto.dev and chrome://tracing. Times are those of rank 0's clock; a run measures the
+offsets of the nodes' clocks when it starts. The file has a process for each rank, with a track for
+its steps and their phases, and one for each bucket of gradients. Arrows lead from each sum to the same
+sum on the next rank.
+
+It reads the run directory alone, one rank at a time. Without --incarnation it merges the newest start
+that has traces.
+
+Examples:
+  lockstep train --data D/train --run runs/a --np 4 --trace steps=50-60
+  lockstep trace merge runs/a
+  lockstep trace merge runs/a --out a.json
+)";
+
+struct MergeOptions {
+    fs::path out;
+    std::int64_t incarnation = 0;
+};
+
+std::string text_of(const MergedTraces& merged, const std::string& run) {
+    std::string text = fmt::format("{}, start {}: {} of {} rank(s), {} slices",
+                                   printable(run),
+                                   merged.incarnation,
+                                   trace_steps_text(merged.steps),
+                                   merged.ranks.size(),
+                                   grouped(merged.slices));
+    if (merged.error_s > 0)
+        text += fmt::format(" | clocks corrected by up to {:.3f} s, within {:.3f} ms",
+                            merged.correction_s,
+                            merged.error_s * 1e3);
+    text += "\n";
+    if (!merged.missing.empty())
+        text += fmt::format("no trace of {}\n", ranks_text(merged.missing));
+    if (merged.dropped > 0)
+        text += fmt::format(
+            "{} slices were not kept: a rank keeps {}, and --flight-entries collectives of a "
+            "step\n",
+            grouped(static_cast<std::uint64_t>(merged.dropped)),
+            grouped(StepTrace::most_slices));
+    return text + fmt::format("written: {}\n", printable(merged.file.string()));
+}
+
+int merge(const MergeOptions& options, const std::string& run) {
+    if (!options.out.empty()) check_output_place(options.out);
+    const MergedTraces merged = merge_traces(run, options.incarnation, options.out);
+    print_once(text_of(merged, run));
+    print_once("next: open it at https://ui.perfetto.dev, which keeps it in your browser\n");
+    return 0;
+}
+
+}  // namespace
+
+Command trace_merge_command() {
+    auto options = std::make_shared<MergeOptions>();
+    return {
+        .name = "trace merge",
+        .summary = "merge the traces of all ranks into one file for Perfetto",
+        .usage = "lockstep trace merge RUN [--out FILE] [--incarnation N]",
+        .text = merge_help,
+        .table = {{"Options",
+                   {path_option(
+                       "out", "FILE", options->out, "file to write; unset: RUN/trace-iN.json")}},
+                  start_group(options->incarnation)},
+        .positionals = 1,
+        .run = [options](const Invocation& call) { return merge(*options, call.positionals[0]); }};
+}
+
+}  // namespace lockstep
