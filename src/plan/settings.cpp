@@ -1,12 +1,292 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/settings.hpp"
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/plan/model_table.hpp"
+#include "lockstep/plan/run_length.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
 namespace lockstep {
 namespace {
 
 // Tables refer to what they fill.
 std::vector<NamedValue> all_values(TrainSettings settings) {
     return current_values(setting_table(settings));
+}
+
+// Before this there was no Lockstep: 2020-01-01.
+constexpr std::int64_t first_deadline = 1'577'836'800;
+
+struct Idle {
+    std::string setting, why, fix;
+    bool is_idle = false;
+};
+
+// A mistake as such, whoever made it.
+struct Misfit {
+    std::string what, why, fix;
+    bool is_misfit = false;
+    bool may_be_recorded = true;  // an existing run may have been created with it
+};
+
+std::string text_of(const TrainSettings& settings, const std::string& name) {
+    TrainSettings copy = settings;
+    return config_text(find_option(setting_table(copy), name).current());
+}
+
+std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
+    const TaskKind task = s.task.kind;
+    const bool has_classes = task == TaskKind::classification || task == TaskKind::segmentation;
+    const bool is_huber = task == TaskKind::regression && s.task.loss == RegressionLoss::huber;
+    const std::string other = "--task " + text_of(s, "task") + " has none";
+    return {{"loss", other, "drop it, or use --task regression", task != TaskKind::regression},
+            {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
+            {"label-smoothing",
+             other,
+             "drop it, or use --task classification or segmentation",
+             !has_classes},
+            {"class-weights",
+             other,
+             "drop it, or use --task classification or segmentation",
+             !has_classes}};
+}
+
+std::vector<Idle> idle_of_models(const TrainSettings& s) {
+    const ModelSource source = source_of(s.model.name);
+    const bool is_script = source == ModelSource::script || source == ModelSource::program;
+    const bool is_gpt = s.model.name == "gpt";
+    const bool is_own = !is_script && !find_built_in(s.model.name);
+    const std::string other = "--model " + s.model.name + " has no choice of it";
+    const bool is_chain =
+        s.model.name == "cnn" || s.model.name == "cnn-bn" || s.model.name == "mlp";
+    return {{"no-bias", other, "drop it", is_script},
+            {"channels", other, "drop it, or use --model cnn", !is_chain && !is_own},
+            {"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},
+            {"heads", other, "drop it, or use --model gpt", !is_gpt && !is_own},
+            {"width",
+             other,
+             "drop it, or use --model gpt or unet",
+             !is_gpt && !is_own && s.model.name != "unet"}};
+}
+
+std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
+    const OptimizerKind kind = s.optimizer.kind;
+    const bool has_momentum = kind == OptimizerKind::sgd || kind == OptimizerKind::lars;
+    const bool decays_all = kind == OptimizerKind::sgd || kind == OptimizerKind::adam;
+    const bool decays_none = kind == OptimizerKind::adamw && s.optimizer.weight_decay == 0;
+    const std::string name = "--optimizer " + text_of(s, "optimizer");
+    const std::string other = name + " has none";
+    const std::string sgd = "drop it, or use --optimizer sgd";
+    const std::string adam = "drop it, or use --optimizer adam";
+    const bool still = kind == OptimizerKind::sgd && s.optimizer.momentum == 0;
+    return {
+        {"momentum", other, sgd, !has_momentum},
+        {"nesterov",
+         still ? "there is no --momentum to look along" : other,
+         still ? "drop it, or give a --momentum" : sgd,
+         still || kind != OptimizerKind::sgd},
+        {"beta1", other, adam, has_momentum},
+        {"beta2", other, adam, has_momentum},
+        {"epsilon", other, adam, has_momentum},
+        {"trust", other, "drop it, or use --optimizer lars", kind != OptimizerKind::lars},
+        {"lr-group",
+         name + " finds a rate for each tensor",
+         adam,
+         kind == OptimizerKind::lars || kind == OptimizerKind::lamb},
+        {"decay-all",
+         decays_none ? "--weight-decay is 0" : name + " treats all tensors alike",
+         decays_none ? "drop it, or give a --weight-decay" : "drop it, or use --optimizer adamw",
+         decays_all || decays_none}};
+}
+
+std::vector<Idle> idle_of_schedules(const TrainSettings& s) {
+    const ScheduleKind kind = s.schedule.kind;
+    const std::string other = "--schedule " + text_of(s, "schedule") + " has none";
+    const std::string step = "drop it, or use --schedule step";
+    return {{"lr-every", other, step, kind != ScheduleKind::step},
+            {"lr-gamma", other, step, kind != ScheduleKind::step},
+            {"lr-power",
+             other,
+             "drop it, or use --schedule polynomial",
+             kind != ScheduleKind::polynomial},
+            {"reference-batch",
+             "--lr-scale is none",
+             "drop it, or use --lr-scale linear",
+             s.schedule.scale == RateScale::none},
+            {"lr-end", other, "drop it, or use --schedule linear", !has_end(kind)}};
+}
+
+std::vector<Idle> idle_of_order(const TrainSettings& s) {
+    const bool is_uniform = s.order == OrderKind::uniform;
+    const std::string why = "--order uniform is one permutation of all samples";
+    const std::string lanes = "drop it, or use --order lanes";
+    return {{"lanes", why, lanes, is_uniform}, {"window-blocks", why, lanes, is_uniform}};
+}
+
+std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
+    const bool lacks_data = !has_test_data(s);
+    const std::string why = "there is no --test-data to evaluate on";
+    const std::string fix = "give --test-data DIR or --split 0.9, or drop it";
+    const bool is_last_only = s.evaluate_every.unit == Period::Unit::never;
+    return {{"evaluate-every", why, fix, lacks_data && s.evaluate_every != Period{}},
+            {"keep-best", why, fix, lacks_data && !s.keep_best.empty()},
+            {"early-stop",
+             lacks_data ? why : "the run is evaluated at its end only",
+             lacks_data ? fix : "give an --evaluate-every, or drop it",
+             s.early_stop > 0 && (lacks_data || is_last_only)}};
+}
+
+std::vector<Idle> idle_rows(const TrainSettings& s) {
+    std::vector<Idle> rows = {{"noise-scale-every",
+                               "it compares virtual ranks' gradients, and there is one",
+                               "drop it, or use --virtual-ranks 8",
+                               s.virtual_ranks == 1 && s.noise_scale_every > 0},
+                              {"loss-scale",
+                               "--precision " + text_of(s, "precision") + " needs none",
+                               "drop it, or use --precision fp16",
+                               s.precision != Precision::fp16},
+                              {"accept-data",
+                               "packed data are known by their hashes, not by times",
+                               "drop it",
+                               s.fields.empty()},
+                              {"follow-links",
+                               "packed data have no links, and no --field is given",
+                               "drop it",
+                               s.fields.empty() && s.test_fields.empty()},
+                              {"transport",
+                               "between GPUs gradients travel by NCCL",
+                               "drop it, or use --device cpu",
+                               s.device == DeviceKind::cuda},
+                              {"comm-thread",
+                               "GPUs need no thread for that",
+                               "drop it, or use --device cpu",
+                               s.device == DeviceKind::cuda},
+                              {"share-gpu",
+                               "it is for GPUs, and those are not asked for",
+                               "drop it, or use --device cuda",
+                               s.device != DeviceKind::cuda},
+                              {"load-skip",
+                               "there is no --load-weights to skip any of",
+                               "give --load-weights FILE, or drop it",
+                               s.load_weights.empty()},
+                              {"load-prefix",
+                               "there is no --load-weights to take it off",
+                               "give --load-weights FILE, or drop it",
+                               s.load_weights.empty()}};
+    for (const auto& more : {idle_of_tasks(s),
+                             idle_of_models(s),
+                             idle_of_optimizers(s),
+                             idle_of_schedules(s),
+                             idle_of_order(s),
+                             idle_of_evaluations(s)})
+        rows.insert(rows.end(), more.begin(), more.end());
+    return rows;
+}
+
+bool is_power_of_two(double value) {
+    int exponent = 0;
+    return std::frexp(value, &exponent) == 0.5;
+}
+
+// With how many samples and steps there are, and with each other in size.
+std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
+    const auto samples = static_cast<std::int64_t>(facts.samples);
+    const std::int64_t leaf = s.batch / s.virtual_ranks;
+    return {{fmt::format("--batch {} is more than the {} samples", s.batch, grouped(facts.samples)),
+             "no step would have that many",
+             fmt::format("use --batch {} or less", samples / s.virtual_ranks * s.virtual_ranks),
+             s.batch > samples},
+            {fmt::format("--micro-batches {} of {} samples", s.micro_batches, leaf),
+             fmt::format(
+                 "each of the {} virtual ranks has {} of a step's samples", s.virtual_ranks, leaf),
+             fmt::format("use --micro-batches {} or less", leaf),
+             s.micro_batches > leaf},
+            {fmt::format("--loss-scale {} does not go with --precision fp16", s.loss_scale),
+             "gradients below 6e-8 would be lost; a power of two scales them without rounding",
+             "drop it, or use --loss-scale 65536 or another power of two",
+             s.precision == Precision::fp16 && !is_power_of_two(s.loss_scale),
+             false},
+            {fmt::format("--warmup-steps {} is beyond the run's {} steps",
+                         s.schedule.warmup_steps,
+                         facts.total_steps),
+             fmt::format("--schedule {} after it would never begin", text_of(s, "schedule")),
+             "use fewer --warmup-steps, or more --epochs",
+             has_end(s.schedule.kind) && s.schedule.warmup_steps > facts.total_steps},
+            {fmt::format("--lr-end {} is above the rate of {:.6g}", s.schedule.end, peak_rate(s)),
+             fmt::format("the rate of --schedule {} falls", text_of(s, "schedule")),
+             "use a smaller --lr-end",
+             has_end(s.schedule.kind) && s.schedule.end > peak_rate(s),
+             false}};
+}
+
+// Settings of which no run can have both.
+std::vector<Misfit> contradictions(const TrainSettings& s) {
+    return {
+        {"--on-nonfinite rollback does not go with --checkpoint-every " +
+             period_text(s.checkpoint_every),
+         "which weights it goes back to must not depend on a clock",
+         "use --checkpoint-every 1epoch, or a number of steps",
+         s.on_nonfinite == NonFinite::rollback && s.checkpoint_every.unit != Period::Unit::steps &&
+             s.checkpoint_every.unit != Period::Unit::epochs,
+         false},
+        {fmt::format("--split {} does not go with {}",
+                     s.split,
+                     s.test_data.empty() ? "--test-field" : "--test-data"),
+         "it takes the test data from --data",
+         "drop one of them",
+         s.split > 0 && !(s.test_data.empty() && s.test_fields.empty()),
+         false},
+        {"--order uniform does not go with --data-mode stream",
+         "one permutation of all samples needs them in memory",
+         "use --data-mode auto, or --order lanes",
+         s.order == OrderKind::uniform && s.data_mode == DataMode::stream,
+         false}};
+}
+
+// Who gave the setting; "" if nobody did. A program that says nothing of origins gave what is not
+// the default.
+std::string giver(const TrainSettings& settings, const std::string& name) {
+    if (settings.origins.empty())
+        return text_of(settings, name) == text_of({}, name) ? "" : "program";
+    const auto found = settings.origins.find(name);
+    const bool is_default = found == settings.origins.end() || found->second.origin == "default";
+    return is_default ? "" : found->second.origin;
+}
+
+void check_deadline(const TrainSettings& settings) {
+    const std::int64_t deadline = settings.deadline;
+    check(deadline == 0 || deadline >= first_deadline, [&] {
+        return Error("E102",
+                     fmt::format("--deadline is {}", deadline),
+                     "it is seconds since 1970, not from now",
+                     fmt::format("for example --deadline $(( $(date +%s) + {} ))", 60 * deadline));
+    });
+}
+
+// A rate must not depend on a clock.
+void check_lr_every(const Period& every) {
+    check(every.unit == Period::Unit::steps || every.unit == Period::Unit::epochs, [&] {
+        return Error("E103",
+                     fmt::format("--lr-every is '{}'", period_text(every)),
+                     "the learning rate falls after steps or epochs",
+                     "for example --lr-every 30epochs");
+    });
+}
+
+// Nor may what is tested: it tells which checkpoint is the best, and when to stop.
+void check_evaluate_every(const Period& every) {
+    check(every.unit != Period::Unit::seconds, [&] {
+        return Error("E103",
+                     fmt::format("--evaluate-every is '{}'", period_text(every)),
+                     "evaluations come after steps or epochs, so that they do not depend on time",
+                     "for example --evaluate-every 500steps");
+    });
 }
 
 }  // namespace
@@ -51,6 +331,42 @@ std::vector<NamedValue> shared_settings(const TrainSettings& settings) {
     auto values = all_values(settings);
     std::erase_if(values, [](const NamedValue& value) { return value.scope == OptionScope::own; });
     return values;
+}
+
+std::vector<std::string> idle_settings(const TrainSettings& settings) {
+    std::vector<std::string> names;
+    for (const Idle& row : idle_rows(settings))
+        if (row.is_idle) names.push_back(row.setting);
+    return names;
+}
+
+std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts) {
+    check_deadline(settings);
+    check_lr_every(settings.schedule.every);
+    check_evaluate_every(settings.evaluate_every);
+    std::vector<std::string> notes;
+    std::vector<Misfit> rows = misfits(settings, facts);
+    for (Misfit& row : contradictions(settings)) rows.push_back(std::move(row));
+    for (const Misfit& row : rows) {
+        if (!row.is_misfit) continue;
+        check(row.may_be_recorded && facts.age == RunAge::resumed,
+              [&] { return Error("E107", row.what, row.why, row.fix); });
+        notes.push_back(fmt::format("{}: {}", row.what, row.why));
+    }
+    for (const Idle& row : idle_rows(settings)) {
+        const std::string from = row.is_idle ? giver(settings, row.setting) : "";
+        if (from.empty()) continue;
+        const bool is_for_this_run = from == "command line" || from == "program";
+        check(!is_for_this_run || facts.age == RunAge::resumed, [&] {
+            return Error("E107", fmt::format("--{} has no effect", row.setting), row.why, row.fix);
+        });
+        notes.push_back(fmt::format("{} (from {}) has no effect: {}", row.setting, from, row.why));
+    }
+    if (settings.schedule.warmup_steps > facts.total_steps && notes.empty())
+        notes.push_back(fmt::format("the learning rate warms up over {} steps, the run has {}",
+                                    settings.schedule.warmup_steps,
+                                    facts.total_steps));
+    return notes;
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The phases of a step are what the GPU does, however far the host is ahead of it.
-#include "schedule/device_phases.hpp"
-
+#include "schedule/train_step.hpp"
 #include "simcuda/machine.hpp"
 
 #include <chrono>

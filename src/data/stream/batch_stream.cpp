@@ -28,22 +28,14 @@
 #include "lockstep/core/log.hpp"
 
 #include "assembler.hpp"
-#include "batch_buffers.hpp"
 #include "batch_source.hpp"
-#include "read_plan.hpp"
 #include "shard_files.hpp"
 #include "stream_memory.hpp"
-#include "team/ordered_work.hpp"
 #include "thread_growth.hpp"
 #include "window_pool.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <mutex>
 #include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -82,138 +74,69 @@ class WindowSource : public BatchSource {
                  const StreamOptions& options,
                  StreamPosition start,
                  const StreamMemory& memory);
-    ~WindowSource() override { stop(); }
+    ~WindowSource() override { stop_all(); }
 
-    Batch next() override;
     StreamStats stats() const override;
     std::uint64_t memory_bytes() const override { return memory_.bytes(); }
     std::string memory_text() const override { return memory_.text(); }
 
   private:
-    void start_threads();
     void add_io_thread();
-    void run_guarded(void (WindowSource::*work)());
-    void load_windows() { windows_.load_windows(); }
     void assemble_batches();
-    bool assemble(Assembler& assembler, const Step& step);
-    void deliver(Batch batch, Assembler& assembler);
-    Batch wait_for_batch();
-    void adapt();
-    void stop();
+    void adapt(double waited_s) override;
+    void stop_all();
 
-    std::shared_ptr<const DatasetIndex> index_;
-    StreamOptions options_;
     StreamPosition start_;
     StreamMemory memory_;
     ShardFiles files_;
     WindowPool windows_;
-    std::shared_ptr<BatchBuffers> buffers_;
-
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<Batch> ready_;
-    std::exception_ptr error_;
-    double assemble_s_ = 0, wait_s_ = 0;
-    std::uint64_t masked_samples_ = 0;
 
     ThreadGrowth growth_;  // the consumer's
     bool is_settled_;
-    std::atomic<int> io_threads_ = 0;
-    std::vector<std::thread> threads_;
+    int io_threads_ = 0;  // likewise
 };
 
 WindowSource::WindowSource(std::shared_ptr<const DatasetIndex> index,
                            const StreamOptions& options,
                            StreamPosition start,
                            const StreamMemory& memory)
-    : index_(std::move(index)),
-      options_(options),
+    : BatchSource(std::move(index), options, memory.batches, memory.batch_rows),
       start_(start),
       memory_(memory),
       files_(index_,
              options.order == OrderKind::sequential ? Access::sequential : Access::scattered),
       windows_(files_, options, start, memory),
-      buffers_(std::make_shared<BatchBuffers>(
-          *index_, memory.batches, memory.batch_rows, options.page_lock)),
       growth_(memory.readers),
       is_settled_(options.io_threads > 0) {
     try {
-        start_threads();
+        for (int i = 0; i < std::max(options_.io_threads, 1); ++i) add_io_thread();
+        add_thread([this] { assemble_batches(); });
     } catch (...) {
-        stop();
+        stop_all();
         throw;
     }
 }
 
-void WindowSource::start_threads() {
-    for (int i = 0; i < std::max(options_.io_threads, 1); ++i) add_io_thread();
-    threads_.emplace_back([this] { run_guarded(&WindowSource::assemble_batches); });
-}
-
 void WindowSource::add_io_thread() {
-    threads_.emplace_back([this] { run_guarded(&WindowSource::load_windows); });
+    add_thread([this] { windows_.load_windows(); });
     ++io_threads_;
-}
-
-void WindowSource::run_guarded(void (WindowSource::*work)()) {
-    work_in_background();
-    try {
-        (this->*work)();
-    } catch (...) {
-        const std::scoped_lock lock(mutex_);
-        if (!error_) error_ = std::current_exception();
-        changed_.notify_all();
-    }
 }
 
 void WindowSource::assemble_batches() {
     StepWalk walk(index_->blocks(), options_, start_);
     Assembler assembler(*index_, windows_);
-    for (;;) {
+    for (std::uint64_t number = 0;; ++number) {
         const Step step = walk.next();
-        if (!assemble(assembler, step)) return;
+        BatchBuffers::Lent buffer = buffers_->take();
+        if (!buffer.lease || !assembler.assemble(step, *buffer.room)) return;
+        deliver(number, make_batch(step, std::move(buffer)), assembler.take_seconds());
         windows_.release_ended(step);
     }
 }
 
-bool WindowSource::assemble(Assembler& assembler, const Step& step) {
-    BatchBuffers::Lent buffer = buffers_->take();
-    if (!buffer.lease) return false;
-    if (!assembler.assemble(step, *buffer.room)) return false;
-    deliver(make_batch(step, options_, *index_, std::move(buffer)), assembler);
-    return true;
-}
-
-void WindowSource::deliver(Batch batch, Assembler& assembler) {
-    const std::scoped_lock lock(mutex_);
-    assemble_s_ += assembler.take_seconds();
-    masked_samples_ = assembler.masked_samples();
-    ready_.push_back(std::move(batch));
-    changed_.notify_one();
-}
-
-Batch WindowSource::next() {
-    Batch batch = wait_for_batch();
-    if (options_.io_threads == 0) adapt();
-    return batch;
-}
-
-Batch WindowSource::wait_for_batch() {
-    std::unique_lock lock(mutex_);
-    if (ready_.empty() && !error_) {
-        const double since = now_s();
-        changed_.wait(lock, [&] { return !ready_.empty() || error_; });
-        wait_s_ += now_s() - since;
-    }
-    if (ready_.empty()) std::rethrow_exception(error_);
-    Batch batch = std::move(ready_.front());
-    ready_.pop_front();
-    return batch;
-}
-
-void WindowSource::adapt() {
+void WindowSource::adapt(double) {
     const double now = now_s();
-    if (!growth_.is_due(now)) return;
+    if (options_.io_threads > 0 || !growth_.is_due(now)) return;
     const ThreadGrowth::Advice advice = growth_.look(now, stats());
     if (advice == ThreadGrowth::Advice::add) {
         try {
@@ -226,41 +149,41 @@ void WindowSource::adapt() {
     is_settled_ = true;
     once(Level::info,
          "I/O threads: {} of at most {}; the last {:.1f} s waited {:.1f} % for data",
-         io_threads_.load(),
+         io_threads_,
          memory_.readers,
          ThreadGrowth::interval_s,
          100 * growth_.waited_share());
 }
 
 StreamStats WindowSource::stats() const {
-    StreamStats stats = windows_.stats();
-    const std::scoped_lock lock(mutex_);
-    stats.assemble_s = assemble_s_;
-    stats.wait_s = wait_s_;
-    stats.masked_samples = masked_samples_;
+    StreamStats stats = BatchSource::stats();
+    stats += windows_.stats();
     stats.io_threads = io_threads_;
     return stats;
 }
 
-void WindowSource::stop() {
+void WindowSource::stop_all() {
     windows_.stop();
-    buffers_->stop();
-    for (std::thread& thread : threads_)
-        if (thread.joinable()) thread.join();
+    stop();
 }
 
 }  // namespace
 
-Batch make_batch(const Step& step,
-                 const StreamOptions& options,
-                 const DatasetIndex& index,
-                 BatchBuffers::Lent lent) {
+BatchSource::BatchSource(std::shared_ptr<const DatasetIndex> index,
+                         const StreamOptions& options,
+                         std::size_t buffers,
+                         std::uint64_t rows)
+    : index_(std::move(index)),
+      options_(options),
+      buffers_(std::make_shared<BatchBuffers>(*index_, buffers, rows, options.page_lock)) {}
+
+Batch BatchSource::make_batch(const Step& step, BatchBuffers::Lent lent) const {
     BatchRoom& room = *lent.room;
-    fill_leaves(step, options, room.leaves);
+    fill_leaves(step, options_, room.leaves);
     room.fields.clear();
     for (std::size_t f = 0; f < room.places.size(); ++f)
         room.fields.push_back(
-            room.places[f].first(room.sample_ids.size() * index.fields()[f].bytes_per_sample()));
+            room.places[f].first(room.sample_ids.size() * index_->fields()[f].bytes_per_sample()));
     return {.position = step.position,
             .next = step.next,
             .samples_in_step = static_cast<std::int64_t>(step.samples),
@@ -269,6 +192,51 @@ Batch make_batch(const Step& step,
             .valid = room.valid,
             .fields = room.fields,
             .lease = std::move(lent.lease)};
+}
+
+void BatchSource::deliver(std::uint64_t number, Batch batch, double seconds) {
+    const std::scoped_lock lock(mutex_);
+    stats_.assemble_s += seconds;
+    stats_.masked_samples += static_cast<std::uint64_t>(std::ranges::count(batch.valid, 0));
+    ready_.emplace(number, std::move(batch));
+    changed_.notify_all();
+}
+
+Batch BatchSource::next() {
+    const double since = now_s();
+    Batch batch = wait_or_help();
+    ++steps_given_;
+    adapt(now_s() - since);
+    return batch;
+}
+
+Batch BatchSource::wait_or_help() {
+    std::unique_lock lock(mutex_);
+    const auto is_ready = [&] { return ready_.contains(steps_given_) || error_; };
+    if (!is_ready()) {
+        const double since = now_s();
+        while (!is_ready()) {
+            lock.unlock();
+            const bool has_helped = help();
+            lock.lock();
+            if (!has_helped) changed_.wait(lock, is_ready);
+        }
+        stats_.wait_s += now_s() - since;
+    }
+    auto step = ready_.extract(steps_given_);
+    if (!step) std::rethrow_exception(error_);
+    return std::move(step.mapped());
+}
+
+StreamStats BatchSource::stats() const {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+}
+
+void BatchSource::stop() {
+    buffers_->stop();
+    for (std::thread& thread : threads_)
+        if (thread.joinable()) thread.join();
 }
 
 BatchStream::BatchStream(std::shared_ptr<const DatasetIndex> index,

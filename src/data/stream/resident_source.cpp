@@ -21,20 +21,14 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/resident.hpp"
 
-#include "batch_buffers.hpp"
 #include "batch_source.hpp"
 #include "gather.hpp"
 #include "sample_walk.hpp"
 #include "stream_memory.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <exception>
-#include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -62,13 +56,12 @@ std::size_t buffers_for(int assemblers) {
 /// are held.
 class ResidentSource : public BatchSource {
   public:
-    ResidentSource(std::shared_ptr<const DatasetIndex> index,
+    ResidentSource(const std::shared_ptr<const DatasetIndex>& index,
                    std::shared_ptr<const ResidentRows> rows,
                    const StreamOptions& options,
                    StreamPosition start);
     ~ResidentSource() override { stop(); }
 
-    Batch next() override;
     StreamStats stats() const override;
     std::uint64_t memory_bytes() const override { return buffers_->memory_bytes() + walk_bytes_; }
     std::string memory_text() const override;
@@ -76,55 +69,34 @@ class ResidentSource : public BatchSource {
   private:
     std::pair<std::uint64_t, StepSamples> claim_step();
     void add_assembler();
-    void grow_if_late(double waited_s);
-    void assemble_batches();
     void assemble_next(BatchBuffers::Lent buffer);
-    Batch wait_or_help();
-    bool help();
-    Batch assemble(StepSamples step, BatchBuffers::Lent buffer);
+    bool help() override;
+    void adapt(double waited_s) override;
+    Batch assemble(StepSamples step, BatchBuffers::Lent buffer) const;
     void mask(BatchRoom& room) const;
-    void deliver(std::uint64_t number, Batch batch, double seconds);
-    template <class Work>
-    void run_guarded(Work work);
-    void stop();
 
-    const std::shared_ptr<const DatasetIndex> index_;
     const std::shared_ptr<const ResidentRows> rows_;
-    const StreamOptions options_;
     const int most_threads_;
     const std::uint64_t walk_bytes_;
-    const std::shared_ptr<BatchBuffers> buffers_;
 
     std::mutex walk_mutex_;
     SampleWalk walk_;
     std::uint64_t steps_claimed_ = 0;
 
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::map<std::uint64_t, Batch> ready_;  // by number of the step
-    std::exception_ptr error_;
-    StreamStats stats_;
-
-    // Of the caller of next().
-    std::uint64_t steps_given_ = 0;
-    double looked_at_s_ = now_s(), waited_since_s_ = 0;
-
-    std::vector<std::thread> threads_;
+    double looked_at_s_ = now_s(), waited_since_s_ = 0;  // the caller's
 };
 
-ResidentSource::ResidentSource(std::shared_ptr<const DatasetIndex> index,
+ResidentSource::ResidentSource(const std::shared_ptr<const DatasetIndex>& index,
                                std::shared_ptr<const ResidentRows> rows,
                                const StreamOptions& options,
                                StreamPosition start)
-    : index_(std::move(index)),
+    : BatchSource(index,
+                  options,
+                  buffers_for(assemblers_at_most(options)),
+                  most_rows(options, index->samples())),
       rows_(std::move(rows)),
-      options_(options),
       most_threads_(assemblers_at_most(options)),
       walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
-      buffers_(std::make_shared<BatchBuffers>(*index_,
-                                              buffers_for(most_threads_),
-                                              most_rows(options, index_->samples()),
-                                              options.page_lock)),
       walk_(index_->blocks(), options, start) {
     try {
         for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
@@ -147,29 +119,13 @@ std::string ResidentSource::memory_text() const {
 }
 
 void ResidentSource::add_assembler() {
-    threads_.emplace_back([this] { run_guarded([this] { assemble_batches(); }); });
-    const std::scoped_lock lock(mutex_);
-    stats_.io_threads = static_cast<int>(threads_.size());
-}
-
-template <class Work>
-void ResidentSource::run_guarded(Work work) {
-    try {
-        work();
-    } catch (...) {
-        const std::scoped_lock lock(mutex_);
-        if (!error_) error_ = std::current_exception();
-        changed_.notify_all();
-    }
-}
-
-void ResidentSource::assemble_batches() {
-    work_in_background();
-    for (;;) {
-        BatchBuffers::Lent buffer = buffers_->take();
-        if (!buffer.lease) return;
-        assemble_next(std::move(buffer));
-    }
+    add_thread([this] {
+        for (;;) {
+            BatchBuffers::Lent buffer = buffers_->take();
+            if (!buffer.lease) return;
+            assemble_next(std::move(buffer));
+        }
+    });
 }
 
 void ResidentSource::assemble_next(BatchBuffers::Lent buffer) {
@@ -185,7 +141,7 @@ std::pair<std::uint64_t, StepSamples> ResidentSource::claim_step() {
     return {number, walk_.next()};
 }
 
-Batch ResidentSource::assemble(StepSamples step, BatchBuffers::Lent buffer) {
+Batch ResidentSource::assemble(StepSamples step, BatchBuffers::Lent buffer) const {
     BatchRoom& room = *buffer.room;
     room.sample_ids.swap(step.ids);
     room.valid.clear();
@@ -199,7 +155,7 @@ Batch ResidentSource::assemble(StepSamples step, BatchBuffers::Lent buffer) {
         gather_rows(places, row_bytes, room.places[f].data());
     }
     if (rows_->masked_samples() > 0) mask(room);
-    return make_batch(step.step, options_, *index_, std::move(buffer));
+    return make_batch(step.step, std::move(buffer));
 }
 
 void ResidentSource::mask(BatchRoom& room) const {
@@ -214,39 +170,6 @@ void ResidentSource::mask(BatchRoom& room) const {
     }
 }
 
-void ResidentSource::deliver(std::uint64_t number, Batch batch, double seconds) {
-    const std::scoped_lock lock(mutex_);
-    stats_.assemble_s += seconds;
-    stats_.masked_samples += static_cast<std::uint64_t>(std::ranges::count(batch.valid, 0));
-    ready_.emplace(number, std::move(batch));
-    changed_.notify_all();
-}
-
-Batch ResidentSource::next() {
-    const double since = now_s();
-    Batch batch = wait_or_help();
-    const double waited_s = now_s() - since;
-    ++steps_given_;
-    grow_if_late(waited_s);
-    return batch;
-}
-
-Batch ResidentSource::wait_or_help() {
-    const double since = now_s();
-    std::unique_lock lock(mutex_);
-    while (!ready_.contains(steps_given_) && !error_) {
-        lock.unlock();
-        const bool has_helped = help();
-        lock.lock();
-        if (!has_helped)
-            changed_.wait(lock, [&] { return ready_.contains(steps_given_) || error_; });
-    }
-    stats_.wait_s += now_s() - since;
-    auto step = ready_.extract(steps_given_);
-    if (!step) std::rethrow_exception(error_);
-    return std::move(step.mapped());
-}
-
 // The caller would only wait: it may as well gather a batch itself.
 bool ResidentSource::help() {
     BatchBuffers::Lent buffer = buffers_->try_take();
@@ -255,7 +178,7 @@ bool ResidentSource::help() {
     return true;
 }
 
-void ResidentSource::grow_if_late(double waited_s) {
+void ResidentSource::adapt(double waited_s) {
     waited_since_s_ += waited_s;
     if (options_.io_threads > 0 || steps_given_ % steps_of_a_look != 0) return;
     const double now = now_s();
@@ -266,14 +189,9 @@ void ResidentSource::grow_if_late(double waited_s) {
 }
 
 StreamStats ResidentSource::stats() const {
-    const std::scoped_lock lock(mutex_);
-    return stats_;
-}
-
-void ResidentSource::stop() {
-    buffers_->stop();
-    for (std::thread& thread : threads_)
-        if (thread.joinable()) thread.join();
+    StreamStats stats = BatchSource::stats();
+    stats.io_threads = static_cast<int>(threads_.size());
+    return stats;
 }
 
 void check_memory(const DatasetIndex& index, const StreamOptions& options) {
@@ -303,7 +221,7 @@ std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetI
     expect(rows->index().digest() == index->digest() && rows->index().samples() == index->samples(),
            "resident rows are those of the data set");
     check_memory(*index, options);
-    return std::make_unique<ResidentSource>(std::move(index), std::move(rows), options, start);
+    return std::make_unique<ResidentSource>(index, std::move(rows), options, start);
 }
 
 }  // namespace lockstep

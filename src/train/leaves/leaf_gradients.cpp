@@ -7,8 +7,7 @@
 //
 // Tested: train/leaves/leaves_test.cpp.
 
-#include "leaves/leaf_gradients.hpp"
-
+#include "leaves/leaf_graph.hpp"
 #include "leaves/leaf_product.hpp"
 
 #include <map>

@@ -5,10 +5,8 @@
 #include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/run/events.hpp"
 #include "lockstep/run/progress.hpp"
 
@@ -29,39 +27,7 @@ MemoryFacts memory_facts(const DatasetIndex& index,
             .shared_bytes = shared};
 }
 
-// Collective. What `open` gives on rank 0.
-template <class Open>
-std::shared_ptr<const DatasetIndex> opened_by_root(const Communicator& ranks, Open&& open) {
-    std::shared_ptr<const DatasetIndex> opened;
-    const std::string bytes = from_root(ranks, [&] {
-        opened = std::make_shared<DatasetIndex>(open());
-        const auto packed = opened->serialize();
-        return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
-    });
-    if (opened) return opened;  // with the stamps of what was opened
-    return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
-}
-
 }  // namespace
-
-std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
-                                                 const std::filesystem::path& path,
-                                                 const std::string& fields,
-                                                 Links links) {
-    return opened_by_root(
-        ranks, [&] { return DatasetIndex::open(path, parse_field_mappings(fields, links)); });
-}
-
-std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
-                                                      const std::filesystem::path& path,
-                                                      const std::string& trained,
-                                                      const std::string& own,
-                                                      Links links) {
-    return opened_by_root(ranks, [&] {
-        return DatasetIndex::open_test(
-            path, parse_field_mappings(trained, links), parse_field_mappings(own, links));
-    });
-}
 
 SamplePart trained_part(const TrainSettings& settings) {
     return settings.split > 0 ? SamplePart::first(settings.split) : SamplePart{};

@@ -7,32 +7,13 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/file_watch.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/resident.hpp"
 #include "lockstep/plan/settings.hpp"
 
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 
 namespace lockstep {
-
-/// Collective. Rank 0 opens the data set at `path` and sends its index to all. `fields` is empty
-/// for packed data; else it names the data sets of HDF5 files of others: "images=/x,labels=/y".
-/// Errors: those of DatasetIndex::open, the same on all ranks.
-std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
-                                                 const std::filesystem::path& path,
-                                                 const std::string& fields,
-                                                 Links links);
-
-/// Collective. The same of data that a model is tested on, which has `own` fields besides those of
-/// the training data, `trained`. Errors: those of DatasetIndex::open_test.
-std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
-                                                      const std::filesystem::path& path,
-                                                      const std::string& trained,
-                                                      const std::string& own,
-                                                      Links links);
 
 /// The training data of one rank.
 class DataFeed {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/flight.hpp"
-
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/error.hpp"
@@ -8,6 +6,8 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/events.hpp"
 #include "lockstep/run/run_status.hpp"
+
+#include "loop/run_hold.hpp"
 
 #include <algorithm>
 #include <array>

@@ -66,9 +66,9 @@ struct LastSave {
 void add_request(StepWishes& wishes, const LoopParts& parts) {
     const auto& asked = parts.run.directory->control_request();
     if (!asked) return;
-    const bool saves = wishes.save || is_due(parts.settings.checkpoint_every,
-                                             parts.progress.step + 1,
-                                             parts.length.steps_per_epoch);
+    const bool saves = wishes.save || is_due(parts.start.settings.checkpoint_every,
+                                             parts.course.progress.step + 1,
+                                             parts.contract.length.steps_per_epoch);
     const bool stops = asked->action == ControlAction::stop ||
                        (asked->action == ControlAction::stop_after_checkpoint && saves);
     wishes.save = wishes.save || asked->action == ControlAction::save;
@@ -78,10 +78,11 @@ void add_request(StepWishes& wishes, const LoopParts& parts) {
 
 StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
-    const Period& period = parts.settings.checkpoint_every;
-    const bool clock_says_save = parts.world.is_root() && period.unit == Period::Unit::seconds &&
+    const Period& period = parts.start.settings.checkpoint_every;
+    const bool clock_says_save = parts.start.mesh.world.is_root() &&
+                                 period.unit == Period::Unit::seconds &&
                                  now_s() - last.time_s >= static_cast<double>(period.count);
-    const bool limit_is_near = parts.world.is_root() && limit.is_near(now_s());
+    const bool limit_is_near = parts.start.mesh.world.is_root() && limit.is_near(now_s());
     StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
                       .interrupt = request == StopRequest::interrupt,
                       .save = clock_says_save};
@@ -97,20 +98,23 @@ bool must_roll_back(const StepOutcome& outcome, const TrainSettings& settings) {
 
 // The outcome is the same on all ranks: they fail together, with one message.
 void check_loss(const StepOutcome& outcome, const Batch& batch, const LoopParts& parts) {
-    int& skipped = parts.progress.skipped_in_row;
+    int& skipped = parts.course.progress.skipped_in_row;
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
-        agree_on_failure(parts.world, skipped_error(skipped, parts.progress.step));
-    const LossScale& scale = parts.progress.loss_scale;
+        agree_on_failure(parts.start.mesh.world,
+                         skipped_error(skipped, parts.course.progress.step));
+    const LossScale& scale = parts.course.progress.loss_scale;
     if (outcome.is_skipped && is_spent(scale))
-        agree_on_failure(parts.world, scale_error(scale.factor, parts.progress.step));
-    if (must_roll_back(outcome, parts.settings)) parts.roll_back();
-    if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite != NonFinite::stop) return;
-    const std::int64_t step = parts.progress.step;
-    parts.check_data();  // the better reason, and then a sample that is to blame
-    agree_on_failure(parts.world,
-                     sample_error(outcome.loss, step, batch, parts.data, parts.settings));
-    agree_on_failure(parts.world, loss_error(outcome.loss, step, parts.settings));
+        agree_on_failure(parts.start.mesh.world,
+                         scale_error(scale.factor, parts.course.progress.step));
+    if (must_roll_back(outcome, parts.start.settings)) roll_back(parts);
+    if (std::isfinite(outcome.loss) || parts.start.settings.on_nonfinite != NonFinite::stop) return;
+    const std::int64_t step = parts.course.progress.step;
+    parts.course.data->check_files();  // the better reason, and then a sample that is to blame
+    agree_on_failure(
+        parts.start.mesh.world,
+        sample_error(outcome.loss, step, batch, *parts.inputs.data, parts.start.settings));
+    agree_on_failure(parts.start.mesh.world, loss_error(outcome.loss, step, parts.start.settings));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {
@@ -120,53 +124,58 @@ void advance(JobProgress& progress, const Batch& batch) {
 }
 
 void evaluate(const LoopParts& parts, Reporter& reporter) {
-    if (!parts.evaluator) return;
+    if (!parts.engine.evaluator) return;
     reporter.flush();
-    const PhaseScope scope(parts.clock, Phase::evaluate);
-    parts.replica.swap_average();
-    const Evaluation evaluation = parts.evaluator->run(parts.replica.model(), parts.clock);
-    parts.replica.swap_average();
-    parts.progress.evaluated = {evaluation.metrics, evaluation.text};
-    note_evaluation(parts.progress.best, parts.settings, evaluation.metrics, parts.progress.step);
+    const PhaseScope scope(parts.run.clock, Phase::evaluate);
+    parts.engine.replica->swap_average();
+    const Evaluation evaluation =
+        parts.engine.evaluator->run(parts.engine.replica->model(), parts.run.clock);
+    parts.engine.replica->swap_average();
+    parts.course.progress.evaluated = {evaluation.metrics, evaluation.text};
+    note_evaluation(parts.course.progress.best,
+                    parts.start.settings,
+                    evaluation.metrics,
+                    parts.course.progress.step);
     reporter.after_evaluation(evaluation);
-    const std::string note = passed_over(parts.settings, evaluation.metrics);
+    const std::string note = passed_over(parts.start.settings, evaluation.metrics);
     if (!note.empty()) once(Level::warn, "{}", note);
 }
 
 void write_state(const LoopParts& parts, RunPhase phase, const std::string& reason, ExitCode exit) {
     if (parts.run.directory)
         parts.run.directory->write_state({.phase = phase,
-                                          .step = parts.progress.step,
-                                          .epoch = parts.progress.epoch,
+                                          .step = parts.course.progress.step,
+                                          .epoch = parts.course.progress.epoch,
                                           .reason = reason,
                                           .exit = static_cast<int>(exit),
-                                          .steps_total = parts.length.total_steps});
+                                          .steps_total = parts.contract.length.total_steps});
 }
 
-LastSave save(const LoopParts& parts, TimeLimit& limit) {
+LastSave save_in_time(const LoopParts& parts, TimeLimit& limit) {
     const double begin_s = now_s();
-    parts.save();
+    save(parts);
     limit.note_save(now_s() - begin_s);
     write_state(parts, RunPhase::running, "checkpoint written", ExitCode::complete);
-    return {parts.progress.step, now_s()};
+    return {parts.course.progress.step, now_s()};
 }
 
 // Whether the evaluation of the step just done is one whose checkpoint stays.
 bool is_new_best(const LoopParts& parts) {
-    return kept_step(parts.settings, parts.progress.best) == parts.progress.step;
+    return kept_step(parts.start.settings, parts.course.progress.best) ==
+           parts.course.progress.step;
 }
 
 bool is_at_end(const LoopParts& parts) {
-    return parts.progress.step >= parts.length.total_steps ||
-           !reason_to_stop(parts.settings, parts.progress.best).empty();
+    return parts.course.progress.step >= parts.contract.length.total_steps ||
+           !reason_to_stop(parts.start.settings, parts.course.progress.best).empty();
 }
 
 TrainEnd complete(const LoopParts& parts) {
-    const std::string early = parts.progress.step < parts.length.total_steps
-                                  ? reason_to_stop(parts.settings, parts.progress.best)
+    const std::string early = parts.course.progress.step < parts.contract.length.total_steps
+                                  ? reason_to_stop(parts.start.settings, parts.course.progress.best)
                                   : "";
     if (!early.empty())
-        once(Level::info, "stopped early after step {}: {}", parts.progress.step, early);
+        once(Level::info, "stopped early after step {}: {}", parts.course.progress.step, early);
     write_state(parts,
                 RunPhase::complete,
                 early.empty() ? "all steps are done" : "stopped early: " + early,
@@ -183,7 +192,7 @@ std::string interruption(const LoopParts& parts) {
 TrainEnd stop(const LoopParts& parts, const StepWishes& agreed, const TimeLimit& limit) {
     const char* why =
         limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
-    parts.save();
+    save(parts);
     const bool requeue = !agreed.interrupt;
     write_state(parts,
                 RunPhase::checkpointed,
@@ -191,14 +200,14 @@ TrainEnd stop(const LoopParts& parts, const StepWishes& agreed, const TimeLimit&
                 requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
-         parts.progress.step);
+         parts.course.progress.step);
     return requeue ? TrainEnd::saved_for_requeue : TrainEnd::interrupted;
 }
 
 // Without a checkpoint: the run goes on from the last one.
 TrainEnd leave(const LoopParts& parts, const LastSave& last) {
-    const std::int64_t step = std::exchange(parts.progress.step, last.step);
-    parts.progress.epoch = last.step / parts.length.steps_per_epoch;
+    const std::int64_t step = std::exchange(parts.course.progress.step, last.step);
+    parts.course.progress.epoch = last.step / parts.contract.length.steps_per_epoch;
     write_state(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from step {}",
@@ -212,34 +221,37 @@ TrainEnd leave(const LoopParts& parts, const LastSave& last) {
 TrainEnd run_loop(const LoopParts& parts) {
     Reporter reporter(parts);
     write_state(parts, RunPhase::running, "training", ExitCode::complete);
-    LastSave last{parts.progress.step, now_s()};
-    TimeLimit limit(parts.settings.deadline, unix_time_s(), now_s());
+    LastSave last{parts.course.progress.step, now_s()};
+    TimeLimit limit(parts.start.settings.deadline, unix_time_s(), now_s());
     bool is_first = true;
     while (!is_at_end(parts)) {
         limit.begin_turn(now_s());
         const Batch& batch = [&]() -> const Batch& {
-            const PhaseScope scope(parts.clock, Phase::data);
-            return parts.feed.next();
+            const PhaseScope scope(parts.run.clock, Phase::data);
+            return parts.course.feed->next();
         }();
-        const double rate = learning_rate(
-            peak_rate(parts.settings), parts.settings.schedule, parts.progress.step, parts.length);
-        const StepOutcome outcome =
-            parts.step.run(parts.feed, parts.progress.step, rate, wishes_of(parts, last, limit));
-        if (parts.ledger) parts.ledger->add(batch);
-        advance(parts.progress, batch);
+        const double rate = learning_rate(peak_rate(parts.start.settings),
+                                          parts.start.settings.schedule,
+                                          parts.course.progress.step,
+                                          parts.contract.length);
+        const StepOutcome outcome = parts.engine.step->run(
+            *parts.course.feed, parts.course.progress.step, rate, wishes_of(parts, last, limit));
+        if (parts.course.ledger) parts.course.ledger->add(batch);
+        advance(parts.course.progress, batch);
         check_loss(outcome, batch, parts);
         reporter.after_step(outcome, batch.samples_in_step, rate);
-        if (std::exchange(is_first, false)) parts.after_first_step();
+        if (std::exchange(is_first, false)) tell_of_network(parts);
 
-        const bool is_last = parts.progress.step == parts.length.total_steps;
+        const bool is_last = parts.course.progress.step == parts.contract.length.total_steps;
         if (outcome.agreed.discard && !is_last) {
             reporter.finish();
             return leave(parts, last);
         }
-        const bool evaluates = is_last || is_due(parts.settings.evaluate_every,
-                                                 parts.progress.step,
-                                                 parts.length.steps_per_epoch);
-        if (evaluates || parts.progress.position.consumed == 0) parts.check_data();
+        const bool evaluates = is_last || is_due(parts.start.settings.evaluate_every,
+                                                 parts.course.progress.step,
+                                                 parts.contract.length.steps_per_epoch);
+        if (evaluates || parts.course.progress.position.consumed == 0)
+            parts.course.data->check_files();
         if (evaluates) evaluate(parts, reporter);
         const bool at_end = is_at_end(parts);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
@@ -247,9 +259,10 @@ TrainEnd run_loop(const LoopParts& parts) {
             if (!at_end) return stop(parts, outcome.agreed, limit);
         }
         if (at_end || outcome.agreed.save || is_new_best(parts) ||
-            is_due(
-                parts.settings.checkpoint_every, parts.progress.step, parts.length.steps_per_epoch))
-            last = save(parts, limit);
+            is_due(parts.start.settings.checkpoint_every,
+                   parts.course.progress.step,
+                   parts.contract.length.steps_per_epoch))
+            last = save_in_time(parts, limit);
     }
     reporter.finish();
     return complete(parts);

@@ -49,18 +49,19 @@ void add_weight_histograms(EventFile& events, const Model& model, std::int64_t s
 
 Reporter::Reporter(const LoopParts& parts)
     : parts_(parts),
-      progress_("training", static_cast<std::uint64_t>(parts.length.total_steps)),
+      progress_("training", static_cast<std::uint64_t>(parts.contract.length.total_steps)),
       tracer_(parts),
       since_s_(now_s()),
       epoch_since_s_(since_s_) {
-    parts.clock.take();  // setting up is no step's time
-    progress_.start_at(static_cast<std::uint64_t>(parts.progress.step));
-    budgets_.emplace(
-        step_budgets_path(parts.run.paths.logs(parts.run.incarnation), parts.world.rank()));
-    if (!parts.world.is_root()) return;
-    metrics_.emplace(parts.run.paths.metrics(), parts.progress.step);
-    events_.emplace(parts.run.paths.root, parts.progress.step);
-    events_->add_text(parts.progress.step, "run/settings", settings_text(parts.settings));
+    parts.run.clock.take();  // setting up is no step's time
+    progress_.start_at(static_cast<std::uint64_t>(parts.course.progress.step));
+    budgets_.emplace(step_budgets_path(parts.run.paths.logs(parts.run.incarnation),
+                                       parts.start.mesh.world.rank()));
+    if (!parts.start.mesh.world.is_root()) return;
+    metrics_.emplace(parts.run.paths.metrics(), parts.course.progress.step);
+    events_.emplace(parts.run.paths.root, parts.course.progress.step);
+    events_->add_text(
+        parts.course.progress.step, "run/settings", settings_text(parts.start.settings));
 }
 
 Reporter::~Reporter() {
@@ -69,15 +70,16 @@ Reporter::~Reporter() {
 }
 
 bool Reporter::is_due() const {
-    const JobProgress& at = parts_.progress;
-    const std::int64_t every = parts_.settings.log_every;
+    const JobProgress& at = parts_.course.progress;
+    const std::int64_t every = parts_.start.settings.log_every;
     if (every > 0) return at.step % every == 0;
-    return now_s() - since_s_ >= report_every_s || at.step % parts_.length.steps_per_epoch == 0;
+    return now_s() - since_s_ >= report_every_s ||
+           at.step % parts_.contract.length.steps_per_epoch == 0;
 }
 
 void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
     if (std::exchange(is_first_, false)) {
-        log_event(FirstStepEvent{parts_.progress.step});
+        log_event(FirstStepEvent{parts_.course.progress.step});
         epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
     } else {
         epoch_samples_ += samples;
@@ -93,9 +95,9 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
     ++steps_;
-    const auto done = static_cast<std::uint64_t>(parts_.progress.step);
+    const auto done = static_cast<std::uint64_t>(parts_.course.progress.step);
     if (is_due()) report(rate);
-    if (parts_.progress.step % parts_.length.steps_per_epoch == 0) report_epoch();
+    if (parts_.course.progress.step % parts_.contract.length.steps_per_epoch == 0) report_epoch();
     report_weights();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
@@ -103,36 +105,36 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
 
 // Since the last call. Every second is of some step, but those of evaluations are of no report.
 PhaseSeconds Reporter::take_phases() {
-    const PhaseSeconds taken = parts_.clock.take();
+    const PhaseSeconds taken = parts_.run.clock.take();
     add_phases(since_step_, taken);
     return taken;
 }
 
 void Reporter::close_step() {
     add_phases(phases_, take_phases());
-    last_step_ = parts_.progress.step;
+    last_step_ = parts_.course.progress.step;
     if (events_) step_ms_.add(StepBudget{.phases = since_step_}.wall_s() * 1e3);
     keep_phases();
     tracer_.after_step();
 }
 
 void Reporter::keep_phases() {
-    const double ended_unix_s = unix_time_s() - (now_s() - parts_.clock.since_s());
+    const double ended_unix_s = unix_time_s() - (now_s() - parts_.run.clock.since_s());
     const StepBudget budget{last_step_, ended_unix_s, std::exchange(since_step_, {})};
     budgets_->add(budget);
-    parts_.stretches.add(budget);
+    parts_.course.stretches.add(budget);
 }
 
 // How long buckets travelled, and how much of that the steps waited for.
 void Reporter::add_communication(StepsEvent& event) const {
-    const OverlapTimes times = parts_.replica.take_overlap();
+    const OverlapTimes times = parts_.engine.replica->take_overlap();
     event.comm_busy_s = times.busy_s;
     event.comm_exposed_s = times.exposed_s;
 }
 
 // Of this rank's threads, but for the waiting.
 DataReport Reporter::data_report(double elapsed_s) {
-    const StreamStats now = parts_.stream.stats();
+    const StreamStats now = parts_.course.stream->stats();
     const StreamStats spent = now - std::exchange(data_, now);
     return {.wait_s = spent.wait_s,
             .read_s = spent.read_s,
@@ -163,8 +165,8 @@ void Reporter::log_steps(StepsEvent event) {
     const double save_s = event.report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
     sums_.train_s += event.wall_s - save_s;
     sums_.save_s += save_s;
-    add_links(parts_.links, parts_.replica.take_links());
-    sums_.links = parts_.links;
+    add_links(parts_.course.links, parts_.engine.replica->take_links());
+    sums_.links = parts_.course.links;
     event.so_far = sums_;
     log_event(event);
 }
@@ -172,34 +174,35 @@ void Reporter::log_steps(StepsEvent event) {
 void Reporter::report(double rate) {
     check_still_ours();
     add_phases(phases_, take_phases());
-    const double now = parts_.clock.since_s();
-    const JobProgress& at = parts_.progress;
-    const StepReport report{.epoch = at.epoch,
-                            .step = at.step,
-                            .steps_total = parts_.length.total_steps,
-                            .loss = loss_ / static_cast<double>(losses_),
-                            .lr = rate,
-                            .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
-                            .phases = std::exchange(phases_, {}),
-                            .memory_bytes = memory_use().resident_bytes,
-                            .eta_s = (now - since_s_) / static_cast<double>(steps_) *
-                                     static_cast<double>(parts_.length.total_steps - at.step)};
+    const double now = parts_.run.clock.since_s();
+    const JobProgress& at = parts_.course.progress;
+    const StepReport report{
+        .epoch = at.epoch,
+        .step = at.step,
+        .steps_total = parts_.contract.length.total_steps,
+        .loss = loss_ / static_cast<double>(losses_),
+        .lr = rate,
+        .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
+        .phases = std::exchange(phases_, {}),
+        .memory_bytes = memory_use().resident_bytes,
+        .eta_s = (now - since_s_) / static_cast<double>(steps_) *
+                 static_cast<double>(parts_.contract.length.total_steps - at.step)};
     StepsEvent event{.report = report, .wall_s = now - since_s_};
-    if (parts_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
-    const bool scales_loss = parts_.settings.precision == Precision::fp16;
-    if (scales_loss || parts_.settings.on_nonfinite != NonFinite::stop)
+    if (parts_.start.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
+    const bool scales_loss = parts_.start.settings.precision == Precision::fp16;
+    if (scales_loss || parts_.start.settings.on_nonfinite != NonFinite::stop)
         event.skipped_steps = skipped_;
     if (scales_loss) event.loss_scale = at.loss_scale.factor;
     event.noise_scale = noise_scale_.samples();
     add_communication(event);
-    event.copy_s = parts_.feed.take_copy_s();
+    event.copy_s = parts_.course.feed->take_copy_s();
     event.data = data_report(event.wall_s);
     log_steps(event);
     write_log(Level::info,
-              parts_.world.is_root() ? Audience::once : Audience::here,
+              parts_.start.mesh.world.is_root() ? Audience::once : Audience::here,
               step_line(report),
               fmt::format("step {}", at.step));
-    if (parts_.world.is_root()) {
+    if (parts_.start.mesh.world.is_root()) {
         metrics_->append(json_of_record(event));
         const std::array scalars = {Scalar{"train/loss", report.loss},
                                     Scalar{"train/lr", report.lr},
@@ -215,8 +218,8 @@ void Reporter::report(double rate) {
 // That fp16's scale overflows is usual; a loss that is not finite is news even right after that.
 void Reporter::note_skipped(double loss) {
     ++skipped_;
-    last_skipped_ = parts_.progress.step;
-    const bool is_usual = parts_.settings.precision == Precision::fp16 && std::isfinite(loss);
+    last_skipped_ = parts_.course.progress.step;
+    const bool is_usual = parts_.start.settings.precision == Precision::fp16 && std::isfinite(loss);
     if (!is_usual) skipped_level_ = Level::warn;
     const std::optional<double>& last = is_usual ? skipped_said_at_s_ : warned_at_s_;
     if (!last || now_s() - *last >= report_every_s) say_skipped();
@@ -227,19 +230,19 @@ void Reporter::say_skipped() {
     const Level level = std::exchange(skipped_level_, Level::info);
     skipped_said_at_s_ = now_s();
     if (level == Level::warn) warned_at_s_ = skipped_said_at_s_;
-    const bool scales_loss = parts_.settings.precision == Precision::fp16;
+    const bool scales_loss = parts_.start.settings.precision == Precision::fp16;
     once(level,
          "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite{}",
          skipped_,
          last_skipped_,
-         scales_loss
-             ? fmt::format("; the loss is scaled by {} now", parts_.progress.loss_scale.factor)
-             : "");
+         scales_loss ? fmt::format("; the loss is scaled by {} now",
+                                   parts_.course.progress.loss_scale.factor)
+                     : "");
 }
 
 void Reporter::report_epoch() {
     const double seconds = now_s() - epoch_since_s_;
-    log_event(EpochEvent{.epoch = parts_.progress.epoch,
+    log_event(EpochEvent{.epoch = parts_.course.progress.epoch,
                          .samples = epoch_samples_,
                          .seconds = seconds,
                          .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
@@ -249,26 +252,28 @@ void Reporter::report_epoch() {
 }
 
 void Reporter::report_weights() {
-    const std::int64_t every = parts_.settings.histograms_every;
-    if (events_ && every > 0 && parts_.progress.step % every == 0)
-        add_weight_histograms(*events_, parts_.replica.model(), parts_.progress.step);
+    const std::int64_t every = parts_.start.settings.histograms_every;
+    if (events_ && every > 0 && parts_.course.progress.step % every == 0)
+        add_weight_histograms(
+            *events_, parts_.engine.replica->model(), parts_.course.progress.step);
 }
 
 void Reporter::report_noise_scale() {
-    if (parts_.settings.noise_scale_every == 0) return;
+    if (parts_.start.settings.noise_scale_every == 0) return;
     const auto samples = noise_scale_.samples();
     once(Level::info,
          "gradient noise scale: {}",
-         samples ? fmt::format(
-                       "{:.3g} samples, compared with {} per step", *samples, parts_.settings.batch)
+         samples ? fmt::format("{:.3g} samples, compared with {} per step",
+                               *samples,
+                               parts_.start.settings.batch)
                  : "not known yet, as noise hides the gradient");
 }
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {
     check_still_ours();
-    const JobProgress& at = parts_.progress;
+    const JobProgress& at = parts_.course.progress;
     take_phases();
-    const double now = parts_.clock.since_s();
+    const double now = parts_.run.clock.since_s();
     log_event(EvaluationEvent{at.step, now - since_s_});
     sums_.evaluate_s += now - since_s_;
     since_s_ = epoch_since_s_ = now;
@@ -277,7 +282,7 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
          at.epoch,
          evaluation.text,
          evaluation.metrics.at("loss"));
-    if (!parts_.world.is_root()) return;
+    if (!parts_.start.mesh.world.is_root()) return;
     if (!evaluation.confusion.empty())
         write_file_atomically(parts_.run.paths.confusion(), evaluation.confusion);
     EvaluationMetrics line{.step = at.step, .epoch = at.epoch, .figures = {}};

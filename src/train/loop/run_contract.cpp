@@ -5,15 +5,17 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/transform.hpp"
 #include "lockstep/plan/contract.hpp"
-#include "lockstep/plan/run_length.hpp"
 
 #include "profile/operator_ledger.hpp"
+#include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/leaf_passes.hpp"
+#include "task/input.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -57,27 +59,7 @@ std::string one_by_one_text(const std::string& obstacle) {
     return obstacle.empty() ? "" : "; more would go one by one: " + obstacle;
 }
 
-}  // namespace
-
-void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
-    const Json mine = json_of(shared_settings(settings));
-    const Json roots = parse_json(ranks.broadcast(mine.dump()), "settings of rank 0");
-    agree(ranks, [&] {
-        check_settings(settings);
-        for (const auto& [name, value] : mine.items())
-            check(value == roots.value(name, Json()), [&] {
-                return Error(
-                    "E605",
-                    fmt::format("ranks have different settings: {} is {} here and {} on rank 0",
-                                name,
-                                value.dump(),
-                                roots.value(name, Json()).dump()),
-                    "environment variables and files can differ between nodes",
-                    "give settings on the command line, or export them with mpirun -x");
-            });
-    });
-}
-
+// What was not given is as the run has it.
 void take_recorded(TrainSettings& settings, const Json& recorded) {
     if (settings.virtual_ranks == 0 && recorded.contains("virtual-ranks"))
         settings.virtual_ranks =
@@ -89,12 +71,11 @@ void take_recorded(TrainSettings& settings, const Json& recorded) {
     if (decayed_all(recorded)) settings.optimizer.decays_all = true;
 }
 
-VirtualRanks choose_virtual_ranks(const Communicator& ranks,
-                                  const TrainSettings& settings,
-                                  std::uint64_t samples,
-                                  Model& model,
-                                  const Task& task,
-                                  const ModelShape& shape) {
+// Collective. Where nobody said it; the same on all ranks.
+int choose_virtual_ranks(
+    Start& start, std::uint64_t samples, Model& model, const Task& task, const ModelShape& shape) {
+    const Communicator& ranks = start.mesh.data;
+    const TrainSettings& settings = start.settings;
     const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
     const int most = default_virtual_ranks(settings,
                                            static_cast<std::int64_t>(samples),
@@ -110,11 +91,13 @@ VirtualRanks choose_virtual_ranks(const Communicator& ranks,
     std::int64_t chosen = why_no_more.empty() ? -most : -least;
     ranks.all_reduce_max({&chosen, 1});
     const int count = static_cast<int>(-chosen);
-    if (settings.plain_summation) return {count, ""};
-    return {count,
-            fmt::format("virtual ranks: {} by default, for as many ranks with the same bits{}",
-                        count,
-                        why_no_more)};
+    start.notes.push_back(
+        settings.plain_summation
+            ? ""
+            : fmt::format("virtual ranks: {} by default, for as many ranks with the same bits{}",
+                          count,
+                          why_no_more));
+    return count;
 }
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {
@@ -134,6 +117,56 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
                      "each needs at least one in a step",
                      fmt::format("use --virtual-ranks {} or fewer ranks",
                                  std::bit_floor(std::max<std::uint64_t>(samples, 1))));
+    });
+}
+
+}  // namespace
+
+Contract settle_contract(Start& start, const Inputs& inputs) {
+    const Communicator& ranks = start.mesh.world;
+    TrainSettings& settings = start.settings;
+    agree(ranks, [&] { check_normalises(start.transform, *inputs.data, settings.inputs); });
+    Contract contract;
+    contract.recorded = parse_json(
+        from_root(ranks,
+                  [&] { return recorded_settings(recorded_contracts(settings.run)).dump(); }),
+        "run.json");
+    agree(ranks, [&] {
+        take_recorded(settings, contract.recorded);
+        settings.task.kind = choose_task(settings.task, *inputs.data);
+    });
+    contract.weights = settle_initial_weights(ranks, settings, contract.recorded);
+    contract.most_useful = most_useful(settings);
+    settle_arithmetic(ranks, start.node.instruction_set, settings);
+    return contract;
+}
+
+void cut_steps(Start& start,
+               const Inputs& inputs,
+               Contract& contract,
+               Model& model,
+               const Task& task,
+               const ModelShape& shape) {
+    const Communicator& ranks = start.mesh.world;
+    TrainSettings& settings = start.settings;
+    const auto samples = static_cast<std::int64_t>(inputs.samples);
+    if (settings.virtual_ranks == 0)
+        settings.virtual_ranks = choose_virtual_ranks(start, inputs.samples, model, task, shape);
+    contract.length = length_of(settings, samples);
+    const EffectFacts facts{.samples = inputs.samples,
+                            .total_steps = contract.length.total_steps,
+                            .age = contract.age()};
+    agree(ranks, [&] {
+        contract.plan.emplace(settings.virtual_ranks,
+                              start.mesh.data.size(),
+                              settings.plain_summation ? Summation::plain : Summation::tree);
+        check_batch(settings, inputs.samples);
+        for (std::string& note : check_effects(settings, facts))
+            settings.warnings.push_back(std::move(note));
+    });
+    agree(ranks, [&] {
+        const auto single = single_rows(settings, samples, contract.length);
+        if (single && !takes_single_rows(model, shape)) throw *single;
     });
 }
 

@@ -2,41 +2,48 @@
 // What ranks settle on before a run is made for them.
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/core/instruction_set.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/plan/run_length.hpp"
 #include "lockstep/plan/settings.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
+#include "checkpoint/initial_weights.hpp"
+#include "loop/inputs.hpp"
+#include "loop/start.hpp"
 #include "model/model.hpp"
 #include "task/task.hpp"
 
-#include <cstdint>
-#include <string>
+#include <optional>
 
 namespace lockstep {
 
-/// Collective. Errors: E605 where ranks have other settings; those of check_settings().
-void check_same_settings(const Communicator& ranks, const TrainSettings& settings);
+/// What decides the run's bits.
+struct Contract {
+    RunAge age() const { return recorded.empty() ? RunAge::created : RunAge::resumed; }
 
-/// What was not given is as the run has it, whose settings are `recorded`.
-void take_recorded(TrainSettings& settings, const Json& recorded);
-
-/// V, and a sentence about why.
-struct VirtualRanks {
-    int count = 1;
-    std::string note;
+    Json recorded;  ///< deciding settings of the run that is there; empty: none is
+    InitialWeights weights;
+    InstructionSet most_useful = InstructionSet::basic;  ///< before ranks agreed on one
+    RunLength length;
+    std::optional<TreePlan> plan;
+    BitContract bits;  ///< deciding settings on rank 0 only
 };
 
-/// Collective. V where nobody said it, for `samples` to train on, the same on all ranks. Leaves the
-/// model as it was.
-VirtualRanks choose_virtual_ranks(const Communicator& ranks,
-                                  const TrainSettings& settings,
-                                  std::uint64_t samples,
-                                  Model& model,
-                                  const Task& task,
-                                  const ModelShape& shape);
+/// Collective. What the run has already, and the instruction set: from here on LibTorch may
+/// compute. V, length and plan are not settled yet. Errors: those of check_normalises(),
+/// choose_task(), settle_initial_weights() and settle_arithmetic().
+Contract settle_contract(Start& start, const Inputs& inputs);
 
-/// Errors: E106 where a step does not divide into leaves, E215 where `samples` are too few.
-void check_batch(const TrainSettings& settings, std::uint64_t samples);
+/// Collective. V, where nobody said it, and what follows from it: length and plan. Leaves the model
+/// as it was. Errors: E106 where a step does not divide into leaves, E215 where samples are too
+/// few, E217; those of check_effects().
+void cut_steps(Start& start,
+               const Inputs& inputs,
+               Contract& contract,
+               Model& model,
+               const Task& task,
+               const ModelShape& shape);
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/step_tracer.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
+
+#include "loop/reporter.hpp"
 
 #include <cmath>
 #include <exception>
@@ -25,12 +25,12 @@ std::string slice_name(const FlightCall& call) {
 
 StepTracer::StepTracer(const LoopParts& parts)
     : parts_(parts),
-      trace_{.rank = parts.world.rank(),
-             .ranks = parts.world.size(),
+      trace_{.rank = parts.start.mesh.world.rank(),
+             .ranks = parts.start.mesh.world.size(),
              .host = host_name(),
              .pid = ::getpid(),
-             .steps = parts.settings.trace} {
-    if (is_wanted(parts.progress.step + 1)) begin(now_s());
+             .steps = parts.start.settings.trace} {
+    if (is_wanted(parts.course.progress.step + 1)) begin(now_s());
 }
 
 StepTracer::~StepTracer() {
@@ -47,19 +47,19 @@ std::int64_t StepTracer::unix_ns(double s) const {
 
 void StepTracer::begin(double since_s) {
     began_ = {now_s(), std::llround(unix_time_s() * 1e9)};
-    step_ = parts_.progress.step + 1;
+    step_ = parts_.course.progress.step + 1;
     step_since_s_ = since_s;
     phase_ = {Phase::other, since_s};
-    next_ = parts_.recorder.next();
-    listener_.emplace(parts_.clock, [this](const PhaseMark& begun) { enter(begun); });
+    next_ = parts_.run.flight->recorder().next();
+    listener_.emplace(parts_.run.clock, [this](const PhaseMark& begun) { enter(begun); });
 }
 
 void StepTracer::after_step() {
     if (listener_) {
-        close_step(parts_.clock.since_s());
+        close_step(parts_.run.clock.since_s());
         if (!is_wanted(step_)) write();
-    } else if (is_wanted(parts_.progress.step + 1)) {
-        begin(parts_.clock.since_s());
+    } else if (is_wanted(parts_.course.progress.step + 1)) {
+        begin(parts_.run.clock.since_s());
     }
 }
 
@@ -87,16 +87,16 @@ void StepTracer::close_step(double now) {
          .begin_ns = unix_ns(step_since_s_),
          .end_ns = unix_ns(now)});
     step_since_s_ = now;
-    step_ = parts_.progress.step + 1;
+    step_ = parts_.course.progress.step + 1;
 }
 
 // Those that a GPU still has are looked at again after the next step.
 void StepTracer::take_collectives() {
     std::vector<FlightRecorder::Ticket> tickets = std::exchange(open_, {});
-    const FlightRecorder::Ticket next = parts_.recorder.next();
+    const FlightRecorder::Ticket next = parts_.run.flight->recorder().next();
     for (; next_.index < next.index; ++next_.index) tickets.push_back(next_);
     for (const FlightRecorder::Ticket& ticket : tickets) {
-        const std::optional<FlightEntry> entry = parts_.recorder.find(ticket);
+        const std::optional<FlightEntry> entry = parts_.run.flight->recorder().find(ticket);
         if (!entry)
             ++trace_.dropped;  // the ring came round within a step
         else if (entry->ended_s == 0)
@@ -130,10 +130,10 @@ void StepTracer::add(TraceSlice slice) {
 void StepTracer::write() {
     listener_.reset();
     const fs::path path =
-        trace_path(parts_.run.paths.logs(parts_.run.incarnation), parts_.world.rank());
+        trace_path(parts_.run.paths.logs(parts_.run.incarnation), parts_.start.mesh.world.rank());
     try {
         write_trace(path, trace_);
-        if (parts_.world.is_root())
+        if (parts_.start.mesh.world.is_root())
             once(Level::info,
                  "traced {}: lockstep trace merge {}",
                  trace_steps_text(trace_.steps),

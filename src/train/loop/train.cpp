@@ -6,7 +6,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "loop/job.hpp"
 #include "loop/loop.hpp"
 #include "model/known_errors.hpp"
 
@@ -30,14 +29,24 @@ class WarningLog final : public c10::WarningHandler {
 };
 
 // Where LibTorch throws what has a name of ours.
-void fail(Job& job, const c10::Error& thrown) {
+void fail(const LoopParts& parts, const c10::Error& thrown) {
     try {
         throw_if_known(thrown);
     } catch (const Error& error) {
-        job.note_failure(error);
+        note_failure(parts, error);
         throw;
     }
-    job.note_failure(as_error(thrown));
+    note_failure(parts, as_error(thrown));
+}
+
+// From a run that was taken to its next step.
+void prepare(const LoopParts& parts) {
+    introduce(parts);
+    start_engine(parts);
+    load_data(parts);
+    set_out(parts);
+    rehearse(parts);
+    begin_ledger(parts);
 }
 
 }  // namespace
@@ -47,32 +56,45 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
     const SignalGuard signals(SignalGuard::SecondRequest::ends);
     WarningLog warnings;
     const c10::WarningUtils::WarningHandlerGuard of_this_thread(&warnings);
-    Job job(settings, ranks);
-    const ForeignEnd only_ours([&](const Error& error) { job.note_failure(error); });
+    Start start(settings, ranks);
+    RunHold run(start);
+    Inputs inputs = open_inputs(start);
+    Contract contract = settle_contract(start, inputs);
+    Engine engine = make_engine(start, inputs, contract);
+    take_run(run, start, inputs, contract);
+    Course course(start.settings);
+    const LoopParts parts{.start = start,
+                          .inputs = inputs,
+                          .contract = contract,
+                          .run = run,
+                          .engine = engine,
+                          .course = course};
+    const ForeignEnd only_ours([&](const Error& error) { note_failure(parts, error); });
     try {
-        const LoopParts parts = job.prepare();
-        parts.recorder.mark_running();
-        if (parts.progress.step >= parts.length.total_steps)
+        prepare(parts);
+        FlightRecorder& recorder = run.flight->recorder();
+        recorder.mark_running();
+        if (course.progress.step >= contract.length.total_steps)
             once(Level::info,
                  "the run is complete: {} of {} steps",
-                 parts.progress.step,
-                 parts.length.total_steps);
+                 course.progress.step,
+                 contract.length.total_steps);
         TrainResult result;
         result.end = run_loop(parts);
-        result.step = parts.progress.step;
-        result.test = parts.progress.evaluated;
-        result.parameter_hash = parts.replica.hash();
-        result.summary = job.sum_up();
-        parts.recorder.mark_finished();
+        result.step = course.progress.step;
+        result.test = course.progress.evaluated;
+        result.parameter_hash = engine.replica->hash();
+        result.summary = sum_up(parts);
+        recorder.mark_finished();
         return result;
     } catch (const c10::Error& thrown) {
-        fail(job, thrown);
+        fail(parts, thrown);
         throw;
     } catch (const Error& error) {
-        job.note_failure(error);
+        note_failure(parts, error);
         throw;
     } catch (const std::exception& other) {
-        job.note_failure(as_error(other));
+        note_failure(parts, as_error(other));
         throw;
     }
 }

@@ -11,7 +11,7 @@
 #include "lockstep/run/run_directory.hpp"
 
 #include "loop/data_feed.hpp"
-#include "loop/run_data.hpp"
+#include "loop/inputs.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
 #include "model/precision.hpp"

@@ -3,10 +3,10 @@
 // region fewer, oneDNN 3.x leaves the missing threads' part of a convolution's weight gradient
 // unwritten, so the team is counted before each leaf, by a region of LibTorch's own runtime.
 
-#include "replica/arithmetic.hpp"
-
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
+
+#include "replica/numerics.hpp"
 
 #include <array>
 #include <cfenv>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replica/model_layout.hpp"
-
 #include "lockstep/core/error.hpp"
+
+#include "replica/replica.hpp"
 
 namespace lockstep {
 

@@ -4,8 +4,6 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "replica/arithmetic.hpp"
-
 #include <algorithm>
 #include <cstdlib>
 #include <string>

@@ -7,8 +7,19 @@
 #include "lockstep/plan/settings.hpp"
 
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace lockstep {
+
+/// Takes back what the environment says to LibTorch's libraries about kernels and precision;
+/// returns a sentence for each variable that had a value. To be called before LibTorch computes.
+/// Errors: E709 for one that was obeyed before this process could change it.
+std::vector<std::string> forget_kernel_variables();
+
+/// Cheap enough for every leaf. Errors: E706 if a parallel region does not get `threads` threads,
+/// E708 if numbers are flushed to zero or rounded otherwise than to nearest.
+void check_arithmetic(int threads);
 
 /// The highest level that `settings` let a run compute with: the one they want, or any; levels for
 /// numbers of 16 bits are none that fp32 takes by itself.
@@ -19,7 +30,7 @@ InstructionSet most_useful(const TrainSettings& settings);
 /// a process: they read it once. From here on LibTorch may compute, in memory that the process
 /// keeps. `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings.
 /// Errors: E702 naming the ranks whose processor lacks it, E700 if ATen chose another, and those of
-/// arithmetic.hpp.
+/// forget_kernel_variables().
 void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/link_times.hpp"
 #include "lockstep/run/checkpoint.hpp"
@@ -13,11 +14,11 @@
 #include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
 #include "replica/late_factors.hpp"
-#include "replica/model_layout.hpp"
 #include "replica/optimizer.hpp"
 #include "replica/update_loops.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,6 +30,57 @@
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
+
+/// Scalars that travel with the gradients, summed over leaves. Floats; exact for what they hold.
+enum class StepScalar : std::size_t {
+    loss_sum,          ///< sum of per-sample losses divided by the step's samples
+    requeue_wanted,    ///< > 0: some rank was asked to save and requeue
+    interrupt_wanted,  ///< > 0: some rank was interrupted
+    save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
+    discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
+    leaf_squares,      ///< of all leaves' gradients, each one's squared norm; see LeafNorms
+    count,
+};
+
+/// Where a named tensor of the model lies in the flat vector.
+struct FlatTensor {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    FloatRange range;
+};
+
+/// Where a model's tensors lie in the one flat vector that ranks sum and update:
+/// parameters, as backward finishes them, then state = float buffers, increments of integer
+/// buffers, step scalars.
+class ModelLayout {
+  public:
+    /// `order`: registration indices as backward finishes them; empty: reverse registration.
+    explicit ModelLayout(const Model& model,
+                         std::span<const std::size_t> order = {},
+                         BucketLimits limits = {});
+
+    const FlatLayout& flat() const { return flat_; }
+
+    /// In the model's order; counters have one float, of their increment.
+    const std::vector<FlatTensor>& parameters() const { return parameters_; }
+    const std::vector<FlatTensor>& buffers() const { return buffers_; }
+    const std::vector<FlatTensor>& counters() const { return counters_; }
+
+    /// The part of the state that is averaged over leaves; the rest, scalars, is summed.
+    FloatRange averaged() const { return {flat_.state().begin, scalar(StepScalar::loss_sum)}; }
+    std::size_t scalar(StepScalar which) const {
+        return flat_.state().end - static_cast<std::size_t>(StepScalar::count) +
+               static_cast<std::size_t>(which);
+    }
+
+    std::int64_t parameter_count() const;
+
+  private:
+    FlatLayout place(const Model& model, std::span<const std::size_t> order, BucketLimits limits);
+
+    std::vector<FlatTensor> parameters_, buffers_, counters_;
+    FlatLayout flat_;
+};
 
 /// Whether the squared norm of each leaf's gradient is added to StepScalar::leaf_squares.
 enum class LeafNorms { ignore, measure };

@@ -18,10 +18,9 @@
 //
 // Tested: simcuda/graph_test.cpp, e2e/device_test.cpp, soak/equal_bits.
 
-#include "schedule/captured_passes.hpp"
-
 #include "model/device_model.hpp"
 #include "model/known_errors.hpp"
+#include "schedule/leaf_passes.hpp"
 
 #include <array>
 #include <bit>

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training rank's flight recorder and watchdog, and what they say about the run.
+// What a rank holds of the run on disk: its directory, its log and the record of its flight.
 #pragma once
 
+#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/flight_recorder.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/watchdog.hpp"
+
+#include "loop/inputs.hpp"
+#include "loop/run_contract.hpp"
+#include "loop/start.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -15,6 +21,8 @@
 #include <optional>
 
 namespace lockstep {
+
+struct LoopParts;
 
 /// Records and watches before the run's folder is opened, in a folder in it that is gone when this
 /// is: a rank that stops, or a model's constructor that loops, ends a start as it ends a training.
@@ -73,5 +81,39 @@ class Flight {
     std::shared_ptr<NodeWatch> nodes_;  // none on one node
     Watchdog watchdog_;
 };
+
+/// What this rank has of its node.
+struct RankShare {
+    CpuShare cpus;
+    double cores = 0;                ///< see core_share()
+    std::uint64_t memory_bytes = 0;  ///< of its node's
+};
+
+/// Rank 0 holds the directory, the others know its paths.
+struct RunHold {
+    /// Collective. From here on a rank that hangs or dies is named.
+    explicit RunHold(const Start& start) { early.emplace(start.mesh.world, start.settings); }
+
+    std::optional<RunDirectory> directory;  ///< rank 0 only
+    RunPaths paths;
+    std::int64_t incarnation = 1;
+    PhaseClock clock;
+    RankShare share;                 ///< after introduce()
+    std::unique_ptr<Flight> flight;  ///< likewise; outlives the replica, whose exchange it records
+    std::optional<EarlyFlight> early;  ///< until `flight` watches
+};
+
+/// Collective. Looks at the data's files, and takes the run directory. Errors leave no half-made
+/// run behind: E306, those of check_recorded() and of RunDirectory.
+void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract);
+
+/// Collective. Opens the log, shows the rank table and what the run is about, and watches.
+void introduce(const LoopParts& parts);
+
+/// Collective, after the first step, when all ranks that exchange anything have met.
+void tell_of_network(const LoopParts& parts);
+
+/// For who reads the run afterwards: this rank ends with `error`, alone or with all others.
+void note_failure(const LoopParts& parts, const Error& error);
 
 }  // namespace lockstep

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/losses.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 4> error_metrics{"loss", "mae", "perplexity", "rmse"};
+
+std::string judged_metric(const TrainSettings& settings) {
+    return settings.keep_best.empty() ? "loss" : settings.keep_best;
+}
+
+bool is_better(const std::string& metric, double value, double than) {
+    return std::ranges::find(error_metrics, metric) != error_metrics.end() ? value < than
+                                                                           : value > than;
+}
+
+// Of the loss scale, as torch.amp.GradScaler has them.
+constexpr double growth = 2, backoff = 0.5;
+constexpr std::int64_t steps_to_grow = 2000;
+
+constexpr double least_factor = 0x1p-14;
+
+constexpr double norm_decay = 0.9;
+
+void average(double& mean, double value, bool is_first) {
+    mean = is_first ? value : norm_decay * mean + (1 - norm_decay) * value;
+}
+
+}  // namespace
+
+void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : metrics) names.push_back(name);
+    check(settings.keep_best.empty() || metrics.contains(settings.keep_best), [&] {
+        return Error("E103",
+                     fmt::format("--keep-best is '{}'", settings.keep_best),
+                     fmt::format("the task's metrics are {}", fmt::join(names, ", ")),
+                     "give one of these");
+    });
+}
+
+void note_evaluation(BestEvaluation& best,
+                     const TrainSettings& settings,
+                     const std::map<std::string, double>& metrics,
+                     std::int64_t step) {
+    if (settings.keep_best.empty() && settings.early_stop == 0) return;
+    const std::string metric = judged_metric(settings);
+    const double value = metrics.at(metric);
+    if (best.metric != metric) best = {.metric = metric};
+    const bool is_first = best.step == 0;
+    if (std::isfinite(value) && (is_first || is_better(metric, value, best.value)))
+        best = {.metric = metric, .step = step, .value = value};
+    else
+        ++best.not_since;
+}
+
+std::string passed_over(const TrainSettings& settings,
+                        const std::map<std::string, double>& metrics) {
+    if (settings.keep_best.empty() && settings.early_stop == 0) return "";
+    const std::string metric = judged_metric(settings);
+    const double value = metrics.at(metric);
+    if (std::isfinite(value)) return "";
+    return fmt::format(
+        "the test {} is {}: {} passes this evaluation over",
+        metric,
+        value,
+        settings.keep_best.empty() ? "--early-stop" : "--keep-best " + settings.keep_best);
+}
+
+std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best) {
+    return best.metric == settings.keep_best ? best.step : 0;
+}
+
+std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& best) {
+    const bool is_due = settings.early_stop > 0 && best.metric == judged_metric(settings) &&
+                        best.not_since >= settings.early_stop;
+    if (!is_due) return "";
+    if (best.step == 0)
+        return fmt::format(
+            "{} evaluations, and none with a finite {}", best.not_since, best.metric);
+    return fmt::format("{} evaluations without a better {} than {:.6g} of step {}",
+                       best.not_since,
+                       best.metric,
+                       best.value,
+                       best.step);
+}
+
+Error loss_error(double loss, std::int64_t step, const TrainSettings& settings) {
+    const bool is_first = step <= 1;
+    std::string why = is_first
+                          ? "no weight has changed yet, and the samples are finite: an initial "
+                            "weight is not, or numbers overflow in the model or the loss"
+                          : "the weights have diverged";
+    std::string fix =
+        is_first
+            ? "scale inputs and targets to numbers around 1, and check the model's initial weights"
+            : "lower --lr, use --warmup-steps, or check the data; the last checkpoint is good";
+    if (settings.precision == Precision::fp16) {
+        why += ", or a number is beyond fp16's 65,504";
+        fix += "; --precision bf16 has the range of fp32";
+    }
+    if (settings.threads > 1) {
+        why += fmt::format(", or an operation went wrong on {} threads", settings.threads);
+        fix += "; if --threads 1 works, check OMP_* variables";
+    }
+    return {"E701", fmt::format("the loss is {} at step {}", loss, step), why, fix};
+}
+
+Error no_rollback_error(std::int64_t step, std::int64_t wanted) {
+    return {"E701",
+            fmt::format("step {} is not finite, and cannot be rolled back", step),
+            wanted == 0 ? "no checkpoint was due before it"
+                        : fmt::format("the checkpoint of step {} is gone or damaged", wanted),
+            "check the data, or begin a new run with a lower --lr or a shorter --checkpoint-every"};
+}
+
+Error scale_error(double factor, std::int64_t step) {
+    return {"E701",
+            fmt::format("the loss scale has fallen to {:.3g} at step {}", factor, step),
+            "gradients are not finite in fp16 whatever the scale: the weights have diverged, or "
+            "some samples give no finite gradient",
+            "lower --lr, use --warmup-steps, check the data, or use --precision bf16 in a new run; "
+            "the last checkpoint is good"};
+}
+
+Error skipped_error(int steps, std::int64_t step) {
+    return {"E701",
+            fmt::format("{} steps in a row were skipped, the last is step {}", steps, step),
+            "no loss or gradient of them is finite: the weights have diverged, or samples are not "
+            "finite",
+            "lower --lr, use --warmup-steps or --clip-norm, or check the data; the last checkpoint "
+            "is good"};
+}
+
+// As at::_amp_update_scale_, which torch.amp.GradScaler calls.
+LossScale next_scale(const LossScale& scale, bool overflowed) {
+    if (overflowed) return {scale.factor * backoff, 0};
+    if (scale.good_steps + 1 < steps_to_grow) return {scale.factor, scale.good_steps + 1};
+    const double grown = scale.factor * growth;
+    return {grown <= std::numeric_limits<float>::max() ? grown : scale.factor, 0};
+}
+
+bool is_spent(const LossScale& scale) {
+    return scale.factor < least_factor;
+}
+
+// Equations A.2 and A.3: unbiased, as E|g|^2 = |G|^2 + tr(S) / B for a mean over B samples.
+void NoiseScale::add(const GradientNorms& norms) {
+    const double small = norms.leaf_samples, large = norms.step_samples;
+    const double squares =
+        (large * norms.step_squares - small * norms.leaf_squares) / (large - small);
+    const double variance = (norms.leaf_squares - norms.step_squares) / (1 / small - 1 / large);
+    average(squares_, squares, is_empty_);
+    average(variance_, variance, is_empty_);
+    is_empty_ = false;
+}
+
+std::optional<double> NoiseScale::samples() const {
+    const bool is_known = squares_ > 0 && variance_ > 0 && std::isfinite(variance_ / squares_);
+    return is_known ? std::optional(variance_ / squares_) : std::nullopt;
+}
+
+}  // namespace lockstep

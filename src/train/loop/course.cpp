@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/course.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/plan/run_length.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include "loop/engine.hpp"
+#include "loop/loop.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+CheckpointState state_of(const LoopParts& parts) {
+    const TrainSettings& settings = parts.start.settings;
+    const JobProgress& progress = parts.course.progress;
+    return {.step = progress.step,
+            .epoch = progress.epoch,
+            .updates = progress.updates,
+            .order = {.kind = settings.order,
+                      .data_digest = parts.inputs.data_digest(),
+                      .seed = settings.seed,
+                      .lanes = settings.lanes,
+                      .window_blocks = settings.window_blocks,
+                      .epoch = progress.position.epoch,
+                      .consumed = progress.position.consumed},
+            .contract = parts.contract.bits,
+            .evaluated = progress.evaluated,
+            .best = progress.best,
+            .loss_scale = progress.loss_scale,
+            .ranks = parts.start.mesh.world.size(),
+            .virtual_ranks = settings.virtual_ranks,
+            .parameter_hash = parts.engine.replica->hash(),
+            .counters = parts.engine.replica->counters()};
+}
+
+void load_due(const LoopParts& parts, std::int64_t step) {
+    const Communicator& world = parts.start.mesh.world;
+    Course& course = parts.course;
+    const ReplicaTensors tensors = parts.engine.replica->tensors();
+    const auto found =
+        load_checkpoint(world, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces, step);
+    if (!found) agree_on_failure(world, no_rollback_error(course.progress.step, step));
+    parts.engine.replica->start(found->counters);
+    course.progress.updates = found->updates;
+    course.rolled_back_to = found->updates;
+}
+
+// Whether there was a whole checkpoint.
+bool load_newest(const LoopParts& parts) {
+    Replica& replica = *parts.engine.replica;
+    const ReplicaTensors tensors = replica.tensors();
+    const auto found = load_checkpoint(
+        parts.start.mesh.world, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces);
+    replica.start(found ? found->counters : replica.counters());
+    if (!found) return false;
+    parts.course.progress = {.step = found->step,
+                             .epoch = found->epoch,
+                             .updates = found->updates,
+                             .position = {found->order.epoch, found->order.consumed},
+                             .evaluated = found->evaluated,
+                             .best = found->best,
+                             .loss_scale = found->loss_scale};
+    return true;
+}
+
+}  // namespace
+
+// May take as long as it likes: the watchdog ends no phase of data.
+void load_data(const LoopParts& parts) {
+    const PhaseScope scope(parts.run.clock, Phase::data);
+    parts.course.data = std::make_unique<DataFeed>(parts.start.mesh.world,
+                                                   parts.inputs.data,
+                                                   parts.start.settings,
+                                                   parts.start.node.usable_memory_bytes(),
+                                                   std::max(parts.run.share.cpus.cpus, 1));
+}
+
+void set_out(const LoopParts& parts) {
+    Course& course = parts.course;
+    if (load_newest(parts))
+        once(Level::info,
+             "resumed from step {} (epoch {})",
+             course.progress.step,
+             course.progress.epoch);
+    agree_on_torch(parts.start.mesh.world, [&] {
+        const InputKernels* const kernels = parts.engine.kernels();
+        course.stream = course.data->batches(parts.start.leaves(),
+                                             course.progress.position,
+                                             kernels ? kernels->page_lock : PageLock());
+        course.feed = make_feed(*course.stream, *parts.engine.input, kernels);
+    });
+}
+
+void begin_ledger(const LoopParts& parts) {
+    const TrainSettings& settings = parts.start.settings;
+    const Communicator& world = parts.start.mesh.world;
+    const Inputs& inputs = parts.inputs;
+    agree(world, [&] {
+        if (!settings.ledger) return;
+        parts.course.ledger.emplace(
+            parts.run.paths.ledger(),
+            LedgerHead{
+                .samples = inputs.data->samples(),
+                .data_digest = inputs.data_digest(),
+                .rank = world.rank(),
+                .ranks = world.size(),
+                .incarnation = static_cast<std::uint64_t>(parts.run.incarnation),
+                .start = parts.course.progress.position,
+                .dropped = dropped_samples(settings, inputs.samples) +
+                           static_cast<std::uint32_t>(inputs.data->samples() - inputs.samples)});
+    });
+}
+
+void save(const LoopParts& parts) {
+    const PhaseScope scope(parts.run.clock, Phase::checkpoint);
+    const Communicator& world = parts.start.mesh.world;
+    const TrainSettings& settings = parts.start.settings;
+    const RunLength& length = parts.contract.length;
+    Course& course = parts.course;
+    ++course.saves;
+    course.data->check_files();
+    if (course.ledger) agree(world, [&] { course.ledger->flush(); });
+    ReplicaTensors tensors = parts.engine.replica->tensors();
+    if (!world.is_root()) tensors.pieces.resize(tensors.own_pieces);
+    if (!tensors.is_first_copy) tensors.pieces.clear();
+    CheckpointPlace place{.root = parts.run.paths.checkpoints(),
+                          .incarnation = parts.run.incarnation,
+                          .check_still_ours = {},
+                          .keep = settings.keep_checkpoints,
+                          .kept_steps = {kept_step(settings, course.progress.best)},
+                          .needed_by = {},
+                          .clock = &parts.run.clock};
+    if (settings.on_nonfinite == NonFinite::rollback) {
+        place.kept_steps.push_back(rollback_step(settings, length, course.progress.step));
+        place.needed_by = [&](std::int64_t step) { return rollback_step(settings, length, step); };
+    }
+    if (parts.run.directory)
+        place.check_still_ours = [&] { parts.run.directory->check_still_ours(); };
+    save_checkpoint(world, place, state_of(parts), tensors.metas, tensors.pieces);
+}
+
+// The data go on: the same batch would end the same way. Whatever checkpoints were due since the
+// last time have its weights, too, if nothing was trained since.
+void roll_back(const LoopParts& parts) {
+    const PhaseScope scope(parts.run.clock, Phase::checkpoint);
+    const Course& course = parts.course;
+    const std::int64_t step =
+        rollback_step(parts.start.settings, parts.contract.length, course.progress.step - 1);
+    const bool is_there = course.rolled_back_to == course.progress.updates;
+    if (!is_there) load_due(parts, step);
+    once(Level::warn,
+         "step {}: loss or gradient is not finite; weights are {} those of step {}",
+         course.progress.step,
+         is_there ? "still" : "again",
+         step);
+}
+
+}  // namespace lockstep

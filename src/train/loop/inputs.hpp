@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data that a run learns from and is tested on, and whether they are those that it was made
+// with.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/plan/settings.hpp"
+
+#include "loop/start.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// What a run is given.
+struct Inputs {
+    /// Of the files that the run was made with, where others hold the same.
+    std::string data_digest() const { return digests.at("data-digest").get<std::string>(); }
+
+    std::shared_ptr<const DatasetIndex> data;
+    std::shared_ptr<const DatasetIndex> test_data;  ///< null: the run is not evaluated
+    std::uint64_t samples = 0;                      ///< to train on
+    Json digests;  ///< of data, and of files that settings name, as they are settled
+};
+
+/// Collective. Opens the data, and divides them with --split. Errors: E215, those of
+/// DatasetIndex; the same on all ranks.
+Inputs open_inputs(Start& start);
+
+/// Collective. Rank 0 opens the data set at `path` and sends its index to all. `fields` is empty
+/// for packed data; else it names the data sets of HDF5 files of others: "images=/x,labels=/y".
+/// Errors: those of DatasetIndex::open, the same on all ranks.
+std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
+                                                 const std::filesystem::path& path,
+                                                 const std::string& fields,
+                                                 Links links);
+
+/// Collective. The same of data that a model is tested on, which has `own` fields besides those of
+/// the training data, `trained`. Errors: those of DatasetIndex::open_test.
+std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
+                                                      const std::filesystem::path& path,
+                                                      const std::string& trained,
+                                                      const std::string& own,
+                                                      Links links);
+
+/// What a run keeps of its training data.
+struct RunData {
+    Json facts = Json::object();  ///< "data-digest"; of foreign files "data-content", too
+    std::string note;             ///< for the log; "": nothing to say
+};
+
+/// Collective. `recorded` are the deciding settings of the run; empty for a new one. Foreign files
+/// have no hashes, and their digest goes by times: so a new run keeps a digest of their content, if
+/// they are small or --accept-data asks for it, by which a resumed one tells whether files whose
+/// digest differs hold the same samples. Those are accepted with --accept-data only, and the run
+/// goes on under the digest that it had.
+/// Errors: E306 saying whether the content was compared, and whether it differs.
+RunData settle_run_data(const Communicator& ranks,
+                        const TrainSettings& settings,
+                        const std::shared_ptr<const DatasetIndex>& data,
+                        const Json& recorded);
+
+}  // namespace lockstep

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/run_hold.hpp"
+
+#include "lockstep/cluster/rank_row.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/clock_offset.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/run/events.hpp"
+#include "lockstep/train/train.hpp"
+
+#include "loop/loop.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// Who failed so: " (ranks 2-3 on node2 only)".
+std::string failed_ranks(const Error& error) {
+    const auto* agreed = dynamic_cast<const AgreedError*>(&error);
+    return agreed == nullptr || agreed->ranks().empty() ? "" : " (" + agreed->ranks() + ")";
+}
+
+// Ranks of a killed job need a moment to die; the other ranks wait for rank 0 meanwhile.
+double lock_wait_s(const TrainSettings& settings) {
+    constexpr double usual_s = 20;
+    return settings.comm_timeout_s > 0 ? std::min(usual_s, 3 * settings.comm_timeout_s) : usual_s;
+}
+
+// On rank 0. Returns the incarnation.
+std::int64_t open_directory(RunHold& run, Start& start, const Json& digests, Contract& contract) {
+    TrainSettings& settings = start.settings;
+    RunDirectory& directory =
+        run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s(settings)));
+    const std::vector<BitContract> recorded = recorded_contracts(settings.run);
+    contract.bits.deciding =
+        deciding_facts(settings, digests, torch_version_text(), recorded_settings(recorded));
+    const auto warning =
+        check_recorded(settings.run,
+                       recorded,
+                       contract.bits,
+                       origins_of(settings),
+                       settings.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
+    if (warning) settings.warnings.push_back(*warning);
+    if (directory.is_new())
+        directory.create(run_facts(settings, contract.bits, torch_version_text()));
+    remove_unfinished_checkpoints(directory.paths().checkpoints());
+    return directory.begin_incarnation();
+}
+
+void open_run_log(const Start& start, const RunHold& run) {
+    const Communicator& world = start.mesh.world;
+    agree(world, [&] {
+        open_log({.rank = world.rank(),
+                  .world_size = world.size(),
+                  .start = run.incarnation,
+                  .host = start.node.host,
+                  .directory = run.paths.logs(run.incarnation),
+                  .shows_live = start.settings.shows_live,
+                  .keeps_stderr = start.settings.keeps_stderr});
+    });
+    const ClockOffset offset = measure_clock_offset(world, world.split_by_node(), unix_time_s);
+    log_event(ClockEvent{offset.ahead_s, offset.error_s});
+}
+
+// Collective. What each rank has, and what that leaves to this one.
+std::vector<RankRow> share_node(const Start& start, RankShare& share) {
+    const Communicator& world = start.mesh.world;
+    const RankRow mine = make_rank_row(start.node, world.rank());
+    std::vector<RankRow> rows;
+    for (const std::string& text : world.all_gather(serialize(mine)))
+        rows.push_back(deserialize_rank_row(text));
+    const auto here = std::ranges::count(rows, mine.host_id, &RankRow::host_id);
+    share = {.cpus = cpu_share(rows, world.rank()),
+             .cores = core_share(rows, world.rank(), start.node.control_group),
+             .memory_bytes = mine.memory_bytes / static_cast<std::uint64_t>(here)};
+    log_event(PlaceEvent{.cores = static_cast<int>(mine.cpus.size()),
+                         .sharers = ranks_sharing_cpus(rows, mine.rank),
+                         .quota = start.node.control_group.cpu_quota});
+    return rows;
+}
+
+void describe_run(const LoopParts& parts) {
+    const TrainSettings& settings = parts.start.settings;
+    const DatasetIndex& data = *parts.inputs.data;
+    once(
+        Level::info,
+        "run {} | incarnation {} | {} of {} samples | V = {}, {} thread(s) a rank, {} | {} rank(s)",
+        settings.run.string(),
+        parts.run.incarnation,
+        data.name(),
+        grouped(parts.inputs.samples),
+        settings.virtual_ranks,
+        settings.threads,
+        instruction_set_name(*settings.instruction_set),
+        parts.start.mesh.world.size());
+    for (const std::string& input : input_texts(data, settings))
+        once(Level::info, "input {}", input);
+    if (const std::string classes = parts.engine.task->classes_text(); !classes.empty())
+        once(Level::info, "{}", classes);
+}
+
+}  // namespace
+
+void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract) {
+    const Communicator& world = start.mesh.world;
+    const RunData found = settle_run_data(world, start.settings, inputs.data, contract.recorded);
+    inputs.digests.update(found.facts);
+    if (!found.note.empty()) start.settings.warnings.push_back(found.note);
+    const std::string incarnation = from_root(
+        world, [&] { return Json(open_directory(run, start, inputs.digests, contract)).dump(); });
+    run.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
+    run.paths = {start.settings.run};
+    run.early->name_start(run.incarnation);
+}
+
+void introduce(const LoopParts& parts) {
+    const Start& start = parts.start;
+    RunHold& run = parts.run;
+    open_run_log(start, run);
+    const std::vector<RankRow> rows = share_node(start, run.share);
+    print_once(start.settings.rank_table);
+    std::vector<std::string> warnings = start.settings.warnings;
+    std::ranges::copy(hardware_warnings(rows, parts.contract.most_useful),
+                      std::back_inserter(warnings));
+    if (run.directory) std::ranges::copy(run.directory->warnings(), std::back_inserter(warnings));
+    for (const std::string& warning : warnings) once(Level::warn, "{}", warning);
+    describe_run(parts);
+    agree(start.mesh.world, [&] {
+        run.flight = std::make_unique<Flight>(run.paths,
+                                              run.incarnation,
+                                              start.mesh.world,
+                                              start.settings,
+                                              run.clock,
+                                              run.early->nodes());
+    });
+    run.early->hand_over();
+    run.early.reset();
+}
+
+void note_failure(const LoopParts& parts, const Error& error) {
+    RunHold& run = parts.run;
+    if (run.flight) run.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
+    ErrorEvent event = event_of(error);
+    const auto* const agreed = dynamic_cast<const AgreedError*>(&error);
+    if (agreed != nullptr) event.ranks = agreed->failed();
+    log_event(event);
+    try {
+        if (run.directory)
+            run.directory->write_state(
+                {.phase = RunPhase::failed,
+                 .step = parts.course.progress.step,
+                 .epoch = parts.course.progress.epoch,
+                 .reason = error.code() + ": " + error.what() + failed_ranks(error),
+                 .exit = static_cast<int>(error.exit_code()),
+                 .steps_total = parts.contract.length.total_steps});
+        else if (agreed == nullptr)
+            // Rank 0 is about to be ended by the launcher, and will not know why.
+            write_failed_state(
+                run.paths.root,
+                run.incarnation,
+                fmt::format(
+                    "{}: rank {}: {}", error.code(), parts.start.mesh.world.rank(), error.what()),
+                error.exit_code());
+    } catch (const Error&) {
+        // The run was taken over or its disk is gone: the first error is the one to show.
+    }
+}
+
+void tell_of_network(const LoopParts& parts) {
+    const Communicator& ranks = parts.start.mesh.data;
+    if (!parts.engine.gpu || ranks.size() == 1) return;
+    const NetworkSummary network = parts.engine.gpu->network(ranks);
+    if (!ranks.is_root()) return;
+    once(Level::info, "network: {}", network.text);
+    for (const std::string& warning : network.warnings) once(Level::warn, "{}", warning);
+    log_event("network", json_of_record(network));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes replica and step. Before the first step each rank tries, on made-up samples, which ways to
+// compute its leaves give the bits of computing them one by one, and what they cost.
+#include "lockstep/comm/recorded.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
+
+#include "loop/data_feed.hpp"
+#include "loop/engine.hpp"
+#include "loop/loop.hpp"
+#include "replica/torch_cuda.hpp"
+
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus, int ranks) {
+    // A GPU's streams go on by themselves.
+    if (ranks == 1 || settings.comm_thread == CommThread::off ||
+        settings.device == DeviceKind::cuda)
+        return {};
+    if (settings.comm_thread == CommThread::on) return {ProgressMode::thread, cpus.last};
+    return {progress_mode_for(cpus.cpus, settings.threads), cpus.last};
+}
+
+std::unique_ptr<Exchange> make_sums(const LoopParts& parts, const FlatLayout& flat) {
+    const Communicator& ranks = parts.start.mesh.data;
+    const TreePlan& plan = *parts.contract.plan;
+    const fs::path nccl_log =
+        parts.run.paths.logs(parts.run.incarnation) / fmt::format("nccl-{:05}.log", ranks.rank());
+    std::unique_ptr<Exchange> sums =
+        parts.engine.gpu
+            ? parts.engine.gpu->make_exchange(flat, plan, nccl_log)
+            : make_exchange(ranks.duplicate(), flat, plan, parts.start.settings.transport);
+    return recorded(std::move(sums), flat, parts.run.flight->recorder());
+}
+
+void make_replica(const LoopParts& parts) {
+    Engine& engine = parts.engine;
+    const Start& start = parts.start;
+    auto layout = std::make_unique<const ModelLayout>(*engine.model, engine.order);
+    std::unique_ptr<Exchange> sums = make_sums(parts, layout->flat());
+    engine.replica = std::make_unique<Replica>(Replica::Parts{
+        .model = std::move(engine.model),
+        .layout = std::move(layout),
+        .plan = *parts.contract.plan,
+        .exchange = std::move(sums),
+        .optimizer = std::move(engine.optimizer),
+        .ranks = start.mesh.data,
+        .progress = progress_of(start.settings, parts.run.share.cpus, start.mesh.data.size()),
+        .rate_factors = engine.rate_factors,
+        .device = engine.device(),
+        .loops = engine.gpu ? engine.gpu->loops() : host_loops()});
+    engine.step =
+        std::make_unique<TrainStep>(TrainStep::Parts{.settings = start.settings,
+                                                     .replica = *engine.replica,
+                                                     .shape = engine.input->shape(),
+                                                     .task = *engine.task,
+                                                     .clock = parts.run.clock,
+                                                     .scale = parts.course.progress.loss_scale,
+                                                     .updates = parts.course.progress.updates,
+                                                     .leaves = start.leaves().size(),
+                                                     .ranks = start.mesh.data.size()});
+}
+
+// With fewer, kernels for vectors give other bits than those for matrices.
+constexpr std::int64_t least_leaf_rows = 4;
+
+Error leaves_error(const std::string& why) {
+    return {"E103",
+            "this rank's leaves cannot be computed together",
+            why,
+            "use --leaves auto, which computes them one by one then"};
+}
+
+Error graph_error(const std::string& why) {
+    return {"E103",
+            "this rank's leaves cannot be recorded and replayed",
+            why,
+            "use --graph auto, which computes them as always then"};
+}
+
+std::string graph_text(const CaptureVerdict& verdict) {
+    const std::string times = fmt::format("{:.2f} times as long as computed", verdict.price);
+    if (!verdict.why_not.empty())
+        return "off, " + verdict.why_not + (verdict.price > 0 ? ", " + times : "");
+    return "leaves are recorded once and replayed, which takes " + times;
+}
+
+// What computing leaves together costs, and what would not.
+std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
+    constexpr double worth_a_word = 0.9;
+    if (!speed) return "";
+    const auto rate = [](double per_s) { return grouped(static_cast<std::uint64_t>(per_s)); };
+    return fmt::format(", at {} samples/s forward and backward; as one leaf {}{}",
+                       rate(speed->together),
+                       rate(speed->as_one),
+                       speed->together < worth_a_word * speed->as_one
+                           ? fmt::format(" (--virtual-ranks {} of a new run)",
+                                         std::bit_ceil(static_cast<unsigned>(ranks)))
+                           : "");
+}
+
+// Each rank for itself: how it computes its leaves decides no bit.
+void rehearse_leaves(const LoopParts& parts) {
+    const TrainSettings& settings = parts.start.settings;
+    TrainStep& step = *parts.engine.step;
+    agree_on_torch(parts.start.mesh.world, [&] {
+        const int count = parts.start.leaves().size();
+        check(settings.graph != GraphMode::on || settings.leaves != LeafMode::together,
+              [] { return leaves_error("--graph on records them one by one"); });
+        if (settings.leaves == LeafMode::one_by_one || settings.graph == GraphMode::on ||
+            count == 1)
+            return;
+        const std::int64_t rows = settings.batch / settings.virtual_ranks;
+        std::string why;
+        if (settings.micro_batches > 1)
+            why = "they are cut into micro-batches";
+        else if (rows < least_leaf_rows)
+            why = fmt::format("{} samples each are too few", rows);
+        else
+            why = step.rehearse(parts.run.share.memory_bytes / 2);
+        check(why.empty() || settings.leaves == LeafMode::automatic,
+              [&] { return leaves_error(why); });
+        once(Level::info,
+             "leaves: {} a rank of {} samples, {}",
+             count,
+             rows,
+             why.empty()
+                 ? "computed together" + speed_text(step.leaf_speed(), parts.start.mesh.data.size())
+                 : "computed one by one: " + why);
+    });
+}
+
+// Each rank for itself, too.
+void rehearse_graph(const LoopParts& parts) {
+    const Engine& engine = parts.engine;
+    agree_on_torch(parts.start.mesh.world, [&] {
+        const GraphMode mode = parts.start.settings.graph;
+        const bool is_asked_for = mode == GraphMode::on;
+        check(engine.gpu || !is_asked_for, [] { return graph_error("it is for GPUs"); });
+        const bool is_lone = parts.start.mesh.data.size() > 1 && parts.start.leaves().size() == 1;
+        if (!engine.gpu || mode == GraphMode::off ||
+            (!is_asked_for && (is_lone || engine.step->is_together())))
+            return;
+        std::string why;
+        MakeDeviceGraph make = load_device_graphs(own_library(device_graph_library), why);
+        CaptureVerdict verdict{.why_not = why};
+        if (make) verdict = engine.step->rehearse_capture(std::move(make), is_asked_for);
+        check(verdict.why_not.empty() || !is_asked_for,
+              [&] { return graph_error(verdict.why_not); });
+        if (verdict.price >= 1 && !is_asked_for) {
+            verdict.why_not = "it is not quicker";
+            engine.step->end_capture();
+        }
+        once(Level::info, "graph: {}", graph_text(verdict));
+    });
+}
+
+}  // namespace
+
+void start_engine(const LoopParts& parts) {
+    const Start& start = parts.start;
+    const TrainSettings& settings = start.settings;
+    const Inputs& inputs = parts.inputs;
+    Engine& engine = parts.engine;
+    make_replica(parts);
+    agree(start.mesh.world, [&] {
+        if (inputs.test_data)
+            engine.evaluator = std::make_unique<Evaluator>(inputs.test_data,
+                                                           *inputs.data,
+                                                           start.mesh.data,
+                                                           start.leaves(),
+                                                           settings,
+                                                           *engine.task,
+                                                           tested_part(settings),
+                                                           engine.kernels());
+    });
+    if (engine.gpu) here(Level::info, "computes on {}", engine.gpu->text());
+    once(Level::info,
+         "model {} with {} | {} steps an epoch, {} in all",
+         settings.model.name,
+         engine.replica->description(),
+         parts.contract.length.steps_per_epoch,
+         parts.contract.length.total_steps);
+    for (const std::string& line : start.notes)
+        if (!line.empty()) once(Level::info, "{}", line);
+}
+
+void rehearse(const LoopParts& parts) {
+    rehearse_leaves(parts);
+    rehearse_graph(parts);
+}
+
+}  // namespace lockstep
