@@ -2,8 +2,8 @@
 // Some images side by side.
 #pragma once
 
-#include "images/image.hpp"
 #include "sampled_values.hpp"
+#include "transform/image.hpp"
 
 namespace lockstep {
 

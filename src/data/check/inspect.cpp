@@ -10,11 +10,11 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "contact_sheet.hpp"
+#include "hdf5/contents.hpp"
+#include "hdf5/foreign.hpp"
 #include "hdf5/look.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "inspection.hpp"
-#include "opening/contents.hpp"
-#include "opening/foreign.hpp"
 
 #include <algorithm>
 #include <utility>

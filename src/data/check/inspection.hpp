@@ -5,7 +5,7 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/inspect.hpp"
 
-#include "opening/contents.hpp"
+#include "hdf5/contents.hpp"
 #include "sampled_values.hpp"
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 
 #include "block_check.hpp"
 #include "shard_segments.hpp"
+#include "stream/ordered_work.hpp"
 #include "stream/page_cache.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -7,9 +7,9 @@
 #include "lockstep/data/axes.hpp"
 
 #include "format/labels.hpp"
+#include "hdf5/contents.hpp"
+#include "hdf5/way_out.hpp"
 #include "inspection.hpp"
-#include "opening/contents.hpp"
-#include "opening/way_out.hpp"
 
 #include <algorithm>
 #include <bit>

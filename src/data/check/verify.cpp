@@ -11,7 +11,7 @@
 #include "format/index_table.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "shard_pass.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/ordered_work.hpp"
 
 #include <algorithm>
 #include <iterator>

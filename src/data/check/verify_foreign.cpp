@@ -10,8 +10,8 @@
 #include "findings.hpp"
 #include "stream/bad_blocks.hpp"
 #include "stream/block_reader.hpp"
+#include "stream/ordered_work.hpp"
 #include "stream/resident_load.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <atomic>

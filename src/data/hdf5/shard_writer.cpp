@@ -29,7 +29,7 @@
 
 #include "h5.hpp"
 #include "shard_probe.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/ordered_work.hpp"
 
 #include <algorithm>
 #include <array>

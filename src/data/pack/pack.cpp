@@ -15,7 +15,7 @@
 #include "hdf5/shard_writer.hpp"
 #include "pack_scan.hpp"
 #include "pack_space.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/ordered_work.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 
 #include "format/labels.hpp"
+#include "stream/ordered_work.hpp"
 #include "tally.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <cstring>

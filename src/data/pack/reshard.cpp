@@ -9,7 +9,7 @@
 
 #include "block_cache.hpp"
 #include "stream/block_reader.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/ordered_work.hpp"
 #include "workspace.hpp"
 
 #include <algorithm>

@@ -30,10 +30,10 @@
 #include "assembler.hpp"
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
+#include "ordered_work.hpp"
 #include "read_plan.hpp"
 #include "shard_files.hpp"
 #include "stream_memory.hpp"
-#include "team/ordered_work.hpp"
 #include "thread_growth.hpp"
 #include "window_pool.hpp"
 

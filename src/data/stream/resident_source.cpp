@@ -24,9 +24,9 @@
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
 #include "gather.hpp"
+#include "ordered_work.hpp"
 #include "sample_walk.hpp"
 #include "stream_memory.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <condition_variable>

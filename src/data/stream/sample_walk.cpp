@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sample_walk.hpp"
 
-#include "team/ordered_work.hpp"
+#include "ordered_work.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -9,8 +9,8 @@
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
 #include "memory.hpp"
+#include "ordered_work.hpp"
 #include "read_plan.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 

@@ -2,11 +2,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "transform/bound.hpp"
-#include "transform/exact_math.hpp"
-#include "transform/image_runner.hpp"
-#include "transform/share.hpp"
-#include "transform/stages.hpp"
+#include "bound.hpp"
+#include "exact_math.hpp"
+#include "image_runner.hpp"
+#include "share.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 

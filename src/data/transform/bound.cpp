@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform/bound.hpp"
+#include "bound.hpp"
 
 #include "lockstep/core/error.hpp"
 
-#include "transform/pixel.hpp"
-#include "transform/stages.hpp"
+#include "pixel.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 #include <array>

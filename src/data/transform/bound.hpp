@@ -4,8 +4,8 @@
 
 #include "lockstep/data/transform.hpp"
 
-#include "transform/rows.hpp"
-#include "transform/stages.hpp"
+#include "rows.hpp"
+#include "stages.hpp"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform/exact_math.hpp"
+#include "exact_math.hpp"
 
 #include <cmath>
 

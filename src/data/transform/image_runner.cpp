@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform/image_runner.hpp"
+#include "image_runner.hpp"
 
-#include "transform/pixel.hpp"
+#include "pixel.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // One image after the other through the stages, on one thread, in buffers that stay.
 #pragma once
 
-#include "transform/bound.hpp"
+#include "bound.hpp"
 
 #include <vector>
 

@@ -4,7 +4,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/transform.hpp"
 
-#include "transform/stages.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform/rows.hpp"
+#include "rows.hpp"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform/stages.hpp"
+#include "stages.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/transform.hpp"

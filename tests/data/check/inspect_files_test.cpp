@@ -4,10 +4,10 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
+#include "hdf5/contents.hpp"
 #include "hdf5/look.hpp"
-#include "images/image.hpp"
-#include "opening/contents.hpp"
 #include "support/caught.hpp"
+#include "transform/image.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

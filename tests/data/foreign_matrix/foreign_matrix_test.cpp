@@ -9,7 +9,7 @@
 #include "lockstep/data/sources.hpp"
 #include "lockstep/data/verify.hpp"
 
-#include "data/format/streamed.hpp"
+#include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What h5py writes with it is read in data/sources/h5py_files_test.cpp.
+// What h5py writes with it is read in data/pack/h5py_files_test.cpp.
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/random.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "check/inspection.hpp"
 #include "data/samples.hpp"
-#include "sources/npy_header.hpp"
+#include "pack/npy_header.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>

@@ -4,10 +4,10 @@
 #include "lockstep/core/log.hpp"
 
 #include "data/samples.hpp"
+#include "stream/ordered_work.hpp"
 #include "stream/stream_memory.hpp"
 #include "stream/thread_growth.hpp"
 #include "support/caught.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <chrono>
