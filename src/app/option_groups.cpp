@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "option_groups.hpp"
 
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include <iterator>
 

@@ -3,7 +3,7 @@
 // and by streaming where it matters. See the script `damage`.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
-#include "lockstep/data/verify.hpp"
+#include "lockstep/data/check.hpp"
 
 #include "data/samples.hpp"
 #include "support/caught.hpp"

@@ -2,8 +2,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
-#include "lockstep/data/export.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/pack.hpp"
 #include "lockstep/run/progress.hpp"
 
 #include "command.hpp"

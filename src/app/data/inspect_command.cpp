@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/data/data_words.hpp"
-#include "lockstep/data/inspect.hpp"
+#include "lockstep/data/check.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/run/step_line.hpp"
 
 #include "command.hpp"

@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/data/data_words.hpp"
-#include "lockstep/data/verify.hpp"
+#include "lockstep/data/check.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include "command.hpp"
 #include "data/team.hpp"

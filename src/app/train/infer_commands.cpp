@@ -5,7 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"

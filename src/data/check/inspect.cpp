@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects what is known of data: of files of others their data sets, of fields how they lie.
 // Tested: data/check/inspect_test.cpp, data/check/inspect_files_test.cpp
-#include "lockstep/data/inspect.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/manifest.hpp"
 
-#include "contact_sheet.hpp"
 #include "hdf5/contents.hpp"
 #include "hdf5/foreign.hpp"
 #include "hdf5/look.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "inspection.hpp"
+#include "sampled_values.hpp"
 
 #include <algorithm>
 #include <utility>

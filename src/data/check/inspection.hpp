@@ -2,8 +2,8 @@
 // What is known of inspected data before it is text or JSON.
 #pragma once
 
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/inspect.hpp"
 
 #include "hdf5/contents.hpp"
 #include "sampled_values.hpp"

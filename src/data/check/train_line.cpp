@@ -4,11 +4,10 @@
 // Tested: data/check/inspect_files_test.cpp; data/foreign_matrix and e2e/data_advice_test.cpp run
 // the commands
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
 #include "hdf5/contents.hpp"
-#include "hdf5/way_out.hpp"
 #include "inspection.hpp"
 
 #include <algorithm>

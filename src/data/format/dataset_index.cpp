@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "lockstep/data/dataset_index.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -88,21 +93,12 @@ std::size_t DatasetIndex::field_position(std::string_view name) const {
 }
 
 const FilterChain& DatasetIndex::chain_of(const StoredBlock& block) const {
-    static const FilterChain none, deflate{{FilterKind::deflate}}, lz4{{FilterKind::lz4}},
-        zstd{{FilterKind::zstd}};
-    switch (block.codec) {
-        case Codec::none:
-            break;
-        case Codec::deflate:
-            return deflate;
-        case Codec::lz4:
-            return lz4;
-        case Codec::zstd:
-            return zstd;
-        case Codec::filters:
-            return forms_.chains.at(block.chain);
-    }
-    return none;
+    if (block.codec == Codec::filters) return forms_.chains.at(block.chain);
+    static const std::map<Codec, FilterChain> chains{{Codec::none, {}},
+                                                     {Codec::deflate, {{FilterKind::deflate}}},
+                                                     {Codec::lz4, {{FilterKind::lz4}}},
+                                                     {Codec::zstd, {{FilterKind::zstd}}}};
+    return chains.at(block.codec);
 }
 
 std::uint64_t DatasetIndex::row_bytes_of(std::size_t field, const StoredBlock& block) const {
@@ -118,6 +114,58 @@ std::vector<RowBlock> DatasetIndex::blocks() const {
     for (const Shard& shard : manifest_.shards)
         for (const RowBlock& block : row_blocks(shard.samples, manifest_.block_rows))
             blocks.push_back({shard.first_sample + block.first, block.rows});
+    return blocks;
+}
+
+namespace {
+
+SamplePart side_of(SamplePart::Side side, double share) {
+    return {side, static_cast<std::uint64_t>(std::ldexp(share, 64))};
+}
+
+std::uint32_t rows_outside(const RowBlock& block, const SamplePart& part) {
+    std::uint32_t outside = 0;
+    for (std::uint32_t row = 0; row < block.rows; ++row)
+        outside += part.holds(block.first + row) ? 0 : 1;
+    return outside;
+}
+
+}  // namespace
+
+SamplePart SamplePart::first(double share) {
+    return side_of(Side::first, share);
+}
+
+SamplePart SamplePart::second(double share) {
+    return side_of(Side::second, share);
+}
+
+bool SamplePart::holds(std::uint64_t sample) const {
+    if (side == Side::all) return true;
+    const bool is_first = hash64(std::as_bytes(std::span(&sample, 1))) < bound;
+    return is_first == (side == Side::first);
+}
+
+std::vector<RowBlock> blocks_in(std::vector<RowBlock> blocks, const SamplePart& part) {
+    if (part.side == SamplePart::Side::all) return blocks;
+    for (RowBlock& block : blocks) block.left_out = rows_outside(block, part);
+    std::erase_if(blocks, [](const RowBlock& block) { return block.used() == 0; });
+    return blocks;
+}
+
+std::uint64_t samples_in(const std::vector<RowBlock>& blocks, const SamplePart& part) {
+    std::uint64_t samples = 0;
+    for (const RowBlock& block : blocks_in(blocks, part)) samples += block.used();
+    return samples;
+}
+
+std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows) {
+    std::vector<RowBlock> blocks;
+    blocks.reserve((samples + block_rows - 1) / block_rows);
+    for (std::uint64_t first = 0; first < samples; first += block_rows) {
+        const auto rows = std::min<std::uint64_t>(block_rows, samples - first);
+        blocks.push_back({first, static_cast<std::uint32_t>(rows)});
+    }
     return blocks;
 }
 

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/files.hpp"
 
-#include "expansion.hpp"
+#include "chunk_filters.hpp"
 #include "index_columns.hpp"
 
 #include <algorithm>

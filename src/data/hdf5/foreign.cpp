@@ -9,19 +9,18 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 
+#include "contents.hpp"
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
-#include "format/naming.hpp"
+#include "format/manifest_fields.hpp"
 #include "format/widening.hpp"
 #include "row_layout.hpp"
 #include "shard_probe.hpp"
 #include "stored_blocks.hpp"
-#include "stream/cut_cost.hpp"
-#include "way_out.hpp"
+#include "stream/read_plan.hpp"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <set>
 
 #include <fmt/format.h>

@@ -7,7 +7,6 @@
 
 #include "contents.hpp"
 #include "format/index_columns.hpp"
-#include "format/unpacking.hpp"
 #include "format/widening.hpp"
 #include "label_column.hpp"
 #include "sandbox.hpp"

@@ -5,6 +5,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 
+#include "format/labels.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -179,21 +181,9 @@ void HotLabels::add(ElementType type,
                     std::span<const std::byte> rows,
                     const RowsOfFile& from,
                     std::uint64_t first) {
-    const auto add_as = [&]<class Value>(Value) {
+    with_type(type, [&]<class Value>(Value) {
         add_hot<Value>(rows, column_.counts.size(), from, first, column_.numbers);
-    };
-    switch (type) {
-        case ElementType::u8:
-            return add_as(std::uint8_t{});
-        case ElementType::i32:
-            return add_as(std::int32_t{});
-        case ElementType::i64:
-            return add_as(std::int64_t{});
-        case ElementType::f32:
-            return add_as(float{});
-        case ElementType::f64:
-            return add_as(double{});
-    }
+    });
 }
 
 LabelColumn HotLabels::finish() {

@@ -6,6 +6,8 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 
+#include "file_facts.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -54,5 +56,14 @@ Error misfit(RowLayout layout, const LaidOutRows& rows);
 void check_is_settled(const FieldMapping& mapping,
                       const Field& field,
                       const std::filesystem::path& file);
+
+/// Errors: E235 if `field`, of ":cf", is of a data set that cannot be unpacked.
+void check_unpacks(const DatasetFacts& facts,
+                   const FieldMapping& field,
+                   const std::filesystem::path& file);
+
+/// What to warn of where a data set has attributes of the CF conventions and `field` has no ":cf";
+/// "" if they change nothing, and of class numbers.
+std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field);
 
 }  // namespace lockstep

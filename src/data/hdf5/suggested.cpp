@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which data sets of a file look like a model's input and like what it may learn.
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "contents.hpp"
 #include "format/labels.hpp"

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -84,6 +85,30 @@ class ColumnSource : public RowSource {
     std::vector<Field> fields_;
     std::vector<Column> columns_;
     std::uint64_t samples_ = 0;
+};
+
+/// One writer; then finish() and read by any number of threads. The file has no name: it is gone
+/// when the last reader is, however the process ends.
+class Spool {
+  public:
+    /// In `folder`, or in the system's temporary one ($TMPDIR, /tmp) if that is "". Errors: E401.
+    explicit Spool(const std::filesystem::path& folder);
+
+    /// Errors: E405, E402.
+    void append(std::span<const std::byte> bytes);
+
+    std::uint64_t bytes() const { return written_ + buffer_.size(); }
+
+    /// What was appended, as a file.
+    std::shared_ptr<const InputFile> finish();
+
+  private:
+    void flush();
+
+    std::filesystem::path path_;
+    UniqueFd fd_;
+    std::vector<std::byte> buffer_;
+    std::uint64_t written_ = 0;
 };
 
 }  // namespace lockstep

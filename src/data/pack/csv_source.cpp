@@ -4,9 +4,9 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
+#include "column.hpp"
 #include "csv_reader.hpp"
 #include "field_plan.hpp"
-#include "spool.hpp"
 
 #include <algorithm>
 #include <array>

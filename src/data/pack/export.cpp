@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/export.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -8,7 +6,7 @@
 #include "lockstep/data/pack.hpp"
 
 #include "npy_header.hpp"
-#include "workspace.hpp"
+#include "pack_space.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -92,27 +90,17 @@ class Export {
     }
 
     void write_to(const fs::path& folder) {
-        check_space(folder);
+        check_room(folder,
+                   total_ * index_->manifest().bytes_per_sample(),
+                   "the export needs",
+                   "",
+                   "use another file system, or export some samples only");
         for (const Field& field : index_->fields()) files_.emplace_back(folder, field, total_);
         for (const SampleRange& range : ranges_) write(range);
         for (NpyFile& file : files_) file.close();
     }
 
   private:
-    void check_space(const fs::path& folder) const {
-        const std::uint64_t needed = total_ * index_->manifest().bytes_per_sample();
-        const std::uint64_t free = free_bytes(folder);
-        check(free >= needed, [&] {
-            return Error("E403",
-                         fmt::format("'{}' has {} free, the export needs {}",
-                                     folder.string(),
-                                     bytes_text(free),
-                                     bytes_text(needed)),
-                         "",
-                         "use another file system, or export some samples only");
-        });
-    }
-
     void write(const SampleRange& range) {
         BatchStream stream(index_, options_for(*index_, range), {0, range.first});
         for (std::uint64_t at = range.first; at < range.last;) {

@@ -2,12 +2,12 @@
 #include "field_plan.hpp"
 
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
-#include "format/naming.hpp"
+#include "format/manifest_fields.hpp"
+#include "hdf5/contents.hpp"
 #include "hdf5/row_layout.hpp"
-#include "hdf5/way_out.hpp"
 
 #include <algorithm>
 #include <cmath>

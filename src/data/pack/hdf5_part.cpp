@@ -9,7 +9,6 @@
 #include "hdf5/label_column.hpp"
 #include "hdf5/row_layout.hpp"
 #include "hdf5/stored_blocks.hpp"
-#include "hdf5/unpacking_asked.hpp"
 #include "stream/block_reader.hpp"
 
 #include <algorithm>

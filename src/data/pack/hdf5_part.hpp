@@ -6,9 +6,9 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "format/unpacking.hpp"
+#include "format/widening.hpp"
+#include "hdf5/contents.hpp"
 #include "hdf5/file_facts.hpp"
-#include "hdf5/way_out.hpp"
 
 #include <cstdint>
 #include <memory>

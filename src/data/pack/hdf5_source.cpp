@@ -4,18 +4,16 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/sources.hpp"
 
+#include "column.hpp"
 #include "field_plan.hpp"
 #include "format/labels.hpp"
-#include "format/unpacking.hpp"
+#include "format/widening.hpp"
 #include "hdf5/contents.hpp"
 #include "hdf5/label_column.hpp"
 #include "hdf5/row_layout.hpp"
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"
-#include "hdf5/unpacking_asked.hpp"
-#include "hdf5/way_out.hpp"
 #include "hdf5_part.hpp"
-#include "spool.hpp"
 #include "stream/block_reader.hpp"
 
 #include <algorithm>

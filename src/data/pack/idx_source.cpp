@@ -5,7 +5,6 @@
 
 #include "column.hpp"
 #include "field_plan.hpp"
-#include "spool.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,11 @@
 #pragma once
 
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/row_source.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -17,8 +21,5 @@ namespace lockstep {
 std::vector<Field> scan_fields(const RowSource& source,
                                const PackOptions& options,
                                const PackReport& report);
-
-/// Errors: E102, E106 if the options about classes make no sense.
-void check_classes(const PackOptions& options);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
-#include "lockstep/data/stage.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/stage.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include "hdf5/shard_writer.hpp"
+#include "pack_space.hpp"
 #include "piece_mover.hpp"
-#include "workspace.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -166,17 +164,11 @@ std::string Staging::look_at_mine() const {
 
 void Staging::check_room() const {
     if (!leads()) return;
-    const std::uint64_t needed = bytes_of(missing_);
-    const std::uint64_t free = free_bytes(folder_);
-    check(free >= needed, [&] {
-        return Error("E403",
-                     fmt::format("'{}' has {} free, the copy needs {}",
-                                 folder_.string(),
-                                 bytes_text(free),
-                                 bytes_text(needed)),
-                     "",
-                     "use a larger local disk, or read from the shared file system");
-    });
+    lockstep::check_room(folder_,
+                         bytes_of(missing_),
+                         "the copy needs",
+                         "",
+                         "use a larger local disk, or read from the shared file system");
 }
 
 void Staging::make_files() const {

@@ -1,21 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
-#include "lockstep/data/synth.hpp"
-
-#include "markov_text.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
+
 namespace {
 
 // What a stream of random numbers is for, within one data set.
 enum class Use : std::uint64_t { pattern, label, pixels, shapes, color, weights, features };
+
+// The same for text.
+enum class TextUse : std::uint64_t { chain = 100, tokens };
+
+// Made-up text: half of all tokens follow from the one before, three in eight from the two before,
+// and one in eight from nothing. A model that sees one token learns some of it, one that sees more
+// learns more.
+class MarkovText {
+  public:
+    MarkovText(std::uint64_t seed, std::uint32_t vocabulary)  ///< of 2 to 256
+        : seed_(seed),
+          vocabulary_(vocabulary),
+          after_one_(successors(1, vocabulary)),
+          after_two_(successors(2, std::size_t{vocabulary} * vocabulary)) {}
+
+    /// Fills `tokens` with sample number `sample`.
+    void write(std::uint64_t sample, std::span<std::uint8_t> tokens) const {
+        CounterRandom random = this->random(TextUse::tokens, sample);
+        auto before_last = static_cast<std::uint8_t>(random.below(vocabulary_));
+        auto last = static_cast<std::uint8_t>(random.below(vocabulary_));
+        for (std::uint8_t& token : tokens) {
+            token = next(before_last, last, random.next());
+            before_last = last;
+            last = token;
+        }
+    }
+
+  private:
+    CounterRandom random(TextUse use, std::uint64_t number) const {
+        return {Purpose::synthetic_data, {seed_, static_cast<std::uint64_t>(use), number, 0}};
+    }
+    std::vector<std::uint8_t> successors(std::uint64_t number, std::size_t contexts) const {
+        CounterRandom random = this->random(TextUse::chain, number);
+        std::vector<std::uint8_t> tokens(contexts);
+        for (std::uint8_t& token : tokens)
+            token = static_cast<std::uint8_t>(random.below(vocabulary_));
+        return tokens;
+    }
+    std::uint8_t next(std::uint8_t before_last, std::uint8_t last, std::uint64_t random) const {
+        const std::uint64_t eighth = random % 8;
+        if (eighth < 4) return after_one_[last];
+        if (eighth < 7) return after_two_[std::size_t{before_last} * vocabulary_ + last];
+        return static_cast<std::uint8_t>(random / 8 % vocabulary_);
+    }
+
+    std::uint64_t seed_;
+    std::uint32_t vocabulary_;
+    std::vector<std::uint8_t> after_one_, after_two_;  // by last token; by the two last ones
+};
 
 constexpr std::uint32_t grid = 8;      // cells across a class's pattern
 constexpr std::int32_t one = 1 << 15;  // 1.0 of features

@@ -11,7 +11,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "hdf5/way_out.hpp"
+#include "hdf5/contents.hpp"
 #include "npy_header.hpp"
 
 #include <algorithm>

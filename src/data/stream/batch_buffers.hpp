@@ -8,6 +8,7 @@
 #include "memory.hpp"
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -35,7 +36,6 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
                  std::uint64_t rows,
                  const PageLock& page_lock = {});
 
-    static std::uint64_t buffer_bytes(const DatasetIndex& index, std::uint64_t rows);
     std::uint64_t memory_bytes() const { return memory_.bytes().size(); }
 
     /// Room for one batch; the destruction of `lease` gives it back.
@@ -65,5 +65,9 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
     const std::size_t worth_waking_;
     bool is_stopped_ = false;
 };
+
+/// Copies `bytes` from each of `rows` to `to`, end to end. Rows far from each other are fetched
+/// into the processor's cache before their turn.
+void gather_rows(std::span<const std::byte* const> rows, std::size_t bytes, std::byte* to);
 
 }  // namespace lockstep

@@ -26,7 +26,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/ledger.hpp"
 
-#include "epoch_account.hpp"
 #include "ledger_record.hpp"
 
 #include <algorithm>

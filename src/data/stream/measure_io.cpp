@@ -8,7 +8,6 @@
 
 #include "block_reader.hpp"
 #include "io_ways.hpp"
-#include "timed_threads.hpp"
 
 #include <algorithm>
 #include <atomic>

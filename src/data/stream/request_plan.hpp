@@ -2,11 +2,18 @@
 // Which bytes of which files hold the rows of a window: as few reads as their places allow.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
+#include "shard_files.hpp"
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -72,5 +79,72 @@ class RequestPlan {
     std::vector<BlockPiece> pieces_;
     std::vector<ReadRequest> requests_;
 };
+
+/// Has the system fetch what the plan's requests cover, if it is not in the page cache already;
+/// does not wait and never fails. A request that is found there costs one system call.
+void read_ahead(ShardFiles& files, const RequestPlan& plan);
+
+/// Takes that back for what nobody will read now.
+void forget(ShardFiles& files, const RequestPlan& plan);
+
+/// Drops what the page cache has of these bytes of `file`, so that the next read is one of the
+/// disk. Whole huge pages go: the system keeps a page, or a group that it holds as one, that the
+/// range covers in part. Never fails; a file system in memory has nothing else.
+void drop_pages(int file, std::uint64_t offset, std::uint64_t bytes);
+
+/// Drops pages behind the readers. Pages are larger than some blocks: one that two blocks share is
+/// dropped with the second of them. Any thread.
+class PageDropper {
+  public:
+    explicit PageDropper(ShardFiles& files);
+
+    /// The blocks of these pieces, all of one shard, were read in `epoch`.
+    void consumed(std::uint64_t epoch, std::span<const BlockPiece> pieces);
+
+  private:
+    struct Range {
+        std::uint64_t begin = 0, end = 0;
+    };
+    bool is_consumed(std::uint64_t epoch, std::size_t field, std::size_t block) const;
+    Range pages_of(std::uint64_t epoch, const BlockPiece& piece) const;
+
+    ShardFiles& files_;
+    std::uint64_t page_;
+    std::vector<std::vector<std::atomic<std::uint32_t>>> epochs_;  // by field and block: 1 + last
+};
+
+/// Any thread.
+class BadBlocks {
+  public:
+    explicit BadBlocks(const ShardFiles& files) : files_(files) {}
+
+    /// Warns of the block with shard, field, block, offset and samples, if it is the first time; of
+    /// a shard that cannot be opened once for all of its blocks.
+    void add(const BlockPiece& piece, const Error& error);
+
+  private:
+    void warn_of_shard(std::uint32_t shard, const Error& error);
+    void warn_of_block(const BlockPiece& piece, const Error& error) const;
+
+    const ShardFiles& files_;
+    std::mutex mutex_;
+    std::size_t warnings_ = 0;
+    std::set<std::pair<std::size_t, std::size_t>> known_;  // field and block
+    std::set<std::uint32_t> closed_;                       // shards
+};
+
+/// Whether `error` says that data are bad or not there, so that their samples may be masked: E201,
+/// E202, E204, E210, E213, E409. All others end the job, as too many open files or a bug do.
+bool is_about_data(const Error& error);
+
+/// Number of `block` among the blocks of its shard.
+std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block);
+
+/// "'a.h5' is damaged: field 'images', block 7, 512 bytes at offset 4,096 (samples 0 to 63)";
+/// `number` is that of the block in its shard.
+std::string damage_text(const std::filesystem::path& path,
+                        const Field& field,
+                        std::size_t number,
+                        const StoredBlock& block);
 
 }  // namespace lockstep

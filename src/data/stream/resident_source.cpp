@@ -23,9 +23,8 @@
 
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
-#include "gather.hpp"
 #include "ordered_work.hpp"
-#include "sample_walk.hpp"
+#include "read_plan.hpp"
 #include "stream_memory.hpp"
 
 #include <algorithm>
@@ -277,9 +276,8 @@ void ResidentSource::stop() {
 }
 
 void check_memory(const DatasetIndex& index, const StreamOptions& options) {
-    const std::uint64_t buffers =
-        buffers_for(assemblers_at_most(options)) *
-        BatchBuffers::buffer_bytes(index, most_rows(options, index.samples()));
+    const std::uint64_t buffers = buffers_for(assemblers_at_most(options)) *
+                                  row_memory(index, most_rows(options, index.samples()));
     const std::uint64_t needed = buffers + SampleWalk::memory_bytes(index.blocks(), options);
     check(needed <= options.memory_bytes, [&] {
         return Error("E106",

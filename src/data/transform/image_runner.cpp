@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "image_runner.hpp"
-
+#include "bound.hpp"
 #include "pixel.hpp"
 
 #include <algorithm>

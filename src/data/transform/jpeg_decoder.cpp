@@ -5,7 +5,6 @@
 #include <csetjmp>
 #include <cstdio>
 
-#include <fmt/format.h>
 // jpeglib.h needs what <cstdio> declares.
 #include <jpeglib.h>
 // Numbers of the library's messages.

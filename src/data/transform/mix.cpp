@@ -3,9 +3,7 @@
 #include "lockstep/core/random.hpp"
 
 #include "bound.hpp"
-#include "exact_math.hpp"
 #include "kernel_body.hpp"
-#include "share.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,6 @@
 #include <csetjmp>
 #include <cstring>
 
-#include <fmt/format.h>
 #include <png.h>
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/run_length.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "check/contact_sheet.hpp"
+#include "check/sampled_values.hpp"
 
 #include <cmath>
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/json.hpp"
-#include "lockstep/data/inspect.hpp"
+#include "lockstep/data/check.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "check/shard_segments.hpp"
+#include "check/block_check.hpp"
 
 #include <gtest/gtest.h>
 

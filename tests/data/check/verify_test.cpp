@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/verify.hpp"
+#include "lockstep/data/check.hpp"
 
 #include "data/fake_team.hpp"
 #include "data/foreign_files.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/unpacking.hpp"
-
+#include "format/chunk_filters.hpp"
 #include "format/codec.hpp"
-#include "format/expansion.hpp"
+#include "format/widening.hpp"
 
 #include <array>
 #include <bit>

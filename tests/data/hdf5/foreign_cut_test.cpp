@@ -5,7 +5,7 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
-#include "stream/cut_cost.hpp"
+#include "stream/read_plan.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"
 

@@ -2,7 +2,6 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"

@@ -2,8 +2,8 @@
 // HDF5 files with fuzzed structures, as foreign files and as shards: each ends in an error or in
 // data, soon, and never in a crash.
 #include "lockstep/core/clock.hpp"
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/sources.hpp"
-#include "lockstep/data/verify.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file whose values others write is one that the HDF5 library reads.
-#include "lockstep/data/new_dataset.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

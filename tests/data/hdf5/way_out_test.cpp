@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Advice as commands; that they work shows tests/data/foreign_matrix.
-#include "hdf5/way_out.hpp"
-
+#include "hdf5/contents.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

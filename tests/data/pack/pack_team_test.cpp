@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing by several, and in several goes.
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/verify.hpp"
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"

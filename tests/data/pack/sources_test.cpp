@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From input through a data set and back: nothing changes on the way.
-#include "lockstep/data/export.hpp"
-#include "lockstep/data/inspect.hpp"
-#include "lockstep/data/synth.hpp"
-#include "lockstep/data/verify.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "lockstep/data/check.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include "data/samples.hpp"
 #include "pictures.hpp"

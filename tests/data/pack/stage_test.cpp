@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/stage.hpp"
-
-#include "lockstep/data/verify.hpp"
+#include "lockstep/data/check.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"

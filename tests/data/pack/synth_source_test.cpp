@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/synth.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "rows.hpp"
 

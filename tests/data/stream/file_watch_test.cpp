@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/file_watch.hpp"
+#include "lockstep/data/content.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"

@@ -8,7 +8,6 @@
 
 #include "data/samples.hpp"
 #include "stream/io_ways.hpp"
-#include "stream/timed_threads.hpp"
 
 #include <array>
 #include <atomic>

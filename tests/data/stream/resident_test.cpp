@@ -2,8 +2,8 @@
 #include "lockstep/data/resident.hpp"
 
 #include "data/samples.hpp"
+#include "stream/read_plan.hpp"
 #include "stream/resident_load.hpp"
-#include "stream/sample_walk.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

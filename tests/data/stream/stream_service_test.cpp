@@ -6,7 +6,6 @@
 #include "data/samples.hpp"
 #include "stream/ordered_work.hpp"
 #include "stream/stream_memory.hpp"
-#include "stream/thread_growth.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

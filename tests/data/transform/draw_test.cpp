@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What images draw, as a whole: that ranges are used up and evenly.
 #include "images.hpp"
-#include "transform/exact_math.hpp"
+#include "transform/bound.hpp"
 
 #include <array>
 #include <cmath>
