@@ -98,7 +98,7 @@ enum class FilterKind : std::uint16_t {
     /// None of HDF5's: numbers that become the field's wider ones, or change their byte order.
     /// Only the first of a chain.
     widening = 65535,
-    /// None either: numbers that stand for others, and become f32 (format/unpacking.hpp). Only the
+    /// None either: numbers that stand for others, and become f32 (format/widening.hpp). Only the
     /// first of a chain, without a widening.
     unpacking = 65534,
 };

@@ -29,7 +29,7 @@ bool are_all_below(std::span<const std::byte> rows, std::int64_t limit) {
         least = std::min(least, value);
         most = std::max(most, value);
     }
-    return least >= 0 && most < limit;
+    return least >= 0 && static_cast<std::int64_t>(most) < limit;
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class BlockCache {
 // What must never happen: the result depends on the number of members, on threads or on memory.
 // Each record carries its place, so that it does not matter who wrote it into which file and when.
 //
-// Tested: data/pack/reshard_test.cpp, pack_test.cpp.
+// Tested: data/pack/pack_test.cpp.
 
 /// How to shuffle, and with what.
 struct ShuffleOptions {

@@ -103,18 +103,73 @@ void narrow_stored(const TokenRun& run,
 
 class TokenSource : public RowSource {
   public:
-    TokenSource(std::vector<TokenRun> runs, std::uint64_t length);
+    TokenSource(std::vector<TokenRun> runs, std::uint64_t length)
+        : runs_(std::move(runs)), length_(length) {
+        std::uint64_t all = 0;
+        for (TokenRun& run : runs_) {
+            run.first = all;
+            all += run.tokens;
+        }
+        check(all > length_, [&] {
+            return Error("E106",
+                         fmt::format("{} tokens are fewer than one window has", grouped(all)),
+                         fmt::format("a window of --length {} has {}: the last is only predicted",
+                                     length_,
+                                     length_ + 1),
+                         "give more text, or a smaller --length");
+        });
+        samples_ = (all - 1) / length_;
+        const std::uint64_t rest = all - samples_ * length_ - 1;
+        if (rest > 0)
+            once(
+                Level::info, "the last {} token(s) fill no window and are left out", grouped(rest));
+        fields_[0].name = "tokens";
+        fields_[0].shape = {static_cast<std::int64_t>(length_ + 1)};
+        const bool are_bytes = std::ranges::all_of(
+            runs_, [](const TokenRun& run) { return run.type == StoredToken::u8; });
+        fields_[0].type = are_bytes ? ElementType::u8 : ElementType::i32;
+    }
 
     std::uint64_t samples() const override { return samples_; }
     const std::vector<Field>& fields() const override { return fields_; }
     void read(std::size_t, std::uint64_t row, std::span<std::byte> out) const override {
         read_tokens(row * length_, out);
     }
-    Hash128 fingerprint() const override;
+    Hash128 fingerprint() const override {
+        Hasher128 hasher;
+        hasher.add(bytes_of(fmt::format("tokens {} {}", element_name(fields_[0].type), length_)));
+        const std::uint64_t used = samples_ * length_ + 1;
+        std::vector<std::byte> piece;
+        for (std::uint64_t first = 0; first < used; first += piece_tokens) {
+            piece.resize(std::min(piece_tokens, used - first) * token_bytes());
+            read_tokens(first, piece);
+            hasher.add(piece);
+        }
+        return hasher.value();
+    }
 
   private:
-    void read_tokens(std::uint64_t first, std::span<std::byte> out) const;
-    void read_run(const TokenRun& run, std::uint64_t place, std::span<std::byte> out) const;
+    void read_tokens(std::uint64_t first, std::span<std::byte> out) const {
+        auto run = std::ranges::upper_bound(runs_, first, {}, &TokenRun::first) - 1;
+        while (!out.empty()) {
+            const std::uint64_t place = first - run->first;
+            const std::uint64_t tokens =
+                std::min<std::uint64_t>(out.size() / token_bytes(), run->tokens - place);
+            read_run(*run, place, out.first(tokens * token_bytes()));
+            out = out.subspan(tokens * token_bytes());
+            first += tokens;
+            ++run;
+        }
+    }
+
+    void read_run(const TokenRun& run, std::uint64_t place, std::span<std::byte> out) const {
+        const std::size_t bytes = stored_bytes(run.type);
+        if (fields_[0].type == ElementType::u8) return run.file->read(run.offset + place, out);
+        std::vector<std::byte> stored(out.size() / token_bytes() * bytes);
+        run.file->read(run.offset + place * bytes, stored);
+        narrow_stored(run, place, stored, out);
+    }
+
     std::size_t token_bytes() const { return element_bytes(fields_[0].type); }
 
     std::vector<TokenRun> runs_;
@@ -122,68 +177,6 @@ class TokenSource : public RowSource {
     std::uint64_t samples_ = 0;
     std::vector<Field> fields_{1};
 };
-
-TokenSource::TokenSource(std::vector<TokenRun> runs, std::uint64_t length)
-    : runs_(std::move(runs)), length_(length) {
-    std::uint64_t all = 0;
-    for (TokenRun& run : runs_) {
-        run.first = all;
-        all += run.tokens;
-    }
-    check(all > length_, [&] {
-        return Error(
-            "E106",
-            fmt::format("{} tokens are fewer than one window has", grouped(all)),
-            fmt::format(
-                "a window of --length {} has {}: the last is only predicted", length_, length_ + 1),
-            "give more text, or a smaller --length");
-    });
-    samples_ = (all - 1) / length_;
-    const std::uint64_t rest = all - samples_ * length_ - 1;
-    if (rest > 0)
-        once(Level::info, "the last {} token(s) fill no window and are left out", grouped(rest));
-    fields_[0].name = "tokens";
-    fields_[0].shape = {static_cast<std::int64_t>(length_ + 1)};
-    const bool are_bytes =
-        std::ranges::all_of(runs_, [](const TokenRun& run) { return run.type == StoredToken::u8; });
-    fields_[0].type = are_bytes ? ElementType::u8 : ElementType::i32;
-}
-
-void TokenSource::read_run(const TokenRun& run,
-                           std::uint64_t place,
-                           std::span<std::byte> out) const {
-    const std::size_t bytes = stored_bytes(run.type);
-    if (fields_[0].type == ElementType::u8) return run.file->read(run.offset + place, out);
-    std::vector<std::byte> stored(out.size() / token_bytes() * bytes);
-    run.file->read(run.offset + place * bytes, stored);
-    narrow_stored(run, place, stored, out);
-}
-
-void TokenSource::read_tokens(std::uint64_t first, std::span<std::byte> out) const {
-    auto run = std::ranges::upper_bound(runs_, first, {}, &TokenRun::first) - 1;
-    while (!out.empty()) {
-        const std::uint64_t place = first - run->first;
-        const std::uint64_t tokens =
-            std::min<std::uint64_t>(out.size() / token_bytes(), run->tokens - place);
-        read_run(*run, place, out.first(tokens * token_bytes()));
-        out = out.subspan(tokens * token_bytes());
-        first += tokens;
-        ++run;
-    }
-}
-
-Hash128 TokenSource::fingerprint() const {
-    Hasher128 hasher;
-    hasher.add(bytes_of(fmt::format("tokens {} {}", element_name(fields_[0].type), length_)));
-    const std::uint64_t used = samples_ * length_ + 1;
-    std::vector<std::byte> piece;
-    for (std::uint64_t first = 0; first < used; first += piece_tokens) {
-        piece.resize(std::min(piece_tokens, used - first) * token_bytes());
-        read_tokens(first, piece);
-        hasher.add(piece);
-    }
-    return hasher.value();
-}
 
 std::shared_ptr<const InputFile> open_filled(const fs::path& path) {
     auto file = std::make_shared<const InputFile>(path);

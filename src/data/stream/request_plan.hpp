@@ -4,6 +4,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/order.hpp"
 
 #include "shard_files.hpp"
 
