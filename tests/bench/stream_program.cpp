@@ -10,6 +10,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -92,18 +93,18 @@ void synthesize(const fs::path& output, const Options& options) {
         labels += static_cast<char>(random.below(10));
     }
     const fs::path folder = output.parent_path();
+    const fs::path image_file = folder / (output.filename().string() + "-images.idx");
+    const fs::path label_file = folder / (output.filename().string() + "-labels.idx");
+    write_file_atomically(image_file, images);
+    write_file_atomically(label_file, labels);
     PackOptions pack;
-    pack.images = folder / (output.filename().string() + "-images.idx");
-    pack.labels = folder / (output.filename().string() + "-labels.idx");
-    write_file_atomically(pack.images, images);
-    write_file_atomically(pack.labels, labels);
     pack.output = output;
     pack.codec = parse_codec(options.text("codec", "none"));
     pack.shards = static_cast<int>(options.whole("shards", 4));
     pack.block_rows = static_cast<std::uint32_t>(options.whole("block_rows", 0));
-    pack_dataset(pack);
-    fs::remove(pack.images);
-    fs::remove(pack.labels);
+    pack_dataset(*open_idx(image_file, label_file), pack);
+    fs::remove(image_file);
+    fs::remove(label_file);
 }
 
 StreamOptions stream_options(const Options& options) {

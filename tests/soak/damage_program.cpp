@@ -229,7 +229,7 @@ class Soak {
     Options options_;
     Tally& tally_;
     test::Samples samples_;
-    PackOptions pack_;
+    test::IdxPack pack_;
     std::shared_ptr<const DatasetIndex> index_;
     std::map<std::uint64_t, test::Delivered> expected_;
     std::vector<std::string> files_;

@@ -24,8 +24,6 @@ enum class Leftovers { resume, discard };
 
 /// How a data set is to be laid out.
 struct PackOptions {
-    std::filesystem::path images;  ///< IDX, gzip or not
-    std::filesystem::path labels;  ///< IDX, gzip or not
     std::filesystem::path output;  ///< the folder that becomes the data set
     std::string name;              ///< of the data set and its shards; "" = output's name
     std::string split = "train";   ///< "train", "test", as the manifest names it
@@ -64,7 +62,7 @@ struct PackResult {
 /// A data set is never overwritten. Errors: E407 if `target` exists.
 void check_is_free(const std::filesystem::path& target);
 
-/// Collective. Packs the inputs named in `options`. The same inputs and options give the same bytes
+/// Collective. Packs the rows of `source`. The same source and options give the same bytes
 /// on any machine, with any team and threads, interrupted or not. Everything is written to a folder
 /// beside `output` (`.NAME.partial`), flushed, verified, and renamed. If packing ends before that,
 /// however it ends, the folder keeps the finished shards, if there are any, and the next pack of
@@ -72,9 +70,6 @@ void check_is_free(const std::filesystem::path& target);
 /// (another pack is writing it), E240 (leftovers of another pack), E241 (a member does not see the
 /// folder), E401, E403, E405; E102, E106 (options); E209, E210, E214 (inputs); E213 (what was
 /// written reads back differently).
-PackResult pack_dataset(const PackOptions& options, const PackReport& report = {});
-
-/// Collective. The same from any source; options.images and labels are ignored.
 PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,
                         const PackReport& report = {});
@@ -91,7 +86,7 @@ std::unique_ptr<RowSource> open_packed(std::shared_ptr<const DatasetIndex> index
 /// distributed to files next to the output, of which each fits into `memory_bytes`, so that nothing
 /// is read at random. Blocks keep their rows, by which training's order goes, where
 /// options.block_rows is 0. Everything else is as in pack_dataset(): parallel, resumable, verified,
-/// atomic; options.images, labels, classes and class_names are ignored.
+/// atomic; options.classes and class_names are ignored.
 PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
                            const PackOptions& options,
                            std::uint64_t memory_bytes,

@@ -39,11 +39,13 @@ struct NamedInput {
 /// Errors: E103 if `text` is not NAME=PLACE, with a name of letters, digits, '_' and '-'.
 NamedInput parse_named_input(const std::string& option, std::string_view text);
 
-/// As open_idx(images, labels); gzip files are expanded into `options.scratch`. Images of three
-/// dimensions are taken for CHW where `layout` is unstated. Errors: also E235, as open_npy().
+/// IDX files (http://yann.lecun.com/exdb/mnist/): `images` as u8 [C,H,W] (C = 1 for three
+/// dimensions) and `labels` as i64. Gzip files are expanded into `options.scratch`. Images of three
+/// dimensions are taken for CHW where `layout` is unstated. Errors: E201, E202, E214 (malformed),
+/// E209 (counts), E235, as open_npy().
 std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const std::filesystem::path& labels,
-                                    const SourceOptions& options,
+                                    const SourceOptions& options = {},
                                     ImageLayout layout = ImageLayout::unstated);
 
 /// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions

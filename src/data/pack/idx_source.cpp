@@ -196,11 +196,6 @@ FieldPlan plan_of(const IdxArray& pixels, ImageLayout layout) {
 }  // namespace
 
 std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
-                                    const std::filesystem::path& labels) {
-    return open_idx(images, labels, {});
-}
-
-std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const std::filesystem::path& labels,
                                     const SourceOptions& options,
                                     ImageLayout layout) {

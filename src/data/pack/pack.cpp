@@ -328,14 +328,6 @@ void Packing::check_written(const PackSpace& space) const {
 
 }  // namespace
 
-PackResult pack_dataset(const PackOptions& options, const PackReport& report) {
-    const auto source = together(options.team, [&] {
-        check_is_free(options.output);
-        return open_idx(options.images, options.labels);
-    });
-    return pack_dataset(*source, options, report);
-}
-
 PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,
                         const PackReport& report) {

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 TEST(Inspect, ShowsWhatIsThere) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, test::make_samples(1000), "toy", Codec::lz4);
+    test::IdxPack options = test::options_for(folder, test::make_samples(1000), "toy", Codec::lz4);
     options.class_names = {
         "zero", "one", "two", "three", "four", "\x1b[31mfive", "6", "7", "8", "9"};
     options.shards = 2;
@@ -41,7 +41,7 @@ TEST(Inspect, ShowsWhatIsThere) {
 
 TEST(Inspect, StaysWithinEightyColumns) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, test::make_samples(100), "t");
+    test::IdxPack options = test::options_for(folder, test::make_samples(100), "t");
     pack_dataset(options);
     std::istringstream lines(inspect_data(options.output));
     for (std::string line; std::getline(lines, line);)
@@ -62,7 +62,7 @@ std::string joined(const std::vector<std::string>& advice) {
 
 TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, sorted_samples(4000), "sorted");
+    test::IdxPack options = test::options_for(folder, sorted_samples(4000), "sorted");
     options.block_rows = 100;
     options.shuffle_seed.reset();
     pack_dataset(options);
@@ -80,7 +80,7 @@ TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
 
 TEST(Inspect, SaysWhatAJobGets) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
+    test::IdxPack options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
     options.shards = 2;
     pack_dataset(options);
     const auto index = test::open_index(options.output);
@@ -115,7 +115,7 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
         samples.images.push_back(std::move(image));
         samples.labels.push_back(static_cast<std::uint8_t>(samples.images.size() % 10));
     }
-    const PackOptions options = test::options_for(folder, samples, "toy", Codec::lz4);
+    const test::IdxPack options = test::options_for(folder, samples, "toy", Codec::lz4);
     pack_dataset(options);
     const LayoutReport found = layout_report(test::open_index(options.output));
     EXPECT_THAT(joined(found.advice), HasSubstr("--block-rows 256"));

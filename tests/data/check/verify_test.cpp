@@ -33,7 +33,7 @@ class Verify : public testing::TestWithParam<Codec> {
     }
 
     test::TempDir folder_;
-    PackOptions options_;
+    test::IdxPack options_;
     Manifest manifest_;
 };
 
@@ -233,7 +233,7 @@ TEST_F(VerifyForeign, EndsWhereItsReportThrows) {
 }
 
 TEST_F(VerifyForeign, OfPackedDataNeedsNoFields) {
-    PackOptions options = test::options_for(folder_, test::make_samples(30), "toy", Codec::none);
+    test::IdxPack options = test::options_for(folder_, test::make_samples(30), "toy", Codec::none);
     pack_dataset(options);
     EXPECT_THAT(verify_data(options.output, {}), IsEmpty());
     EXPECT_EQ(caught_code([&] { verify_data(options.output, fields_); }), "E106");

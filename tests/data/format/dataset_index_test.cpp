@@ -34,7 +34,7 @@ class Index : public testing::TestWithParam<Codec> {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(100);
-    PackOptions options_;
+    test::IdxPack options_;
     Manifest manifest_;
 };
 
@@ -58,7 +58,7 @@ TEST_P(Index, KnowsFieldsSamplesAndBlocks) {
 }
 
 TEST_P(Index, BlocksDoNotDependOnCodecOrShards) {
-    PackOptions other = options_;
+    test::IdxPack other = options_;
     other.output = folder_ / "other";
     other.codec = Codec::zstd;
     other.shards = 1;
@@ -117,7 +117,8 @@ TEST_P(Index, NoticesMissingAndExchangedShards) {
 }
 
 TEST_P(Index, NoticesShardsOfAnotherDataSet) {
-    PackOptions other = test::options_for(folder_, test::make_samples(100, 2), "other", GetParam());
+    test::IdxPack other =
+        test::options_for(folder_, test::make_samples(100, 2), "other", GetParam());
     other.shards = 3;
     other.name = "toy";
     pack_dataset(other);

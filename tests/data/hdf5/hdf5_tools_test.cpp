@@ -47,7 +47,7 @@ class Hdf5Tools : public testing::TestWithParam<Codec> {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(200, 1, {3, 5, 4, {}, {}});
-    PackOptions options_;
+    test::IdxPack options_;
     Manifest manifest_;
 };
 
@@ -107,7 +107,7 @@ for path in sys.argv[2:]:
 // Runs h5repack on the first shard and reads everything again.
 void expect_readable_after(const std::vector<std::string>& repack_options,
                            const test::Samples& samples,
-                           const PackOptions& options,
+                           const test::IdxPack& options,
                            const fs::path& shard) {
     const fs::path original = fs::path(shard).replace_extension(".original");
     fs::rename(shard, original);

@@ -190,7 +190,7 @@ TEST(Hostile, ShardsNeverCrashOrHangTheJob) {
     std::map<std::string, int> outcomes;
     for (const Codec codec : {Codec::none, Codec::deflate}) {
         const std::string name(codec_name(codec));
-        const PackOptions options = test::options_for(folder, samples, name, codec);
+        const test::IdxPack options = test::options_for(folder, samples, name, codec);
         const Shard shard = pack_dataset(options).manifest.shards[0];
         const fs::path path = options.output / shard.name;
         const std::string good = test::content_of(path);

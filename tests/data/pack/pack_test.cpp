@@ -45,7 +45,7 @@ class Pack : public testing::Test {
 TEST_F(Pack, RoundTripsWithEveryCodecAndShardCount) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
         for (const int shards : {1, 3, 7}) {
-            PackOptions options = test::options_for(
+            test::IdxPack options = test::options_for(
                 folder_, samples_, fmt::format("{}-{}", codec_name(codec), shards), codec);
             options.shards = shards;
             const PackResult result = pack_dataset(options);
@@ -62,7 +62,7 @@ RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
     const test::Samples samples = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 200),
                                                      *rc::gen::arbitrary<std::uint64_t>(),
                                                      {size(4), size(9), size(9), {}, {}});
-    PackOptions options =
+    test::IdxPack options =
         test::options_for(folder,
                           samples,
                           "any",
@@ -81,7 +81,7 @@ RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
 }
 
 TEST_F(Pack, IsForSharingAsTheUmaskSays) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     const mode_t before = ::umask(027);
     pack_dataset(options);
     ::umask(before);
@@ -91,7 +91,7 @@ TEST_F(Pack, IsForSharingAsTheUmaskSays) {
 }
 
 TEST_F(Pack, NamesShardsAndCountsThem) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.shards = 2;
     options.name = "other";
     const Manifest manifest = pack_dataset(options).manifest;
@@ -102,7 +102,7 @@ TEST_F(Pack, NamesShardsAndCountsThem) {
 }
 
 TEST_F(Pack, ComputesStatistics) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
     const Manifest manifest = pack_dataset(options).manifest;
     double sum = 0, squares = 0, count = 0;
@@ -125,7 +125,7 @@ TEST_F(Pack, ComputesStatistics) {
 
 TEST_F(Pack, GivesTheSameBytesAgain) {
     for (const Codec codec : {Codec::none, Codec::lz4}) {
-        PackOptions options = test::options_for(folder_, samples_, "first", codec);
+        test::IdxPack options = test::options_for(folder_, samples_, "first", codec);
         options.name = "toy";
         const Manifest first = pack_dataset(options).manifest;
         options.output = folder_ / "second";
@@ -136,7 +136,7 @@ TEST_F(Pack, GivesTheSameBytesAgain) {
 }
 
 TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
-    PackOptions options = test::options_for(folder_, samples_, "kept");
+    test::IdxPack options = test::options_for(folder_, samples_, "kept");
     options.shuffle_seed.reset();
     EXPECT_EQ(pack_dataset(options).manifest.row_order, "source");
     const auto kept = test::read_all(test::open_index(options.output));
@@ -148,7 +148,7 @@ TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
 }
 
 TEST_F(Pack, RefusesLabelsOutOfRange) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.classes = 5;
     const auto error = caught([&] { pack_dataset(options); });
     ASSERT_TRUE(error);
@@ -158,7 +158,7 @@ TEST_F(Pack, RefusesLabelsOutOfRange) {
 }
 
 TEST_F(Pack, RefusesToOverwrite) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     pack_dataset(options);
     EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
     fs::create_directory(folder_ / "empty");
@@ -168,23 +168,23 @@ TEST_F(Pack, RefusesToOverwrite) {
 
 TEST_F(Pack, RefusesOptionsThatMakeNoSense) {
     const auto code_with = [&](auto change) {
-        PackOptions options = test::options_for(folder_, samples_, "toy");
+        test::IdxPack options = test::options_for(folder_, samples_, "toy");
         change(options);
         return caught_code([&] { pack_dataset(options); });
     };
-    EXPECT_EQ(code_with([](PackOptions& o) { o.shards = 8; }), "E106");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.shards = -1; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.name = "a/b"; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.name = ".."; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.level = 1; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.codec = Codec::lz4, o.level = 40; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.classes = 11, o.class_names = {"a"}; }), "E106");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.output = o.images / "toy"; }), "E401");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.shards = 8; }), "E106");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.shards = -1; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.name = "a/b"; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.name = ".."; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.level = 1; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.codec = Codec::lz4, o.level = 40; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.classes = 11, o.class_names = {"a"}; }), "E106");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.output = o.images / "toy"; }), "E401");
     EXPECT_THAT(leftovers(), ElementsAre());
 }
 
 TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     for (const std::string_view stage : {"scan", "write"}) {
         EXPECT_THROW(pack_dataset(options,
                                   [&](const PackProgress& progress) {
@@ -196,7 +196,7 @@ TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
 }
 
 // Exits with 7 if packing fails as it should where no file may have more than `bytes`.
-[[noreturn]] void pack_and_exit(const PackOptions& options, rlim_t bytes) {
+[[noreturn]] void pack_and_exit(const test::IdxPack& options, rlim_t bytes) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{bytes, bytes};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -207,7 +207,7 @@ TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
 TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
     for (const Codec codec : {Codec::none, Codec::lz4})
         for (const rlim_t bytes : {100, 3000, 7000, 9000}) {
-            const PackOptions options = test::options_for(
+            const test::IdxPack options = test::options_for(
                 folder_, test::make_samples(2000), fmt::format("{}", bytes), codec);
             EXPECT_EXIT(pack_and_exit(options, bytes), testing::ExitedWithCode(7), "");
             EXPECT_THAT(leftovers(), ElementsAre());
@@ -215,7 +215,7 @@ TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
 }
 
 TEST_F(Pack, CleansUpAfterAKilledPredecessor) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     const pid_t child = ::fork();
     if (child == 0) {
         pack_dataset(options, [](const PackProgress& progress) {
@@ -234,7 +234,7 @@ TEST_F(Pack, CleansUpAfterAKilledPredecessor) {
 }
 
 TEST_F(Pack, LetsOnlyOneWriteAtATime) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     std::string code;
     pack_dataset(options, [&](const PackProgress& progress) {
         if (progress.stage == "write" && code.empty())
@@ -264,14 +264,14 @@ class Reshard : public testing::Test {
         options_.shuffle_seed.reset();
     }
     Manifest reshard(const Team& team = {}, std::uint64_t memory_bytes = 1 << 20) {
-        PackOptions options = options_;
+        test::IdxPack options = options_;
         options.team = team;
         return reshard_dataset(test::open_index(packed_.output), options, memory_bytes).manifest;
     }
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(700);
-    PackOptions packed_, options_;
+    test::IdxPack packed_, options_;
     Manifest manifest_;
 };
 

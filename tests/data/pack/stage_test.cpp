@@ -60,7 +60,7 @@ class FakeNodes {
 class Stage : public testing::Test {
   protected:
     void SetUp() override {
-        PackOptions options = test::options_for(folder_, test::make_samples(900), "source");
+        test::IdxPack options = test::options_for(folder_, test::make_samples(900), "source");
         options.shards = 5;
         manifest_ = pack_dataset(options).manifest;
         for (const Shard& shard : manifest_.shards) bytes_ += shard.bytes;

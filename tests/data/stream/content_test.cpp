@@ -156,7 +156,7 @@ TEST_F(WatchedFiles, AreWatchedFromTheirOpeningOn) {
 
 TEST(PackedFiles, NeedNoWatchForTheyHaveHashes) {
     const test::TempDir folder;
-    const PackOptions options = test::options_for(folder, test::make_samples(100), "toy");
+    const test::IdxPack options = test::options_for(folder, test::make_samples(100), "toy");
     pack_dataset(options);
     const auto index = test::open_index(options.output);
     fs::remove(index->path() / index->shards()[0].name);

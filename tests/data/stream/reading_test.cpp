@@ -35,7 +35,7 @@ class Reading : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(300);
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 TEST_F(Reading, OpensMoreFilesThanTheSoftLimitAllowed) {

@@ -43,7 +43,7 @@ class Resident : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 StreamOptions small(OrderKind kind) {
