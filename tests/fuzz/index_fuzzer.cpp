@@ -8,7 +8,6 @@
 
 #include "format/chunk_filters.hpp"
 #include "format/index_columns.hpp"
-#include "format/index_table.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"
 

@@ -135,7 +135,4 @@ TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all);
 /// As lines of `columns` where they fit, but for advice and commands.
 std::string inspection_text(const Inspection& inspection, std::size_t columns);
 
-/// As a JSON object with a line break at its end.
-std::string inspection_json(const Inspection& inspection);
-
 }  // namespace lockstep

@@ -9,12 +9,11 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "block_check.hpp"
-#include "format/index_table.hpp"
+#include "format/index_columns.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "stream/block_reader.hpp"
 #include "stream/ordered_work.hpp"
 #include "stream/request_plan.hpp"
-#include "stream/resident_load.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -13,7 +13,6 @@
 #include "format/codec.hpp"
 #include "format/manifest_fields.hpp"
 #include "hdf5/shard_writer.hpp"
-#include "pack_scan.hpp"
 #include "pack_space.hpp"
 #include "stream/ordered_work.hpp"
 

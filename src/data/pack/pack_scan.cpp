@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "pack_scan.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
+#include "pack_space.hpp"
 #include "stream/ordered_work.hpp"
 
 #include <algorithm>

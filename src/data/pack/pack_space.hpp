@@ -6,7 +6,10 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/row_source.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -135,5 +138,15 @@ class PackSpace {
     std::optional<std::vector<Field>> known_fields_;
     std::vector<Field> fields_;
 };
+
+/// Collective. The source's fields with the mean and deviation of each channel (u8 and real fields
+/// of layout CHW) or feature (real fields of one dimension or none; not labels), and the count of
+/// each class (labels and other scalar i64 fields, masks, tokens); a field that has statistics
+/// already keeps them. The result depends neither on options.team nor on options.threads: whole
+/// numbers are summed exactly, real ones in a fixed number of parts whose sums are added in a fixed
+/// order. Errors: E210.
+std::vector<Field> scan_fields(const RowSource& source,
+                               const PackOptions& options,
+                               const PackReport& report);
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "stream/ordered_work.hpp"
-#include "stream/shard_files.hpp"
+#include "stream/request_plan.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -4,7 +4,7 @@
 
 #include "lockstep/data/batch_stream.hpp"
 
-#include "batch_buffers.hpp"
+#include "memory.hpp"
 #include "read_plan.hpp"
 #include "stream_memory.hpp"
 

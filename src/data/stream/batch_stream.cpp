@@ -27,11 +27,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "batch_buffers.hpp"
 #include "batch_source.hpp"
+#include "memory.hpp"
 #include "ordered_work.hpp"
 #include "read_plan.hpp"
-#include "shard_files.hpp"
+#include "request_plan.hpp"
 #include "stream_memory.hpp"
 #include "window_pool.hpp"
 

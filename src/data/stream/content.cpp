@@ -10,7 +10,6 @@
 #include "block_reader.hpp"
 #include "format/index_columns.hpp"
 #include "request_plan.hpp"
-#include "resident_load.hpp"
 
 #include <bit>
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of which files hold the rows of a window: as few reads as their places allow.
+// The files of a data set, open for reading, and which bytes of them hold the rows of a window: as
+// few reads as their places allow.
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/order.hpp"
-
-#include "shard_files.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <span>
@@ -18,6 +19,36 @@
 #include <vector>
 
 namespace lockstep {
+
+/// How a file will be read: the system reads ahead by itself only where that helps.
+enum class Access { sequential, scattered };
+
+/// Raises this process's soft limit of open files, within the hard one, so that `count` more may be
+/// opened.
+void allow_open_files(std::size_t count);
+
+/// The shards' descriptors, each opened when it is first needed. What the index keeps of the data
+/// is a file, too, in memory. Any thread.
+class ShardFiles {
+  public:
+    explicit ShardFiles(std::shared_ptr<const DatasetIndex> index,
+                        Access access = Access::sequential);
+
+    const DatasetIndex& index() const { return *index_; }
+
+    /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204, E402
+    /// (too many are open).
+    int descriptor(std::uint32_t shard);
+    std::filesystem::path path(std::uint32_t shard) const;  ///< for messages, too
+
+  private:
+    UniqueFd open(std::uint32_t shard) const;
+
+    std::shared_ptr<const DatasetIndex> index_;
+    Access access_;
+    std::mutex mutex_;
+    std::vector<UniqueFd> files_;
+};
 
 /// Rows of one stored block and where they go. With `out` empty nobody wants them yet. Of a tile
 /// `out` has room for whole samples, of which it fills its part.
@@ -147,5 +178,14 @@ std::string damage_text(const std::filesystem::path& path,
                         const Field& field,
                         std::size_t number,
                         const StoredBlock& block);
+
+/// One block of one field.
+struct FieldBlock {
+    std::size_t field = 0, block = 0;
+    std::uint64_t bytes = 0;  ///< of its rows, decoded
+};
+
+/// The blocks of a part: consecutive, of near-equal bytes, disjoint from the other parts'.
+std::vector<FieldBlock> blocks_of_part(const DatasetIndex& index, int part, int parts);
 
 }  // namespace lockstep

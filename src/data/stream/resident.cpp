@@ -8,7 +8,6 @@
 #include "block_reader.hpp"
 #include "memory.hpp"
 #include "request_plan.hpp"
-#include "resident_load.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -23,9 +22,16 @@
 namespace lockstep {
 namespace {
 
-std::uint64_t bytes_of(const DatasetIndex& index, std::size_t field, const StoredBlock& block) {
-    return block.rows * index.row_bytes_of(field, block);
-}
+/// What a block's state says once its bytes are settled; anything else: not yet. Words that memory
+/// does not hold by chance.
+constexpr std::uint32_t block_loaded = 0x4C6F6164, block_masked = 0x4D61736B;
+
+// Where decoded rows and the states of blocks go, by field.
+struct LoadTarget {
+    std::shared_ptr<const DatasetIndex> index;
+    const std::vector<std::span<std::byte>>& fields;
+    const std::vector<std::span<std::uint32_t>>& states;
+};
 
 /// The threads of one load().
 class Loader {
@@ -134,24 +140,6 @@ class Loader {
 
 }  // namespace
 
-std::vector<FieldBlock> blocks_of_part(const DatasetIndex& index, int part, int parts) {
-    const auto wanted = static_cast<std::uint64_t>(part), of = static_cast<std::uint64_t>(parts);
-    const std::uint64_t total = index.samples() * index.manifest().bytes_per_sample();
-    std::vector<FieldBlock> blocks;
-    std::uint64_t before = 0;
-    for (std::size_t f = 0; f < index.fields().size(); ++f)
-        for (std::size_t b = 0; b < index.stored_blocks(f).size(); ++b) {
-            const std::uint64_t bytes = bytes_of(index, f, index.stored_blocks(f)[b]);
-            if (before * of / total == wanted) blocks.push_back({f, b, bytes});
-            before += bytes;
-        }
-    return blocks;
-}
-
-StreamStats load_blocks(const LoadTarget& target, const LoadOptions& options) {
-    return Loader(target, options).run();
-}
-
 namespace {
 
 constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
@@ -242,7 +230,7 @@ std::shared_ptr<ResidentRows> ResidentRows::in_own_memory(
 
 StreamStats ResidentRows::load(const LoadOptions& options) {
     expect(options.part >= 0 && options.part < options.parts, "a part is one of the parts");
-    return load_blocks({index_, fields_, states_}, options);
+    return Loader({index_, fields_, states_}, options).run();
 }
 
 void ResidentRows::seal() {

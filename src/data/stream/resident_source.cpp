@@ -21,8 +21,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/resident.hpp"
 
-#include "batch_buffers.hpp"
 #include "batch_source.hpp"
+#include "memory.hpp"
 #include "ordered_work.hpp"
 #include "read_plan.hpp"
 #include "stream_memory.hpp"

@@ -7,7 +7,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/batch_stream.hpp"
 
-#include "batch_buffers.hpp"
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
 #include "memory.hpp"

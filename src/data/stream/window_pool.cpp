@@ -30,7 +30,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "batch_buffers.hpp"
 #include "memory.hpp"
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 // Windows on their way from the files to the assembler, in a fixed number of preallocated slabs.
 #pragma once
 
-#include "batch_buffers.hpp"
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
 #include "memory.hpp"

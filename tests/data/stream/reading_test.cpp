@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a window's bytes come from the files: requests, the page cache, and gathering.
 #include "data/samples.hpp"
-#include "stream/batch_buffers.hpp"
 #include "stream/block_reader.hpp"
+#include "stream/memory.hpp"
 #include "stream/request_plan.hpp"
 #include "support/caught.hpp"
 

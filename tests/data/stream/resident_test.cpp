@@ -3,7 +3,7 @@
 
 #include "data/samples.hpp"
 #include "stream/read_plan.hpp"
-#include "stream/resident_load.hpp"
+#include "stream/request_plan.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>
