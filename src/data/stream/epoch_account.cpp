@@ -142,7 +142,7 @@ LedgerEpoch EpochAccount::close(std::uint64_t epoch, std::uint64_t due) const {
 
 namespace {
 
-std::string verdict_of(const LedgerEpoch& epoch, std::uint64_t dropped) {
+std::string epoch_verdict(const LedgerEpoch& epoch, std::uint64_t dropped) {
     if (!epoch.is_exact()) return "NOT exact";
     if (epoch.is_open) return "every sample so far exactly once";
     return dropped > 0 ? "every sample but those dropped exactly once"
@@ -178,7 +178,7 @@ std::string describe_ledger(const LedgerReport& report) {
                             grouped(epoch.duplicate),
                             grouped(epoch.superseded),
                             grouped(epoch.masked),
-                            verdict_of(epoch, report.dropped));
+                            epoch_verdict(epoch, report.dropped));
         for (const std::string& finding : epoch.findings) text += "       " + finding + "\n";
     }
     for (const std::string& note : report.notes) text += "note: " + note + "\n";

@@ -207,8 +207,8 @@ void drop_pages(int file, std::uint64_t offset, std::uint64_t bytes) {
         file, offset / unit * unit, (offset + bytes + unit - 1) / unit * unit, POSIX_FADV_DONTNEED);
 }
 
-PageDropper::PageDropper(ShardFiles& files)
-    : files_(files), page_(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) {
+PageDropper::PageDropper(ShardFiles& files) : files_(files) {
+    page_ = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     for (std::size_t f = 0; f < files.index().fields().size(); ++f)
         epochs_.emplace_back(files.index().stored_blocks(f).size());
 }

@@ -141,7 +141,7 @@ class PageDropper {
     Range pages_of(std::uint64_t epoch, const BlockPiece& piece) const;
 
     ShardFiles& files_;
-    std::uint64_t page_;
+    std::uint64_t page_ = 0;
     std::vector<std::vector<std::atomic<std::uint32_t>>> epochs_;  // by field and block: 1 + last
 };
 
