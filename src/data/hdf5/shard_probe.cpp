@@ -182,7 +182,7 @@ struct Expected {
     std::uint32_t number;
 };
 
-Error misfit(const Expected& expected, const std::string& why) {
+Error wrong_shard(const Expected& expected, const std::string& why) {
     return Error("E208",
                  fmt::format("'{}' does not belong to data set '{}'",
                              expected.path.string(),
@@ -195,16 +195,16 @@ void check_number(const std::optional<std::uint64_t>& found,
                   const char* name,
                   std::uint64_t value,
                   const Expected& expected) {
-    if (!found) throw misfit(expected, fmt::format("it has no number '{}'", name));
+    if (!found) throw wrong_shard(expected, fmt::format("it has no number '{}'", name));
     if (*found != value)
-        throw misfit(expected,
-                     fmt::format("its {} is {}, not {}", name, grouped(*found), grouped(value)));
+        throw wrong_shard(
+            expected, fmt::format("its {} is {}, not {}", name, grouped(*found), grouped(value)));
 }
 
 void check_identity(const FileFacts& facts, const Expected& expected) {
-    if (!facts.uuid) throw misfit(expected, "it was not made by 'lockstep data pack'");
+    if (!facts.uuid) throw wrong_shard(expected, "it was not made by 'lockstep data pack'");
     if (*facts.uuid != expected.manifest.uuid)
-        throw misfit(expected, "it is a shard of another data set");
+        throw wrong_shard(expected, "it is a shard of another data set");
     check_number(facts.shard_index, "shard_index", expected.number, expected);
     check_number(facts.samples, "n_samples", expected.shard.samples, expected);
     check_number(facts.first_sample, "first_sample", expected.shard.first_sample, expected);
@@ -220,14 +220,14 @@ void check_shape(const DatasetFacts& facts, const Field& field, const Expected& 
     std::vector<std::uint64_t> wanted{expected.shard.samples};
     wanted.insert(wanted.end(), field.shape.begin(), field.shape.end());
     if (facts.size != wanted)
-        throw misfit(expected,
-                     fmt::format("field '{}' is [{}], not [{}]",
-                                 field.name,
-                                 fmt::join(facts.size, ", "),
-                                 fmt::join(wanted, ", ")));
+        throw wrong_shard(expected,
+                          fmt::format("field '{}' is [{}], not [{}]",
+                                      field.name,
+                                      fmt::join(facts.size, ", "),
+                                      fmt::join(wanted, ", ")));
     if (facts.type != field.type)
-        throw misfit(expected,
-                     fmt::format("field '{}' is not {}", field.name, element_name(field.type)));
+        throw wrong_shard(
+            expected, fmt::format("field '{}' is not {}", field.name, element_name(field.type)));
 }
 
 // 0 unless /index/<field> is a contiguous table of four numbers per block.
