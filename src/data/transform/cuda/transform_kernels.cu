@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transforms on a GPU: the CPU's own source, one thread for each value of the batch.
-#include "kernel_body.hpp"
+#include "transform/kernel_body.hpp"
 
 #include <cuda_runtime_api.h>
 
