@@ -7,7 +7,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,8 +5,7 @@
 #include "lockstep/data/resident.hpp"
 
 #include "hdf5/h5.hpp"
-#include "measure/io_ways.hpp"
-#include "measure/timed_threads.hpp"
+#include "stream/io_ways.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -11,6 +11,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "io_others.hpp"
 

@@ -8,6 +8,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "support/temp_dir.hpp"
 
@@ -74,12 +75,25 @@ inline void write_gzip(const fs::path& path, const std::string& content) {
     gzclose(file);
 }
 
+/// A pack of IDX files.
+struct IdxPack : PackOptions {
+    fs::path images, labels;
+};
+
+inline PackResult pack_dataset(const IdxPack& options, const PackReport& report = {}) {
+    const auto source = together(options.team, [&] {
+        check_is_free(options.output);
+        return open_idx(options.images, options.labels);
+    });
+    return lockstep::pack_dataset(*source, options, report);
+}
+
 /// The options that pack `samples`, written to `folder`, into `folder`/name.
-inline PackOptions options_for(const TempDir& folder,
-                               const Samples& samples,
-                               const std::string& name,
-                               Codec codec = Codec::none) {
-    PackOptions options;
+inline IdxPack options_for(const TempDir& folder,
+                           const Samples& samples,
+                           const std::string& name,
+                           Codec codec = Codec::none) {
+    IdxPack options;
     options.images = folder.file(name + "-images.idx", images_text(samples));
     options.labels = folder.file(name + "-labels.idx", labels_text(samples));
     options.output = folder / name;

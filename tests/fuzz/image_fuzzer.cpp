@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: whatever bytes an image is, it is refused, or has the pixels that its size says. What
 // is Lockstep's own is watched by the sanitizers; libpng, libjpeg and libtiff are as installed.
-#include "images/image.hpp"
+#include "transform/image.hpp"
 
 #include <cstdlib>
 

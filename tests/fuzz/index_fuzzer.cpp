@@ -6,9 +6,8 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "format/expansion.hpp"
+#include "format/chunk_filters.hpp"
 #include "format/index_columns.hpp"
-#include "format/index_table.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"
 

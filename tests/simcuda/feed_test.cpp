@@ -3,7 +3,7 @@
 // out shows.
 #include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/synth.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "replica/gpu.hpp"
 #include "simcuda/settings.hpp"

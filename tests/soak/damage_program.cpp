@@ -3,7 +3,7 @@
 // and by streaming where it matters. See the script `damage`.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
-#include "lockstep/data/verify.hpp"
+#include "lockstep/data/check.hpp"
 
 #include "data/samples.hpp"
 #include "support/caught.hpp"
@@ -229,7 +229,7 @@ class Soak {
     Options options_;
     Tally& tally_;
     test::Samples samples_;
-    PackOptions pack_;
+    test::IdxPack pack_;
     std::shared_ptr<const DatasetIndex> index_;
     std::map<std::uint64_t, test::Delivered> expected_;
     std::vector<std::string> files_;

@@ -3,6 +3,7 @@
 /// A digest of the samples themselves: the manifest of foreign files only has the files' times.
 #pragma once
 
+#include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
 #include <cstdint>
@@ -30,5 +31,25 @@ std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> ind
 /// XXH3-128 in hexadecimal of the `hashes` of all blocks, and of what else of the index decides
 /// samples and their order: fields, numbers of rows. Files' names, times and storage do not count.
 std::string content_digest(const DatasetIndex& index, std::span<const std::int64_t> hashes);
+
+/// Watches the files of a data set whose blocks have no hashes: nothing else would notice that they
+/// were written again. Bytes that were read before check() found nothing are those of the data set.
+/// What a file system does not show by size, time or inode stays unseen.
+class FileWatch {
+  public:
+    /// From the moment at which this process opened `index`; from now on if another did. Errors:
+    /// those of file_stamp().
+    explicit FileWatch(std::shared_ptr<const DatasetIndex> index);
+
+    /// Looks at each file. Errors: E251 naming the first that is not as it was.
+    void check() const;
+
+  private:
+    struct Watched {
+        std::filesystem::path path;
+        FileStamp seen;
+    };
+    std::vector<Watched> files_;
+};
 
 }  // namespace lockstep

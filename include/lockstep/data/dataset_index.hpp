@@ -5,19 +5,49 @@
 #pragma once
 
 #include "lockstep/core/files.hpp"
-#include "lockstep/data/field_mapping.hpp"
 #include "lockstep/data/manifest.hpp"
-#include "lockstep/data/row_block.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// What a field's rows are. `label`: class numbers or names, which are counted when the files are
+/// opened; `one_hot`: K numbers, 1 in the place of the class and else 0; `value`: no class numbers
+/// and no axes, whatever the field is called.
+enum class RowLayout { unstated, chw, hwc, hw, label, one_hot, value };
+
+/// How images of three dimensions lie in the input; data sets have CHW. `unstated` is CHW, unless
+/// the sizes look like HWC: then it is an error.
+enum class ImageLayout { unstated, chw, hwc };
+
+/// What is done about data sets whose values lie in other files than the one that is named:
+/// links, virtual data sets, external storage. A file may name any other that this user can read.
+enum class Links { refused, followed };
+
+/// That numbers are taken for what the attributes of the CF conventions say they stand for.
+struct CfValues {
+    /// In the place of missing ones, also NaN; nothing: one is an error.
+    std::optional<double> instead;
+    bool operator==(const CfValues&) const = default;
+};
+
+/// A field and where it lies in each file.
+struct FieldMapping {
+    std::string name;       ///< what training calls it: "images", "labels"
+    std::string hdf5_path;  ///< of the data set, e.g. "/x/data"
+    /// A scalar field named "labels" is a label unless it says else.
+    RowLayout layout = RowLayout::unstated;
+    std::optional<CfValues> cf = {};  ///< nothing: numbers are taken as they are stored
+    Links links = Links::refused;     ///< not of its text: one word is for all fields
+    bool operator==(const FieldMapping&) const = default;
+};
 
 /// How chunks cut a field's samples: like tiles, those at the end beyond it.
 ///
@@ -68,7 +98,7 @@ enum class FilterKind : std::uint16_t {
     /// None of HDF5's: numbers that become the field's wider ones, or change their byte order.
     /// Only the first of a chain.
     widening = 65535,
-    /// None either: numbers that stand for others, and become f32 (format/unpacking.hpp). Only the
+    /// None either: numbers that stand for others, and become f32 (format/widening.hpp). Only the
     /// first of a chain, without a widening.
     unpacking = 65534,
 };
@@ -244,5 +274,14 @@ class DatasetIndex {
     std::vector<std::string> warnings_;
     std::vector<FileStamp> stamps_;
 };
+
+/// Makes the file, readable by HDF5 1.8 and later, with data set `name` of `shape`, which has at
+/// least one element. Returns where its values begin: they lie there in C order, one behind the
+/// other, and are for anyone to write; until then they are 0. Equal arguments give equal bytes.
+/// Errors: E401 and kin (it exists, or its folder does not), E402, E405.
+std::uint64_t create_dataset_file(const std::filesystem::path& path,
+                                  const std::string& name,
+                                  ElementType type,
+                                  const std::vector<std::int64_t>& shape);
 
 }  // namespace lockstep

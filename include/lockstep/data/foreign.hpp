@@ -3,8 +3,11 @@
 /// Which data sets of HDF5 files that others wrote are the fields of a data set.
 #pragma once
 
-#include "lockstep/data/field_mapping.hpp"
+#include "lockstep/core/options.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -32,5 +35,37 @@ void check_is_packed(const std::filesystem::path& where);
 /// by name, if it is a folder, but for hidden ones (".a.h5"), which one warning counts; else what
 /// the pattern matches ("runs/*/part-?.h5"), by name. Errors: E201 if that is nothing.
 std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where);
+
+/// As many words a shell may make of an unquoted pattern.
+inline constexpr std::size_t most_data_words = 1 << 20;
+
+/// --`name` DIR|FILE, which may be given several times; what foreign_files() takes.
+Option data_option(const std::string& name, std::filesystem::path& target, const std::string& help);
+
+/// --`name` NAME=PATH[:LAYOUT][:cf]; what parse_field_mappings() takes. Errors of its assign():
+/// E235.
+Option field_option(const std::string& name, std::string& target, const std::string& help);
+
+/// --follow-links, of whatever --field names.
+Option links_option(bool& target);
+
+/// What it says.
+Links links_of(bool follows_links);
+
+/// What positional words name together, as if they were given to a data_option().
+std::filesystem::path data_of_words(const std::vector<std::string>& words);
+
+/// How field number `field` becomes `numbers`, a Python expression of its array `x` and of NumPy,
+/// `n`, without single quotes: of foreign files a command that writes them again.
+std::string way_to_rewrite(const DatasetIndex& data, std::size_t field, const std::string& numbers);
+
+/// How field number `field` gets another name, and `layout` behind it (":label" or "").
+std::string way_to_rename(const DatasetIndex& data,
+                          std::size_t field,
+                          const std::string& name,
+                          const std::string& layout = "");
+
+/// "row 17 of '/x' in 'b.h5'": where sample number `sample` has its value of `field`.
+std::string row_text(const DatasetIndex& data, const Field& field, std::uint64_t sample);
 
 }  // namespace lockstep

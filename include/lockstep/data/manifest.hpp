@@ -119,4 +119,54 @@ Manifest parse_manifest(std::string_view text,
 /// Errors: E201 (no such folder), E216 (no manifest in it), and those of parse_manifest.
 std::string read_manifest_text(const std::filesystem::path& folder);
 
+/// Whether samples are stored as [H, W, C].
+bool has_channels_last(const Field& field);
+
+/// As training takes it: "C 3, H 32, W 32", of masks and images of two dimensions "H 28, W 28"; ""
+/// of a field without such axes.
+std::string axes_text(const Field& field);
+
+/// Whether `shape`, of three dimensions, may be [H, W, C] as well as [C, H, W]: never guess
+/// then. Its last number is at most 4, or at most half of the others, or they alone are equal.
+bool may_have_channels_last(const std::vector<std::int64_t>& shape);
+
+/// One line about the classes of `field` that do not occur, and how numpy numbers the others;
+/// "" if all occur, and for tokens, whose vocabulary is not of one data set.
+std::string unused_classes_text(const Field& field);
+
+/// Errors: E210 if so many classes do not occur that their weights would be most of a model.
+void check_class_numbers(const Field& field);
+
+/// Rows that are stored side by side; `first` is a global sample number.
+struct RowBlock {
+    std::uint64_t first = 0;                                ///< global sample number
+    std::uint32_t rows = 0;                                 ///< from there on
+    std::uint32_t left_out = 0;                             ///< of these, what an order has not
+    std::uint32_t used() const { return rows - left_out; }  ///< what it has
+    bool operator==(const RowBlock&) const = default;
+};
+
+/// Which samples an order has: all, or those on one side of a split by XXH3-64 of a sample's number
+/// (8 bytes, little-endian). So a sample's part depends only on its number and the share.
+struct SamplePart {
+    /// Below the bound, or not.
+    enum class Side { all, first, second };
+    Side side = Side::all;    ///< that the order has
+    std::uint64_t bound = 0;  ///< of hashes on the first side
+
+    static SamplePart first(double share);   ///< about `share`, above 0 and below 1, of all
+    static SamplePart second(double share);  ///< the others
+    bool holds(std::uint64_t sample) const;  ///< whether the order has it
+    bool operator==(const SamplePart&) const = default;
+};
+
+/// `blocks` with what `part` leaves out counted, without those that it leaves out whole.
+std::vector<RowBlock> blocks_in(std::vector<RowBlock> blocks, const SamplePart& part);
+
+/// How many samples of `blocks` are in `part`.
+std::uint64_t samples_in(const std::vector<RowBlock>& blocks, const SamplePart& part);
+
+/// [0, samples) in blocks of `block_rows`; the last may have fewer.
+std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows);
+
 }  // namespace lockstep

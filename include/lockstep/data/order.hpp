@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lockstep/core/order_kind.hpp"
-#include "lockstep/data/row_block.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include <cstdint>
 #include <optional>

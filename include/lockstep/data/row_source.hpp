@@ -8,8 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,10 +37,5 @@ class RowSource {
     /// sets.
     virtual Hash128 fingerprint() const = 0;
 };
-
-/// IDX files (http://yann.lecun.com/exdb/mnist/), plain or gzip: `images` as u8 [C,H,W] (C = 1 for
-/// three dimensions) and `labels` as i64. Errors: E201, E202, E214 (malformed), E209 (counts).
-std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
-                                    const std::filesystem::path& labels);
 
 }  // namespace lockstep

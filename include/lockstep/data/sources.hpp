@@ -39,11 +39,13 @@ struct NamedInput {
 /// Errors: E103 if `text` is not NAME=PLACE, with a name of letters, digits, '_' and '-'.
 NamedInput parse_named_input(const std::string& option, std::string_view text);
 
-/// As open_idx(images, labels); gzip files are expanded into `options.scratch`. Images of three
-/// dimensions are taken for CHW where `layout` is unstated. Errors: also E235, as open_npy().
+/// IDX files (http://yann.lecun.com/exdb/mnist/): `images` as u8 [C,H,W] (C = 1 for three
+/// dimensions) and `labels` as i64. Gzip files are expanded into `options.scratch`. Images of three
+/// dimensions are taken for CHW where `layout` is unstated. Errors: E201, E202, E214 (malformed),
+/// E209 (counts), E235, as open_npy().
 std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const std::filesystem::path& labels,
-                                    const SourceOptions& options,
+                                    const SourceOptions& options = {},
                                     ImageLayout layout = ImageLayout::unstated);
 
 /// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
@@ -146,5 +148,26 @@ std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
 
 /// "224x192" (height x width), or E103.
 ImageSize parse_image_size(const std::string& option, std::string_view text);
+
+/// classes: `images` u8 [3,size,size] and `labels`: a pattern per class, moved about, its contrast
+/// changed, under noise. segmentation: `images` u8 [3,size,size] and `masks` u8 [size,size]: discs
+/// and squares of a colour per class, 0 is the ground. regression: `features` f32 [size] and
+/// `targets` f32 of a fixed quadratic function of them, with noise. text: `tokens` u8 [size + 1] of
+/// a fixed chain in which one or two tokens decide most of the next.
+enum class SynthKind { classes, segmentation, regression, text };
+
+/// What is made up, and how much of it.
+struct SynthOptions {
+    SynthKind kind = SynthKind::classes;  ///< of data
+    std::uint64_t seed = 0;               ///< another one, other data
+    std::uint64_t samples = 10'000;       ///< how many
+    std::uint64_t first = 0;              ///< number of the first sample: others are others
+    std::uint32_t size = 32;     ///< height and width, 8 to 4096; features or tokens, 1 to 65536
+    std::uint32_t classes = 10;  ///< 2 to 255; of text the vocabulary; not for regression
+};
+
+/// Every byte is a function of (kind, seed, size, classes, sample) in whole numbers: the same on
+/// any machine. Errors: E102.
+std::unique_ptr<RowSource> make_synthetic(const SynthOptions& options);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include <algorithm>
 #include <array>

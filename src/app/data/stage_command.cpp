@@ -6,7 +6,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/data/foreign.hpp"
-#include "lockstep/data/stage.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include "command.hpp"
 #include "data/pack_output.hpp"

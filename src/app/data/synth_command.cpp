@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/data/synth.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "command.hpp"
 #include "data/pack_output.hpp"

@@ -6,6 +6,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/launch/live_placement.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/train/infer.hpp"

@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/train/prune.hpp"
 

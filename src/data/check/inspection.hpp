@@ -2,10 +2,10 @@
 // What is known of inspected data before it is text or JSON.
 #pragma once
 
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/inspect.hpp"
 
-#include "opening/contents.hpp"
+#include "hdf5/contents.hpp"
 #include "sampled_values.hpp"
 
 #include <cstdint>
@@ -134,8 +134,5 @@ TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all);
 
 /// As lines of `columns` where they fit, but for advice and commands.
 std::string inspection_text(const Inspection& inspection, std::size_t columns);
-
-/// As a JSON object with a line break at its end.
-std::string inspection_json(const Inspection& inspection);
 
 }  // namespace lockstep

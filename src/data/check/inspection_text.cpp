@@ -4,7 +4,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "inspection.hpp"
 

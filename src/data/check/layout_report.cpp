@@ -6,7 +6,6 @@
 #include "format/labels.hpp"
 #include "inspection.hpp"
 #include "stream/block_reader.hpp"
-#include "stream/cut_cost.hpp"
 #include "stream/read_plan.hpp"
 
 #include <algorithm>

@@ -4,6 +4,8 @@
 
 #include "lockstep/data/dataset_index.hpp"
 
+#include "transform/image.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,5 +53,17 @@ std::string range_text(const ValueSummary& summary);
 
 /// How often each whole number occurs; nothing of real ones, or where there are over `most`.
 std::map<std::int64_t, std::uint64_t> whole_counts(const SampledRows& sample, std::size_t most);
+
+/// How the numbers of a row are an image: `[C, H, W]`, `[H, W, C]`, or `[H, W]`.
+enum class PixelOrder { channels_first, channels_last, plane };
+
+/// At most 64 of the rows, eight in a line, each shrunk to at most 96 pixels or enlarged to at
+/// least 48, with 2 pixels between them. u8 as they are, other types from the least value, black,
+/// to the largest; three channels and more as red, green and blue of the first three, else the
+/// first as grey. `sample.shape` has as many dimensions as `order` says.
+Image contact_sheet(const SampledRows& sample, PixelOrder order);
+
+/// How many images that shows.
+std::uint64_t images_on_sheet(const SampledRows& sample);
 
 }  // namespace lockstep

@@ -4,12 +4,11 @@
 // Tested: data/check/inspect_files_test.cpp; data/foreign_matrix and e2e/data_advice_test.cpp run
 // the commands
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
+#include "hdf5/contents.hpp"
 #include "inspection.hpp"
-#include "opening/contents.hpp"
-#include "opening/way_out.hpp"
 
 #include <algorithm>
 #include <bit>

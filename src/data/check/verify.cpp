@@ -1,27 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/verify.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/check.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
 #include "block_check.hpp"
-#include "findings.hpp"
-#include "format/index_table.hpp"
+#include "format/index_columns.hpp"
 #include "hdf5/shard_probe.hpp"
-#include "shard_pass.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/block_reader.hpp"
+#include "stream/ordered_work.hpp"
+#include "stream/request_plan.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 
 namespace {
+
+// Everything about one shard that a single pass over its bytes can tell.
+
+/// A shard to look at; `blocks` (by field) are what its index says, as far as that can be trusted.
+struct ShardView {
+    const Manifest& manifest;
+    std::size_t number = 0;
+    fs::path path;
+    std::vector<std::vector<StoredBlock>> blocks;
+};
+
+/// What a pass found, in the order of the file, and the hash of the whole file.
+struct ShardPass {
+    std::vector<Finding> findings;
+    std::string xxh3_128;
+};
+
+constexpr std::uint64_t usual_segment_bytes = std::uint64_t{4} << 20;
+
+struct ReadSegment {
+    std::vector<std::byte> bytes;
+    std::vector<Finding> findings;
+};
+
+// One thread's part of a pass.
+class SegmentReader {
+  public:
+    SegmentReader(const ShardView& shard, const SegmentPlan& plan)
+        : plan_(plan),
+          path_(shard.path),
+          check_(shard.manifest, shard.number, shard.path),
+          fd_(open_for_reading(shard.path)) {}
+
+    void operator()(std::uint64_t number, ReadSegment& out) {
+        const FileSegment& segment = plan_.segments[number];
+        out.findings.clear();
+        out.bytes.resize(segment.bytes);
+        const std::size_t got = read_at(fd_.value(), out.bytes, segment.offset, path_);
+        lockstep::check(got == out.bytes.size(),
+                        [&] { return system_error("read all of", path_, EIO); });
+        for (const PlacedBlock& placed : segment.blocks) {
+            const auto stored = std::span(out.bytes).subspan(placed.block.offset - segment.offset,
+                                                             placed.block.stored_bytes);
+            if (!check_.is_intact(placed, stored)) read_again(placed.block, stored);
+            if (auto finding = check_.check(placed, stored))
+                out.findings.push_back(std::move(*finding));
+        }
+    }
+
+  private:
+    // Past the page cache, whose copy may be what is damaged.
+    void read_again(const StoredBlock& block, std::span<std::byte> stored) {
+        drop_pages(fd_.value(), block.offset, block.stored_bytes);
+        read_at(fd_.value(), stored, block.offset, path_);
+    }
+
+    const SegmentPlan& plan_;
+    fs::path path_;
+    BlockCheck check_;
+    UniqueFd fd_;
+};
+
+void add_misplaced(const ShardView& shard, const SegmentPlan& plan, ShardPass& pass) {
+    const BlockCheck check(shard.manifest, shard.number, shard.path);
+    for (const PlacedBlock& placed : plan.cut_off)
+        pass.findings.push_back(
+            check.finding(placed, "E204", "they reach beyond the end of the file"));
+    for (const PlacedBlock& placed : plan.overlaps)
+        pass.findings.push_back(check.finding(placed, "E208", "they overlap with another block"));
+}
+
+/// Reads the file once, in pieces, on `threads` threads (>= 1) that also check the blocks; hashes
+/// it as it comes. Calls `report` with the bytes done. Errors: those of reading.
+ShardPass pass_over(const ShardView& shard,
+                    int threads,
+                    const std::function<void(std::uint64_t)>& report) {
+    const SegmentPlan plan =
+        plan_segments(shard.blocks, fs::file_size(shard.path), usual_segment_bytes);
+    std::vector<SegmentReader> readers;
+    const auto useful = std::clamp<std::size_t>(plan.segments.size(), 1, std::max(threads, 1));
+    for (std::size_t i = 0; i < useful; ++i) readers.emplace_back(shard, plan);
+    std::vector<ReadSegment> slots(useful == 1 ? 1 : 2 * useful);
+    ShardPass pass;
+    Hasher128 hasher;
+    work_in_order(plan.segments.size(), readers, slots, [&](std::uint64_t at, ReadSegment& read) {
+        hasher.add(read.bytes);
+        std::ranges::move(read.findings, std::back_inserter(pass.findings));
+        report(plan.segments[at].offset + plan.segments[at].bytes);
+    });
+    add_misplaced(shard, plan, pass);
+    pass.xxh3_128 = hasher.value().hex();
+    return pass;
+}
 
 // One member's look at a data set: its shards are those whose number is its rank, modulo.
 class Verification {
@@ -189,6 +289,86 @@ std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
     return merged(team, together(team, [&] {
                       return Verification(folder, manifest, report, options).run();
                   }));
+}
+
+namespace {
+
+// Files of others have no hashes: what can be told is whether every block can be read, expands to
+// what it should, fits its checksums where it has some, and holds labels that are classes.
+
+// One thread's part of it.
+class BlockLook {
+  public:
+    BlockLook(ShardFiles& files, const std::vector<FieldBlock>& blocks)
+        : index_(files.index()), blocks_(blocks), reader_(files) {}
+
+    void operator()(std::uint64_t at, std::optional<Finding>& found) {
+        found.reset();
+        const auto [field, number, bytes] = blocks_[at];
+        if (index_.stored_blocks(field)[number].shard == kept_in_index) return;
+        try {
+            reader_.read_block(field, number);
+        } catch (const Error& error) {
+            const bool is_missing = kind_of(error) == ErrorKind::value_missing;
+            if (!is_about_data(error) && !is_missing && error.code() != "E210") throw;
+            found = finding(field, number, error);
+        }
+    }
+
+  private:
+    Finding finding(std::size_t field, std::size_t number, const Error& error) const {
+        const auto& blocks = index_.stored_blocks(field);
+        return {.code = error.code(),
+                .file = index_.shards()[blocks[number].shard].name,
+                .field = index_.fields()[field].name,
+                .block = static_cast<std::int64_t>(number_in_shard(blocks, number)),
+                .offset = blocks[number].offset,
+                .bytes = blocks[number].stored_bytes,
+                .text = sentence(error)};
+    }
+
+    const DatasetIndex& index_;
+    const std::vector<FieldBlock>& blocks_;
+    BlockReader reader_;
+};
+
+// One member's blocks, in their order.
+std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& index,
+                                   const VerifyReport& report,
+                                   const VerifyOptions& options) {
+    const std::vector<FieldBlock> blocks =
+        blocks_of_part(*index, options.team.rank, options.team.size);
+    const auto members = static_cast<std::uint64_t>(options.team.size);
+    std::uint64_t done = 0, total = 0;
+    for (const FieldBlock& block : blocks) total += block.bytes;
+    ShardFiles files(index);
+    std::vector<BlockLook> looks;
+    for (int i = worker_count(options.threads); i > 0; --i) looks.emplace_back(files, blocks);
+    std::vector<std::optional<Finding>> slots(2 * looks.size());
+    std::vector<Finding> findings;
+    work_in_order(blocks.size(), looks, slots, [&](std::uint64_t at, auto& found) {
+        if (found) findings.push_back(std::move(*found));
+        done += blocks[at].bytes;
+        if (report) report({done * members, total * members, index->name()});
+    });
+    return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> verify_data(const std::filesystem::path& where,
+                                 const std::vector<FieldMapping>& fields,
+                                 const VerifyReport& report,
+                                 const VerifyOptions& options) {
+    if (fields.empty()) return verify_dataset(where, report, options);
+    const std::string bytes = by_root(options.team, [&] {
+        const auto opened = DatasetIndex::open(where, fields).serialize();
+        return std::string(reinterpret_cast<const char*>(opened.data()), opened.size());
+    });
+    const auto index =
+        std::make_shared<const DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
+    return merged(options.team,
+                  {together(options.team, [&] { return verify_blocks(index, report, options); })});
 }
 
 }  // namespace lockstep

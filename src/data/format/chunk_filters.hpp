@@ -2,6 +2,8 @@
 // Undoes the filters that are no codec of packed shards: shuffle, fletcher32, lzf, blosc.
 #pragma once
 
+#include "lockstep/data/dataset_index.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,5 +35,12 @@ bool reads_blosc();
 /// Expands a Blosc 1 buffer into exactly raw.size() bytes. False if its header is not that of a
 /// whole buffer of these sizes, or blosc refuses it.
 bool decode_blosc(std::span<const std::byte> stored, std::span<std::byte> raw);
+
+/// No chunk that went through filters has more bytes: HDF5's own limit (H5Pset_chunk).
+inline constexpr std::uint64_t most_chunk_bytes = 0xffffffff;
+
+/// Most bytes that a chunk of `stored` bytes expands to, by the formats of its filters. What
+/// announces more is damaged or made to do harm; finding that out takes no memory.
+std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored);
 
 }  // namespace lockstep

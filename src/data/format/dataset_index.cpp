@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "lockstep/data/dataset_index.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/manifest.hpp"
+
+#include "chunk_filters.hpp"
+#include "index_columns.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -88,21 +99,12 @@ std::size_t DatasetIndex::field_position(std::string_view name) const {
 }
 
 const FilterChain& DatasetIndex::chain_of(const StoredBlock& block) const {
-    static const FilterChain none, deflate{{FilterKind::deflate}}, lz4{{FilterKind::lz4}},
-        zstd{{FilterKind::zstd}};
-    switch (block.codec) {
-        case Codec::none:
-            break;
-        case Codec::deflate:
-            return deflate;
-        case Codec::lz4:
-            return lz4;
-        case Codec::zstd:
-            return zstd;
-        case Codec::filters:
-            return forms_.chains.at(block.chain);
-    }
-    return none;
+    if (block.codec == Codec::filters) return forms_.chains.at(block.chain);
+    static const std::map<Codec, FilterChain> chains{{Codec::none, {}},
+                                                     {Codec::deflate, {{FilterKind::deflate}}},
+                                                     {Codec::lz4, {{FilterKind::lz4}}},
+                                                     {Codec::zstd, {{FilterKind::zstd}}}};
+    return chains.at(block.codec);
 }
 
 std::uint64_t DatasetIndex::row_bytes_of(std::size_t field, const StoredBlock& block) const {
@@ -119,6 +121,141 @@ std::vector<RowBlock> DatasetIndex::blocks() const {
         for (const RowBlock& block : row_blocks(shard.samples, manifest_.block_rows))
             blocks.push_back({shard.first_sample + block.first, block.rows});
     return blocks;
+}
+
+namespace {
+
+SamplePart side_of(SamplePart::Side side, double share) {
+    return {side, static_cast<std::uint64_t>(std::ldexp(share, 64))};
+}
+
+std::uint32_t rows_outside(const RowBlock& block, const SamplePart& part) {
+    std::uint32_t outside = 0;
+    for (std::uint32_t row = 0; row < block.rows; ++row)
+        outside += part.holds(block.first + row) ? 0 : 1;
+    return outside;
+}
+
+}  // namespace
+
+SamplePart SamplePart::first(double share) {
+    return side_of(Side::first, share);
+}
+
+SamplePart SamplePart::second(double share) {
+    return side_of(Side::second, share);
+}
+
+bool SamplePart::holds(std::uint64_t sample) const {
+    if (side == Side::all) return true;
+    const bool is_first = hash64(std::as_bytes(std::span(&sample, 1))) < bound;
+    return is_first == (side == Side::first);
+}
+
+std::vector<RowBlock> blocks_in(std::vector<RowBlock> blocks, const SamplePart& part) {
+    if (part.side == SamplePart::Side::all) return blocks;
+    for (RowBlock& block : blocks) block.left_out = rows_outside(block, part);
+    std::erase_if(blocks, [](const RowBlock& block) { return block.used() == 0; });
+    return blocks;
+}
+
+std::uint64_t samples_in(const std::vector<RowBlock>& blocks, const SamplePart& part) {
+    std::uint64_t samples = 0;
+    for (const RowBlock& block : blocks_in(blocks, part)) samples += block.used();
+    return samples;
+}
+
+std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows) {
+    std::vector<RowBlock> blocks;
+    blocks.reserve((samples + block_rows - 1) / block_rows);
+    for (std::uint64_t first = 0; first < samples; first += block_rows) {
+        const auto rows = std::min<std::uint64_t>(block_rows, samples - first);
+        blocks.push_back({first, static_cast<std::uint32_t>(rows)});
+    }
+    return blocks;
+}
+
+namespace {
+
+using IndexRow = std::array<std::uint64_t, index_row_bytes / 8>;
+
+// Nothing if the file ends early or the hash differs.
+std::vector<std::byte> read_rows(const fs::path& path, const IndexPlace& place) {
+    const UniqueFd fd = open_for_reading(path);
+    // The size of the file bounds the memory, whatever the manifest says.
+    const std::uint64_t end = fs::file_size(path);
+    if (place.offset > end || place.blocks > (end - place.offset) / index_row_bytes) return {};
+    std::vector<std::byte> bytes(place.blocks * index_row_bytes);
+    const std::size_t got = read_at(fd.value(), bytes, place.offset, path);
+    if (got < bytes.size() || hash64(bytes) != place.hash) bytes.clear();
+    return bytes;
+}
+
+bool is_sound(const StoredBlock& block,
+              const IndexRow& row,
+              std::uint64_t first,
+              std::uint64_t end) {
+    return row[2] == first && block.stored_bytes >= 1 &&
+           block.stored_bytes <= block.decoded_bytes && block.offset <= end &&
+           block.stored_bytes <= end - block.offset &&
+           (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
+}
+
+}  // namespace
+
+std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::byte> bytes,
+                                                         const Manifest& manifest,
+                                                         std::size_t number,
+                                                         std::size_t field) {
+    const Shard& shard = manifest.shards[number];
+    const std::uint64_t row_bytes = manifest.fields[field].bytes_per_sample();
+    const std::uint64_t chunk_rows = std::min<std::uint64_t>(manifest.block_rows, shard.samples);
+    const bool is_chunked = manifest.codec != Codec::none;
+    const std::uint64_t count = (shard.samples - 1) / manifest.block_rows + 1;
+    if (bytes.size() / index_row_bytes != count || bytes.size() % index_row_bytes != 0) return {};
+    if (chunk_rows > most_decoded_bytes / row_bytes) return {};
+    const std::vector<RowBlock> rows = row_blocks(shard.samples, manifest.block_rows);
+    // A codec has the number of its filter.
+    const FilterChain filters{{static_cast<FilterKind>(manifest.codec)}};
+    std::vector<StoredBlock> blocks;
+    blocks.reserve(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        IndexRow row;
+        std::memcpy(row.data(), bytes.data() + i * index_row_bytes, index_row_bytes);
+        StoredBlock block{.first_row = shard.first_sample + rows[i].first,
+                          .offset = row[0],
+                          .stored_bytes = row[1],
+                          .decoded_bytes = row_bytes * (is_chunked ? chunk_rows : rows[i].rows),
+                          .hash = row[3],
+                          .rows = rows[i].rows,
+                          .shard = static_cast<std::uint32_t>(number),
+                          .codec = manifest.codec,
+                          .is_hashed = true};
+        // Blocks that would not get smaller are stored as they are.
+        if (block.stored_bytes == block.decoded_bytes) block.codec = Codec::none;
+        if (!is_sound(block, row, rows[i].first, shard.bytes)) return {};
+        if (block.codec != Codec::none &&
+            block.decoded_bytes > most_expanded(filters, block.stored_bytes))
+            return {};
+        blocks.push_back(block);
+    }
+    return blocks;
+}
+
+std::optional<std::vector<StoredBlock>> read_index_rows(const std::filesystem::path& path,
+                                                        const Manifest& manifest,
+                                                        std::size_t number,
+                                                        std::size_t field) {
+    return parse_index_rows(
+        read_rows(path, manifest.shards[number].index[field]), manifest, number, field);
+}
+
+std::optional<std::vector<StoredBlock>> read_index_table(const std::filesystem::path& path,
+                                                         const Manifest& manifest,
+                                                         std::size_t number,
+                                                         std::size_t field) {
+    if (fs::file_size(path) != manifest.shards[number].bytes) return {};
+    return read_index_rows(path, manifest, number, field);
 }
 
 }  // namespace lockstep

@@ -3,12 +3,10 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "expansion.hpp"
+#include "chunk_filters.hpp"
 #include "index_columns.hpp"
 
 #include <algorithm>
-
-#include <fmt/format.h>
 
 namespace lockstep {
 namespace {

@@ -1,46 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "labels.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "widening.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-template <class T>
-T value_at(std::span<const std::byte> rows, std::size_t element) {
-    T value{};
-    std::memcpy(&value, rows.data() + element * sizeof value, sizeof value);
-    return value;
-}
-
-// Calls `action` with an element of the type, for its type.
-template <class Action>
-auto with_type(ElementType type, Action&& action) {
-    switch (type) {
-        case ElementType::u8:
-            return action(std::uint8_t{});
-        case ElementType::i32:
-            return action(std::int32_t{});
-        default:
-            return action(std::int64_t{});
-    }
-}
-
 // Looks at all of them without a branch: masks have many, and nearly always all are sound.
 template <class T>
 bool are_all_below(std::span<const std::byte> rows, std::int64_t limit) {
     T least = 0, most = 0;
     for (std::size_t i = 0; i < rows.size() / sizeof(T); ++i) {
-        const T value = value_at<T>(rows, i);
+        const T value = element_at<T>(rows, i);
         least = std::min(least, value);
         most = std::max(most, value);
     }
-    return least >= 0 && most < limit;
+    return least >= 0 && static_cast<std::int64_t>(most) < limit;
 }
 
 }  // namespace
@@ -63,7 +52,7 @@ bool is_of_classes(const Field& field) {
 
 std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::size_t element) {
     return with_type(
-        type, [&]<class T>(T) { return static_cast<std::int64_t>(value_at<T>(rows, element)); });
+        type, [&]<class T>(T) { return static_cast<std::int64_t>(element_at<T>(rows, element)); });
 }
 
 std::string label_text(const Field& field, std::int64_t label) {
@@ -96,10 +85,150 @@ void count_labels(const Field& field,
                   std::vector<std::uint64_t>& counts) {
     with_type(field.type, [&]<class T>(T) {
         for (std::size_t i = 0; i < rows.size() / sizeof(T); ++i) {
-            const auto label = static_cast<std::size_t>(value_at<T>(rows, i));
+            const auto label = static_cast<std::size_t>(element_at<T>(rows, i));
             if (label >= counts.size()) counts.resize(label + 1);
             ++counts[label];
         }
+    });
+}
+
+namespace {
+
+// No picture has fewer rows, and few have more channels.
+constexpr std::int64_t few = 4;
+
+}  // namespace
+
+bool has_channels_last(const Field& field) {
+    return field.layout == "HWC" && field.shape.size() == 3;
+}
+
+std::string axes_text(const Field& field) {
+    const auto& shape = field.shape;
+    const bool is_picture = field.layout == "HW" || field.name == "images";
+    if (shape.size() == 2 && is_picture) return fmt::format("H {}, W {}", shape[0], shape[1]);
+    if (shape.size() != 3) return "";
+    if (!has_channels_last(field))
+        return fmt::format("C {}, H {}, W {}", shape[0], shape[1], shape[2]);
+    return fmt::format("C {}, H {}, W {} (stored H, W, C)", shape[2], shape[0], shape[1]);
+}
+
+bool may_have_channels_last(const std::vector<std::int64_t>& shape) {
+    const std::int64_t first = shape[0], middle = shape[1], last = shape[2];
+    const bool is_small = last <= few && first > few;
+    const bool is_smaller = last <= std::min(first, middle) / 2;
+    return is_small || is_smaller || (first == middle && last != middle);
+}
+
+namespace {
+
+constexpr std::size_t most_named = 10;
+constexpr std::size_t most_in_code = 20;
+
+std::vector<std::size_t> classes_that(const Field& field, bool occur) {
+    std::vector<std::size_t> found;
+    for (std::size_t number = 0; number < field.class_counts.size(); ++number)
+        if ((field.class_counts[number] > 0) == occur) found.push_back(number);
+    return found;
+}
+
+std::string class_text(const Field& field, std::size_t number) {
+    if (number >= field.class_names.size()) return fmt::format("{}", number);
+    const std::string name = printable(field.class_names[number]);
+    return name == fmt::format("{}", number) ? name : fmt::format("{} ({})", number, name);
+}
+
+// "0, 127 and 255".
+std::string list_of(const Field& field, const std::vector<std::size_t>& numbers) {
+    std::string text;
+    const std::size_t named = std::min(numbers.size(), most_named);
+    for (std::size_t i = 0; i < named; ++i) {
+        const bool is_last = i > 0 && i + 1 == numbers.size();
+        text += (i == 0 ? "" : is_last ? " and " : ", ") + class_text(field, numbers[i]);
+    }
+    if (numbers.size() > named)
+        text += fmt::format(" and {} more", grouped(numbers.size() - named));
+    return text;
+}
+
+std::string numbering(const Field& field, const std::vector<std::size_t>& used) {
+    const char* const name = field.shape.empty() ? "y" : "m";
+    const std::string list = used.size() <= most_in_code
+                                 ? fmt::format("[{}]", fmt::join(used, ", "))
+                                 : fmt::format("numpy.unique({})", name);
+    return fmt::format(
+        "number them from 0, and those of test data by the same list: {0} = "
+        "numpy.searchsorted({1}, {0})",
+        name,
+        list);
+}
+
+bool is_void(const Field& field, const std::vector<std::size_t>& used) {
+    constexpr std::size_t usual_void = 255;
+    const std::size_t others = used.size() - 1;
+    return !field.shape.empty() && others > 1 && used.back() == usual_void &&
+           used[others - 1] == others - 1;
+}
+
+// What to do about it, where most likely something is to be done.
+std::string advice(const Field& field, const std::vector<std::size_t>& used) {
+    if (!field.class_names.empty()) return "";
+    const std::size_t classes = field.class_counts.size(), first = used.front();
+    if (is_void(field, used)) {
+        const std::size_t others = used.size() - 1;
+        std::string weights;
+        for (std::size_t i = 0; i < others; ++i) weights += "1,";
+        return fmt::format(
+            ". {0} looks like void, but is learned as a class: there is no ignore "
+            "index yet. m[m == {0}] = {1} of numpy makes it class {1}, and then "
+            "--class-weights {2}0 leaves it out of the loss",
+            used.back(),
+            others,
+            weights);
+    }
+    if (first > 0 && used.size() == classes - first)
+        return fmt::format(
+            ". If they are numbered from {0}, subtract it with numpy, from test "
+            "data, too: {1} = {1} - {0}",
+            first,
+            field.shape.empty() ? "y" : "m");
+    return 2 * used.size() > classes ? "" : ". If nobody will have them, " + numbering(field, used);
+}
+
+}  // namespace
+
+std::string unused_classes_text(const Field& field) {
+    const std::vector<std::size_t> used = classes_that(field, true);
+    const std::vector<std::size_t> unused = classes_that(field, false);
+    if (unused.empty() || used.empty() || field.name == "tokens") return "";
+    return fmt::format("{}: {} of {} classes {} not occur: {}{}{}",
+                       field.name,
+                       grouped(unused.size()),
+                       grouped(field.class_counts.size()),
+                       unused.size() == 1 ? "does" : "do",
+                       unused.size() <= used.size() ? list_of(field, unused)
+                                                    : fmt::format("only {}", list_of(field, used)),
+                       unused.size() <= used.size() ? ""
+                       : used.size() == 1           ? " does"
+                                                    : " do",
+                       advice(field, used));
+}
+
+void check_class_numbers(const Field& field) {
+    constexpr std::size_t many = 10'000, least_share = 100;
+    const std::size_t classes = field.class_counts.size();
+    if (classes <= many || field.name == "tokens") return;
+    const std::vector<std::size_t> used = classes_that(field, true);
+    check(used.size() * least_share >= classes, [&] {
+        return Error(
+            "E210",
+            fmt::format("'{}' has {} classes, of which {} occur",
+                        field.name,
+                        grouped(classes),
+                        grouped(used.size())),
+            fmt::format("a model has weights for every number from 0 to the largest class, {}",
+                        grouped(classes - 1)),
+            numbering(field, used));
     });
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,32 @@
 #include <vector>
 
 namespace lockstep {
+
+/// Element number `i` of `bytes`, wherever they lie.
+template <class Value>
+Value element_at(std::span<const std::byte> bytes, std::size_t i) {
+    Value value{};
+    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+    return value;
+}
+
+/// Calls `action` with an element of `type`, for its C++ type.
+template <class Action>
+auto with_type(ElementType type, Action&& action) {
+    switch (type) {
+        case ElementType::u8:
+            return action(std::uint8_t{});
+        case ElementType::i32:
+            return action(std::int32_t{});
+        case ElementType::f32:
+            return action(float{});
+        case ElementType::f64:
+            return action(double{});
+        case ElementType::i64:
+            break;
+    }
+    return action(std::int64_t{});
+}
 
 /// u8, i32 or i64.
 bool is_whole(ElementType type);

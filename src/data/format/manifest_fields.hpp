@@ -5,14 +5,10 @@
 #include "lockstep/core/record.hpp"
 #include "lockstep/data/manifest.hpp"
 
+#include <string>
+#include <string_view>
+
 namespace lockstep {
-
-/// Everything but the digest.
-Json manifest_json(const Manifest& manifest);
-
-/// Errors: E222 for members that are missing, of a wrong type, that contradict each other, or that
-/// describe another kind of data set.
-Manifest manifest_from_json(const Json& json, const std::string& origin, ManifestKind kind);
 
 /// One member of "fields".
 void describe(Record& record, Field& field);
@@ -23,7 +19,10 @@ Shard shard_from_json(const Json& json,
                       const std::vector<Field>& fields,
                       const std::string& origin);
 
-/// `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
-std::string printable_digest(const std::string& digest);
+/// Whether a field may have this name: letters, digits, '_' and '-', at least one.
+bool is_field_name(std::string_view name);
+
+/// A UUID made from content (RFC 9562, version 8), of `digest`'s 32 hexadecimal digits.
+std::string uuid_from(std::string digest);
 
 }  // namespace lockstep

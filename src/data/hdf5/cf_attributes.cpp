@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cf_attributes.hpp"
+#include "look.hpp"
 
 #include <algorithm>
 #include <bit>

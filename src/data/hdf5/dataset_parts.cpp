@@ -13,8 +13,6 @@
 //
 // Tested: data/foreign_matrix (values as h5py's, and what is refused).
 
-#include "dataset_parts.hpp"
-
 #include "look.hpp"
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 // driver that tells it that all is well, and tells us what happened, lets it end in order.
 #pragma once
 
+#include "file_facts.hpp"
 #include "h5.hpp"
 
 #include <cstddef>
@@ -57,5 +58,11 @@ class ChunkProbe {
 /// How often the library read from files that were opened through probing_access(): tests look
 /// whether that grows with the number of chunks. A chunk that was found counts as one.
 std::uint64_t reads();
+
+/// The chunks of `dataset`, opened through probing_access(), whose size and chunk are those of
+/// `facts`: the driver notes where the library would read each. Not H5Dchunk_iter, which 1.10.8
+/// lacks and which forgets in some versions what comes before the superblock. A chunk that is
+/// missing or impossible is a `fault`.
+ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts);
 
 }  // namespace lockstep::h5

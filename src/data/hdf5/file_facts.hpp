@@ -3,10 +3,10 @@
 // processes.
 #pragma once
 
-#include "lockstep/data/field_mapping.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/manifest.hpp"
 
-#include "format/unpacking.hpp"
+#include "format/widening.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -241,7 +241,7 @@ void write_attribute(const Handle& object,
     write_values(object, name, type.id(), type.id(), {values.size()}, packed.data());
 }
 
-Found<std::string> read_text(const Handle& object, const char* name) {
+std::optional<std::string> read_text(const Handle& object, const char* name) {
     const Handle attribute = open_attribute(object, name);
     if (!attribute) return {};
     const Handle type(H5Aget_type(attribute.id()), H5Tclose);
@@ -254,10 +254,10 @@ Found<std::string> read_text(const Handle& object, const char* name) {
     std::string value(size, '\0');
     if (H5Aread(attribute.id(), type.id(), value.data()) < 0) return {};
     value.resize(std::strlen(value.c_str()));
-    return {value, true};
+    return value;
 }
 
-Found<std::uint64_t> read_number(const Handle& object, const char* name) {
+std::optional<std::uint64_t> read_number(const Handle& object, const char* name) {
     const Handle attribute = open_attribute(object, name);
     if (!attribute) return {};
     const Handle type(H5Aget_type(attribute.id()), H5Tclose);
@@ -266,7 +266,7 @@ Found<std::uint64_t> read_number(const Handle& object, const char* name) {
         return {};
     std::uint64_t value = 0;
     if (H5Aread(attribute.id(), H5T_NATIVE_UINT64, &value) < 0) return {};
-    return {value, true};
+    return value;
 }
 
 }  // namespace lockstep::h5

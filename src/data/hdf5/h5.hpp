@@ -3,11 +3,12 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/field_mapping.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -110,13 +111,8 @@ void write_attribute(const Handle& object,
                      const char* name,
                      const std::vector<std::string>& values);
 
-/// The attribute's value, or "" / 0 with found = false if it is missing or of another kind.
-template <class T>
-struct Found {
-    T value{};
-    bool found = false;
-};
-Found<std::string> read_text(const Handle& object, const char* name);
-Found<std::uint64_t> read_number(const Handle& object, const char* name);
+/// The attribute's value; nothing if it is missing or of another kind.
+std::optional<std::string> read_text(const Handle& object, const char* name);
+std::optional<std::uint64_t> read_number(const Handle& object, const char* name);
 
 }  // namespace lockstep::h5

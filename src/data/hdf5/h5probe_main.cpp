@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep-h5probe: libhdf5 in a process of its own, for files that nobody vouches for.
-#include "hdf5/sandbox.hpp"
+#include "sandbox.hpp"
 
 #include <cstdio>
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "look.hpp"
 
-#include "cf_attributes.hpp"
-#include "chunk_places.hpp"
-#include "dataset_parts.hpp"
 #include "driver.hpp"
 #include "h5.hpp"
 
@@ -274,11 +271,6 @@ DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name, Li
     return facts;
 }
 
-template <class T>
-std::optional<T> optional_of(h5::Found<T> found) {
-    return found.found ? std::optional(std::move(found.value)) : std::nullopt;
-}
-
 // Of links, which may be many without being data sets.
 constexpr std::size_t most_links = 4096;
 
@@ -322,10 +314,10 @@ FileFacts look_at_file(const FileRequest& request) {
     const h5::QuietErrors quiet;
     const h5::Handle file = h5::open_for_probing(request.path);
     FileFacts facts;
-    facts.uuid = optional_of(h5::read_text(file, "dataset_uuid"));
-    facts.shard_index = optional_of(h5::read_number(file, "shard_index"));
-    facts.samples = optional_of(h5::read_number(file, "n_samples"));
-    facts.first_sample = optional_of(h5::read_number(file, "first_sample"));
+    facts.uuid = h5::read_text(file, "dataset_uuid");
+    facts.shard_index = h5::read_number(file, "shard_index");
+    facts.samples = h5::read_number(file, "n_samples");
+    facts.first_sample = h5::read_number(file, "first_sample");
     for (const std::string& name : request.datasets)
         facts.datasets.push_back(look_at_dataset(file, name, request.links));
     return facts;

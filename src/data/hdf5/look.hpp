@@ -3,8 +3,11 @@
 #pragma once
 
 #include "file_facts.hpp"
+#include "h5.hpp"
 
 #include <cstddef>
+#include <optional>
+#include <vector>
 
 namespace lockstep {
 
@@ -23,5 +26,51 @@ inline constexpr std::size_t most_listed = 64;
 /// The data sets of a file, by name, in groups of any depth; links into other files are not
 /// followed. As dangerous as look_at_file(). Errors: E205; E201, E202.
 FileRequest list_datasets(const std::filesystem::path& path);
+
+/// What attributes of the CF conventions (2.5.1, 8.1) and `_Unsigned` of NetCDF's users' guide say
+/// of `dataset`, whose elements are `number`; nothing if it has none of them. What is not as these
+/// documents have it is a fault, never guessed.
+std::optional<CfFacts> cf_attributes_of(const h5::Handle& dataset, const NumberFacts& number);
+
+}  // namespace lockstep
+
+namespace lockstep::h5 {
+
+/// The whole data sets, or stretches of external files, that `dataset` with `facts` puts one after
+/// the other, in the order of its rows: each with the file it lies in. Empty if it is made in any
+/// other way, or if one of them is missing or of another type. Opens what the file names.
+std::vector<DatasetFacts> parts_of(const Handle& dataset,
+                                   const Handle& properties,
+                                   const DatasetFacts& facts);
+
+}  // namespace lockstep::h5
+
+namespace lockstep {
+
+/// Reads rows of data sets, and keeps the last one open. Filters may be plugins of libhdf5
+/// (HDF5_PLUGIN_PATH). For the child process: libhdf5 parses the whole file. One thread.
+class RowReading {
+  public:
+    /// Errors: E205, E207 if there is no such data set, E213 if it has other rows than are asked
+    /// for or the library cannot read them; `why` says what it says.
+    std::vector<std::byte> read(const RowsRequest& request);
+
+    /// The texts of rows of a data set [n] or [n, 1]. Errors: as read(), also where it holds
+    /// others.
+    Texts read_texts(const RowsRequest& request);
+
+  private:
+    /// What a read takes from the open data set, and its room in memory.
+    struct Selection {
+        h5::Handle there, here;
+    };
+
+    void open(const RowsRequest& request);
+    Selection select(const RowsRequest& request) const;
+
+    RowsRequest opened_;
+    h5::Handle file_, dataset_;
+    std::vector<hsize_t> size_;
+};
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "row_reading.hpp"
-
 #include "lockstep/core/numbers.hpp"
+
+#include "look.hpp"
 
 #include <algorithm>
 #include <array>

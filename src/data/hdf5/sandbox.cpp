@@ -270,6 +270,16 @@ Error Sandbox::nonsense(const std::string& why) {
         fmt::format("'{}' answered nonsense about '{}'", program_name, asked_.path.string()), why);
 }
 
+// What `parse` makes of an answer.
+template <class Parse>
+auto Sandbox::believed(const Parse& parse) {
+    try {
+        return parse();
+    } catch (const Error&) {
+        throw nonsense("its answer does not make sense");
+    }
+}
+
 Frame Sandbox::receive_head(double deadline_s) {
     Frame frame;
     if (!fill(std::as_writable_bytes(std::span(&frame, 1)), deadline_s)) fail();
@@ -298,11 +308,7 @@ FileFacts Sandbox::look(const FileRequest& request) {
 FileRequest Sandbox::list(const fs::path& path) {
     ask(FrameKind::list, {path, {}});
     const std::vector<std::byte> bytes = receive(FrameKind::names);
-    try {
-        return request_from(bytes);
-    } catch (const Error&) {  // as below
-    }
-    throw nonsense("its answer does not make sense");
+    return believed([&] { return request_from(bytes); });
 }
 
 void Sandbox::ask(const FileRequest& request) {
@@ -338,11 +344,7 @@ std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
 
 FileFacts Sandbox::answer() {
     const std::vector<std::byte> bytes = receive(FrameKind::facts);
-    try {
-        return facts_from(bytes, asked_.datasets.size(), file_bytes_);
-    } catch (const Error&) {  // as below
-    }
-    throw nonsense("its answer does not make sense");
+    return believed([&] { return facts_from(bytes, asked_.datasets.size(), file_bytes_); });
 }
 
 void Sandbox::ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s) {
@@ -382,11 +384,7 @@ Texts Sandbox::read_texts(const RowsRequest& request) {
     const double deadline_s = now_s() + limits_.wall_s;
     const std::vector<std::byte> bytes =
         receive_body(rows_head(FrameKind::texts, deadline_s), deadline_s);
-    try {
-        return texts_from(bytes, request.rows);
-    } catch (const Error&) {  // as below
-    }
-    throw nonsense("its answer does not make sense");
+    return believed([&] { return texts_from(bytes, request.rows); });
 }
 
 }  // namespace lockstep

@@ -104,6 +104,8 @@ class Sandbox {
     void ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s);
     Frame rows_head(FrameKind wanted, double deadline_s);
     Error nonsense(const std::string& why);
+    template <class Parse>
+    auto believed(const Parse& parse);
     bool fill(std::span<std::byte> out, double deadline_s);
     [[noreturn]] void fail();
     int wait_or_end();

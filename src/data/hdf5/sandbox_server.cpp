@@ -3,10 +3,8 @@
 #include "lockstep/core/hash.hpp"
 
 #include "format/chunk_filters.hpp"
-#include "format/expansion.hpp"
 #include "h5.hpp"
 #include "look.hpp"
-#include "row_reading.hpp"
 #include "sandbox.hpp"
 
 #include <algorithm>

@@ -1,19 +1,177 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "shard_probe.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
 #include "driver.hpp"
+#include "format/index_columns.hpp"
 #include "look.hpp"
 #include "stored_blocks.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
 namespace lockstep {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr auto hdf5_signature = "\x89HDF\r\n\x1a\n"sv;
+
+// What stands before and behind the file's name in a command that makes data of it. `is_named`: the
+// name stands there at all; `made` follows NAME at the end if `is_made`.
+struct KnownWay {
+    FileKind kind;
+    std::string_view before, behind;
+    bool is_named = true, is_made = false;
+};
+constexpr std::string_view as_folders =
+    "give a folder of folders of images, one for each class: lockstep data pack --folder FOLDER "
+    "--out NAME";
+constexpr auto known_ways = std::to_array<KnownWay>({
+    {FileKind::zip, "unpack it into a folder NAME: python3 -m zipfile -e ", " NAME"},
+    {FileKind::numpy_archive, "unpack it into a folder NAME: python3 -m zipfile -e ", " NAME"},
+    {FileKind::gzip, "expand it: gunzip <", " >NAME", true, true},
+    {FileKind::zstd, "expand it: unzstd <", " >NAME", true, true},
+    {FileKind::numpy, "make shards of it: lockstep data pack --npy values=", " --out NAME"},
+    {FileKind::hdf5, "see what it has, and how to train on it: lockstep data inspect ", ""},
+    {FileKind::idx,
+     "make shards of it and of its labels: lockstep data pack --labels LABELS --out NAME --images ",
+     ""},
+    {FileKind::png, as_folders, "", false},
+    {FileKind::jpeg, as_folders, "", false},
+    {FileKind::lfs_pointer,
+     "fetch what it stands for, in its repository: git lfs pull --include ",
+     ""},
+    {FileKind::netcdf_classic, "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
+});
+
+constexpr std::string_view another_copy = "copy it again from its source, or give the right folder";
+
+// A command for the file, or "".
+std::string way_of(std::string_view start, const fs::path& path, std::string_view made) {
+    const std::string word = shell_word(path.string()), name = path.filename().string();
+    const FileKind kind = file_kind(start);
+    if (kind == FileKind::text && path.extension() == ".csv")
+        return "make shards of it: lockstep data pack --csv " + word + " --out NAME";
+    const bool is_tar = name.ends_with(".tgz") || name.find(".tar.") != name.npos;
+    if (is_tar && kind == FileKind::gzip) return "unpack it: tar xzf " + word;
+    const auto way = std::ranges::find(known_ways, kind, &KnownWay::kind);
+    if (way == known_ways.end()) return "";
+    return fmt::format(
+        "{}{}{}{}", way->before, way->is_named ? word : "", way->behind, way->is_made ? made : "");
+}
+
+std::string way_to_hdf5(std::string_view start, const fs::path& path) {
+    const std::string way = way_of(start, path, ".h5");
+    return way.empty() ? std::string(another_copy) : way;
+}
+
+// Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
+// behind a user block, which others may fill. Nothing if it is at none of these places.
+std::optional<std::uint64_t> superblock_offset(int file,
+                                               std::uint64_t bytes,
+                                               const fs::path& path) {
+    std::array<char, hdf5_signature.size()> found{};
+    for (std::uint64_t offset = 0; offset < bytes; offset = offset == 0 ? 512 : 2 * offset) {
+        const std::size_t got =
+            read_at(file, std::as_writable_bytes(std::span(found)), offset, path);
+        if (std::string_view(found.data(), got) == hdf5_signature) return offset;
+    }
+    return {};
+}
+
+constexpr std::size_t version_at = hdf5_signature.size();
+constexpr unsigned newest_superblock = 3;
+constexpr std::size_t superblock_bytes = 64;  // or fewer, of any version
+
+// The end of the file by its superblock (HDF5 File Format Specification 3.0, II.A), for 8-byte
+// offsets; nothing for other kinds of superblock.
+std::optional<std::uint64_t> end_by_superblock(std::string_view start) {
+    const auto version = static_cast<unsigned char>(start[version_at]);
+    const bool is_old = version <= 1;
+    const std::size_t sizes = is_old ? 13 : 9;
+    const std::size_t end = version == 0 ? 40 : version == 1 ? 44 : 28;
+    if (version > newest_superblock || start[sizes] != 8) return {};
+    std::uint64_t value = 0;
+    std::memcpy(&value, start.data() + end, sizeof value);
+    return value;
+}
+
+// Of what others wrote nobody can verify more.
+Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expected, bool is_packed) {
+    return Error(
+        "E204",
+        fmt::format(
+            "'{}' is cut short: {} of {} bytes", path.string(), grouped(bytes), grouped(expected)),
+        "its writer or a copy of it was interrupted",
+        is_packed ? "copy it again from its source, then run 'lockstep data verify'"
+                  : "copy it again from its source");
+}
+
+}  // namespace
+
+FileGuess guess_of_file(const fs::path& path, std::string_view made) {
+    const UniqueFd fd = open_for_reading(path);
+    std::array<char, file_start_bytes> buffer{};
+    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
+    const std::string_view start(buffer.data(), got);
+    const std::string way = way_of(start, path, made);
+    const FileKind kind = file_kind(start);
+    const bool may_be_any = kind == FileKind::unknown || kind == FileKind::empty ||
+                            kind == FileKind::text || kind == FileKind::zeros ||
+                            kind == FileKind::json || kind == FileKind::pickle;
+    return {!may_be_any,
+            file_start_text(start),
+            way.empty() ? "make or download it again, or check that it is the file you mean" : way};
+}
+
+bool is_hdf5(const std::filesystem::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
+}
+
+std::optional<unsigned> newer_superblock(const std::filesystem::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    const auto superblock = superblock_offset(fd.value(), fs::file_size(path), path);
+    std::array<std::byte, 1> version{};
+    if (!superblock || read_at(fd.value(), version, *superblock + version_at, path) == 0) return {};
+    const auto number = std::to_integer<unsigned>(version[0]);
+    return number > newest_superblock ? std::optional(number) : std::nullopt;
+}
+
+void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
+    const UniqueFd fd = open_for_reading(path);
+    const std::uint64_t bytes = fs::file_size(path);
+    if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
+    const auto superblock = superblock_offset(fd.value(), bytes, path);
+    std::array<char, file_start_bytes> buffer{};
+    const std::size_t got = read_at(
+        fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
+    const std::string_view start(buffer.data(), got);
+    check(superblock.has_value(), [&] {
+        return Error("E203",
+                     fmt::format("'{}' is not HDF5", path.string()),
+                     file_start_text(start),
+                     way_to_hdf5(expected_bytes > 0 ? "" : start, path));
+    });
+    if (got < superblock_bytes) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
+    const auto end = end_by_superblock(start);
+    if (end ? bytes < *end : bytes < expected_bytes)
+        throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);
+}
+
 namespace {
 
 // What one data set in a shard should be, and where errors about it belong.
@@ -24,7 +182,7 @@ struct Expected {
     std::uint32_t number;
 };
 
-Error misfit(const Expected& expected, const std::string& why) {
+Error wrong_shard(const Expected& expected, const std::string& why) {
     return Error("E208",
                  fmt::format("'{}' does not belong to data set '{}'",
                              expected.path.string(),
@@ -37,16 +195,16 @@ void check_number(const std::optional<std::uint64_t>& found,
                   const char* name,
                   std::uint64_t value,
                   const Expected& expected) {
-    if (!found) throw misfit(expected, fmt::format("it has no number '{}'", name));
+    if (!found) throw wrong_shard(expected, fmt::format("it has no number '{}'", name));
     if (*found != value)
-        throw misfit(expected,
-                     fmt::format("its {} is {}, not {}", name, grouped(*found), grouped(value)));
+        throw wrong_shard(
+            expected, fmt::format("its {} is {}, not {}", name, grouped(*found), grouped(value)));
 }
 
 void check_identity(const FileFacts& facts, const Expected& expected) {
-    if (!facts.uuid) throw misfit(expected, "it was not made by 'lockstep data pack'");
+    if (!facts.uuid) throw wrong_shard(expected, "it was not made by 'lockstep data pack'");
     if (*facts.uuid != expected.manifest.uuid)
-        throw misfit(expected, "it is a shard of another data set");
+        throw wrong_shard(expected, "it is a shard of another data set");
     check_number(facts.shard_index, "shard_index", expected.number, expected);
     check_number(facts.samples, "n_samples", expected.shard.samples, expected);
     check_number(facts.first_sample, "first_sample", expected.shard.first_sample, expected);
@@ -62,14 +220,14 @@ void check_shape(const DatasetFacts& facts, const Field& field, const Expected& 
     std::vector<std::uint64_t> wanted{expected.shard.samples};
     wanted.insert(wanted.end(), field.shape.begin(), field.shape.end());
     if (facts.size != wanted)
-        throw misfit(expected,
-                     fmt::format("field '{}' is [{}], not [{}]",
-                                 field.name,
-                                 fmt::join(facts.size, ", "),
-                                 fmt::join(wanted, ", ")));
+        throw wrong_shard(expected,
+                          fmt::format("field '{}' is [{}], not [{}]",
+                                      field.name,
+                                      fmt::join(facts.size, ", "),
+                                      fmt::join(wanted, ", ")));
     if (facts.type != field.type)
-        throw misfit(expected,
-                     fmt::format("field '{}' is not {}", field.name, element_name(field.type)));
+        throw wrong_shard(
+            expected, fmt::format("field '{}' is not {}", field.name, element_name(field.type)));
 }
 
 // 0 unless /index/<field> is a contiguous table of four numbers per block.
@@ -138,6 +296,68 @@ ProbedShard probe_untrusted_shard(Sandbox& sandbox,
         path, manifest, manifest.shards[number], static_cast<std::uint32_t>(number)};
     check_is_whole_hdf5(path, expected.shard.bytes);
     return judged(sandbox.look(request_for(path, manifest)), expected);
+}
+
+namespace {
+
+// A manifest may announce anything.
+constexpr std::uint64_t most_reserved = std::uint64_t{1} << 24;
+
+std::string rewritten(const Shard& shard) {
+    return fmt::format(
+        "shard '{}' was rewritten after it was packed: its blocks were found again, but they have "
+        "no hashes, so damage to it will go unnoticed; restore it, or pack the data again",
+        shard.name);
+}
+
+// The blocks of one shard, by field, and whether they come from the index that was packed.
+struct OpenedShard {
+    std::vector<std::vector<StoredBlock>> blocks;
+    BlockForms forms;
+    bool is_as_packed = true;
+};
+
+OpenedShard open_shard(Sandbox& sandbox,
+                       const fs::path& folder,
+                       const Manifest& manifest,
+                       std::size_t number) {
+    const Shard& shard = manifest.shards[number];
+    const fs::path path = path_beneath(folder, shard.name);
+    check_is_whole_hdf5(path, shard.bytes);
+    OpenedShard opened;
+    for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+        auto blocks = read_index_table(path, manifest, number, f);
+        if (!blocks) break;
+        opened.blocks.push_back(std::move(*blocks));
+    }
+    if (opened.blocks.size() == manifest.fields.size()) return opened;
+    ProbedShard probed = probe_untrusted_shard(sandbox, path, manifest, number);
+    opened = {{}, std::move(probed.forms), false};
+    for (ProbedField& field : probed.fields) opened.blocks.push_back(std::move(field.blocks));
+    return opened;
+}
+
+}  // namespace
+
+DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
+    DatasetIndex index = of_blocks(folder, read_manifest_text(folder), {});
+    index.stored_.resize(index.fields().size());
+    for (std::size_t f = 0; f < index.fields().size(); ++f) {
+        std::uint64_t blocks = 0;
+        for (const Shard& shard : index.shards()) blocks += shard.index[f].blocks;
+        index.stored_[f].reserve(std::min(blocks, most_reserved));
+    }
+    Sandbox sandbox;  // whose child is only started if a shard is not what was packed
+    for (std::size_t number = 0; number < index.shards().size(); ++number) {
+        index.stamps_.push_back(file_stamp(path_beneath(folder, index.shards()[number].name)));
+        OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);
+        for (std::size_t f = 0; f < shard.blocks.size(); ++f)
+            index.append(f, shard.blocks[f], shard.forms);
+        if (!shard.is_as_packed) index.warnings_.push_back(rewritten(index.shards()[number]));
+    }
+    index.check_blocks();
+    for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
+    return index;
 }
 
 }  // namespace lockstep

@@ -26,10 +26,11 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
 #include "h5.hpp"
 #include "shard_probe.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/ordered_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -70,72 +71,39 @@ class BlockMaker {
     }
 
   private:
-    void make(std::uint64_t number, std::size_t field, EncodedField& out);
-    void encode(EncodedField& out);
+    void make(std::uint64_t number, std::size_t field, EncodedField& out) {
+        const std::size_t row_bytes = spec_.manifest.fields[field].bytes_per_sample();
+        const std::uint64_t block_rows =
+            std::min<std::uint64_t>(spec_.manifest.block_rows, spec_.samples);
+        const std::uint64_t first = number * block_rows;
+        const std::uint64_t rows = std::min(block_rows, spec_.samples - first);
+        const bool is_chunk = encoder_.codec() != Codec::none;
+        out.raw.assign((is_chunk ? block_rows : rows) * row_bytes, std::byte{0});
+        for (std::uint64_t i = 0; i < rows; ++i)
+            rows_(field,
+                  spec_.first_sample + first + i,
+                  std::span(out.raw).subspan(i * row_bytes, row_bytes));
+        out.is_encoded = false;
+        if (is_chunk) encode(out);
+        out.hash = hash64(out.stored());
+    }
+
+    void encode(EncodedField& out) {
+        const auto encoded = encoder_.encode(out.raw);
+        if (!encoded) return;
+        decoded_.resize(out.raw.size());
+        expect(decoder_.decode(encoder_.codec(), *encoded, decoded_) &&
+                   std::ranges::equal(decoded_, out.raw),
+               "a compressed block expands to what it was");
+        out.encoded.assign(encoded->begin(), encoded->end());
+        out.is_encoded = true;
+    }
 
     const ShardSpec& spec_;
     const RowReader& rows_;
     Encoder encoder_;
     Decoder decoder_;
     std::vector<std::byte> decoded_;
-};
-
-void BlockMaker::make(std::uint64_t number, std::size_t field, EncodedField& out) {
-    const std::size_t row_bytes = spec_.manifest.fields[field].bytes_per_sample();
-    const std::uint64_t block_rows =
-        std::min<std::uint64_t>(spec_.manifest.block_rows, spec_.samples);
-    const std::uint64_t first = number * block_rows;
-    const std::uint64_t rows = std::min(block_rows, spec_.samples - first);
-    const bool is_chunk = encoder_.codec() != Codec::none;
-    out.raw.assign((is_chunk ? block_rows : rows) * row_bytes, std::byte{0});
-    for (std::uint64_t i = 0; i < rows; ++i)
-        rows_(field,
-              spec_.first_sample + first + i,
-              std::span(out.raw).subspan(i * row_bytes, row_bytes));
-    out.is_encoded = false;
-    if (is_chunk) encode(out);
-    out.hash = hash64(out.stored());
-}
-
-void BlockMaker::encode(EncodedField& out) {
-    const auto encoded = encoder_.encode(out.raw);
-    if (!encoded) return;
-    decoded_.resize(out.raw.size());
-    expect(decoder_.decode(encoder_.codec(), *encoded, decoded_) &&
-               std::ranges::equal(decoded_, out.raw),
-           "a compressed block expands to what it was");
-    out.encoded.assign(encoded->begin(), encoded->end());
-    out.is_encoded = true;
-}
-
-// One field of a shard while it is written.
-class FieldWriter {
-  public:
-    FieldWriter(const h5::Handle& data,
-                const ShardSpec& spec,
-                std::size_t field,
-                const Encoding& encoding);
-
-    void write(const RowBlock& rows, const EncodedField& block) {
-        if (is_chunked_)
-            write_chunk(rows.first, block);
-        else
-            write_rows(rows.first, rows.rows, block.raw);
-        index_.push_back({0, block.stored().size(), rows.first, block.hash});
-    }
-
-    /// Offsets are 0: only the finished file shows where the blocks are.
-    const std::vector<IndexRow>& index() const { return index_; }
-
-  private:
-    void write_chunk(std::uint64_t first_row, const EncodedField& block);
-    void write_rows(std::uint64_t first_row, std::uint64_t rows, std::span<const std::byte> raw);
-
-    const ShardSpec& spec_;
-    const Field& field_;
-    bool is_chunked_;
-    h5::Handle dataset_;
-    std::vector<IndexRow> index_;
 };
 
 std::vector<hsize_t> dimensions(std::uint64_t rows, const Field& field) {
@@ -165,59 +133,83 @@ void describe_field(const h5::Handle& dataset, const Field& field) {
         h5::write_attribute(dataset, "class_names", field.class_names);
 }
 
-FieldWriter::FieldWriter(const h5::Handle& data,
-                         const ShardSpec& spec,
-                         std::size_t field,
-                         const Encoding& encoding)
-    : spec_(spec), field_(spec.manifest.fields[field]), is_chunked_(encoding.codec != Codec::none) {
-    h5::DatasetShape shape{dimensions(spec.samples, field_), {}, encoding.codec, encoding.level};
-    if (is_chunked_)
-        shape.chunk =
-            dimensions(std::min<std::uint64_t>(spec.manifest.block_rows, spec.samples), field_);
-    dataset_ = h5::create_dataset(data, field_.name, h5::type_of(field_.type), shape, spec.path);
-    describe_field(dataset_, field_);
-}
+// One field of a shard while it is written.
+class FieldWriter {
+  public:
+    FieldWriter(const h5::Handle& data,
+                const ShardSpec& spec,
+                std::size_t field,
+                const Encoding& encoding)
+        : spec_(spec),
+          field_(spec.manifest.fields[field]),
+          is_chunked_(encoding.codec != Codec::none) {
+        h5::DatasetShape shape{
+            dimensions(spec.samples, field_), {}, encoding.codec, encoding.level};
+        if (is_chunked_)
+            shape.chunk =
+                dimensions(std::min<std::uint64_t>(spec.manifest.block_rows, spec.samples), field_);
+        dataset_ =
+            h5::create_dataset(data, field_.name, h5::type_of(field_.type), shape, spec.path);
+        describe_field(dataset_, field_);
+    }
 
-// Bypasses the library's own filters: they are slower, and LZ4 and zstd may not be installed.
-void FieldWriter::write_chunk(std::uint64_t first_row, const EncodedField& block) {
-    const std::uint32_t skipped_filters = block.is_encoded ? 0 : 1;
-    std::vector<hsize_t> start(field_.shape.size() + 1, 0);
-    start[0] = first_row;
-    h5::checked(H5Dwrite_chunk(dataset_.id(),
-                               H5P_DEFAULT,
-                               skipped_filters,
-                               start.data(),
-                               block.stored().size(),
-                               block.stored().data()),
-                "E402",
-                "write",
-                spec_.path);
-}
+    void write(const RowBlock& rows, const EncodedField& block) {
+        if (is_chunked_)
+            write_chunk(rows.first, block);
+        else
+            write_rows(rows.first, rows.rows, block.raw);
+        index_.push_back({0, block.stored().size(), rows.first, block.hash});
+    }
 
-void FieldWriter::write_rows(std::uint64_t first_row,
-                             std::uint64_t rows,
-                             std::span<const std::byte> raw) {
-    const std::vector<hsize_t> count = dimensions(rows, field_);
-    std::vector<hsize_t> start(count.size(), 0);
-    start[0] = first_row;
-    const int rank = static_cast<int>(count.size());
-    const h5::Handle there(H5Dget_space(dataset_.id()), H5Sclose);
-    const h5::Handle here(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
-    h5::checked(H5Sselect_hyperslab(
-                    there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
-                "E402",
-                "write",
-                spec_.path);
-    h5::checked(H5Dwrite(dataset_.id(),
-                         h5::type_of(field_.type),
-                         here.id(),
-                         there.id(),
-                         H5P_DEFAULT,
-                         raw.data()),
-                "E402",
-                "write",
-                spec_.path);
-}
+    /// Offsets are 0: only the finished file shows where the blocks are.
+    const std::vector<IndexRow>& index() const { return index_; }
+
+  private:
+    // Bypasses the library's own filters: they are slower, and LZ4 and zstd may not be installed.
+    void write_chunk(std::uint64_t first_row, const EncodedField& block) {
+        const std::uint32_t skipped_filters = block.is_encoded ? 0 : 1;
+        std::vector<hsize_t> start(field_.shape.size() + 1, 0);
+        start[0] = first_row;
+        h5::checked(H5Dwrite_chunk(dataset_.id(),
+                                   H5P_DEFAULT,
+                                   skipped_filters,
+                                   start.data(),
+                                   block.stored().size(),
+                                   block.stored().data()),
+                    "E402",
+                    "write",
+                    spec_.path);
+    }
+
+    void write_rows(std::uint64_t first_row, std::uint64_t rows, std::span<const std::byte> raw) {
+        const std::vector<hsize_t> count = dimensions(rows, field_);
+        std::vector<hsize_t> start(count.size(), 0);
+        start[0] = first_row;
+        const int rank = static_cast<int>(count.size());
+        const h5::Handle there(H5Dget_space(dataset_.id()), H5Sclose);
+        const h5::Handle here(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
+        h5::checked(H5Sselect_hyperslab(
+                        there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
+                    "E402",
+                    "write",
+                    spec_.path);
+        h5::checked(H5Dwrite(dataset_.id(),
+                             h5::type_of(field_.type),
+                             here.id(),
+                             there.id(),
+                             H5P_DEFAULT,
+                             raw.data()),
+                    "E402",
+                    "write",
+                    spec_.path);
+    }
+
+    const ShardSpec& spec_;
+    const Field& field_;
+    bool is_chunked_;
+    h5::Handle dataset_;
+    std::vector<IndexRow> index_;
+};
 
 void describe_shard(const h5::Handle& file, const ShardSpec& spec) {
     const Manifest& manifest = spec.manifest;
@@ -342,6 +334,34 @@ std::string file_hash(const fs::path& path, const std::function<void(std::uint64
         if (report) report(offset);
         if (got < buffer.size()) return hasher.value().hex();
     }
+}
+
+namespace {
+
+std::uint64_t write_objects(const std::filesystem::path& path,
+                            const std::string& name,
+                            ElementType type,
+                            const std::vector<std::int64_t>& shape,
+                            int& error) {
+    const h5::Handle file = h5::create_file(path, h5::Alignment::large_objects, error);
+    const h5::DatasetShape size{{shape.begin(), shape.end()}, {}};
+    const h5::Handle dataset = h5::create_dataset(file, name, h5::type_of(type), size, path);
+    const haddr_t offset = H5Dget_offset(dataset.id());
+    expect(offset != HADDR_UNDEF, "a contiguous data set is placed when it is made");
+    return offset;
+}
+
+}  // namespace
+
+std::uint64_t create_dataset_file(const std::filesystem::path& path,
+                                  const std::string& name,
+                                  ElementType type,
+                                  const std::vector<std::int64_t>& shape) {
+    const h5::QuietErrors quiet;
+    int error = 0;
+    const std::uint64_t offset = write_objects(path, name, type, shape, error);
+    check(error == 0, [&] { return system_error("write", path, error); });
+    return offset;
 }
 
 }  // namespace lockstep

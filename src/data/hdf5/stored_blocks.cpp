@@ -5,7 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "format/expansion.hpp"
+#include "format/chunk_filters.hpp"
 #include "format/index_columns.hpp"
 
 #include <algorithm>

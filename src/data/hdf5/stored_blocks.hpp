@@ -5,7 +5,6 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "file_facts.hpp"
-#include "format/unpacking.hpp"
 #include "format/widening.hpp"
 
 #include <cstdint>

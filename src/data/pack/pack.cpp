@@ -7,20 +7,18 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/order.hpp"
-#include "lockstep/data/verify.hpp"
 
 #include "format/codec.hpp"
-#include "format/naming.hpp"
+#include "format/manifest_fields.hpp"
 #include "hdf5/shard_writer.hpp"
-#include "pack_scan.hpp"
 #include "pack_space.hpp"
-#include "team/ordered_work.hpp"
+#include "stream/ordered_work.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -100,6 +98,22 @@ std::string uuid_of(Manifest manifest, const std::string& content) {
     manifest.uuid.clear();
     return uuid_from(
         hash128(fmt::format("{} {} {}", manifest_text(manifest), content, shards)).hex());
+}
+
+/// Errors: E102, E106 if the options about classes make no sense.
+void check_classes(const PackOptions& options) {
+    const auto named = static_cast<std::int64_t>(options.class_names.size());
+    check(named == 0 || options.classes == 0 || named == options.classes, [&] {
+        return Error("E106",
+                     fmt::format("{} class names for {} classes", named, options.classes),
+                     "each class has one name",
+                     "give as many names as classes, or only the names");
+    });
+    check(options.classes >= 0 && options.classes <= max_classes, [&] {
+        return Error("E102",
+                     fmt::format("{} classes", options.classes),
+                     fmt::format("0 (count them) to {} are possible", max_classes));
+    });
 }
 
 /// The manifest but for statistics, uuid and what shards hold: they have names and samples.
@@ -244,17 +258,11 @@ void Packing::prepare(PackSpace& space) {
 
 void Packing::check_room(const PackSpace& space) const {
     if (!team_.is_root() || manifest_.codec != Codec::none) return;
-    const std::uint64_t needed = (manifest_.samples - written_) * manifest_.bytes_per_sample();
-    const std::uint64_t free = free_bytes(space.folder());
-    check(free >= needed, [&] {
-        return Error("E403",
-                     fmt::format("'{}' has {} free, the data set needs {}",
-                                 space.folder().string(),
-                                 bytes_text(free),
-                                 bytes_text(needed)),
-                     "",
-                     "use another file system, or --codec lz4");
-    });
+    lockstep::check_room(space.folder(),
+                         (manifest_.samples - written_) * manifest_.bytes_per_sample(),
+                         "the data set needs",
+                         "",
+                         "use another file system, or --codec lz4");
 }
 
 // Round after round, each member writes one shard; then all know of it, and whether one failed.
@@ -318,14 +326,6 @@ void Packing::check_written(const PackSpace& space) const {
 }
 
 }  // namespace
-
-PackResult pack_dataset(const PackOptions& options, const PackReport& report) {
-    const auto source = together(options.team, [&] {
-        check_is_free(options.output);
-        return open_idx(options.images, options.labels);
-    });
-    return pack_dataset(*source, options, report);
-}
 
 PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,

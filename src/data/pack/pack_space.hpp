@@ -2,18 +2,56 @@
 // The folder in which a team packs: who holds it, what an interrupted pack left in it.
 #pragma once
 
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/row_source.hpp"
 
-#include "workspace.hpp"
-
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// Errors: E403 if there are fewer than `needed` bytes free in `folder`; `needs`: "the copy needs".
+void check_room(const fs::path& folder,
+                std::uint64_t needed,
+                std::string_view needs,
+                const std::string& why,
+                const std::string& fix);
+
+/// A hidden folder beside `target`, held by a lock; it has what an interrupted predecessor left.
+/// The destructor removes it unless commit() was reached or keep() was called.
+class Workspace {
+  public:
+    /// Errors: E407 (target exists), E401 (cannot create), E404 (somebody else works here).
+    explicit Workspace(const std::filesystem::path& target);
+    ~Workspace();
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+
+    /// Removes what is in it. Errors: E401.
+    void clear();
+
+    /// Leaves it there for a successor.
+    void keep() { is_kept_ = true; }
+
+    /// Flushes the folder and renames it to the target. Errors: E407, E402.
+    void commit();
+
+  private:
+    void enter();
+
+    std::filesystem::path target_, path_;
+    UniqueFd lock_;
+    bool is_kept_ = false;
+};
 
 /// The record in a workspace: `pack.json` says what is being packed; `SHARD.done` holds a finished
 /// shard's manifest entry. Each is written whole and sealed by its digest, after what it speaks of
@@ -100,5 +138,15 @@ class PackSpace {
     std::optional<std::vector<Field>> known_fields_;
     std::vector<Field> fields_;
 };
+
+/// Collective. The source's fields with the mean and deviation of each channel (u8 and real fields
+/// of layout CHW) or feature (real fields of one dimension or none; not labels), and the count of
+/// each class (labels and other scalar i64 fields, masks, tokens); a field that has statistics
+/// already keeps them. The result depends neither on options.team nor on options.threads: whole
+/// numbers are summed exactly, real ones in a fixed number of parts whose sums are added in a fixed
+/// order. Errors: E210.
+std::vector<Field> scan_fields(const RowSource& source,
+                               const PackOptions& options,
+                               const PackReport& report);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -7,17 +8,19 @@
 #include "lockstep/data/row_source.hpp"
 #include "lockstep/data/team.hpp"
 
-#include "block_cache.hpp"
+#include "pack_space.hpp"
 #include "stream/block_reader.hpp"
-#include "team/ordered_work.hpp"
-#include "workspace.hpp"
+#include "stream/ordered_work.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <future>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -30,6 +33,45 @@
 
 namespace lockstep {
 namespace {
+
+// The last few blocks that threads asked for, each made once by the first that needs it.
+
+/// Keeps the `capacity` blocks used last. Any thread.
+class BlockCache {
+  public:
+    using Bytes = std::shared_ptr<const std::vector<std::byte>>;
+
+    explicit BlockCache(std::size_t capacity) : capacity_(capacity) {}
+
+    /// Block number `number`; `make` gives its bytes if they are not here. Others that ask for the
+    /// same block meanwhile wait, and get what `make` threw if it did.
+    Bytes block(std::uint64_t number, const std::function<std::vector<std::byte>()>& make) {
+        std::promise<Bytes> promise;
+        std::unique_lock lock(mutex_);
+        for (auto at = entries_.begin(); at != entries_.end(); ++at)
+            if (at->first == number) {
+                entries_.splice(entries_.begin(), entries_, at);
+                const std::shared_future<Bytes> known = at->second;
+                lock.unlock();
+                return known.get();
+            }
+        const std::shared_future<Bytes> made = promise.get_future().share();
+        entries_.emplace_front(number, made);
+        if (entries_.size() > capacity_) entries_.pop_back();
+        lock.unlock();
+        try {
+            promise.set_value(std::make_shared<const std::vector<std::byte>>(make()));
+        } catch (...) {
+            promise.set_exception(std::current_exception());
+        }
+        return made.get();
+    }
+
+  private:
+    std::size_t capacity_;
+    std::mutex mutex_;
+    std::list<std::pair<std::uint64_t, std::shared_future<Bytes>>> entries_;
+};
 
 // A random order needs random reads, unless it is made in two passes over the data, both in order:
 //
@@ -45,7 +87,7 @@ namespace {
 // What must never happen: the result depends on the number of members, on threads or on memory.
 // Each record carries its place, so that it does not matter who wrote it into which file and when.
 //
-// Tested: data/pack/reshard_test.cpp, pack_test.cpp.
+// Tested: data/pack/pack_test.cpp.
 
 /// How to shuffle, and with what.
 struct ShuffleOptions {
@@ -202,17 +244,11 @@ class ShuffledSource : public RowSource {
         const fs::path target = fs::absolute(beside).lexically_normal();
         workspace_.emplace(target.parent_path() / (target.filename().string() + ".shuffle"));
         workspace_->clear();
-        const std::uint64_t needed = samples() * layout_.record_bytes();
-        const std::uint64_t free = free_bytes(workspace_->path());
-        check(free >= needed, [&] {
-            return Error("E403",
-                         fmt::format("'{}' has {} free, shuffling needs {}",
-                                     workspace_->path().string(),
-                                     bytes_text(free),
-                                     bytes_text(needed)),
-                         "a shuffled copy is made before the data set is written",
-                         "use another file system, or keep the order");
-        });
+        check_room(workspace_->path(),
+                   samples() * layout_.record_bytes(),
+                   "shuffling needs",
+                   "a shuffled copy is made before the data set is written",
+                   "use another file system, or keep the order");
         return workspace_->path();
     }
 

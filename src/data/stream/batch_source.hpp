@@ -5,9 +5,9 @@
 
 #include "lockstep/data/batch_stream.hpp"
 
-#include "batch_buffers.hpp"
+#include "memory.hpp"
 #include "read_plan.hpp"
-#include "team/ordered_work.hpp"
+#include "ordered_work.hpp"
 
 #include <condition_variable>
 #include <cstdint>

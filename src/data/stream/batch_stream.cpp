@@ -27,11 +27,12 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "assembler.hpp"
 #include "batch_source.hpp"
-#include "shard_files.hpp"
 #include "stream_memory.hpp"
-#include "thread_growth.hpp"
+#include "memory.hpp"
+#include "ordered_work.hpp"
+#include "read_plan.hpp"
+#include "request_plan.hpp"
 #include "window_pool.hpp"
 
 #include <algorithm>

@@ -31,10 +31,9 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "bad_blocks.hpp"
 #include "format/labels.hpp"
-#include "format/unpacking.hpp"
-#include "page_cache.hpp"
+#include "format/widening.hpp"
+#include "request_plan.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -323,15 +322,10 @@ Error BlockReader::damaged(std::size_t field, std::size_t number, const std::str
     const auto& blocks = index_.stored_blocks(field);
     const StoredBlock& block = blocks[number];
     return Error("E213",
-                 fmt::format("'{}' is damaged: field '{}', block {}, {} bytes at offset {} "
-                             "(samples {} to {})",
-                             files_.path(block.shard).string(),
-                             index_.fields()[field].name,
+                 damage_text(files_.path(block.shard),
+                             index_.fields()[field],
                              number_in_shard(blocks, number),
-                             grouped(block.stored_bytes),
-                             grouped(block.offset),
-                             grouped(block.first_row),
-                             grouped(block.first_row + block.rows - 1)),
+                             block),
                  why,
                  restoring("copy the file") +
                      "; 'lockstep train' with --on-bad-data mask leaves these samples out");

@@ -8,7 +8,6 @@
 
 #include "format/codec.hpp"
 #include "request_plan.hpp"
-#include "shard_files.hpp"
 
 #include <cstddef>
 #include <cstdint>

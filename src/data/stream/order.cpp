@@ -29,7 +29,6 @@
 #include "lockstep/core/random.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string>
 

@@ -24,9 +24,13 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/order.hpp"
+
+#include "ordered_work.hpp"
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -189,6 +193,158 @@ std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples) {
     const auto step = std::min(static_cast<std::uint64_t>(options.batch), samples);
     const auto leaves = static_cast<std::uint64_t>(options.last_leaf - options.first_leaf);
     return step * leaves / static_cast<std::uint64_t>(options.virtual_ranks) + 1;
+}
+
+namespace {
+
+// Where a permutation takes longer than starting a thread does.
+constexpr std::uint64_t worth_a_thread = 1 << 15;
+
+}  // namespace
+
+SampleWalk::SampleWalk(std::vector<RowBlock> blocks,
+                       const StreamOptions& options,
+                       StreamPosition start)
+    : blocks_(blocks_in(blocks, options.part)),
+      spec_(order_spec(options)),
+      steps_(std::move(blocks), options, start) {}
+
+StepSamples SampleWalk::next() {
+    StepSamples next{steps_.next(), {}};
+    const Step& step = next.step;
+    next.ids.reserve(step.rows);
+    for (const LaneRange& part : step.slice)
+        for (std::uint64_t position = part.begin; position < part.end;) {
+            const Window& window = window_at(step, part.lane, position);
+            const std::uint64_t begin = window.at.range.begin;
+            const std::uint64_t end = std::min(part.end, window.at.range.end);
+            next.ids.insert(next.ids.end(),
+                            window.samples.begin() + static_cast<std::ptrdiff_t>(position - begin),
+                            window.samples.begin() + static_cast<std::ptrdiff_t>(end - begin));
+            position = end;
+        }
+    return next;
+}
+
+const SampleWalk::Window& SampleWalk::window_at(const Step& step,
+                                                int lane,
+                                                std::uint64_t position) {
+    lanes_.resize(static_cast<std::size_t>(step.order->lanes()));
+    Window& window = lanes_[static_cast<std::size_t>(lane)];
+    if (!window.at.holds(step.position.epoch, position)) {
+        window = {};  // before the next is made: no more than one is held
+        window = make_window(step, lane, position);
+        rows_permuted_ += window.samples.size();
+    }
+    return window;
+}
+
+SampleWalk::Window SampleWalk::make_window(const Step& step, int lane, std::uint64_t position) {
+    const std::uint64_t epoch = step.position.epoch;
+    if (spec_.kind != OrderKind::uniform || step.order->samples() < worth_a_thread) {
+        const LaneRange range = step.order->window_at(lane, position);
+        return {{step.order, epoch, range}, step.order->samples_of(range)};
+    }
+    if (!ahead_.valid()) look_ahead(epoch);
+    Window window = ahead_.get();
+    if (!window.at.holds(epoch, position)) {
+        look_ahead(epoch);
+        window = ahead_.get();
+    }
+    look_ahead(epoch + 1);
+    return window;
+}
+
+void SampleWalk::look_ahead(std::uint64_t epoch) {
+    ahead_ = std::async(std::launch::async, [this, epoch] {
+        work_in_background();
+        auto order = std::make_shared<const EpochOrder>(blocks_, spec_, epoch);
+        const LaneRange range = order->window_at(0, 0);
+        std::vector<std::uint32_t> samples = order->samples_of(range);
+        return Window{{std::move(order), epoch, range}, std::move(samples)};
+    });
+}
+
+std::uint64_t SampleWalk::memory_bytes(const std::vector<RowBlock>& blocks,
+                                       const StreamOptions& options) {
+    const EpochOrder order(blocks_in(blocks, options.part), order_spec(options), 0);
+    const auto lanes = static_cast<std::uint64_t>(order.lanes());
+    const std::uint64_t windows = options.order == OrderKind::uniform ? 2 : lanes;
+    const std::uint64_t block_bytes = sizeof(RowBlock) + sizeof(std::uint64_t);
+    return windows * order.max_window_rows() * sizeof(std::uint32_t) +
+           4 * blocks.size() * block_bytes;
+}
+
+namespace {
+
+constexpr double nearly_once = 1.05;
+
+// What of a band's rows are in one block of the order is expanded with the whole band.
+std::uint64_t blocks_touched(const std::vector<RowBlock>& order,
+                             std::size_t& first,
+                             const StoredBlock& band) {
+    const std::uint64_t end = band.first_row + band.rows;
+    while (order[first].first + order[first].rows <= band.first_row) ++first;
+    std::size_t last = first;
+    while (last + 1 < order.size() && order[last + 1].first < end) ++last;
+    return last - first + 1;
+}
+
+// At most, by windows that find nothing kept: mean over the first epochs of the usual lanes, for
+// which blocks lie on borders changes with each.
+double most_reads_of_a_block(const std::vector<RowBlock>& blocks) {
+    constexpr std::uint64_t epochs = 4;
+    std::uint64_t reads = 0;
+    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch)
+        reads += EpochOrder(blocks, {}, epoch).block_reads();
+    return static_cast<double>(reads) / static_cast<double>(epochs * blocks.size());
+}
+
+std::string cost_text(const DatasetIndex& index, std::size_t number) {
+    const Field& field = index.fields()[number];
+    const StoredBlock& block = index.stored_blocks(number)[0];
+    const Cut& cut = *index.cut_of(block);
+    const std::uint64_t row_bytes = cut.chunk_elements() * element_bytes(field.type);
+    const double times = times_expanded(index, number);
+    const double most = times * most_reads_of_a_block(index.blocks());
+    const std::uint64_t rows =
+        std::min<std::uint64_t>(index.manifest().block_rows, index.samples());
+    return fmt::format(
+        "chunks of '{}', {} x {}, cut samples: in lanes order each byte is expanded {:.1f} "
+        "times{}, "
+        "in blocks of {} samples ({}); {}",
+        field.name,
+        block.decoded_bytes / row_bytes,
+        fmt::join(cut.chunk, " x "),
+        times,
+        most < nearly_once * times
+            ? std::string()
+            : fmt::format(" (up to {:.1f} by several ranks or with little memory)", most),
+        grouped(rows),
+        bytes_text(rows * field.bytes_per_sample()),
+        times < nearly_once ? "packing would save nothing but memory, and add hashes"
+                            : "in packed shards it is expanded once");
+}
+
+}  // namespace
+
+double times_expanded(const DatasetIndex& index, std::size_t field) {
+    const std::vector<RowBlock> order = index.blocks();
+    double once = 0, all = 0;
+    std::size_t first = 0;
+    for (const StoredBlock& block : index.stored_blocks(field)) {
+        const auto bytes = static_cast<double>(block.decoded_bytes);
+        once += bytes;
+        all += bytes * static_cast<double>(blocks_touched(order, first, block));
+    }
+    return all / once;
+}
+
+std::vector<std::string> cut_costs(const DatasetIndex& index) {
+    std::vector<std::string> lines;
+    for (std::size_t f = 0; f < index.fields().size(); ++f)
+        if (index.stored_blocks(f)[0].cut != 0) lines.push_back(cost_text(index, f));
+    return lines;
 }
 
 }  // namespace lockstep

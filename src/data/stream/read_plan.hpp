@@ -4,11 +4,15 @@
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -95,5 +99,53 @@ std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples);
 StreamPosition normalized(StreamPosition position,
                           const StreamOptions& options,
                           std::uint64_t samples);
+
+/// A step and the samples of this rank's rows, in their order.
+struct StepSamples {
+    Step step;
+    std::vector<std::uint64_t> ids;
+};
+
+/// Walks the steps from a position, across epochs, for ever. Holds the windows that the step is in,
+/// and works out the next epoch's on a thread of its own where one window is a whole epoch. One
+/// thread. At most 2^32 samples.
+class SampleWalk {
+  public:
+    SampleWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start);
+    StepSamples next();
+
+    /// Rows of all windows that were permuted so far: what finding a position costs.
+    std::uint64_t rows_permuted() const { return rows_permuted_; }
+
+    /// Bytes that a walk holds at most.
+    static std::uint64_t memory_bytes(const std::vector<RowBlock>& blocks,
+                                      const StreamOptions& options);
+
+  private:
+    struct Window {
+        EpochWindow at;
+        std::vector<std::uint32_t> samples;
+    };
+
+    const Window& window_at(const Step& step, int lane, std::uint64_t position);
+    Window make_window(const Step& step, int lane, std::uint64_t position);
+    void look_ahead(std::uint64_t epoch);
+
+    std::vector<RowBlock> blocks_;
+    OrderSpec spec_;
+    StepWalk steps_;
+    std::vector<Window> lanes_;
+    std::future<Window> ahead_;  // the only window of the next epoch
+    std::uint64_t rows_permuted_ = 0;
+};
+
+/// How often each byte of `field` is expanded in an epoch of the order 'lanes': a chunk is, once
+/// for each of the order's blocks that has rows of it. So it is with a block of two lanes, too,
+/// where one rank reads both and has memory for what the second needs.
+double times_expanded(const DatasetIndex& index, std::size_t field);
+
+/// One line for each field whose chunks cut samples: how often that is, and what packing would
+/// save.
+std::vector<std::string> cut_costs(const DatasetIndex& index);
 
 }  // namespace lockstep

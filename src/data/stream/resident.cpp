@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "lockstep/data/resident.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -6,16 +7,139 @@
 
 #include "block_reader.hpp"
 #include "memory.hpp"
-#include "resident_load.hpp"
+#include "request_plan.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
 
 namespace lockstep {
+namespace {
+
+/// What a block's state says once its bytes are settled; anything else: not yet. Words that memory
+/// does not hold by chance.
+constexpr std::uint32_t block_loaded = 0x4C6F6164, block_masked = 0x4D61736B;
+
+// Where decoded rows and the states of blocks go, by field.
+struct LoadTarget {
+    std::shared_ptr<const DatasetIndex> index;
+    const std::vector<std::span<std::byte>>& fields;
+    const std::vector<std::span<std::uint32_t>>& states;
+};
+
+/// The threads of one load().
+class Loader {
+  public:
+    Loader(const LoadTarget& target, const LoadOptions& options)
+        : target_(target),
+          options_(options),
+          files_(target.index),
+          blocks_(blocks_of_part(*target.index, options.part, options.parts)) {
+        for (const FieldBlock& block : blocks_) total_ += block.bytes;
+        divide();
+    }
+
+    StreamStats run() {
+        for (const FieldBlock& block : blocks_) state_of(block).store(0);
+        if (options_.report) options_.report(0, total_);
+        std::vector<std::jthread> threads;
+        const auto useful = std::min<std::size_t>(
+            static_cast<std::size_t>(std::max(options_.threads, 1)), shares_.size());
+        for (std::size_t i = 1; i < useful; ++i) threads.emplace_back([this] { work(); });
+        work();
+        threads.clear();
+        if (error_) std::rethrow_exception(error_);
+        return stats_;
+    }
+
+  private:
+    const StoredBlock& stored(const FieldBlock& at) const {
+        return target_.index->stored_blocks(at.field)[at.block];
+    }
+
+    // A thread takes all tiles of a band: they write to the same cache lines.
+    void divide() {
+        for (std::size_t i = 0; i < blocks_.size(); ++i)
+            if (i == 0 || stored(blocks_[i]).tile == 0) shares_.push_back(i);
+    }
+
+    std::span<const FieldBlock> share(std::size_t number) const {
+        const std::size_t end = number + 1 < shares_.size() ? shares_[number + 1] : blocks_.size();
+        return std::span(blocks_).subspan(shares_[number], end - shares_[number]);
+    }
+
+    void work() {
+        try {
+            BlockReader reader(files_);
+            RequestPlan plan(*target_.index);
+            for (std::size_t i = next_++; i < shares_.size(); i = next_++)
+                load(reader, plan, share(i));
+        } catch (...) {
+            next_ = shares_.size();
+            const std::scoped_lock lock(mutex_);
+            if (!error_) error_ = std::current_exception();
+        }
+    }
+
+    // What is masked stays as it is: nobody is given it.
+    void load(BlockReader& reader, RequestPlan& plan, std::span<const FieldBlock> blocks) {
+        plan.clear();
+        for (const FieldBlock& at : blocks) {
+            const std::size_t row_bytes = target_.index->fields()[at.field].bytes_per_sample();
+            plan.add_block(at.field,
+                           at.block,
+                           target_.fields[at.field].subspan(stored(at).first_row * row_bytes,
+                                                            stored(at).rows * row_bytes));
+        }
+        plan.arrange();
+        OnBadBlock on_bad;
+        if (options_.on_bad_data == BadData::mask)
+            on_bad = [this](const BlockPiece& piece, const Error& error) {
+                bad_blocks_.add(piece, error);
+                state_of({piece.field, piece.block}).store(block_masked);
+            };
+        for (const ReadRequest& request : plan.requests()) reader.read(plan, request, on_bad);
+        settle(blocks, reader.take_stats());
+    }
+
+    void settle(std::span<const FieldBlock> blocks, const StreamStats& spent) {
+        const std::scoped_lock lock(mutex_);
+        stats_ += spent;
+        for (const FieldBlock& block : blocks) {
+            std::uint32_t unsettled = 0;
+            state_of(block).compare_exchange_strong(unsettled, block_loaded);
+            done_ += block.bytes;
+        }
+        if (options_.report) options_.report(done_, total_);
+    }
+
+    std::atomic_ref<std::uint32_t> state_of(const FieldBlock& at) const {
+        return std::atomic_ref(target_.states[at.field][at.block]);
+    }
+
+    const LoadTarget& target_;
+    const LoadOptions& options_;
+    ShardFiles files_;
+    BadBlocks bad_blocks_{files_};
+    std::vector<FieldBlock> blocks_;
+    std::vector<std::size_t> shares_;  // where each begins in blocks_
+    std::uint64_t total_ = 0;
+    std::atomic<std::size_t> next_ = 0;
+
+    std::mutex mutex_;
+    std::uint64_t done_ = 0;
+    StreamStats stats_;
+    std::exception_ptr error_;
+};
+
+}  // namespace
+
 namespace {
 
 constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
@@ -64,10 +188,8 @@ std::string why_it_does_not_fit(const MemoryFacts& facts) {
 }  // namespace
 
 std::uint64_t ResidentRows::bytes_needed(const DatasetIndex& index) {
-    std::uint64_t bytes = 0;
-    for (std::size_t f = 0; f < index.fields().size(); ++f)
-        bytes +=
-            aligned(index.samples() * index.fields()[f].bytes_per_sample()) + state_bytes(index, f);
+    std::uint64_t bytes = row_memory(index, index.samples());
+    for (std::size_t f = 0; f < index.fields().size(); ++f) bytes += state_bytes(index, f);
     return bytes;
 }
 
@@ -90,11 +212,8 @@ ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,
             "stream them: --data-mode stream --order lanes");
     });
     ask_for_huge_pages(memory);
-    for (const Field& field : index_->fields()) {
-        const std::uint64_t bytes = index_->samples() * field.bytes_per_sample();
-        fields_.push_back(memory.first(bytes));
-        memory = memory.subspan(aligned(bytes));
-    }
+    fields_ = divided(*index_, index_->samples(), memory);
+    memory = memory.subspan(row_memory(*index_, index_->samples()));
     for (std::size_t f = 0; f < fields_.size(); ++f) {
         states_.emplace_back(reinterpret_cast<std::uint32_t*>(memory.data()),
                              index_->stored_blocks(f).size());
@@ -111,7 +230,7 @@ std::shared_ptr<ResidentRows> ResidentRows::in_own_memory(
 
 StreamStats ResidentRows::load(const LoadOptions& options) {
     expect(options.part >= 0 && options.part < options.parts, "a part is one of the parts");
-    return load_blocks({index_, fields_, states_}, options);
+    return Loader({index_, fields_, states_}, options).run();
 }
 
 void ResidentRows::seal() {

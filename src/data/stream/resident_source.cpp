@@ -22,8 +22,9 @@
 #include "lockstep/data/resident.hpp"
 
 #include "batch_source.hpp"
-#include "gather.hpp"
-#include "sample_walk.hpp"
+#include "memory.hpp"
+#include "ordered_work.hpp"
+#include "read_plan.hpp"
 #include "stream_memory.hpp"
 
 #include <algorithm>
@@ -195,9 +196,8 @@ StreamStats ResidentSource::stats() const {
 }
 
 void check_memory(const DatasetIndex& index, const StreamOptions& options) {
-    const std::uint64_t buffers =
-        buffers_for(assemblers_at_most(options)) *
-        BatchBuffers::buffer_bytes(index, most_rows(options, index.samples()));
+    const std::uint64_t buffers = buffers_for(assemblers_at_most(options)) *
+                                  row_memory(index, most_rows(options, index.samples()));
     const std::uint64_t needed = buffers + SampleWalk::memory_bytes(index.blocks(), options);
     check(needed <= options.memory_bytes, [&] {
         return Error("E106",

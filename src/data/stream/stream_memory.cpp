@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "stream_memory.hpp"
 
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/batch_stream.hpp"
 
-#include "batch_buffers.hpp"
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
 #include "memory.hpp"
+#include "ordered_work.hpp"
 #include "read_plan.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -128,7 +131,7 @@ StreamMemory plan_memory(const DatasetIndex& index,
     memory.batch_rows = most_rows(options, index.samples());
     memory.slab_bytes = row_memory(index, memory.window_rows) + memory.window_rows * row_overhead;
     memory.are_batches_locked = static_cast<bool>(options.page_lock);
-    memory.batch_bytes = BatchBuffers::buffer_bytes(index, memory.batch_rows);
+    memory.batch_bytes = row_memory(index, memory.batch_rows);
     memory.reader_bytes = BlockReader::buffer_bytes(index);
     memory.allowed_bytes = options.memory_bytes;
     memory.readers = std::max(options.io_threads, 1);
@@ -161,6 +164,75 @@ StreamMemory plan_memory(const DatasetIndex& index,
                     batch_bytes_ahead / std::max<std::uint64_t>(memory.batch_bytes, 1)));
     memory.border_bytes = fitting(1, border_bytes(index, *order, held));
     return memory;
+}
+
+namespace {
+
+constexpr double unnoticed_share = 0.01, busy_share = 0.5;
+
+}  // namespace
+
+ThreadGrowth::Advice ThreadGrowth::look(double now, const StreamStats& total) {
+    const double elapsed = now - last_look_s_;
+    const StreamStats spent = total - last_;
+    const bool is_first = !has_begun_;
+    has_begun_ = true;
+    last_look_s_ = now;
+    next_look_s_ = now + interval_s;
+    last_ = total;
+    if (is_first || elapsed <= 0) return Advice::none;
+    waited_share_ = spent.wait_s / elapsed;
+    const double io_s = spent.read_s + spent.verify_s + spent.decode_s;
+    const bool is_busy = io_s > busy_share * elapsed * total.io_threads;
+    return waited_share_ > unnoticed_share && is_busy && total.io_threads < most_ ? Advice::add
+                                                                                  : Advice::keep;
+}
+
+namespace {
+
+constexpr double unnoticed_wait = 0.01;
+
+// What adds up.
+constexpr std::array seconds_of_stats{&StreamStats::read_s,
+                                      &StreamStats::verify_s,
+                                      &StreamStats::decode_s,
+                                      &StreamStats::assemble_s,
+                                      &StreamStats::wait_s};
+constexpr std::array counts_of_stats{&StreamStats::bytes_read,
+                                     &StreamStats::blocks_read,
+                                     &StreamStats::requests,
+                                     &StreamStats::retries,
+                                     &StreamStats::masked_samples};
+
+}  // namespace
+
+StreamStats& operator+=(StreamStats& total, const StreamStats& part) {
+    for (const auto seconds : seconds_of_stats) total.*seconds += part.*seconds;
+    for (const auto count : counts_of_stats) total.*count += part.*count;
+    return total;
+}
+
+StreamStats operator-(const StreamStats& later, const StreamStats& earlier) {
+    StreamStats between = later;
+    for (const auto seconds : seconds_of_stats) between.*seconds -= earlier.*seconds;
+    for (const auto count : counts_of_stats) between.*count -= earlier.*count;
+    return between;
+}
+
+bool is_input_bound(const StreamStats& stats, double elapsed_s) {
+    return stats.wait_s > unnoticed_wait * elapsed_s;
+}
+
+std::string_view binding_stage(const StreamStats& stats, double elapsed_s) {
+    if (!is_input_bound(stats, elapsed_s)) return "not input-bound";
+    using Stage = std::pair<double, std::string_view>;
+    const std::array<Stage, 3> of_io_threads{Stage{stats.read_s, "I/O"},
+                                             Stage{stats.verify_s, "verify"},
+                                             Stage{stats.decode_s, "decode"}};
+    const double io_s = (stats.read_s + stats.verify_s + stats.decode_s) /
+                        static_cast<double>(std::max(stats.io_threads, 1));
+    if (stats.assemble_s > io_s) return "assemble";
+    return std::ranges::max(of_io_threads, {}, &Stage::first).second;
 }
 
 }  // namespace lockstep

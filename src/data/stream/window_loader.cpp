@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "window_loader.hpp"
-
 #include "window_pool.hpp"
 
 #include <algorithm>

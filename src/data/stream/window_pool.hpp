@@ -2,12 +2,11 @@
 // Windows on their way from the files to the assembler, in a fixed number of preallocated slabs.
 #pragma once
 
-#include "bad_blocks.hpp"
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
 #include "memory.hpp"
-#include "page_cache.hpp"
 #include "read_plan.hpp"
+#include "request_plan.hpp"
 #include "stream_memory.hpp"
 
 #include <atomic>
@@ -108,6 +107,94 @@ class WindowPool {
     std::vector<std::deque<Slab*>> lanes_;  // issued, in order
     StreamStats stats_;
     std::atomic<bool> is_stopped_ = false;  // written under the mutex
+};
+
+struct Slab;
+
+/// One thread.
+class WindowLoader {
+  public:
+    /// Leaves off between requests when `is_stopped`.
+    WindowLoader(ShardFiles& files, const std::atomic<bool>& is_stopped)
+        : index_(files.index()), is_stopped_(is_stopped), reader_(files), plan_(index_) {}
+
+    /// From now on pages are dropped when their rows are read.
+    void drop_pages(PageDropper& dropper) { dropper_ = &dropper; }
+
+    /// From now on rows of blocks that cannot be had become zeros, in all fields.
+    void mask(BadBlocks& bad_blocks) { bad_blocks_ = &bad_blocks; }
+
+    /// Reads the rows of slab.window but for those that it finds, and settles those that it keeps.
+    /// Errors of both: those of BlockReader, unless it masks.
+    void read(Slab& slab);
+
+    /// After read(): waits for what it finds. Then the slab is whole.
+    void complete(Slab& slab);
+
+    StreamStats take_stats() { return reader_.take_stats(); }
+
+  private:
+    void plan(const Slab& slab, const LaneRange& rows);
+    std::span<const std::span<std::byte>> rows_in(const Slab& slab, const LaneRange& rows);
+    bool read_planned(Slab& slab);
+    void number_rows(Slab& slab);
+    void mask_rows(Slab& slab);
+
+    const DatasetIndex& index_;
+    const std::atomic<bool>& is_stopped_;
+    BlockReader reader_;
+    RequestPlan plan_;
+    PageDropper* dropper_ = nullptr;
+    BadBlocks* bad_blocks_ = nullptr;
+    std::vector<RowRun> runs_;  // of the window at hand
+    std::vector<std::span<std::byte>> places_;
+    std::vector<std::uint64_t> samples_;  // by row
+    std::vector<std::uint8_t> valid_;     // by row
+};
+
+/// First finds the rows of as many lanes as are loaded, then copies them all: so rows of other
+/// lanes are on their way to the cache while one is copied. One thread.
+class Assembler {
+  public:
+    Assembler(const DatasetIndex& index, WindowPool& windows);
+
+    /// Fills the rows, sample ids and valid rows of `room`. False after the pool was stopped.
+    /// Errors: those of loading.
+    bool assemble(const Step& step, BatchRoom& room);
+
+    /// Since the last call, without the waiting.
+    double take_seconds();
+    std::uint64_t masked_samples() const { return masked_samples_; }
+
+  private:
+    // Where a lane is.
+    struct Current {
+        const Slab* slab = nullptr;
+        std::uint64_t epoch = 0;
+        LaneRange range;
+    };
+    // Rows of one window that lie side by side in the batch.
+    struct Found {
+        const Slab* slab;
+        std::uint64_t first, rows;  // positions within the window
+    };
+
+    bool find_part(const Step& step, const LaneRange& part);
+    const Current* window_at(std::uint64_t epoch, int lane, std::uint64_t position);
+    void copy_found();
+    void copy_field(std::size_t field);
+    void copy_valid(const Found& found, std::size_t row);
+
+    const DatasetIndex& index_;
+    WindowPool& windows_;
+    std::vector<Current> lanes_;
+    std::vector<Found> found_;
+    std::vector<int> left_;               // lanes that went on to another window without waiting
+    std::vector<const std::byte*> rows_;  // of one field
+    BatchRoom* room_ = nullptr;           // at hand
+    std::size_t copied_ = 0;              // rows of it
+    double busy_s_ = 0, waited_s_ = 0;
+    std::uint64_t masked_samples_ = 0;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform/image_runner.hpp"
-
-#include "transform/pixel.hpp"
+#include "bound.hpp"
+#include "pixel.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // What one thread of a kernel does; also run on the host, thread by thread, by a test.
 #pragma once
 
-#include "transform/pixel.hpp"
+#include "pixel.hpp"
 
 namespace lockstep::pixel {
 

@@ -2,10 +2,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "transform/bound.hpp"
-#include "transform/exact_math.hpp"
-#include "transform/kernel_body.hpp"
-#include "transform/share.hpp"
+#include "bound.hpp"
+#include "kernel_body.hpp"
 
 #include <algorithm>
 #include <cmath>

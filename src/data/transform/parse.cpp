@@ -4,7 +4,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/transform.hpp"
 
-#include "transform/stages.hpp"
+#include "bound.hpp"
 
 #include <algorithm>
 #include <array>
@@ -28,42 +28,6 @@ struct Limits {
     T least, most;
 };
 
-class Words {
-  public:
-    explicit Words(std::string_view text);
-
-    const std::string& text() const { return text_; }
-    bool is_empty() const { return words_.empty(); }
-
-    /// What errors say the step looks like.
-    void expect_usage(std::string usage) { usage_ = std::move(usage); }
-
-    /// The next word, which must be there; `what` is what it should be. Errors: E247.
-    std::string take(std::string_view what = "a step");
-
-    /// Takes the next word if it is `word`.
-    bool take_if(std::string_view word);
-
-    /// Errors: E247 (no number), E102 (out of range).
-    int whole(std::string_view what, Limits<int> limits);
-    double real(std::string_view what, Limits<double> limits);
-
-    /// "0.1-2": two ascending numbers.
-    std::pair<double, double> range(std::string_view what, Limits<double> limits);
-
-    /// "32" or "32x48".
-    std::pair<int, std::optional<int>> size(std::string_view what);
-
-    Error error(std::string_view why) const;
-
-  private:
-    int whole_of(std::string_view word, std::string_view what, Limits<int> limits) const;
-    double real_of(std::string_view word, std::string_view what, Limits<double> limits) const;
-
-    std::string text_, usage_;
-    std::deque<std::string> words_;
-};
-
 template <class T>
 void check_limits(T value, std::string_view what, Limits<T> limits, const std::string& text) {
     check(limits.least <= value && value <= limits.most, [&] {
@@ -74,72 +38,90 @@ void check_limits(T value, std::string_view what, Limits<T> limits, const std::s
     });
 }
 
-Words::Words(std::string_view text) : text_(text) {
-    std::istringstream stream(text_);
-    for (std::string word; stream >> word;) words_.push_back(word);
-}
+class Words {
+  public:
+    explicit Words(std::string_view text) : text_(text) {
+        std::istringstream stream(text_);
+        for (std::string word; stream >> word;) words_.push_back(word);
+    }
 
-std::string Words::take(std::string_view what) {
-    check(!words_.empty(), [&] { return error(fmt::format("{} is missing", what)); });
-    std::string word = std::move(words_.front());
-    words_.pop_front();
-    return word;
-}
+    const std::string& text() const { return text_; }
+    bool is_empty() const { return words_.empty(); }
 
-bool Words::take_if(std::string_view word) {
-    if (words_.empty() || words_.front() != word) return false;
-    words_.pop_front();
-    return true;
-}
+    /// What errors say the step looks like.
+    void expect_usage(std::string usage) { usage_ = std::move(usage); }
 
-int Words::whole(std::string_view what, Limits<int> limits) {
-    return whole_of(take(what), what, limits);
-}
+    /// The next word, which must be there; `what` is what it should be. Errors: E247.
+    std::string take(std::string_view what = "a step") {
+        check(!words_.empty(), [&] { return error(fmt::format("{} is missing", what)); });
+        std::string word = std::move(words_.front());
+        words_.pop_front();
+        return word;
+    }
 
-double Words::real(std::string_view what, Limits<double> limits) {
-    return real_of(take(what), what, limits);
-}
+    /// Takes the next word if it is `word`.
+    bool take_if(std::string_view word) {
+        if (words_.empty() || words_.front() != word) return false;
+        words_.pop_front();
+        return true;
+    }
 
-std::pair<double, double> Words::range(std::string_view what, Limits<double> limits) {
-    const std::string word = take(what);
-    const std::size_t dash = word.find('-', 1);
-    check(dash != word.npos, [&] { return error(fmt::format("'{}' is not {}", word, what)); });
-    const double low = real_of(std::string_view(word).substr(0, dash), what, limits);
-    const double high = real_of(std::string_view(word).substr(dash + 1), what, limits);
-    check(low <= high, [&] { return error(fmt::format("'{}' descends", word)); });
-    return {low, high};
-}
+    /// Errors: E247 (no number), E102 (out of range).
+    int whole(std::string_view what, Limits<int> limits) {
+        return whole_of(take(what), what, limits);
+    }
 
-std::pair<int, std::optional<int>> Words::size(std::string_view what) {
-    const std::string word = take(what);
-    const std::size_t cross = std::min(word.find('x'), word.size());
-    const int height = whole_of(std::string_view(word).substr(0, cross), what, {1, most_side});
-    if (cross == word.size()) return {height, std::nullopt};
-    return {height, whole_of(std::string_view(word).substr(cross + 1), what, {1, most_side})};
-}
+    double real(std::string_view what, Limits<double> limits) {
+        return real_of(take(what), what, limits);
+    }
 
-Error Words::error(std::string_view why) const {
-    return Error("E247",
-                 fmt::format("the transform '{}' cannot be read", text_),
-                 std::string(why),
-                 usage_.empty() ? "write a step's name" : fmt::format("write '{}'", usage_));
-}
+    /// "0.1-2": two ascending numbers.
+    std::pair<double, double> range(std::string_view what, Limits<double> limits) {
+        const std::string word = take(what);
+        const std::size_t dash = word.find('-', 1);
+        check(dash != word.npos, [&] { return error(fmt::format("'{}' is not {}", word, what)); });
+        const double low = real_of(std::string_view(word).substr(0, dash), what, limits);
+        const double high = real_of(std::string_view(word).substr(dash + 1), what, limits);
+        check(low <= high, [&] { return error(fmt::format("'{}' descends", word)); });
+        return {low, high};
+    }
 
-int Words::whole_of(std::string_view word, std::string_view what, Limits<int> limits) const {
-    const auto value = parse_integer(word);
-    check(value.has_value(),
-          [&] { return error(fmt::format("'{}' is no whole number for {}", word, what)); });
-    check_limits<std::int64_t>(*value, what, {limits.least, limits.most}, text_);
-    return static_cast<int>(*value);
-}
+    /// "32" or "32x48".
+    std::pair<int, std::optional<int>> size(std::string_view what) {
+        const std::string word = take(what);
+        const std::size_t cross = std::min(word.find('x'), word.size());
+        const int height = whole_of(std::string_view(word).substr(0, cross), what, {1, most_side});
+        if (cross == word.size()) return {height, std::nullopt};
+        return {height, whole_of(std::string_view(word).substr(cross + 1), what, {1, most_side})};
+    }
 
-double Words::real_of(std::string_view word, std::string_view what, Limits<double> limits) const {
-    const auto value = parse_real(word);
-    check(value.has_value(),
-          [&] { return error(fmt::format("'{}' is no number for {}", word, what)); });
-    check_limits(*value, what, limits, text_);
-    return *value;
-}
+    Error error(std::string_view why) const {
+        return Error("E247",
+                     fmt::format("the transform '{}' cannot be read", text_),
+                     std::string(why),
+                     usage_.empty() ? "write a step's name" : fmt::format("write '{}'", usage_));
+    }
+
+  private:
+    int whole_of(std::string_view word, std::string_view what, Limits<int> limits) const {
+        const auto value = parse_integer(word);
+        check(value.has_value(),
+              [&] { return error(fmt::format("'{}' is no whole number for {}", word, what)); });
+        check_limits<std::int64_t>(*value, what, {limits.least, limits.most}, text_);
+        return static_cast<int>(*value);
+    }
+
+    double real_of(std::string_view word, std::string_view what, Limits<double> limits) const {
+        const auto value = parse_real(word);
+        check(value.has_value(),
+              [&] { return error(fmt::format("'{}' is no number for {}", word, what)); });
+        check_limits(*value, what, limits, text_);
+        return *value;
+    }
+
+    std::string text_, usage_;
+    std::deque<std::string> words_;
+};
 
 struct Preset {
     std::string_view name, steps, meaning;

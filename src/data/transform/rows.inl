@@ -2,7 +2,7 @@
 // Included by rows_*.cpp, each compiled for one instruction set. All but the table has internal
 // linkage, also the copy of pixel.hpp's functions: they are put into this namespace.
 
-#include "transform/rows.hpp"
+#include "rows.hpp"
 
 #include <cstddef>
 
@@ -10,12 +10,13 @@
 #define pixel LOCKSTEP_ROWS_PIXEL(LOCKSTEP_ROWS)
 #define LOCKSTEP_ROWS_PIXEL(set) LOCKSTEP_ROWS_PASTE(pixel_, set)
 #define LOCKSTEP_ROWS_PASTE(a, b) a##b
-#include "transform/pixel.hpp"
+#include "pixel.hpp"
 
 namespace lockstep::LOCKSTEP_ROWS {
 namespace {
 
-void normalise_bytes(const std::uint8_t* in, float* __restrict out, int count, float mean, float scale) {
+void normalise_bytes(
+    const std::uint8_t* in, float* __restrict out, int count, float mean, float scale) {
     for (int i = 0; i < count; ++i)
         out[i] = pixel::normalised(static_cast<float>(in[i]), mean, scale);
 }
@@ -58,19 +59,15 @@ void blend_rows(const float* a, const float* b, float share, float* __restrict o
     for (int i = 0; i < count; ++i) out[i] = pixel::blend(a[i], b[i], share);
 }
 
-void blur_row(
-    const float* in, const float* weights, int radius, float* __restrict out, int count) {
+void blur_row(const float* in, const float* weights, int radius, float* __restrict out, int count) {
     for (int i = 0; i < count; ++i) out[i] = in[i];
     for (int k = 1; k <= radius; ++k)
         for (int i = 0; i < count; ++i)
             out[i] += pixel::pulled(in[i], in[i - k], in[i + k], weights[k - 1]);
 }
 
-void blur_column(const float* const* rows,
-                 const float* weights,
-                 int radius,
-                 float* __restrict out,
-                 int count) {
+void blur_column(
+    const float* const* rows, const float* weights, int radius, float* __restrict out, int count) {
     const float* centre = rows[radius];
     for (int i = 0; i < count; ++i) out[i] = centre[i];
     for (int k = 1; k <= radius; ++k) {
@@ -86,8 +83,8 @@ void rotate_row(const RotatedRow& row) {
     float* __restrict share_x = row.share_x;
     const RotatedRow from = row;
     for (int x = 0; x < from.width; ++x) {
-        const pixel::Source source = pixel::rotated_source(
-            from.height, from.width, from.cosine, from.sine, from.y, x);
+        const pixel::Source source =
+            pixel::rotated_source(from.height, from.width, from.cosine, from.sine, from.y, x);
         places[x] = (source.y + 1) * from.stride + source.x + 1;
         share_y[x] = source.share_y;
         share_x[x] = source.share_x;

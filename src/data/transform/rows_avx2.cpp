@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 #define LOCKSTEP_ROWS avx2
-#include "transform/rows.inl"
+#include "rows.inl"

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 #define LOCKSTEP_ROWS baseline
-#include "transform/rows.inl"
+#include "rows.inl"

@@ -5,8 +5,9 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/content.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/file_watch.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/resident.hpp"
 #include "lockstep/plan/settings.hpp"
 

@@ -6,7 +6,7 @@
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
-#include "lockstep/data/file_watch.hpp"
+#include "lockstep/data/content.hpp"
 #include "lockstep/plan/settings.hpp"
 
 #include "model/model.hpp"

@@ -5,7 +5,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/data/new_dataset.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/run/tensor_files.hpp"
 
 #include "loop/evaluate.hpp"

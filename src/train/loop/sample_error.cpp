@@ -2,7 +2,7 @@
 #include "loop/sample_error.hpp"
 
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/advice.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include "task/input.hpp"
 

@@ -6,7 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/data_words.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/plan/model_table.hpp"
 #include "lockstep/run/run_directory.hpp"
 

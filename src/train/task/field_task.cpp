@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/advice.hpp"
-#include "lockstep/data/class_use.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "task/field_input.hpp"
 

@@ -3,8 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/data/advice.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/advice.hpp"
+#include "lockstep/data/foreign.hpp"
 
 #include "task/field_task.hpp"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/json.hpp"
-#include "lockstep/data/inspect.hpp"
+#include "lockstep/data/check.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
+#include "hdf5/contents.hpp"
 #include "hdf5/look.hpp"
-#include "images/image.hpp"
-#include "opening/contents.hpp"
 #include "support/caught.hpp"
+#include "transform/image.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -206,7 +206,7 @@ TEST_F(InspectFiles, IsJsonForPrograms) {
 
 TEST_F(InspectFiles, OfPackedDataCountsAllClasses) {
     const test::Samples samples = test::make_samples(60);
-    const PackOptions options = test::options_for(folder_, samples, "set", Codec::lz4);
+    const test::IdxPack options = test::options_for(folder_, samples, "set", Codec::lz4);
     pack_dataset(options);
     const std::string text = inspected(options.output, {.sheet = folder_ / "packed.png"});
     EXPECT_THAT(text, HasSubstr("\nimages  u8 [60, 1, 4, 4]  chunks, 4 blocks of 256 B, "));
@@ -219,7 +219,7 @@ TEST_F(InspectFiles, OfPackedDataCountsAllClasses) {
 
 TEST_F(InspectFiles, SaysWhatIsDamagedAndGoesOn) {
     const test::Samples samples = test::make_samples(60);
-    const PackOptions options = test::options_for(folder_, samples, "set");
+    const test::IdxPack options = test::options_for(folder_, samples, "set");
     pack_dataset(options);
     test::damage_block(DatasetIndex::open(options.output), 0, 0);
     const std::string text = inspected(options.output);

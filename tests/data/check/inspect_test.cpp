@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/inspection.hpp"
+#include "check/sampled_values.hpp"
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 
 #include <cmath>
+#include <numeric>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -16,7 +18,7 @@ using testing::HasSubstr;
 
 TEST(Inspect, ShowsWhatIsThere) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, test::make_samples(1000), "toy", Codec::lz4);
+    test::IdxPack options = test::options_for(folder, test::make_samples(1000), "toy", Codec::lz4);
     options.class_names = {
         "zero", "one", "two", "three", "four", "\x1b[31mfive", "6", "7", "8", "9"};
     options.shards = 2;
@@ -39,7 +41,7 @@ TEST(Inspect, ShowsWhatIsThere) {
 
 TEST(Inspect, StaysWithinEightyColumns) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, test::make_samples(100), "t");
+    test::IdxPack options = test::options_for(folder, test::make_samples(100), "t");
     pack_dataset(options);
     std::istringstream lines(inspect_data(options.output));
     for (std::string line; std::getline(lines, line);)
@@ -60,7 +62,7 @@ std::string joined(const std::vector<std::string>& advice) {
 
 TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, sorted_samples(4000), "sorted");
+    test::IdxPack options = test::options_for(folder, sorted_samples(4000), "sorted");
     options.block_rows = 100;
     options.shuffle_seed.reset();
     pack_dataset(options);
@@ -78,7 +80,7 @@ TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
 
 TEST(Inspect, SaysWhatAJobGets) {
     const test::TempDir folder;
-    PackOptions options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
+    test::IdxPack options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
     options.shards = 2;
     pack_dataset(options);
     const auto index = test::open_index(options.output);
@@ -113,7 +115,7 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
         samples.images.push_back(std::move(image));
         samples.labels.push_back(static_cast<std::uint8_t>(samples.images.size() % 10));
     }
-    const PackOptions options = test::options_for(folder, samples, "toy", Codec::lz4);
+    const test::IdxPack options = test::options_for(folder, samples, "toy", Codec::lz4);
     pack_dataset(options);
     const LayoutReport found = layout_report(test::open_index(options.output));
     EXPECT_THAT(joined(found.advice), HasSubstr("--block-rows 256"));
@@ -147,6 +149,113 @@ TEST(Inspect, AdvisesToPackFilesOfOthers) {
     EXPECT_LT(found.labels[0].mixing(), 0.2);
     EXPECT_THAT(joined(found.advice), HasSubstr("lockstep data pack --hdf5"));
     EXPECT_THAT(joined(found.advice), testing::Not(HasSubstr("reshard")));
+}
+
+// One data set of a file.
+std::string text_of(InspectedData data, std::size_t columns) {
+    if (data.size.empty()) data.size = {0};
+    data.classes_in_rows = data.size[0];
+    return inspection_text({.title = "a.h5", .all = {std::move(data)}}, columns);
+}
+
+TEST(InspectionText, GoesOnInFurtherLinesOfANarrowTerminal) {
+    const InspectedData data{
+        .name = "/g/data", .type = "u8", .size = {60000, 28, 28}, .storage = "contiguous"};
+    EXPECT_THAT(text_of(data, 80), HasSubstr("g/\n  data  u8 [60,000, 28, 28]  contiguous\n"));
+    EXPECT_THAT(text_of(data, 30), HasSubstr("  data  u8 [60,000, 28, 28]\n      contiguous\n"));
+    EXPECT_THAT(text_of(data, 1),
+                HasSubstr("  data\n      u8 [60,000, 28, 28]\n      contiguous\n"))
+        << "what is longer stays whole";
+    EXPECT_EQ(text_of({.name = "/a\x1b[2J/x"}, 80).find('\x1b'), std::string::npos);
+}
+
+TEST(InspectionText, DrawsABarForEachClass) {
+    const InspectedData named{.name = "y",
+                              .class_names = {"cat", "dog", "no\x1b"},
+                              .class_counts = {1000, 1, 0},
+                              .are_classes_numbered = true};
+    EXPECT_THAT(text_of(named, 80),
+                HasSubstr("  0 cat  1,000  ########################################\n"
+                          "  1 dog      1  #\n"
+                          "  2 no?      0  \n"));
+    const InspectedData numbers{.name = "y", .class_names = {"-1", "7"}, .class_counts = {4, 2}};
+    EXPECT_THAT(text_of(numbers, 11), HasSubstr("  -1  4  ##\n  7   2  #\n"));
+    const std::string many =
+        text_of({.name = "y", .class_counts = std::vector<std::uint64_t>(100, 1)}, 20);
+    EXPECT_THAT(many, HasSubstr("\n  19  1  ###########\n  and 80 more\n"));
+}
+
+template <class Value>
+SampledRows rows_of(ElementType type,
+                    std::vector<std::int64_t> shape,
+                    std::uint64_t rows,
+                    const std::vector<Value>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return {type, std::move(shape), rows, rows, {bytes.begin(), bytes.end()}};
+}
+
+// The color of a pixel of tile number `tile`, of tiles of 48 x 48.
+std::vector<int> pixel(const Image& sheet, int tile, int y, int x) {
+    const int line = 2 + tile / 8 * 50 + y, column = 2 + tile % 8 * 50 + x;
+    const auto at = static_cast<std::size_t>(line) * sheet.row_bytes() + 3U * column;
+    return {sheet.pixels[at], sheet.pixels[at + 1], sheet.pixels[at + 2]};
+}
+
+TEST(ContactSheet, ShowsChannelsWhereverTheyAre) {
+    // Two images of 2 x 2 pixels: red counts up from 0, green from 100, blue from 200.
+    std::vector<std::uint8_t> first, last;
+    for (int image = 0; image < 2; ++image) {
+        for (int c = 0; c < 3; ++c)
+            for (int p = 0; p < 4; ++p)
+                first.push_back(static_cast<std::uint8_t>(100 * c + 4 * image + p));
+        for (int p = 0; p < 4; ++p)
+            for (int c = 0; c < 3; ++c)
+                last.push_back(static_cast<std::uint8_t>(100 * c + 4 * image + p));
+    }
+    const Image a =
+        contact_sheet(rows_of(ElementType::u8, {3, 2, 2}, 2, first), PixelOrder::channels_first);
+    const Image b =
+        contact_sheet(rows_of(ElementType::u8, {2, 2, 3}, 2, last), PixelOrder::channels_last);
+    EXPECT_EQ(a.height, 52u);
+    EXPECT_EQ(a.width, 102u);
+    EXPECT_EQ(a.pixels, b.pixels);
+    EXPECT_EQ(pixel(a, 0, 0, 0), (std::vector<int>{0, 100, 200}));
+    EXPECT_EQ(pixel(a, 1, 0, 47), (std::vector<int>{5, 105, 205})) << "each pixel is 24 wide";
+    EXPECT_EQ(pixel(a, 1, 24, 0), (std::vector<int>{6, 106, 206}));
+    EXPECT_EQ(pixel(a, 0, -1, 0), (std::vector<int>{40, 40, 40})) << "the gap";
+}
+
+TEST(ContactSheet, GoesFromBlackToWhiteWhateverTheType) {
+    const std::vector<double> values{-1, 0, 1, std::nan("")};
+    const Image sheet =
+        contact_sheet(rows_of(ElementType::f64, {2, 2}, 1, values), PixelOrder::plane);
+    EXPECT_EQ(pixel(sheet, 0, 0, 0), (std::vector<int>{0, 0, 0}));
+    EXPECT_EQ(pixel(sheet, 0, 0, 24), (std::vector<int>{128, 128, 128}));
+    EXPECT_EQ(pixel(sheet, 0, 24, 0), (std::vector<int>{255, 255, 255}));
+    EXPECT_EQ(pixel(sheet, 0, 24, 24), (std::vector<int>{0, 0, 0}));
+}
+
+TEST(ContactSheet, ShrinksAndTakesSomeOfMany) {
+    const std::vector<std::uint8_t> values(100 * 200 * 100, 9);
+    const SampledRows many = rows_of(ElementType::u8, {200, 100}, 100, values);
+    EXPECT_EQ(images_on_sheet(many), 64u);
+    const Image sheet = contact_sheet(many, PixelOrder::plane);
+    EXPECT_EQ(sheet.height, 8 * 98u + 2);
+    EXPECT_EQ(sheet.width, 8 * 50u + 2);
+}
+
+TEST(ValueSummary, CountsWhatIsNotFiniteApart) {
+    const std::vector<float> values{1.5F, -2, HUGE_VALF, std::nanf("")};
+    const ValueSummary summary = summary_of(rows_of(ElementType::f32, {4}, 1, values));
+    EXPECT_EQ(range_text(summary), "-2 .. 1.5, mean -0.25, 2 not finite");
+    EXPECT_EQ(range_text({}), "no finite number");
+    EXPECT_TRUE(whole_counts(rows_of(ElementType::f32, {4}, 1, values), 1000).empty());
+    const std::vector<std::int32_t> whole{-1, 3, 3};
+    EXPECT_THAT(whole_counts(rows_of(ElementType::i32, {}, 3, whole), 1000),
+                testing::ElementsAre(testing::Pair(-1, 1), testing::Pair(3, 2)));
+    std::vector<std::int32_t> ids(1001);
+    std::iota(ids.begin(), ids.end(), 0);
+    EXPECT_TRUE(whole_counts(rows_of(ElementType::i32, {}, 1001, ids), 1000).empty());
 }
 
 }  // namespace

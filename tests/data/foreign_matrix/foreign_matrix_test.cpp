@@ -3,13 +3,12 @@
 // or a refusal with its code, whose advice is tried by running it.
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/data/file_watch.hpp"
+#include "lockstep/data/check.hpp"
+#include "lockstep/data/content.hpp"
 #include "lockstep/data/foreign.hpp"
-#include "lockstep/data/inspect.hpp"
 #include "lockstep/data/sources.hpp"
-#include "lockstep/data/verify.hpp"
 
-#include "data/format/streamed.hpp"
+#include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 

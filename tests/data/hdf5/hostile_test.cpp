@@ -2,8 +2,8 @@
 // HDF5 files with fuzzed structures, as foreign files and as shards: each ends in an error or in
 // data, soon, and never in a crash.
 #include "lockstep/core/clock.hpp"
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/sources.hpp"
-#include "lockstep/data/verify.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
@@ -190,7 +190,7 @@ TEST(Hostile, ShardsNeverCrashOrHangTheJob) {
     std::map<std::string, int> outcomes;
     for (const Codec codec : {Codec::none, Codec::deflate}) {
         const std::string name(codec_name(codec));
-        const PackOptions options = test::options_for(folder, samples, name, codec);
+        const test::IdxPack options = test::options_for(folder, samples, name, codec);
         const Shard shard = pack_dataset(options).manifest.shards[0];
         const fs::path path = options.output / shard.name;
         const std::string good = test::content_of(path);

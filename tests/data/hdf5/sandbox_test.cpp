@@ -7,7 +7,6 @@
 
 #include "data/foreign_files.hpp"
 #include "format/index_columns.hpp"
-#include "hdf5/chunk_places.hpp"
 #include "hdf5/driver.hpp"
 #include "hdf5/look.hpp"
 #include "support/caught.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/sources.hpp"
-#include "lockstep/data/verify.hpp"
 
 #include "check/inspection.hpp"
 #include "data/samples.hpp"
-#include "sources/npy_header.hpp"
+#include "pack/npy_header.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>

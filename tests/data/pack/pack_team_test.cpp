@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing by several, and in several goes.
+#include "lockstep/data/check.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/verify.hpp"
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
@@ -71,14 +71,14 @@ class PackTeam : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
-    PackOptions options_;
+    test::IdxPack options_;
     Content expected_;
 };
 
 TEST_F(PackTeam, EndsOnAllRanksWhenOneIsInterruptedAtTheEndOfTheScan) {
     for (const int interrupted : {0, 1, 2})
         for (const auto& failure : test::run_team(3, [&](const Team& team) {
-                 PackOptions options = options_;
+                 test::IdxPack options = options_;
                  options.team = team;
                  pack_dataset(options, [&](const PackProgress& at) {
                      if (team.rank == interrupted && at.stage == "scan" && at.done == at.total)
@@ -93,7 +93,7 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
         for (const int threads : {1, 3}) {
             std::atomic<int> done = 0;
             test::run_team(ranks, [&](const Team& team) {
-                PackOptions options = options_;
+                test::IdxPack options = options_;
                 options.team = team;
                 options.threads = threads;
                 pack_dataset(options);
@@ -108,7 +108,7 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
 // Also those that have no shard to write in the last round.
 TEST_F(PackTeam, TellsEveryRankWhenAllIsWritten) {
     test::run_team(4, [&](const Team& team) {
-        PackOptions options = options_;
+        test::IdxPack options = options_;
         options.team = team;
         std::uint64_t written = 0;
         pack_dataset(options, [&](const PackProgress& at) {
@@ -145,7 +145,7 @@ TEST_F(PackTeam, GoesOnAgainAndAgainWithOtherRanksAndThreads) {
     pack_until(250);
     pack_and_die("write", 400);
     test::run_team(3, [&](const Team& team) {
-        PackOptions options = options_;
+        test::IdxPack options = options_;
         options.team = team;
         options.threads = 2;
         EXPECT_EQ(pack_dataset(options).resumed_shards, 5u);
@@ -188,7 +188,7 @@ TEST_F(PackTeam, RefusesToMixTwoPacks) {
 
 TEST_F(PackTeam, FailsOnAllRanksAlikeAndGoesOnAlone) {
     const auto failures = test::run_team(3, [&](const Team& team) {
-        PackOptions options = options_;
+        test::IdxPack options = options_;
         options.team = team;
         pack_dataset(options, [&](const PackProgress& at) {
             if (team.rank == 1 && at.stage == "write" && at.done > 300)
@@ -206,7 +206,7 @@ TEST_F(PackTeam, NamesTheFirstBadLabelWhoeverSeesIt) {
     options_.classes = 5;
     for (const int ranks : {1, 2, 4}) {
         const auto failures = test::run_team(ranks, [&](const Team& team) {
-            PackOptions options = options_;
+            test::IdxPack options = options_;
             options.team = team;
             options.threads = 2;
             pack_dataset(options);
@@ -253,7 +253,7 @@ class RealSource : public RowSource {
 
 TEST(PackScan, GivesRealFieldsTheSameStatisticsOnAnyRanks) {
     const test::TempDir folder;
-    PackOptions options;
+    test::IdxPack options;
     options.output = folder / "alone";
     options.name = "toy";
     const Manifest alone = pack_dataset(RealSource(), options).manifest;
@@ -273,7 +273,7 @@ TEST(PackScan, GivesRealFieldsTheSameStatisticsOnAnyRanks) {
     for (const int ranks : {2, 3, 5}) {
         options.output = folder / fmt::format("team-{}", ranks);
         test::run_team(ranks, [&](const Team& team) {
-            PackOptions mine = options;
+            test::IdxPack mine = options;
             mine.team = team;
             mine.threads = team.rank + 1;
             EXPECT_EQ(pack_dataset(RealSource(), mine).manifest, alone);

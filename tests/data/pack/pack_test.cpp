@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/pack.hpp"
 
+#include "lockstep/data/check.hpp"
+
+#include "data/fake_team.hpp"
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
@@ -24,6 +27,7 @@ using test::caught;
 using test::caught_code;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class Pack : public testing::Test {
   protected:
@@ -41,7 +45,7 @@ class Pack : public testing::Test {
 TEST_F(Pack, RoundTripsWithEveryCodecAndShardCount) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
         for (const int shards : {1, 3, 7}) {
-            PackOptions options = test::options_for(
+            test::IdxPack options = test::options_for(
                 folder_, samples_, fmt::format("{}-{}", codec_name(codec), shards), codec);
             options.shards = shards;
             const PackResult result = pack_dataset(options);
@@ -58,7 +62,7 @@ RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
     const test::Samples samples = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 200),
                                                      *rc::gen::arbitrary<std::uint64_t>(),
                                                      {size(4), size(9), size(9), {}, {}});
-    PackOptions options =
+    test::IdxPack options =
         test::options_for(folder,
                           samples,
                           "any",
@@ -77,7 +81,7 @@ RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
 }
 
 TEST_F(Pack, IsForSharingAsTheUmaskSays) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     const mode_t before = ::umask(027);
     pack_dataset(options);
     ::umask(before);
@@ -87,7 +91,7 @@ TEST_F(Pack, IsForSharingAsTheUmaskSays) {
 }
 
 TEST_F(Pack, NamesShardsAndCountsThem) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.shards = 2;
     options.name = "other";
     const Manifest manifest = pack_dataset(options).manifest;
@@ -98,7 +102,7 @@ TEST_F(Pack, NamesShardsAndCountsThem) {
 }
 
 TEST_F(Pack, ComputesStatistics) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
     const Manifest manifest = pack_dataset(options).manifest;
     double sum = 0, squares = 0, count = 0;
@@ -121,7 +125,7 @@ TEST_F(Pack, ComputesStatistics) {
 
 TEST_F(Pack, GivesTheSameBytesAgain) {
     for (const Codec codec : {Codec::none, Codec::lz4}) {
-        PackOptions options = test::options_for(folder_, samples_, "first", codec);
+        test::IdxPack options = test::options_for(folder_, samples_, "first", codec);
         options.name = "toy";
         const Manifest first = pack_dataset(options).manifest;
         options.output = folder_ / "second";
@@ -132,7 +136,7 @@ TEST_F(Pack, GivesTheSameBytesAgain) {
 }
 
 TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
-    PackOptions options = test::options_for(folder_, samples_, "kept");
+    test::IdxPack options = test::options_for(folder_, samples_, "kept");
     options.shuffle_seed.reset();
     EXPECT_EQ(pack_dataset(options).manifest.row_order, "source");
     const auto kept = test::read_all(test::open_index(options.output));
@@ -144,7 +148,7 @@ TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
 }
 
 TEST_F(Pack, RefusesLabelsOutOfRange) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.classes = 5;
     const auto error = caught([&] { pack_dataset(options); });
     ASSERT_TRUE(error);
@@ -154,7 +158,7 @@ TEST_F(Pack, RefusesLabelsOutOfRange) {
 }
 
 TEST_F(Pack, RefusesToOverwrite) {
-    PackOptions options = test::options_for(folder_, samples_, "toy");
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     pack_dataset(options);
     EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
     fs::create_directory(folder_ / "empty");
@@ -164,23 +168,23 @@ TEST_F(Pack, RefusesToOverwrite) {
 
 TEST_F(Pack, RefusesOptionsThatMakeNoSense) {
     const auto code_with = [&](auto change) {
-        PackOptions options = test::options_for(folder_, samples_, "toy");
+        test::IdxPack options = test::options_for(folder_, samples_, "toy");
         change(options);
         return caught_code([&] { pack_dataset(options); });
     };
-    EXPECT_EQ(code_with([](PackOptions& o) { o.shards = 8; }), "E106");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.shards = -1; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.name = "a/b"; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.name = ".."; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.level = 1; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.codec = Codec::lz4, o.level = 40; }), "E102");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.classes = 11, o.class_names = {"a"}; }), "E106");
-    EXPECT_EQ(code_with([](PackOptions& o) { o.output = o.images / "toy"; }), "E401");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.shards = 8; }), "E106");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.shards = -1; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.name = "a/b"; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.name = ".."; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.level = 1; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.codec = Codec::lz4, o.level = 40; }), "E102");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.classes = 11, o.class_names = {"a"}; }), "E106");
+    EXPECT_EQ(code_with([](test::IdxPack& o) { o.output = o.images / "toy"; }), "E401");
     EXPECT_THAT(leftovers(), ElementsAre());
 }
 
 TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     for (const std::string_view stage : {"scan", "write"}) {
         EXPECT_THROW(pack_dataset(options,
                                   [&](const PackProgress& progress) {
@@ -192,7 +196,7 @@ TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
 }
 
 // Exits with 7 if packing fails as it should where no file may have more than `bytes`.
-[[noreturn]] void pack_and_exit(const PackOptions& options, rlim_t bytes) {
+[[noreturn]] void pack_and_exit(const test::IdxPack& options, rlim_t bytes) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{bytes, bytes};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -203,7 +207,7 @@ TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
 TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
     for (const Codec codec : {Codec::none, Codec::lz4})
         for (const rlim_t bytes : {100, 3000, 7000, 9000}) {
-            const PackOptions options = test::options_for(
+            const test::IdxPack options = test::options_for(
                 folder_, test::make_samples(2000), fmt::format("{}", bytes), codec);
             EXPECT_EXIT(pack_and_exit(options, bytes), testing::ExitedWithCode(7), "");
             EXPECT_THAT(leftovers(), ElementsAre());
@@ -211,7 +215,7 @@ TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
 }
 
 TEST_F(Pack, CleansUpAfterAKilledPredecessor) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     const pid_t child = ::fork();
     if (child == 0) {
         pack_dataset(options, [](const PackProgress& progress) {
@@ -230,7 +234,7 @@ TEST_F(Pack, CleansUpAfterAKilledPredecessor) {
 }
 
 TEST_F(Pack, LetsOnlyOneWriteAtATime) {
-    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     std::string code;
     pack_dataset(options, [&](const PackProgress& progress) {
         if (progress.stage == "write" && code.empty())
@@ -246,6 +250,103 @@ TEST_F(Pack, ReportsProgressToTheEnd) {
     });
     ASSERT_EQ(last.size(), 3u);
     for (const auto& [stage, progress] : last) EXPECT_EQ(progress.first, progress.second) << stage;
+}
+
+class Reshard : public testing::Test {
+  protected:
+    void SetUp() override {
+        packed_ = test::options_for(folder_, samples_, "in", Codec::lz4);
+        packed_.shards = 3;
+        packed_.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+        manifest_ = pack_dataset(packed_).manifest;
+        options_.output = folder_ / "out";
+        options_.split = "";
+        options_.shuffle_seed.reset();
+    }
+    Manifest reshard(const Team& team = {}, std::uint64_t memory_bytes = 1 << 20) {
+        test::IdxPack options = options_;
+        options.team = team;
+        return reshard_dataset(test::open_index(packed_.output), options, memory_bytes).manifest;
+    }
+
+    test::TempDir folder_;
+    test::Samples samples_ = test::make_samples(700);
+    test::IdxPack packed_, options_;
+    Manifest manifest_;
+};
+
+TEST_F(Reshard, KeepsSamplesAndWhatIsKnownOfThem) {
+    options_.codec = Codec::zstd;
+    options_.shards = 5;
+    options_.block_rows = 24;
+    options_.threads = 3;
+    const Manifest made = reshard();
+    EXPECT_EQ(made.shards.size(), 5u);
+    EXPECT_EQ(made.block_rows, 24u);
+    EXPECT_EQ(made.row_order, "shuffled:0");
+    EXPECT_EQ(made.split, manifest_.split);
+    EXPECT_EQ(made.fields, manifest_.fields);
+    EXPECT_THAT(verify_dataset(options_.output), IsEmpty());
+    EXPECT_EQ(test::read_all(test::open_index(options_.output)),
+              test::expected_content(samples_, packed_));
+}
+
+TEST_F(Reshard, KeepsTheBlocksByWhichTrainingIsOrdered) {
+    options_.block_rows = 0;
+    options_.shards = 2;
+    EXPECT_EQ(reshard().block_rows, manifest_.block_rows);
+}
+
+TEST_F(Reshard, ShufflesAgainInLittleMemoryOnAnyRanks) {
+    options_.shuffle_seed = 11;
+    options_.shards = 4;
+    options_.block_rows = 16;
+    const auto before = test::expected_content(samples_, packed_);
+    std::map<std::uint64_t, test::Delivered> expected;
+    const auto order = test::packed_order(700, options_);
+    for (std::uint64_t row = 0; row < 700; ++row) expected[row] = before.at(order[row]);
+    const Manifest made = reshard({}, 4000);
+    EXPECT_EQ(made.row_order, "shuffled:11");
+    EXPECT_EQ(test::read_all(test::open_index(options_.output)), expected);
+    EXPECT_FALSE(fs::exists(folder_ / ".out.shuffle.partial"));
+    for (const int ranks : {2, 3}) {
+        fs::remove_all(options_.output);
+        options_.threads = ranks;
+        test::run_team(ranks, [&](const Team& team) {
+            EXPECT_EQ(reshard(team, 20000 * static_cast<std::uint64_t>(ranks)), made);
+        });
+    }
+}
+
+TEST_F(Reshard, GoesOnAfterAnInterruption) {
+    options_.shards = 6;
+    options_.block_rows = 16;
+    const auto index = test::open_index(packed_.output);
+    EXPECT_THROW(reshard_dataset(index,
+                                 options_,
+                                 1 << 20,
+                                 [](const PackProgress& at) {
+                                     if (at.stage == "write" && at.done > 400)
+                                         throw std::runtime_error("enough");
+                                 }),
+                 std::runtime_error);
+    EXPECT_EQ(reshard_dataset(index, options_, 1 << 20).resumed_shards, 3u);
+    EXPECT_EQ(test::read_all(test::open_index(options_.output)),
+              test::expected_content(samples_, packed_));
+}
+
+TEST_F(Reshard, NamesDamageInItsInput) {
+    const auto index = test::open_index(packed_.output);
+    const StoredBlock& block = index->stored_blocks(0)[20];
+    test::overwrite(packed_.output / manifest_.shards[block.shard].name, block.offset, "damage");
+    for (const bool shuffles : {false, true}) {
+        if (shuffles) options_.shuffle_seed = 1;
+        const auto error = caught([&] { reshard(); });
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->code(), "E213");
+        EXPECT_THAT(error->what(), HasSubstr("field 'images'"));
+        EXPECT_FALSE(fs::exists(options_.output));
+    }
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ class Stream : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 TEST_F(Stream, DeliversEachSampleOnceAnEpochWithItsContent) {

@@ -39,7 +39,7 @@ class Borders : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 std::vector<EpochWindow> windows_of_an_epoch(const DatasetIndex& index,

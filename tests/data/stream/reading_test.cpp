@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a window's bytes come from the files: requests, the page cache, and gathering.
 #include "data/samples.hpp"
-#include "stream/bad_blocks.hpp"
 #include "stream/block_reader.hpp"
-#include "stream/gather.hpp"
-#include "stream/page_cache.hpp"
+#include "stream/memory.hpp"
 #include "stream/request_plan.hpp"
 #include "support/caught.hpp"
 
@@ -37,7 +35,7 @@ class Reading : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(300);
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 TEST_F(Reading, OpensMoreFilesThanTheSoftLimitAllowed) {

@@ -2,8 +2,8 @@
 #include "lockstep/data/resident.hpp"
 
 #include "data/samples.hpp"
-#include "stream/resident_load.hpp"
-#include "stream/sample_walk.hpp"
+#include "stream/read_plan.hpp"
+#include "stream/request_plan.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class Resident : public testing::Test {
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 StreamOptions small(OrderKind kind) {

@@ -4,10 +4,9 @@
 #include "lockstep/core/log.hpp"
 
 #include "data/samples.hpp"
+#include "stream/ordered_work.hpp"
 #include "stream/stream_memory.hpp"
-#include "stream/thread_growth.hpp"
 #include "support/caught.hpp"
-#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -38,7 +37,7 @@ class Service : public testing::Test {
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
     std::uint32_t block_rows_ = 16;
-    PackOptions options_;
+    test::IdxPack options_;
 };
 
 // One epoch under BadData::mask: the ids in order, and what is wrong with it. Samples in `bad` are

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an HDF5 file has, for somebody who has to say which of it are fields.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/foreign.hpp"
+
+#include "file_facts.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Files and fields as somebody gave them.
+struct AskedFiles {
+    std::vector<std::filesystem::path> files;
+    std::vector<FieldMapping> fields;
+    ImageLayout layout = ImageLayout::unstated;
+    Links links = Links::refused;
+};
+
+/// What is in the way of packing a data set.
+enum class Obstacle {
+    elsewhere,  ///< its values lie in other files
+    elements,   ///< they are no numbers that a field has
+    samples,    ///< it has none, or no dimension that counts them
+    library,    ///< libhdf5 does not open it: it is damaged, or newer
+};
+
+/// "lockstep data pack --hdf5 a.h5 --field images=/x --out NAME".
+std::string pack_command(const AskedFiles& asked, Links links = Links::refused);
+
+/// Whether samples of `shape`, `count` of them in the file, can have the layout that field number
+/// `field` states. Errors: E235.
+void check_dimensions(const AskedFiles& asked,
+                      std::size_t field,
+                      const std::filesystem::path& file,
+                      std::uint64_t count,
+                      const std::vector<std::int64_t>& shape);
+
+/// A data set in a file.
+struct DatasetPlace {
+    std::filesystem::path file;
+    std::string name;
+};
+
+/// A command that writes the files anew into a folder NAME, with `numbers` in the data set of field
+/// number `field`: a Python expression of its array `x` and of NumPy, `n`, without single quotes.
+std::string rewrite_command(const AskedFiles& asked, std::size_t field, const std::string& numbers);
+
+/// The same with `data_sets`, a Python dictionary of what is written by name: of `x`, which was
+/// data set `d`, of the file's name `f`, and of `i[k]` of the names `k` in `r`, the other fields'.
+/// What it takes out of `r` is not written as it is.
+std::string write_anew_command(const AskedFiles& asked,
+                               std::size_t field,
+                               const std::string& data_sets);
+
+/// The same of an NPY file, into NAME.npy.
+std::string rewrite_npy_command(const std::filesystem::path& file, const std::string& numbers);
+
+/// A command that decodes the images of field number `field`, of which each is a row of its data
+/// set, or a data set of its group.
+std::string decode_command(const AskedFiles& asked, std::size_t field);
+
+/// A command that makes one data set of the data sets in the group of field number `field`.
+std::string stack_group_command(const AskedFiles& asked, std::size_t field);
+
+/// A command that makes one file NAME.h5 of files of one sample each.
+std::string stack_command(const AskedFiles& asked);
+
+/// A command that copies data sets of several files into a file NAME.h5.
+std::string join_command(const std::vector<DatasetPlace>& places);
+
+/// How field number `field`, which `facts` describe, gets past `obstacle`; looks into the first
+/// file for another data set where it cannot.
+std::string way_past(Obstacle obstacle,
+                     const AskedFiles& asked,
+                     std::size_t field,
+                     const DatasetFacts& facts);
+
+/// E209: in `file`, field number `field` has `size`, which is other rows than `first`, the size of
+/// the first field.
+Error other_rows(const std::filesystem::path& file,
+                 const AskedFiles& asked,
+                 std::size_t field,
+                 const std::vector<std::uint64_t>& first,
+                 const std::vector<std::uint64_t>& size);
+
+/// How libhdf5 gets a filter that it lacks, and the command that then works, where one is known.
+std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked);
+
+/// Reads the first row of each field of one of the files as open_hdf5() would. Errors: as
+/// open_hdf5().
+void check_packs_hdf5(const std::filesystem::path& file, const AskedFiles& asked);
+
+/// A data set that may be a field.
+struct Candidate {
+    std::string name;
+    DatasetFacts facts;
+    std::string obstacle;                      ///< why it cannot be streamed; "" if it can
+    std::shared_ptr<const DatasetIndex> rows;  ///< its numbers alone; null if it has none to read
+};
+
+/// All data sets of a file, at most `most_listed`. Errors: as Sandbox::look().
+std::vector<Candidate> candidates_of(const fs::path& file, Links links = Links::refused);
+
+/// HDF5 files that others wrote, and the data sets of the first.
+struct ForeignPlace {
+    std::vector<fs::path> files;
+    std::vector<Candidate> all;
+};
+
+/// No files if `where` names a packed data set, or nothing. Errors: E216 for a file that is not
+/// HDF5 and for several packed data sets; E203, E204.
+ForeignPlace foreign_place(const fs::path& where, Links links = Links::refused);
+
+/// A line for each: name, type, size, and why it is not streamed; the first twenty.
+std::string list_text(const std::vector<Candidate>& all);
+
+/// What is known of a data set's numbers.
+struct KnownValues {
+    double least = 0, most = 0;
+    bool are_whole = false;   ///< all of them, whatever their type
+    bool is_one_hot = false;  ///< each row has one 1, and 0 elsewhere
+};
+
+/// Whether a model can be given its rows.
+bool may_be_input(const Candidate& each);
+
+/// Of a model's input, by its dimensions: [n, C, H, W], [n, H, W], [n, features], or [n, T] of
+/// tokens by its name.
+FieldMapping input_mapping(const Candidate& input);
+
+/// A model's input first, then what it may learn: those that sizes, types and names suggest, and
+/// `values`, by data set, where they are known; none if nothing can be an input.
+std::vector<FieldMapping> suggested_mappings(
+    const std::vector<Candidate>& all, const std::vector<std::optional<KnownValues>>& values = {});
+
+/// The same as options: "--field images=/x/data:CHW --field labels=/y"; "" for none.
+std::string suggested_fields(const std::vector<Candidate>& all);
+
+/// E207: `file` lacks the data set of field number `field`; says where else it is, or what there
+/// is.
+Error no_such_dataset(const fs::path& file, const AskedFiles& asked, std::size_t field);
+
+/// Whether there is no data set, not even one that the library does not open.
+bool is_absent(const DatasetFacts& facts);
+
+/// Nothing if the file has the field's data set, even if the library does not open it. Errors: as
+/// no_such_dataset().
+void check_is_there(const DatasetFacts& facts,
+                    const fs::path& file,
+                    const AskedFiles& asked,
+                    std::size_t field);
+
+/// Whether it is the folder of a packed data set.
+bool is_packed(const fs::path& where);
+
+/// Where no fields are given: E216, with what there is and fields as values of `option`, if `where`
+/// names HDF5 files of others.
+void check_needs_no_fields(const fs::path& where, const std::string& option);
+
+}  // namespace lockstep

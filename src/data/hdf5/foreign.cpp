@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "foreign.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/version.hpp"
+
+#include "contents.hpp"
+#include "format/index_columns.hpp"
+#include "format/labels.hpp"
+#include "format/manifest_fields.hpp"
+#include "format/widening.hpp"
+#include "row_layout.hpp"
+#include "shard_probe.hpp"
+#include "stored_blocks.hpp"
+#include "stream/read_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 1024;
+
+// A window holds whole bands of chunks that cut samples, so that each is expanded once, up to here.
+constexpr std::uint64_t most_band_bytes = std::uint64_t{64} << 20;
+
+// The folder that all files lie below, so that they have names within one.
+fs::path common_folder(const std::vector<fs::path>& files) {
+    fs::path folder = files[0].parent_path();
+    for (const fs::path& file : files)
+        while (std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first !=
+               folder.end())
+            folder = folder.parent_path();
+    return folder;
+}
+
+// So many rows of a band of `rows` that they divide it, if that is not far from as many as fit.
+std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
+    const std::uint64_t least = (rows * row_bytes - 1) / most_band_bytes + 1;
+    for (std::uint64_t parts = least; parts < 2 * least && parts <= rows; ++parts)
+        if (rows % parts == 0) return rows / parts;
+    return std::max<std::uint64_t>(rows / least, 1);
+}
+
+// Libraries of tables and images write one number for each sample as [n, 1] or [n, 1, 1, 1].
+bool is_label_column(const FieldMapping& mapping, const Field& field) {
+    const bool is_named = mapping.name == "labels" || mapping.layout == RowLayout::label;
+    return is_named && may_be_label(mapping) && mapping.name != "tokens" && is_whole(field.type) &&
+           std::ranges::count(field.shape, 1) == std::ssize(field.shape);
+}
+
+std::string_view numpy_name(ElementType type) {
+    constexpr std::array<std::string_view, 5> names{"u1", "i4", "i8", "f4", "f8"};
+    return names.at(static_cast<std::size_t>(type));
+}
+
+void check_fields(const std::vector<FieldMapping>& fields) {
+    std::set<std::string> names;
+    for (const FieldMapping& field : fields) {
+        check(names.insert(field.name).second, [&] {
+            return Error("E235",
+                         fmt::format("field '{}' is described twice", field.name),
+                         "",
+                         "drop one of them");
+        });
+    }
+    check(!fields.empty(), [] { return Error("E235", "no field is described"); });
+}
+
+}  // namespace
+
+ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
+                               const std::vector<FieldMapping>& mappings)
+    : mappings_(mappings), becomes_labels_(mappings.size()), labels_(mappings.size()) {
+    check_fields(mappings);
+    check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
+    for (const fs::path& file : files) {
+        static_cast<void>(open_for_reading(file));
+        files_.push_back(fs::canonical(file));
+    }
+    folder_ = common_folder(files_);
+    for (const FieldMapping& mapping : mappings) {
+        request_.datasets.push_back(mapping.hdf5_path);
+        if (mapping.links == Links::followed) request_.links = Links::followed;
+    }
+}
+
+DatasetIndex ForeignOpening::run(Telling telling) {
+    try {
+        while (!add_files()) {
+        }
+        DatasetIndex index = made_index();
+        if (telling == Telling::warnings) warn(index);
+        return index;
+    } catch (const NotStreamable& error) {
+        throw Error(error.code(), error.what(), error.why(), way_out(error));
+    }
+}
+
+AskedFiles ForeignOpening::asked_files() const {
+    return {.files = files_, .fields = mappings_, .links = request_.links};
+}
+
+// Only what was tried is said to work: the first row of each field, as packing would read it.
+std::string ForeignOpening::way_out(const NotStreamable& reason) const {
+    const AskedFiles asked = asked_files();
+    try {
+        check_packs_hdf5(looked_at_, asked);
+    } catch (const Error& error) {
+        if (error.why() == reason.why()) return error.fix();
+        return fmt::format("it cannot be packed either ({}); {}",
+                           error.why().empty() ? error.what() : error.why(),
+                           error.fix());
+    }
+    return "make shards of it: " + pack_command(asked);
+}
+
+Candidate ForeignOpening::look() {
+    ask(0);
+    facts_ = sandbox_.answer();
+    look_again_behind_links();
+    Candidate found{mappings_[0].hdf5_path, facts_.datasets[0], "", nullptr};
+    if (is_absent(found.facts)) {  // what is said of these lists candidates, too
+        found.obstacle = "it was listed, but is not there";
+        return found;
+    }
+    try {
+        add_file(0);
+        choose_block_rows();
+        add_blocks(0);
+        found.rows = std::make_shared<const DatasetIndex>(made_index());
+    } catch (const Error& error) {
+        found.obstacle = error.why().empty() ? error.what() : error.why();
+    }
+    return found;
+}
+
+// False where it must begin again.
+bool ForeignOpening::add_files() {
+    manifest_ = {};
+    labels_.assign(mappings_.size(), {});
+    stored_.clear();
+    forms_ = {};
+    stamps_.clear();
+    asked_.clear();
+    linked_.clear();
+    known_.clear();
+    own_shard_.clear();
+    unasked_.clear();
+    ask(0);
+    for (std::size_t number = 0; number < files_.size(); ++number) {
+        facts_ = sandbox_.answer();
+        look_again_behind_links();
+        const bool is_last = number + 1 == files_.size();
+        if (!is_last) ask(number + 1);  // and looks at it meanwhile
+        if (!add_file(number)) {
+            if (!is_last) sandbox_.answer();
+            return false;
+        }
+        if (number == 0) choose_block_rows();
+        add_blocks(number);
+    }
+    return true;
+}
+
+DatasetIndex ForeignOpening::made_index() {
+    describe_origin();
+    DatasetIndex index;
+    index.path_ = common_folder({known_.begin(), known_.end()});
+    index.stored_ = std::move(stored_);
+    index.forms_ = std::move(forms_);
+    index.stamps_ = std::move(stamps_);
+    describe(index);
+    read_labels(index);
+    describe(index);
+    index.check_blocks();
+    return index;
+}
+
+// Whether a file has the same labels in another type.
+bool ForeignOpening::may_become_labels(std::size_t number, std::size_t field) const {
+    const Field& first = manifest_.fields[field];
+    return may_be_label(mappings_[field]) && !becomes_labels_[field] &&
+           is_whole(type_of(number, field)) && is_whole(first.type) && first.shape.empty() &&
+           facts_.datasets[field].has_one_number_a_row();
+}
+
+void ForeignOpening::ask(std::size_t number) {
+    asked_.push_back(file_stamp(files_[number]));
+    check_is_whole_hdf5(files_[number], 0);
+    request_.path = files_[number];
+    sandbox_.ask(request_);
+}
+
+const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
+    const FieldMapping& mapping = mappings_[field];
+    const fs::path& path = files_[number];
+    const DatasetFacts& facts = facts_.datasets[field];
+    check_is_there(facts, path, asked_files(), field);
+    if (facts.layout == StorageLayout::missing)
+        throw not_streamable(path,
+                             mapping.hdf5_path,
+                             fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
+                             "E205");
+    if (facts.layout == StorageLayout::linked)
+        throw not_streamable(path, mapping.hdf5_path, "a link leads into another file", "E205");
+    const auto refuse = [&](const std::string& why) {
+        return not_streamable(path, mapping.hdf5_path, why);
+    };
+    check_same_form(number, field);
+    const ElementType type = type_of(number, field);
+    if (facts.size.empty()) throw refuse("it has no dimensions: no row per sample");
+    if (facts.size[0] == 0) throw refuse("it has no samples");
+    // Before anything is computed from sizes that a file may have made up.
+    std::uint64_t row_bytes = element_bytes(type);
+    for (std::size_t i = 1; i < facts.size.size(); ++i) {
+        if (facts.size[i] < 1 || facts.size[i] > most_decoded_bytes / row_bytes)
+            throw refuse("it has an impossible shape");
+        row_bytes *= facts.size[i];
+    }
+    if (facts.size[0] > most_samples) throw refuse("it has an impossible number of samples");
+    return facts;
+}
+
+Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
+    const FieldMapping& mapping = mappings_[field];
+    const DatasetFacts& facts = checked(number, field);
+    Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
+    made.shape.assign(facts.size.begin() + 1, facts.size.end());
+    if (is_text(field) || is_label_column(mapping, made)) made.shape.clear();
+    check_dimensions({files_, mappings_, ImageLayout::unstated, request_.links},
+                     field,
+                     files_[number],
+                     facts.size[0],
+                     made.shape);
+    check_is_settled(mapping, made, files_[number]);
+    made.layout = layout_text(mapping.layout);
+    return made;
+}
+
+// The file as a shard, and its fields, which are those of the first.
+// False where labels must become i64, in all files.
+bool ForeignOpening::add_file(std::size_t number) {
+    const fs::path& path = files_[number];
+    looked_at_ = path;
+    const std::uint64_t samples = checked(number, 0).size[0];
+    for (std::size_t f = 0; f < mappings_.size(); ++f) {
+        const Field field = field_of(number, f);
+        const DatasetFacts& facts = facts_.datasets[f];
+        check(facts.size[0] == samples, [&] {
+            return other_rows(path, asked_files(), f, facts_.datasets[0].size, facts.size);
+        });
+        if (number == 0) manifest_.fields.push_back(field);
+        note_labels(number, f);
+        note_unasked(f);
+        if (field.type != manifest_.fields[f].type && may_become_labels(number, f)) {
+            becomes_labels_[f] = true;
+            return false;
+        }
+        check(field == manifest_.fields[f], [&] {
+            const auto describe = [](const Field& each) {
+                return fmt::format(
+                    "{} [n, {}]", element_name(each.type), fmt::join(each.shape, ", "));
+            };
+            return Error("E208",
+                         fmt::format("'{}' of '{}' does not fit the other files",
+                                     mappings_[f].hdf5_path,
+                                     path.string()),
+                         fmt::format("it is {}, in '{}' it is {}",
+                                     describe(field),
+                                     files_[0].string(),
+                                     describe(manifest_.fields[f])),
+                         field.shape == manifest_.fields[f].shape
+                             ? fmt::format("let h5py convert it, and give the file in NAME in its "
+                                           "place: {}",
+                                           rewrite_command(
+                                               {{path}, mappings_},
+                                               f,
+                                               fmt::format("x.astype(\"{}\")",
+                                                           numpy_name(manifest_.fields[f].type))))
+                             : "leave the file out: its samples have another shape");
+        });
+    }
+    add_shards(number);
+    manifest_.samples += samples;
+    check(manifest_.samples <= most_samples, [&] {
+        return not_streamable(path, mappings_[0].hdf5_path, "there are too many samples");
+    });
+    return true;
+}
+
+// Those of the chunks of the field with the largest samples: what is shuffled as one should be read
+// as one. Many small chunks are taken together.
+void ForeignOpening::choose_block_rows() {
+    std::size_t largest = 0;
+    for (std::size_t f = 0; f < manifest_.fields.size(); ++f)
+        if (!is_made(f) &&
+            manifest_.fields[f].bytes_per_sample() > manifest_.fields[largest].bytes_per_sample())
+            largest = f;
+    const std::uint64_t row_bytes = manifest_.fields[largest].bytes_per_sample();
+    const DatasetFacts& facts = facts_.datasets[largest].stored()[0];
+    std::uint64_t rows = std::max<std::uint64_t>(1, block_bytes / row_bytes);
+    if (facts.layout == StorageLayout::chunked) {
+        const std::uint64_t chunk = facts.chunk[0];
+        const bool is_small = chunk * row_bytes < smallest_block_bytes;
+        if (is_small)
+            rows = std::max(chunk, rows / chunk * chunk);
+        else
+            rows = facts.has_whole_rows() ? chunk : part_of_band(chunk, row_bytes);
+    }
+    manifest_.block_rows =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rows, 1, 0x7fffffff));
+}
+
+void ForeignOpening::add_blocks(std::size_t number) {
+    Shard& shard = manifest_.shards[own_shard_[number]];
+    stored_.resize(mappings_.size());
+    ByteWriter identity = identity_of(files_[number], shard.bytes);
+    for (std::size_t f = 0; f < mappings_.size(); ++f)
+        if (!is_text(f)) add_blocks_of(number, f, identity);
+    shard.xxh3_128 = hash128(std::span<const std::byte>(identity.finish())).hex();
+}
+
+void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWriter& identity) {
+    std::uint64_t first = shard_of(number).first_sample;
+    const auto parts = facts_.datasets[field].stored();
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        const DatasetFacts& part = parts[p];
+        const std::uint32_t shard = part_shards_[field][p];
+        FoundBlocks found = blocks_of(part,
+                                      {.first_sample = first,
+                                       .samples = part.size[0],
+                                       .row_bytes = manifest_.fields[field].bytes_per_sample(),
+                                       .file_bytes = manifest_.shards[shard].bytes,
+                                       .shard = shard,
+                                       .contiguous_rows = manifest_.block_rows,
+                                       .widening = widening_of(part, field),
+                                       .unpacking = unpacking_of(field)},
+                                      forms_);
+        if (found.trouble == BlockTrouble::unknown_filter)
+            throw not_streamable(files_[number], mappings_[field].hdf5_path, found.fault, "E212");
+        if (found.trouble != BlockTrouble::none)
+            throw not_streamable(files_[number], mappings_[field].hdf5_path, found.fault);
+        identity.add(part.offset);
+        for (const auto* column : {&part.chunks.offsets, &part.chunks.bytes})
+            identity.add(hash64(std::as_bytes(std::span(*column))));
+        auto& blocks = stored_[field];
+        blocks.insert(blocks.end(), found.blocks.begin(), found.blocks.end());
+        first += part.size[0];
+    }
+    add_unpacking(identity, field);
+}
+
+void ForeignOpening::describe_origin() {
+    manifest_.kind = ManifestKind::foreign;
+    const fs::path above = common_folder({known_.begin(), known_.end()});
+    for (Shard& shard : manifest_.shards)
+        shard.name = fs::path(shard.name).lexically_relative(above).string();
+    manifest_.name = files_.size() == 1 ? files_[0].stem().string() : folder_.filename().string();
+    manifest_.writer = version_text();
+    manifest_.row_order = "source";
+    manifest_.codec = Codec::filters;
+    manifest_.uuid = uuid_from(hash128(std::string_view(manifest_text(manifest_))).hex());
+}
+
+void ForeignOpening::describe(DatasetIndex& index) const {
+    index.manifest_text_ = manifest_text(manifest_);
+    index.manifest_ =
+        parse_manifest(index.manifest_text_, "foreign HDF5 files", ManifestKind::foreign);
+}
+
+void ForeignOpening::warn(DatasetIndex& index) const {
+    index.warnings_.push_back(fmt::format(
+        "{} HDF5 file(s) that others wrote are streamed. They have no hashes, so that damage goes "
+        "unnoticed unless the files have checksums. Their rows are not shuffled: sorted rows mix "
+        "only within windows. They have no mean and deviation, and only size, time and layout show "
+        "changes; 'lockstep data pack --hdf5' makes shards of them",
+        grouped(files_.size())));
+    for (const auto& [file, stamp] : linked_)
+        once(Level::info, "links lead to '{}', which is also read", file.string());
+    for (const auto& [option, warning] : unasked_) index.warnings_.push_back(warning);
+    for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
+    for (const std::string& cost : cut_costs(index)) once(Level::info, "{}", cost);
+    suggest_one_hot();
+}
+
+DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,
+                                        const std::vector<FieldMapping>& fields) {
+    return ForeignOpening(files, fields).run();
+}
+
+DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
+                                const std::vector<FieldMapping>& fields) {
+    check(fields.empty() || !is_packed(where), [&] {
+        return Error(
+            "E106",
+            fmt::format("'{}' is a packed data set, whose fields have names", where.string()),
+            "--field is for HDF5 files that others wrote",
+            "drop it");
+    });
+    if (!fields.empty()) return open_foreign(foreign_files(where), fields);
+    check_needs_no_fields(where, "--field");
+    return open(where);
+}
+
+DatasetIndex DatasetIndex::open_test(const std::filesystem::path& where,
+                                     const std::vector<FieldMapping>& trained,
+                                     const std::vector<FieldMapping>& own) {
+    if (is_packed(where)) return open(where, own);
+    std::vector<FieldMapping> fields = own;
+    for (const FieldMapping& field : trained)
+        if (std::ranges::find(own, field.name, &FieldMapping::name) == own.end())
+            fields.push_back(field);
+    if (fields.empty()) check_needs_no_fields(where, "--test-field");
+    return open(where, fields);
+}
+
+}  // namespace lockstep

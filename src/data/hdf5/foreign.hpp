@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes an index of HDF5 files that others wrote.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/data/dataset_index.hpp"
+
+#include "contents.hpp"
+#include "format/index_columns.hpp"
+#include "format/widening.hpp"
+#include "label_column.hpp"
+#include "sandbox.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Samples of each class: 0 to the largest label of field `field`. Reads the whole field once.
+/// Errors: E210 for a label below 0 or of a million and more; those of reading.
+std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field);
+
+/// Why a data set is not streamed, which packing may do: E234, E212 (a filter), E205 (a link).
+struct NotStreamable : Error {
+    using Error::Error;
+};
+
+/// E234 of data set `name` of `path`, unless `code` says else; its way out is found later.
+NotStreamable not_streamable(const fs::path& path,
+                             const std::string& name,
+                             const std::string& why,
+                             const char* code = "E234");
+
+/// What a file without hashes is known by: its size and time.
+ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
+
+/// Whether an opening says what packed shards have and these files lack.
+enum class Telling { warnings, nothing };
+
+/// One DatasetIndex::open_foreign(). Used once, by one thread.
+class ForeignOpening {
+  public:
+    ForeignOpening(const std::vector<fs::path>& files, const std::vector<FieldMapping>& mappings);
+    DatasetIndex run(Telling telling = Telling::warnings);
+
+    /// Of the first field in the first file.
+    Candidate look();
+
+  private:
+    DatasetIndex made_index();
+    AskedFiles asked_files() const;
+    std::string way_out(const NotStreamable& reason) const;
+    void ask(std::size_t number);
+    bool add_files();
+    Widening widening_of(const DatasetFacts& facts, std::size_t field) const;
+    std::optional<Unpacking> unpacking_of(std::size_t field) const;
+    void add_unpacking(ByteWriter& identity, std::size_t field) const;
+    void note_unasked(std::size_t field);
+    bool may_become_labels(std::size_t number, std::size_t field) const;
+    ElementType type_of(std::size_t number, std::size_t field) const;
+    const DatasetFacts& checked(std::size_t number, std::size_t field) const;
+    Field field_of(std::size_t number, std::size_t field) const;
+    bool is_label(std::size_t field) const;
+    bool is_text(std::size_t field) const;
+    bool is_made(std::size_t field) const;
+    void check_same_form(std::size_t number, std::size_t field) const;
+    void note_labels(std::size_t number, std::size_t field);
+    RowsOfFile rows_of(std::size_t number, std::size_t field) const;
+    LabelColumn texts_of(std::size_t field);
+    LabelColumn hot_rows_of(const DatasetIndex& index, std::size_t field) const;
+    void keep(DatasetIndex& index, std::size_t field, const LabelColumn& column);
+    void name_classes(Field& field, const std::map<std::int64_t, std::string>& names) const;
+    void suggest_one_hot() const;
+    void read_labels(DatasetIndex& index);
+    bool add_file(std::size_t number);
+    void add_shards(std::size_t number);
+    std::uint32_t linked_shard(const fs::path& file, std::size_t first);
+    void add_blocks_of(std::size_t number, std::size_t field, ByteWriter& identity);
+    void add_shard(const fs::path& file, std::uint64_t samples, const FileStamp& stamp);
+    void look_again_behind_links();
+    const Shard& shard_of(std::size_t number) const { return manifest_.shards[own_shard_[number]]; }
+    void choose_block_rows();
+    void add_blocks(std::size_t number);
+    void describe_origin();
+    void describe(DatasetIndex& index) const;
+    void warn(DatasetIndex& index) const;
+
+    /// Of a field, as the files seen so far have it.
+    struct Labels {
+        bool is_text = false;
+        std::map<std::int64_t, std::string> names;  ///< by class, of enumerations
+        fs::path named_by;                          ///< the first file with names
+    };
+
+    const std::vector<FieldMapping>& mappings_;
+    std::vector<bool> becomes_labels_;            // by field: elements of any type become i64
+    std::vector<Labels> labels_;                  // by field
+    std::map<std::string, std::string> unasked_;  // warnings, by field
+    std::vector<fs::path> files_;
+    fs::path looked_at_;  // the last of them
+    fs::path folder_;
+    FileRequest request_;
+    Sandbox sandbox_;
+    FileFacts facts_;  // of the file that is being added
+    Manifest manifest_;
+    std::vector<std::vector<StoredBlock>> stored_;
+    BlockForms forms_;
+    std::vector<FileStamp> stamps_;                        // by shard
+    std::vector<FileStamp> asked_;                         // of files, before they were looked at
+    std::map<fs::path, FileStamp> linked_;                 // the same of those that links lead to
+    std::set<fs::path> known_;                             // files that are shards
+    std::vector<std::uint32_t> own_shard_;                 // by file; those it links to come before
+    std::vector<std::vector<std::uint32_t>> part_shards_;  // by field and part, of the file at hand
+};
+
+}  // namespace lockstep

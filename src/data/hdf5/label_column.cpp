@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "label_column.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
+
+#include "format/labels.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t texts_at_once = 16384;
+constexpr std::uint64_t most_name_bytes = std::uint64_t{64} << 20;
+
+Error bad_row(const RowsOfFile& from,
+              std::uint64_t row,
+              const std::string& what,
+              const std::string& why,
+              const std::string& fix) {
+    return Error(
+        "E210",
+        fmt::format(
+            "row {} of '{}' in '{}' {}", grouped(row), from.dataset, from.path.string(), what),
+        why,
+        fix);
+}
+
+// Of rows of one type: the class of each, or how the first bad one differs.
+template <class Value>
+struct HotRow {
+    std::span<const Value> values;
+
+    // Nothing where it is none.
+    std::optional<std::size_t> place() const {
+        const auto one = std::ranges::find(values, Value{1});
+        const auto zeros = std::ranges::count(values, Value{0});
+        if (one == values.end() || static_cast<std::size_t>(zeros) + 1 != values.size()) return {};
+        return static_cast<std::size_t>(one - values.begin());
+    }
+
+    std::string difference() const {
+        const auto ones = std::ranges::count(values, Value{1});
+        const auto zeros = std::ranges::count(values, Value{0});
+        const auto other = std::ranges::find_if(
+            values, [](Value value) { return value != Value{1} && value != Value{0}; });
+        if (other != values.end())
+            return fmt::format("has {} at place {}", *other, other - values.begin());
+        return ones == 0 ? fmt::format("has {} zeros and no one", zeros)
+                         : fmt::format("has {} ones", ones);
+    }
+};
+
+template <class Value>
+void add_hot(std::span<const std::byte> rows,
+             std::size_t places,
+             const RowsOfFile& from,
+             std::uint64_t first,
+             std::vector<std::uint32_t>& numbers) {
+    std::vector<Value> values(places);
+    const std::size_t row_bytes = places * sizeof(Value);
+    for (std::size_t row = 0; row < rows.size() / row_bytes; ++row) {
+        std::memcpy(values.data(), rows.data() + row * row_bytes, row_bytes);
+        const HotRow<Value> hot{values};
+        const auto place = hot.place();
+        check(place.has_value(), [&] {
+            return bad_row(from,
+                           first + row,
+                           "is not one-hot: it " + hot.difference(),
+                           "a label that is one-hot has one 1, and 0 elsewhere",
+                           fmt::format("give --field labels={0} if several labels may be 1, or "
+                                       "--field targets={0} to predict these numbers",
+                                       from.dataset));
+        });
+        numbers.push_back(static_cast<std::uint32_t>(*place));
+    }
+}
+
+void count(LabelColumn& column) {
+    for (const std::uint32_t number : column.numbers) ++column.counts[number];
+}
+
+}  // namespace
+
+bool is_column_of_texts(const DatasetFacts& facts) {
+    return facts.is_text &&
+           (facts.size.size() == 1 || (facts.size.size() == 2 && facts.size[1] == 1));
+}
+
+ElementType LabelColumn::type() const {
+    return counts.size() <= 256 ? ElementType::u8 : ElementType::i32;
+}
+
+std::vector<std::byte> LabelColumn::bytes() const {
+    std::vector<std::byte> bytes(numbers.size() * element_bytes(type()));
+    if (type() == ElementType::u8)
+        std::ranges::transform(numbers, bytes.begin(), [](std::uint32_t number) {
+            return static_cast<std::byte>(number);
+        });
+    else if (!numbers.empty())
+        std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    return bytes;
+}
+
+void TextLabels::add(Sandbox& sandbox, const RowsOfFile& from) {
+    for (std::uint64_t first = 0; first < from.rows; first += texts_at_once) {
+        const std::uint64_t rows = std::min(texts_at_once, from.rows - first);
+        const Texts texts = sandbox.read_texts({.path = from.path,
+                                                .dataset = from.dataset,
+                                                .first = first,
+                                                .rows = rows,
+                                                .links = from.links});
+        std::vector<std::uint32_t> numbers;
+        for (std::size_t i = 0; i < texts.distinct.size(); ++i) {
+            const auto row = std::ranges::find(texts.rows, static_cast<std::uint32_t>(i));
+            numbers.push_back(
+                number_of(texts.distinct[i],
+                          from,
+                          first + static_cast<std::uint64_t>(row - texts.rows.begin())));
+        }
+        for (const std::uint32_t text : texts.rows) numbers_.push_back(numbers[text]);
+    }
+}
+
+std::uint32_t TextLabels::number_of(std::string text, const RowsOfFile& from, std::uint64_t row) {
+    const char* const named = "a label that is a text is the name of a class";
+    if (text.empty())
+        throw bad_row(
+            from,
+            row,
+            "is empty",
+            named,
+            fmt::format("to call such rows '?', which changes the file: python3 -c 'import "
+                        "sys,h5py; f=h5py.File(sys.argv[1],\"r+\"); d=f[sys.argv[2]]; x=d[()]; "
+                        "x[x==b\"\"]=b\"?\"; d[...]=x' {} {}",
+                        shell_word(from.path.string()),
+                        shell_word(from.dataset)));
+    if (text.size() > most_text_bytes)
+        throw bad_row(from,
+                      row,
+                      fmt::format("has more than {} bytes", grouped(most_text_bytes)),
+                      named,
+                      "give a data set of shorter names");
+    const auto [at, is_new] =
+        met_.try_emplace(std::move(text), static_cast<std::uint32_t>(met_.size()));
+    name_bytes_ += is_new ? at->first.size() : 0;
+    if (std::ssize(met_) > max_classes || name_bytes_ > most_name_bytes)
+        throw bad_row(
+            from,
+            row,
+            fmt::format("is one of more than {} different texts", grouped(met_.size() - 1)),
+            named,
+            "give a data set of fewer classes");
+    return at->second;
+}
+
+LabelColumn TextLabels::finish() {
+    LabelColumn column;
+    std::vector<std::uint32_t> sorted(met_.size());
+    for (const auto& [name, met] : met_) {
+        sorted[met] = static_cast<std::uint32_t>(column.names.size());
+        column.names.push_back(name);
+    }
+    column.counts.resize(column.names.size());
+    column.numbers = std::move(numbers_);
+    for (std::uint32_t& number : column.numbers) number = sorted[number];
+    count(column);
+    return column;
+}
+
+HotLabels::HotLabels(std::uint64_t places) {
+    column_.counts.resize(places);
+}
+
+void HotLabels::add(ElementType type,
+                    std::span<const std::byte> rows,
+                    const RowsOfFile& from,
+                    std::uint64_t first) {
+    with_type(type, [&]<class Value>(Value) {
+        add_hot<Value>(rows, column_.counts.size(), from, first, column_.numbers);
+    });
+}
+
+LabelColumn HotLabels::finish() {
+    count(column_);
+    return std::move(column_);
+}
+
+}  // namespace lockstep

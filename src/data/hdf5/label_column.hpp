@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels that files have in another form than class numbers: as texts, or as one-hot rows.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/data/manifest.hpp"
+
+#include "file_facts.hpp"
+#include "sandbox.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Whether a data set may be of labels as texts: [n] or [n, 1].
+bool is_column_of_texts(const DatasetFacts& facts);
+
+/// The classes of all samples, in their order.
+struct LabelColumn {
+    std::vector<std::string> names;      ///< by class; none if they have none
+    std::vector<std::uint64_t> counts;   ///< samples, by class
+    std::vector<std::uint32_t> numbers;  ///< the class, by sample
+
+    /// u8 if that numbers all classes, else i32.
+    ElementType type() const;
+
+    /// The numbers as elements of type().
+    std::vector<std::byte> bytes() const;
+};
+
+/// Where rows come from, and how many there are.
+struct RowsOfFile {
+    fs::path path;
+    std::string dataset;
+    std::uint64_t rows = 0;
+    Links links = Links::refused;
+};
+
+/// Classes named by texts: they are the distinct texts of all files, numbered as they sort, byte by
+/// byte. Bounded memory: a million classes, 64 MiB of names.
+class TextLabels {
+  public:
+    /// The next rows, by libhdf5 in its child process. Errors: E210 for an empty or too long text
+    /// and for too many, naming file and row; those of Sandbox::read_texts().
+    void add(Sandbox& sandbox, const RowsOfFile& from);
+
+    LabelColumn finish();
+
+  private:
+    std::uint32_t number_of(std::string text, const RowsOfFile& from, std::uint64_t row);
+
+    std::map<std::string, std::uint32_t> met_;  // numbered as they came
+    std::uint64_t name_bytes_ = 0;
+    std::vector<std::uint32_t> numbers_;
+};
+
+/// Classes told by rows that are one in the place of their class, and zero elsewhere.
+class HotLabels {
+  public:
+    /// `places`: classes, numbers of a row.
+    explicit HotLabels(std::uint64_t places);
+
+    /// The next rows, of elements of `type`; `first` is the first one's number in the file. Errors:
+    /// E210 naming file and row.
+    void add(ElementType type,
+             std::span<const std::byte> rows,
+             const RowsOfFile& from,
+             std::uint64_t first);
+
+    LabelColumn finish();
+
+  private:
+    LabelColumn column_;
+};
+
+}  // namespace lockstep

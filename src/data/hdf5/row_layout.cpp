@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "row_layout.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/manifest.hpp"
+
+#include "stored_blocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+struct LayoutWord {
+    RowLayout layout;
+    std::string_view word;
+    std::size_t dimensions;  ///< of a sample; 0: any
+};
+constexpr auto words = std::to_array<LayoutWord>({{RowLayout::chw, "CHW", 3},
+                                                  {RowLayout::hwc, "HWC", 3},
+                                                  {RowLayout::hw, "HW", 2},
+                                                  {RowLayout::label, "label", 0},
+                                                  {RowLayout::one_hot, "onehot", 1},
+                                                  {RowLayout::value, "value", 0}});
+
+bool is_same_word(std::string_view a, std::string_view b) {
+    return std::ranges::equal(
+        a,
+        b,
+        {},
+        [](unsigned char c) { return std::tolower(c); },
+        [](unsigned char c) { return std::tolower(c); });
+}
+
+// The first dimension is the sample's wherever it is: who says so says nothing new.
+bool is_word(std::string_view word, const LayoutWord& known) {
+    if (is_same_word(word, known.word)) return true;
+    return known.dimensions > 1 && is_same_word(word.substr(0, 1), "N") &&
+           is_same_word(word.substr(1), known.word);
+}
+
+std::size_t dimensions_of(RowLayout layout) {
+    const auto found = std::ranges::find(words, layout, &LayoutWord::layout);
+    return found == words.end() ? 0 : found->dimensions;
+}
+
+// Whether all of the data looks like one sample of the layout, and not like several of another.
+bool is_one_sample(RowLayout layout, const std::vector<std::int64_t>& whole) {
+    constexpr std::int64_t most_channels = 4;
+    if (layout == RowLayout::hwc) return may_have_channels_last(whole);
+    return layout == RowLayout::hw || whole[0] <= most_channels;
+}
+
+Error open_question(const FieldMapping& mapping,
+                    const Field& field,
+                    const std::filesystem::path& file) {
+    const std::string option = fmt::format("--field {}={}", mapping.name, mapping.hdf5_path);
+    return Error(
+        "E235",
+        fmt::format("'{}' of '{}' are {}, which looks like height x width x channels",
+                    mapping.name,
+                    file.string(),
+                    fmt::join(field.shape, " x ")),
+        "without a layout, training takes the first number for channels",
+        fmt::format("write {0}:HWC, or {0}:CHW if the first number counts channels", option));
+}
+
+}  // namespace
+
+std::string layout_words() {
+    std::string text;
+    for (const LayoutWord& known : words)
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", known.word);
+    return text;
+}
+
+RowLayout row_layout(ImageLayout layout) {
+    if (layout == ImageLayout::chw) return RowLayout::chw;
+    return layout == ImageLayout::hwc ? RowLayout::hwc : RowLayout::unstated;
+}
+
+std::optional<RowLayout> parse_layout(std::string_view word) {
+    const auto found =
+        std::ranges::find_if(words, [&](const LayoutWord& known) { return is_word(word, known); });
+    if (found == words.end()) return {};
+    return found->layout;
+}
+
+std::string_view layout_word(RowLayout layout) {
+    const auto found = std::ranges::find(words, layout, &LayoutWord::layout);
+    return found == words.end() ? "" : found->word;
+}
+
+bool may_be_label(const FieldMapping& mapping) {
+    const bool is_usual =
+        mapping.name == "labels" || mapping.name == "masks" || mapping.name == "tokens";
+    return mapping.layout == RowLayout::label || mapping.layout == RowLayout::one_hot ||
+           (mapping.layout == RowLayout::unstated && is_usual);
+}
+
+std::string layout_text(RowLayout layout) {
+    return layout == RowLayout::label ? "" : std::string(layout_word(layout));
+}
+
+bool fits(RowLayout layout, std::size_t dimensions) {
+    const std::size_t wanted = dimensions_of(layout);
+    return wanted == 0 || wanted == dimensions;
+}
+
+Error misfit(RowLayout layout, const LaidOutRows& rows) {
+    const std::string what = fmt::format("field '{}' is not {}", rows.field, layout_word(layout));
+    std::vector<std::int64_t> whole{static_cast<std::int64_t>(rows.count)};
+    whole.insert(whole.end(), rows.shape.begin(), rows.shape.end());
+    const std::string why =
+        fmt::format("samples of {} are [{}]", rows.place, fmt::join(rows.shape, ", "));
+    const bool may_be_one = dimensions_of(layout) > 1 && whole.size() == dimensions_of(layout);
+    if (rows.stack.empty() || !may_be_one) return {"E235", what, why, rows.otherwise};
+    const bool is_one = is_one_sample(layout, whole);
+    return {"E235",
+            what,
+            fmt::format("{}; all of it is [{}]{}",
+                        why,
+                        fmt::join(whole, ", "),
+                        is_one ? ": a file holds one sample" : ""),
+            fmt::format("{}put the files into one, whose first dimension counts samples, and give "
+                        "that: {}{}",
+                        is_one ? "" : "if a file holds one sample, ",
+                        rows.stack,
+                        is_one ? "" : "; else " + rows.otherwise)};
+}
+
+void check_is_settled(const FieldMapping& mapping,
+                      const Field& field,
+                      const std::filesystem::path& file) {
+    const bool is_image = mapping.name == "images" || field.type == ElementType::u8;
+    const bool is_open = mapping.layout == RowLayout::unstated && is_image &&
+                         field.shape.size() == 3 && may_have_channels_last(field.shape);
+    check(!is_open, [&] { return open_question(mapping, field, file); });
+}
+
+namespace {
+
+// xarray gives every float a _FillValue of NaN, which is what is read anyhow.
+bool changes_nothing(const DatasetFacts& facts) {
+    const CfPacking& packing = facts.cf->packing;
+    const auto is_nan = [](std::uint64_t bits) { return std::isnan(std::bit_cast<double>(bits)); };
+    return !packing.scale && !packing.offset && !packing.least && !packing.most &&
+           !facts.number->is_whole && std::ranges::all_of(packing.missing, is_nan);
+}
+
+std::string with_cf(FieldMapping field) {
+    field.cf.emplace();
+    return shell_word(mapping_text(field));
+}
+
+}  // namespace
+
+void check_unpacks(const DatasetFacts& facts,
+                   const FieldMapping& field,
+                   const std::filesystem::path& file) {
+    const std::string fault = unpacking_fault(facts);
+    FieldMapping without = field;
+    without.cf.reset();
+    check(fault.empty(), [&] {
+        return Error("E235",
+                     fmt::format("'{}' of '{}' cannot be unpacked", field.hdf5_path, file.string()),
+                     fault,
+                     fmt::format("to read the stored numbers: --field {}",
+                                 shell_word(mapping_text(without))));
+    });
+}
+
+std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field) {
+    if (field.cf || may_be_label(field) || !unpacking_fault(facts).empty() ||
+        changes_nothing(facts))
+        return "";
+    return fmt::format(
+        "'{}' has {}, which are not followed: its numbers are taken as they are stored; for what "
+        "they stand for by the CF conventions write --field {}",
+        printable(field.hdf5_path),
+        facts.cf->packing.text(),
+        with_cf(field));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/foreign.hpp"
+
+#include "contents.hpp"
+#include "format/labels.hpp"
+#include "row_layout.hpp"
+#include "stored_blocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <hdf5.h>
+
+namespace lockstep {
+namespace {
+
+// Python's part of a command that writes each file anew into a folder: NumPy's `x` is the first
+// data set, `made` are data sets by name that are written in its place; the others stay as they
+// are.
+constexpr std::string_view writing_anew =
+    "import io,os,sys,h5py,numpy as n; {}o,f,d,*r=sys.argv[1:]; i=h5py.File(f,\"r\"); x={}; "
+    "os.makedirs(o,exist_ok=True); "
+    "h=h5py.File(o+\"/\"+os.path.splitext(os.path.basename(f))[0]+\".h5\",\"x\"); "
+    "h.update({}); h.update({{k:i[k][()] for k in r}})";
+
+// Complex numbers become two, a compound's members data sets of their own.
+constexpr std::string_view taking_apart =
+    "p=lambda k,x: [q for m in x.dtype.names for q in p(k+\"/\"+m,x[m])] if x.dtype.names "
+    "else [(k,n.stack([x.real,x.imag],1))] if x.dtype.kind==\"c\" "
+    "else [(k,x.astype(\"f8\") if x.dtype.str[1:] in (\"u8\",\"f16\") else x)] "
+    "if x.dtype.kind in \"biuf\" else []; ";
+
+// The data sets of a group, in the order of the numbers in their names.
+constexpr const char* members = "[x[k] for k in sorted(x,key=lambda k:(len(k),k))]";
+
+// Writes data sets of several files into one file.
+constexpr std::string_view joining =
+    "import sys,h5py; o,*a=sys.argv[1:]; h=h5py.File(o,\"x\"); "
+    "[h5py.File(f,\"r\").copy(d,h,d) for f,d in zip(a[::2],a[1::2])]";
+
+// Writes one file of samples out of files that hold one sample each.
+constexpr std::string_view stacking =
+    "import sys,h5py; o,m,*f=sys.argv[1:]; h=h5py.File(o,\"x\"); "
+    "[[h[d].__setitem__(j,h5py.File(k,\"r\")[d][()]) for j,k in enumerate(f)] "
+    "for d in m.split(\",\") for x in [h5py.File(f[0],\"r\")[d]] "
+    "if h.create_dataset(d,(len(f),)+x.shape,x.dtype)]";
+
+// The files as words of a shell: a pattern for all of a folder, where it names just these.
+std::string file_words(const std::vector<fs::path>& files) {
+    constexpr std::size_t few = 4;
+    const fs::path folder = files[0].parent_path(), ending = files[0].extension();
+    if (files.size() > few) {
+        std::error_code failed;
+        std::size_t alike = 0;
+        for (const auto& entry : fs::directory_iterator(folder, failed))
+            if (entry.path().extension() == ending &&
+                !entry.path().filename().native().starts_with('.'))
+                ++alike;
+        const bool is_all = std::ranges::all_of(files, [&](const fs::path& file) {
+            return file.parent_path() == folder && file.extension() == ending;
+        });
+        if (is_all && alike == files.size())
+            return shell_word(folder.string()) + "/*" + shell_word(ending.string());
+    }
+    std::string list;
+    for (const fs::path& file : files)
+        list += (list.empty() ? "" : " ") + shell_word(file.string());
+    return list;
+}
+
+// Of each file; the data set of `field` comes first.
+std::string for_each_file(const AskedFiles& asked, std::size_t field, const std::string& python) {
+    const bool is_one = asked.files.size() == 1;
+    std::string places = shell_word(asked.fields[field].hdf5_path);
+    for (std::size_t f = 0; f < asked.fields.size(); ++f)
+        if (f != field) places += " " + shell_word(asked.fields[f].hdf5_path);
+    const std::string command = fmt::format(
+        "python3 -c '{}' NAME {} {}", python, is_one ? file_words(asked.files) : "\"$f\"", places);
+    if (is_one) return command;
+    return fmt::format("for f in {}; do {}; done", file_words(asked.files), command);
+}
+
+std::string convert_command(const AskedFiles& asked, std::size_t field) {
+    return for_each_file(
+        asked, field, fmt::format(writing_anew, taking_apart, "i[d][()]", "p(d,x)"));
+}
+
+// What may be written of samples of so many dimensions.
+std::string other_layouts(FieldMapping field, std::size_t dimensions) {
+    std::vector<RowLayout> layouts{RowLayout::unstated};
+    if (dimensions == 3) layouts = {RowLayout::chw, RowLayout::hwc};
+    if (dimensions == 2 && !is_label_name(field.name)) layouts = {RowLayout::hw};
+    if (dimensions < 2 && field.name == "images") field.name = "features";
+    std::string options;
+    for (const RowLayout layout : layouts) {
+        field.layout = layout;
+        options +=
+            (options.empty() ? "write --field " : " or --field ") + shell_word(mapping_text(field));
+    }
+    return options;
+}
+
+// What else the file has.
+std::string other_fields(const AskedFiles& asked) {
+    const std::string suggested = suggested_fields(candidates_of(asked.files[0]));
+    return suggested.empty() ? "give another file: this one has no data set that can be a field"
+                             : "name another data set of it, such as " + suggested;
+}
+
+// Those of the package hdf5plugin, by their registered numbers.
+bool is_in_hdf5plugin(std::uint64_t kind) {
+    constexpr std::array<std::uint64_t, 11> known{
+        307, 32001, 32004, 32008, 32013, 32015, 32017, 32018, 32024, 32026, 32028};
+    return std::ranges::find(known, kind) != known.end();
+}
+
+}  // namespace
+
+std::string pack_command(const AskedFiles& asked, Links links) {
+    std::string command = "lockstep data pack";
+    for (const auto& file : asked.files) command += " --hdf5 " + shell_word(file.string());
+    for (const FieldMapping& field : asked.fields)
+        command += " --field " + shell_word(mapping_text(field));
+    if (asked.layout != ImageLayout::unstated)
+        command += asked.layout == ImageLayout::chw ? " --layout chw" : " --layout hwc";
+    if (links == Links::followed || asked.links == Links::followed) command += " --follow-links";
+    return command + " --out NAME";
+}
+
+void check_dimensions(const AskedFiles& asked,
+                      std::size_t field,
+                      const fs::path& file,
+                      std::uint64_t count,
+                      const std::vector<std::int64_t>& shape) {
+    const FieldMapping& mapping = asked.fields[field];
+    const bool is_image = mapping.name == "images";
+    const bool is_for_all = mapping.layout == RowLayout::unstated && is_image &&
+                            asked.layout != ImageLayout::unstated && shape.size() == 2;
+    const RowLayout layout = is_for_all ? row_layout(asked.layout) : mapping.layout;
+    check(fits(layout, shape.size()), [&] {
+        return misfit(layout,
+                      {.field = mapping.name,
+                       .place = fmt::format("'{}' in '{}'", mapping.hdf5_path, file.string()),
+                       .count = count,
+                       .shape = shape,
+                       .stack = stack_command(asked),
+                       .otherwise = is_for_all ? "leave --layout away"
+                                               : other_layouts(mapping, shape.size())});
+    });
+}
+
+std::string rewrite_command(const AskedFiles& asked,
+                            std::size_t field,
+                            const std::string& numbers) {
+    return write_anew_command(asked, field, "{d:" + numbers + "}");
+}
+
+std::string write_anew_command(const AskedFiles& asked,
+                               std::size_t field,
+                               const std::string& data_sets) {
+    return for_each_file(asked, field, fmt::format(writing_anew, "", "i[d][()]", data_sets));
+}
+
+std::string decode_command(const AskedFiles& asked, std::size_t field) {
+    const std::string python =
+        fmt::format(writing_anew,
+                    "from PIL import Image; ",
+                    std::string("i[d]; x=") + members + " if hasattr(x,\"keys\") else x",
+                    "{d:n.stack([n.asarray(Image.open(io.BytesIO(n.asarray(v).tobytes()))"
+                    ".convert(\"RGB\").resize((224,224))) for v in x])}");
+    return for_each_file(asked, field, python);
+}
+
+std::string stack_group_command(const AskedFiles& asked, std::size_t field) {
+    const std::string python = fmt::format(writing_anew,
+                                           "",
+                                           std::string("i[d]; x=") + members,
+                                           "{d:n.stack([n.asarray(v) for v in x])}");
+    return for_each_file(asked, field, python);
+}
+
+std::string stack_command(const AskedFiles& asked) {
+    std::vector<std::string> places;
+    for (const FieldMapping& field : asked.fields) places.push_back(field.hdf5_path);
+    return fmt::format("python3 -c '{}' NAME.h5 {} {}",
+                       stacking,
+                       shell_word(fmt::format("{}", fmt::join(places, ","))),
+                       file_words(asked.files));
+}
+
+std::string join_command(const std::vector<DatasetPlace>& places) {
+    std::string list;
+    for (const DatasetPlace& place : places)
+        list += " " + shell_word(place.file.string()) + " " + shell_word(place.name);
+    return fmt::format("python3 -c '{}' NAME.h5{}", joining, list);
+}
+
+std::string rewrite_npy_command(const fs::path& file, const std::string& numbers) {
+    return fmt::format(
+        "python3 -c 'import sys,numpy as n; x=n.load(sys.argv[1]); n.save(sys.argv[2],{})' {} "
+        "NAME.npy",
+        numbers,
+        shell_word(file.string()));
+}
+
+Error other_rows(const fs::path& file,
+                 const AskedFiles& asked,
+                 std::size_t field,
+                 const std::vector<std::uint64_t>& first,
+                 const std::vector<std::uint64_t>& size) {
+    const std::string& name = asked.fields[field].hdf5_path;
+    const std::string& first_name = asked.fields[0].hdf5_path;
+    const bool is_last = size.size() > 1 && size.back() == first[0];
+    const bool is_last_of_first = first.size() > 1 && first.back() == size[0];
+    const std::string fix =
+        is_last || is_last_of_first
+            ? fmt::format(
+                  "let h5py put the samples of '{}' first, in a folder NAME that you give "
+                  "instead: {}",
+                  is_last ? name : first_name,
+                  rewrite_command(asked, is_last ? field : 0, "n.moveaxis(x,-1,0)"))
+            : "name data sets with one row for each sample; these are there: lockstep data "
+              "inspect " +
+                  shell_word(file.string());
+    return {"E209",
+            fmt::format("'{}' has {} rows of '{}' and {} of '{}'",
+                        file.string(),
+                        grouped(first[0]),
+                        first_name,
+                        grouped(size[0]),
+                        name),
+            fmt::format("the first dimension counts samples: '{}' is [{}], '{}' is [{}]{}",
+                        first_name,
+                        fmt::join(first, ", "),
+                        name,
+                        fmt::join(size, ", "),
+                        is_last && size[0] == 1 ? ", as MATLAB writes a column" : ""),
+            fix};
+}
+
+std::string way_past(Obstacle obstacle,
+                     const AskedFiles& asked,
+                     std::size_t field,
+                     const DatasetFacts& facts) {
+    if (obstacle == Obstacle::elsewhere)
+        return fmt::format(
+            "if you trust what the file names, {}make shards of it: {}",
+            facts.layout == StorageLayout::linked
+                ? "add --follow-links, or "
+                : "add --follow-links, which streams whole data sets that are put one "
+                  "after the other, or ",
+            pack_command(asked, Links::followed));
+    if (obstacle == Obstacle::library)
+        return fmt::format(
+            "copy it again from its source; if 'pip install h5py' brings an h5py that reads it, it "
+            "is newer than this program's HDF5 {}.{}.{}: build Lockstep with such an HDF5, or let "
+            "that h5py write it anew, into a folder NAME: {}",
+            H5_VERS_MAJOR,
+            H5_VERS_MINOR,
+            H5_VERS_RELEASE,
+            convert_command(asked, field));
+    if (obstacle == Obstacle::elements && facts.has_numbers)
+        return "let h5py write its numbers anew, into a folder NAME that 'lockstep data inspect "
+               "NAME' "
+               "shows: " +
+               convert_command(asked, field);
+    if (obstacle == Obstacle::elements && facts.has_bytes)
+        return "if these are encoded images, let h5py and Pillow ('pip install pillow') write "
+               "their "
+               "pixels, all resized to 224 x 224, into a folder NAME: " +
+               decode_command(asked, field);
+    if (obstacle == Obstacle::samples && facts.number && facts.size.empty() &&
+        asked.files.size() > 1)
+        return "if each file holds one sample, let h5py stack them in a file NAME.h5: " +
+               stack_command(asked);
+    return other_fields(asked);
+}
+
+std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {
+    constexpr std::uint64_t lzo = 305;
+    if (kind == lzo && asked.files.size() == 1)
+        return fmt::format(
+            "let PyTables store it anew: ptrepack --complevel 1 --complib zlib {} NAME.h5",
+            shell_word(asked.files[0].string()));
+    if (is_in_hdf5plugin(kind))
+        return fmt::format(
+            "after 'pip install hdf5plugin': HDF5_PLUGIN_PATH=\"$(python3 -c 'import hdf5plugin; "
+            "print(hdf5plugin.PLUGIN_PATH)')\" {}",
+            pack_command(asked));
+    return fmt::format("set HDF5_PLUGIN_PATH to a folder with a plug-in of libhdf5 for filter {}",
+                       filter_name(kind));
+}
+
+namespace {
+
+bool is_foreign(const DatasetIndex& data) {
+    return data.manifest().kind == ManifestKind::foreign;
+}
+
+// As somebody gave them, but for files that links lead to.
+AskedFiles asked_for(const DatasetIndex& data) {
+    AskedFiles asked;
+    for (const Shard& shard : data.shards())
+        if (shard.samples > 0) asked.files.push_back(data.path() / shard.name);
+    for (const Field& field : data.fields()) asked.fields.push_back({field.name, field.source});
+    return asked;
+}
+
+}  // namespace
+
+std::string way_to_rewrite(const DatasetIndex& data,
+                           std::size_t field,
+                           const std::string& numbers) {
+    if (is_foreign(data))
+        return "let h5py write it so, in a folder NAME that you give instead: " +
+               rewrite_command(asked_for(data), field, numbers);
+    return fmt::format("pack {} of NumPy's array x in place of x, where n is numpy", numbers);
+}
+
+std::string way_to_rename(const DatasetIndex& data,
+                          std::size_t field,
+                          const std::string& name,
+                          const std::string& layout) {
+    const Field& named = data.fields()[field];
+    if (!is_foreign(data))
+        return fmt::format("pack the data again, with '{}' as the name of '{}'", name, named.name);
+    return "--field " + shell_word(fmt::format("{}={}{}", name, named.source, layout));
+}
+
+std::string row_text(const DatasetIndex& data, const Field& field, std::uint64_t sample) {
+    const auto& shards = data.shards();
+    const auto after = std::ranges::upper_bound(shards, sample, {}, &Shard::first_sample);
+    const Shard& shard = *std::prev(after);
+    const bool is_shuffled = data.manifest().row_order.starts_with("shuffled");
+    return fmt::format("row {} of '{}' in '{}'{}",
+                       grouped(sample - shard.first_sample),
+                       field.source.empty() ? "/data/" + field.name : field.source,
+                       (data.path() / shard.name).string(),
+                       is_shuffled ? ", which packing shuffled ('lockstep data pack --keep-order' "
+                                     "keeps the source's rows)"
+                                   : "");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources whose rows lie at equal distances in files: most of them are.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/data/row_source.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// E214 about an input; `kind` is what it should be, e.g. "a whole NPY file".
+Error malformed_input(const fs::path& path,
+                      const std::string& kind,
+                      const std::string& why,
+                      const std::string& fix = "");
+
+/// The same of a file that does not begin as `kind` does: says what it is instead, where that is
+/// known. `made` is what files of the kind end with.
+Error other_kind(const fs::path& path,
+                 const std::string& kind,
+                 const std::string& why,
+                 std::string_view made = "");
+
+/// A file that rows are read from. Any thread.
+class InputFile {
+  public:
+    explicit InputFile(const fs::path& path);  ///< Errors: E201, E202, E402
+    InputFile(UniqueFd fd, fs::path path);
+
+    /// Fills all of `out`. Errors: E402; E214 if the file ends before.
+    void read(std::uint64_t offset, std::span<std::byte> out) const;
+
+    std::uint64_t bytes() const { return bytes_; }
+    const fs::path& path() const { return path_; }
+
+  private:
+    UniqueFd fd_;
+    fs::path path_;
+    std::uint64_t bytes_ = 0;
+};
+
+/// Consecutive rows: number i begins at offset + i * stride.
+struct FileRows {
+    std::shared_ptr<const InputFile> file;
+    std::uint64_t offset = 0, rows = 0;
+    std::size_t stride = 0;
+};
+
+/// Makes a field's row out of a stored one. Any thread.
+using RowTransform =
+    std::function<void(std::span<const std::byte> stored, std::span<std::byte> out)>;
+
+/// One field's rows; `transform` empty: they are stored as the field has them.
+struct Column {
+    std::vector<FileRows> runs;
+    std::size_t stored_bytes = 0;  ///< of a row
+    RowTransform transform = {};
+};
+
+/// Fields out of columns.
+class ColumnSource : public RowSource {
+  public:
+    /// Each column has `samples` rows.
+    ColumnSource(std::vector<Field> fields, std::vector<Column> columns);
+
+    std::uint64_t samples() const override { return samples_; }
+    const std::vector<Field>& fields() const override { return fields_; }
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override;
+
+    /// Of all rows of the first field, then of the second, and so on, as read() gives them.
+    Hash128 fingerprint() const override;
+
+  private:
+    void add_run(std::size_t field, const FileRows& run, Hasher128& hasher) const;
+
+    std::vector<Field> fields_;
+    std::vector<Column> columns_;
+    std::uint64_t samples_ = 0;
+};
+
+/// One writer; then finish() and read by any number of threads. The file has no name: it is gone
+/// when the last reader is, however the process ends.
+class Spool {
+  public:
+    /// In `folder`, or in the system's temporary one ($TMPDIR, /tmp) if that is "". Errors: E401.
+    explicit Spool(const std::filesystem::path& folder);
+
+    /// Errors: E405, E402.
+    void append(std::span<const std::byte> bytes);
+
+    std::uint64_t bytes() const { return written_ + buffer_.size(); }
+
+    /// What was appended, as a file.
+    std::shared_ptr<const InputFile> finish();
+
+  private:
+    void flush();
+
+    std::filesystem::path path_;
+    UniqueFd fd_;
+    std::vector<std::byte> buffer_;
+    std::uint64_t written_ = 0;
+};
+
+}  // namespace lockstep

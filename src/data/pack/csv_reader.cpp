@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "csv_reader.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "hdf5/shard_probe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+Recoder::Recoder(const std::string& encoding)
+    : encoding_(encoding), converter_(::iconv_open("UTF-8", encoding.c_str())) {
+    check(converter_ != reinterpret_cast<iconv_t>(-1), [&] {
+        return Error("E103",
+                     fmt::format("--encoding is '{}'", printable(encoding)),
+                     "the system's iconv knows no encoding of that name",
+                     "'iconv -l' lists them: latin1, cp1252, utf-16, shift_jis, ...");
+    });
+}
+
+Recoder::~Recoder() {
+    ::iconv_close(converter_);
+}
+
+std::string Recoder::recode(std::string_view part) {
+    left_ += part;
+    char* from = left_.data();
+    std::size_t bytes = left_.size();
+    std::string text;
+    while (bytes > 0) {
+        std::array<char, 4096> buffer;
+        char* to = buffer.data();
+        std::size_t room = buffer.size();
+        const std::size_t done = ::iconv(converter_, &from, &bytes, &to, &room);
+        const int problem = done == static_cast<std::size_t>(-1) ? errno : 0;
+        text.append(buffer.data(), to);
+        if (problem == EINVAL) break;  // the rest of a character is yet to come
+        if (problem != 0 && problem != E2BIG)
+            throw NotEncoded(fmt::format("bytes that are no {}", printable(encoding_)));
+    }
+    left_.erase(0, left_.size() - bytes);
+    return text;
+}
+
+void Recoder::finish() const {
+    if (!left_.empty())
+        throw NotEncoded(
+            fmt::format("bytes that end within a character of {}", printable(encoding_)));
+}
+
+namespace {
+
+constexpr std::size_t csv_buffer_bytes = std::size_t{1} << 20,
+                      longest_record = std::size_t{16} << 20;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+}  // namespace
+
+CsvReader::CsvReader(const InputFile& file, char separator, const std::string& encoding)
+    : file_(file), separator_(separator) {
+    if (const FileGuess kind = guess_of_file(file.path()); kind.is_known)
+        throw malformed_input(file.path(), "a CSV file", kind.meaning, kind.way);
+    if (!encoding.empty()) recoder_.emplace(encoding);
+    peek();
+    if (buffer_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
+}
+
+Error CsvReader::malformed(std::uint64_t line, const std::string& why) const {
+    return malformed_input(
+        file_.path(), "a CSV file", fmt::format("line {}: {}", grouped(line), why));
+}
+
+// Empty at the end of the file.
+void CsvReader::fill() {
+    buffer_.clear();
+    at_ = 0;
+    while (buffer_.empty() && offset_ < file_.bytes()) {
+        buffer_.resize(std::min<std::uint64_t>(csv_buffer_bytes, file_.bytes() - offset_));
+        file_.read(offset_, std::as_writable_bytes(std::span(buffer_)));
+        offset_ += buffer_.size();
+        if (!recoder_) continue;
+        try {
+            buffer_ = recoder_->recode(buffer_);
+            if (offset_ == file_.bytes()) recoder_->finish();
+        } catch (const NotEncoded& error) {
+            throw malformed(line_, fmt::format("from here on there are {}", error.what()));
+        }
+    }
+}
+
+int CsvReader::peek() {
+    if (at_ == buffer_.size()) fill();
+    if (buffer_.empty()) return end_of_file;
+    return static_cast<unsigned char>(buffer_[at_]);
+}
+
+int CsvReader::take() {
+    const int sign = peek();
+    if (sign != end_of_file) ++at_;
+    if (sign == '\n') ++line_;
+    return sign;
+}
+
+void CsvReader::grow(std::string& cell, int sign) {
+    if (sign == 0)
+        throw malformed(line_, "a zero byte: this is no text, or UTF-16 (--encoding utf-16)");
+    if (++record_bytes_ > longest_record)
+        throw malformed(record_line_, "the record that begins here has more than 16 MiB");
+    cell += static_cast<char>(sign);
+}
+
+void CsvReader::read_quoted(std::string& cell) {
+    const std::uint64_t opened = line_;
+    for (take();;) {
+        const int sign = take();
+        if (sign == end_of_file) throw malformed(opened, "a quote opens and never closes");
+        if (sign != '"') {
+            grow(cell, sign);
+        } else if (peek() == '"') {
+            grow(cell, take());
+        } else {
+            break;
+        }
+    }
+    const int after = peek();
+    if (after != static_cast<unsigned char>(separator_) && after != '\n' && after != '\r' &&
+        after != end_of_file)
+        throw malformed(line_, "text follows a closing quote");
+}
+
+void CsvReader::read_plain(std::string& cell) {
+    for (int sign = peek();
+         sign != static_cast<unsigned char>(separator_) && sign != '\n' && sign != end_of_file;
+         sign = peek())
+        grow(cell, take());
+    if (cell.ends_with('\r') && peek() != static_cast<unsigned char>(separator_)) cell.pop_back();
+}
+
+bool CsvReader::ends_line() {
+    if (peek() == '\r') take();
+    if (peek() == end_of_file) return true;
+    if (peek() != '\n') return false;
+    take();
+    return true;
+}
+
+void CsvReader::read_record(std::vector<std::string>& cells) {
+    std::size_t count = 0;
+    record_bytes_ = 0;
+    record_line_ = line_;
+    do {
+        if (count == cells.size()) cells.emplace_back();
+        std::string& cell = cells[count++];
+        cell.clear();
+        if (peek() == '"')
+            read_quoted(cell);
+        else
+            read_plain(cell);
+        record_bytes_ += sizeof(std::string);
+    } while (peek() == static_cast<unsigned char>(separator_) && take() != end_of_file);
+    if (!ends_line()) throw malformed(line_, "a carriage return ends no line");
+    cells.resize(count);
+}
+
+bool CsvReader::next(std::vector<std::string>& cells) {
+    while (peek() != end_of_file) {
+        read_record(cells);
+        if (cells.size() > 1 || !cells[0].empty()) return true;
+    }
+    return false;
+}
+
+}  // namespace lockstep

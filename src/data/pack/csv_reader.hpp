@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of a CSV file as RFC 4180 has them, one after another.
+#pragma once
+
+#include "column.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <iconv.h>
+
+namespace lockstep {
+
+/// Bytes that are none of an encoding's characters; whoever knows where they are makes an Error.
+class NotEncoded : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Recodes a text that comes in parts, which may end within a character. Not copied.
+class Recoder {
+  public:
+    /// `encoding` is a name of iconv's: "latin1", "cp1252", "utf-16". Errors: E103 if there is
+    /// none.
+    explicit Recoder(const std::string& encoding);
+    ~Recoder();
+    Recoder(const Recoder&) = delete;
+    Recoder& operator=(const Recoder&) = delete;
+
+    /// As far as `part` and what was left before are whole characters. Throws NotEncoded.
+    std::string recode(std::string_view part);
+
+    /// The text has ended. Throws NotEncoded within a character.
+    void finish() const;
+
+  private:
+    std::string encoding_;
+    iconv_t converter_;
+    std::string left_;
+};
+
+/// Cells may be quoted, with separators, line breaks and doubled quotes inside; lines end with LF
+/// or CRLF; empty lines are skipped; a byte order mark is ignored.
+class CsvReader {
+  public:
+    /// `encoding` "": bytes stay as they are. Errors: E103 (no such encoding).
+    CsvReader(const InputFile& file, char separator, const std::string& encoding = "");
+
+    /// The next record into `cells`; false at the end. Errors: E214 naming the line (a quote that
+    /// never closes, text after one, a zero byte, a record of more than 16 MiB, bytes that are not
+    /// of the encoding).
+    bool next(std::vector<std::string>& cells);
+
+    /// The line on which the last record began, from 1.
+    std::uint64_t line() const { return record_line_; }
+    /// Of the file, as far as it has been taken up.
+    std::uint64_t bytes_read() const { return offset_; }
+
+  private:
+    static constexpr int end_of_file = -1;
+    int peek();
+    void fill();
+    int take();
+    void read_record(std::vector<std::string>& cells);
+    void read_quoted(std::string& cell);
+    void read_plain(std::string& cell);
+    bool ends_line();
+    void grow(std::string& cell, int sign);
+    Error malformed(std::uint64_t line, const std::string& why) const;
+
+    const InputFile& file_;
+    char separator_;
+    std::optional<Recoder> recoder_;
+    std::string buffer_;
+    std::size_t at_ = 0;
+    std::uint64_t offset_ = 0, line_ = 1, record_line_ = 1;
+    std::size_t record_bytes_ = 0;
+};
+
+}  // namespace lockstep

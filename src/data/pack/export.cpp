@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/pack.hpp"
+
+#include "npy_header.hpp"
+#include "pack_space.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t usual_batch_bytes = std::uint64_t{4} << 20;
+
+// A new NPY file for the rows of one field, written from beginning to end.
+class NpyFile {
+  public:
+    NpyFile(const fs::path& folder, const Field& field, std::uint64_t rows)
+        : path_(folder / (field.name + ".npy")),
+          fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+        if (!fd_) throw system_error("create", path_, errno);
+        std::vector<std::uint64_t> shape{rows};
+        for (const std::int64_t size : field.shape)
+            shape.push_back(static_cast<std::uint64_t>(size));
+        write_all(
+            fd_.value(), bytes_of(std::string_view(npy_header_text(field.type, shape))), path_);
+    }
+
+    void append(std::span<const std::byte> rows) { write_all(fd_.value(), rows, path_); }
+
+    void close() {
+        if (::fsync(fd_.value()) != 0) throw system_error("flush", path_, errno);
+        fd_.reset();
+    }
+
+  private:
+    fs::path path_;
+    UniqueFd fd_;
+};
+
+// [first, last) of consecutive samples.
+struct SampleRange {
+    std::uint64_t first = 0, last = 0;
+};
+
+std::vector<SampleRange> ranges_of(const std::vector<std::uint64_t>& samples, std::uint64_t all) {
+    if (samples.empty()) return {{0, all}};
+    std::vector<SampleRange> ranges;
+    for (const std::uint64_t sample : samples) {
+        check(sample < all, [&] {
+            return Error("E102",
+                         fmt::format("there is no sample {}", grouped(sample)),
+                         fmt::format("the data set has samples 0 to {}", grouped(all - 1)),
+                         "give numbers in that range");
+        });
+        if (!ranges.empty() && ranges.back().last == sample)
+            ++ranges.back().last;
+        else
+            ranges.push_back({sample, sample + 1});
+    }
+    return ranges;
+}
+
+StreamOptions options_for(const DatasetIndex& index, const SampleRange& range) {
+    StreamOptions options;
+    options.order = OrderKind::sequential;
+    const std::uint64_t usual = usual_batch_bytes / index.manifest().bytes_per_sample();
+    const std::uint64_t rows = std::clamp<std::uint64_t>(usual, 1, range.last - range.first);
+    options.batch = static_cast<std::int64_t>(rows);
+    return options;
+}
+
+class Export {
+  public:
+    Export(std::shared_ptr<const DatasetIndex> index,
+           const ExportOptions& options,
+           const ExportReport& report)
+        : index_(std::move(index)),
+          report_(report),
+          ranges_(ranges_of(options.samples, index_->samples())) {
+        for (const SampleRange& range : ranges_) total_ += range.last - range.first;
+    }
+
+    void write_to(const fs::path& folder) {
+        check_room(folder,
+                   total_ * index_->manifest().bytes_per_sample(),
+                   "the export needs",
+                   "",
+                   "use another file system, or export some samples only");
+        for (const Field& field : index_->fields()) files_.emplace_back(folder, field, total_);
+        for (const SampleRange& range : ranges_) write(range);
+        for (NpyFile& file : files_) file.close();
+    }
+
+  private:
+    void write(const SampleRange& range) {
+        BatchStream stream(index_, options_for(*index_, range), {0, range.first});
+        for (std::uint64_t at = range.first; at < range.last;) {
+            const Batch batch = stream.next();
+            const std::uint64_t rows =
+                std::min<std::uint64_t>(batch.sample_ids.size(), range.last - at);
+            expect(rows > 0 && batch.sample_ids[0] == at, "sequential order is the stored one");
+            for (std::size_t f = 0; f < files_.size(); ++f)
+                files_[f].append(
+                    batch.fields[f].first(rows * index_->fields()[f].bytes_per_sample()));
+            at += rows;
+            done_ += rows;
+            if (report_) report_(done_, total_);
+        }
+    }
+
+    std::shared_ptr<const DatasetIndex> index_;
+    const ExportReport& report_;
+    std::vector<SampleRange> ranges_;
+    std::vector<NpyFile> files_;
+    std::uint64_t done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+void export_dataset(std::shared_ptr<const DatasetIndex> index,
+                    const ExportOptions& options,
+                    const ExportReport& report) {
+    check_is_free(options.output);
+    Export work(std::move(index), options, report);
+    Workspace workspace(options.output);
+    work.write_to(workspace.path());
+    workspace.commit();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "column.hpp"
+#include "transform/image.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+// What a file's ending says of the image in it. Files are chosen by it; how they are decoded is
+// told by their bytes.
+
+template <std::size_t N>
+bool is_one_of(const std::string_view (&endings)[N], std::string_view ending) {
+    return std::ranges::find(endings, ending) != std::end(endings);
+}
+
+bool is_tiff_ending(std::string_view ending) {
+    return ending == ".tif" || ending == ".tiff";
+}
+
+/// Whether files with this ending (".png", in lower case) are read; those of libtiff only
+/// in a build that has it.
+bool is_read_image(std::string_view ending) {
+    constexpr std::string_view always[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
+    return is_one_of(always, ending) || (is_tiff_ending(ending) && reads_tiff());
+}
+
+/// The library that would read it, as its Debian package is called; "" if none would.
+std::string_view missing_package(std::string_view ending) {
+    return is_tiff_ending(ending) && !reads_tiff() ? "libtiff-dev" : "";
+}
+
+/// Whether it is an image's that is not read.
+bool is_foreign_image(std::string_view ending) {
+    constexpr std::string_view never[] = {".bmp", ".gif", ".heic", ".avif", ".jp2"};
+    return is_one_of(never, ending) || !missing_package(ending).empty();
+}
+
+/// "PNG, JPEG, PPM, PGM or TIFF": what is_read_image() is true for.
+std::string read_images_text() {
+    std::vector<std::string_view> names{"PNG", "JPEG", "PPM", "PGM"};
+    if (reads_tiff()) names.emplace_back("TIFF");
+    const std::string_view last = names.back();
+    names.pop_back();
+    return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+constexpr std::size_t largest_file = std::size_t{256} << 20;
+
+struct ClassImage {
+    std::int64_t label = 0;
+    std::string name;
+};
+
+// Files that are left out: how many of each ending.
+using LeftOut = std::map<std::string, std::uint64_t>;
+
+// What a folder has: sub-folders or images by name, and what is neither.
+struct Listing {
+    std::vector<std::string> names;
+    LeftOut others;
+};
+
+Error unreadable(const fs::path& path, const std::string& why, const std::string& fix) {
+    return Error("E214", fmt::format("'{}' cannot be packed", path.string()), why, fix);
+}
+
+std::string way_past_bad_image(const fs::path& path) {
+    const std::string word = shell_word(path.string());
+    return path.extension() == ".png"
+               ? "remove it: rm " + word
+               : fmt::format(
+                     "let ImageMagick write a PNG in its place, if it can: mogrify -format "
+                     "png {0} && rm {0}; or remove it: rm {0}",
+                     word);
+}
+
+// WebP files beside others were packed once: they must not be left out.
+void refuse_webp(const fs::path& image, const fs::path& classes) {
+    throw unreadable(
+        image,
+        fmt::format("it is a WebP file, and only {} are read", read_images_text()),
+        fmt::format("make PNG of all that are there, by dwebp (Debian: webp): find -L {} -iname "
+                    "'*.webp' -exec dwebp -quiet {{}} -o {{}}.png \\; -delete",
+                    shell_word(classes.string())));
+}
+
+// In lower case.
+std::string ending_of(const fs::path& path) {
+    std::string ending = path.extension();
+    for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return ending;
+}
+
+// How what is left out could be packed after all; "" if that is no images.
+std::string way_out(const LeftOut& left_out) {
+    std::set<std::string_view> packages;
+    bool has_images = false;
+    for (const auto& other : left_out) {
+        has_images = has_images || is_foreign_image(other.first);
+        if (const auto package = missing_package(other.first); !package.empty())
+            packages.insert(package);
+    }
+    if (!has_images) return "";
+    return fmt::format(
+        "{}make PNG of images, for example with ImageMagick (Debian: imagemagick): mogrify -format "
+        "png FILES",
+        packages.empty() ? ""
+                         : fmt::format("build Lockstep where Debian's {} {} installed, or ",
+                                       fmt::join(packages, " and "),
+                                       packages.size() > 1 ? "are" : "is"));
+}
+
+void warn_of(const fs::path& folder, const LeftOut& left_out) {
+    std::vector<std::string> counts;
+    for (const auto& [ending, count] : left_out)
+        counts.push_back(fmt::format(
+            "{} {}", grouped(count), ending.empty() ? "without ending" : printable(ending)));
+    if (counts.empty()) return;
+    const std::string way = way_out(left_out);
+    once(Level::warn,
+         "'{}': files that are not {} by name are left out: {}{}{}",
+         printable(folder.string()),
+         read_images_text(),
+         fmt::join(counts, ", "),
+         way.empty() ? "" : "; ",
+         way);
+}
+
+// A link that leads in circles, or nowhere, has no type.
+fs::file_type type_of(const fs::directory_entry& entry) {
+    std::error_code failed;
+    const fs::file_status status = entry.status(failed);
+    if (failed || status.type() == fs::file_type::not_found)
+        throw unreadable(entry.path(),
+                         "it is a link that leads nowhere",
+                         "remove it: rm " + shell_word(entry.path().string()));
+    return status.type();
+}
+
+template <class Visit>
+void for_each_entry(const fs::path& folder, Visit&& visit) {
+    try {
+        for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+            if (!entry.path().filename().string().starts_with('.')) visit(entry);
+    } catch (const fs::filesystem_error& error) {
+        throw system_error("read", folder, error.code().value());
+    }
+}
+
+Listing list_classes(const fs::path& folder) {
+    Listing listing;
+    for_each_entry(folder, [&](const fs::directory_entry& entry) {
+        if (type_of(entry) == fs::file_type::directory)
+            listing.names.push_back(entry.path().filename());
+        else
+            ++listing.others[ending_of(entry.path())];
+    });
+    std::ranges::sort(listing.names);
+    if (listing.names.empty())
+        throw unreadable(
+            folder,
+            "it has no sub-folders, of which each is a class",
+            fmt::format("put the images of each class into a folder of their own; for one class "
+                        "of all, give NAME after: mkdir NAME && ln -s {} NAME/all",
+                        shell_word(fs::absolute(folder).string())));
+    return listing;
+}
+
+std::string no_images(const LeftOut& others) {
+    const auto foreign = std::ranges::find_if(
+        others, [](const auto& other) { return is_foreign_image(other.first); });
+    return foreign == others.end() ? "this class has no images"
+                                   : fmt::format("this class has {} files, and no {}: {}",
+                                                 foreign->first,
+                                                 read_images_text(),
+                                                 way_out(others));
+}
+
+Listing list_images(const fs::path& folder) {
+    Listing listing;
+    for_each_entry(folder, [&](const fs::directory_entry& entry) {
+        const fs::file_type type = type_of(entry);
+        if (type == fs::file_type::directory)
+            throw unreadable(
+                entry.path(),
+                "it is a folder within the folder of a class",
+                fmt::format("give --folder {} if its folders are the classes, or move it away",
+                            shell_word(folder.string())));
+        if (ending_of(entry.path()) == ".webp") refuse_webp(entry.path(), folder.parent_path());
+        if (type == fs::file_type::regular && is_read_image(ending_of(entry.path())))
+            listing.names.push_back(entry.path().filename());
+        else
+            ++listing.others[ending_of(entry.path())];
+    });
+    std::ranges::sort(listing.names);
+    if (listing.names.empty())
+        throw unreadable(folder,
+                         no_images(listing.others),
+                         "put images there, or move this folder out of the one that you give");
+    return listing;
+}
+
+class FolderSource : public RowSource {
+  public:
+    FolderSource(const fs::path& folder, const FolderOptions& options)
+        : folder_(folder), options_(options), fields_(2) {
+        find_images();
+        describe(decoded(0));
+    }
+
+    std::uint64_t samples() const override { return images_.size(); }
+    const std::vector<Field>& fields() const override { return fields_; }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        if (field == 1) {
+            std::memcpy(out.data(), &images_[row].label, sizeof(std::int64_t));
+            return;
+        }
+        const Image image = fitted(decoded(row), row);
+        const std::size_t channels = image.channels, plane = out.size() / channels;
+        for (std::size_t c = 0; c < channels; ++c)
+            for (std::size_t p = 0; p < plane; ++p)
+                out[c * plane + p] = static_cast<std::byte>(image.pixels[p * channels + c]);
+    }
+
+    Hash128 fingerprint() const override {
+        Hasher128 hasher;
+        add(hasher, fmt::format("{}", fmt::join(fields_[0].shape, "x")));
+        std::uint64_t deep = 0, first = 0;
+        for (std::uint64_t row = 0; row < images_.size(); ++row) {
+            const std::string content = read_file(path_of(row), largest_file);
+            add(hasher,
+                fmt::format("{}/{} {}\n",
+                            fields_[1].class_names[static_cast<std::size_t>(images_[row].label)],
+                            images_[row].name,
+                            content.size()));
+            add(hasher, content);
+            if (channel_bits(bytes_of(std::string_view(content))) > 8 && deep++ == 0) first = row;
+        }
+        if (deep > 0) warn_of_deep(deep, path_of(first));
+        return hasher.value();
+    }
+
+  private:
+    // Said here, where all files are read once before anything is packed.
+    void warn_of_deep(std::uint64_t count, const fs::path& first) const {
+        once(Level::warn,
+             "{} of {} images have 16 bits per channel, the first of them '{}': the upper 8 are "
+             "packed. To keep all 16, make an NPY file of float32 or uint16 of them: --npy "
+             "images=FILE",
+             grouped(count),
+             grouped(images_.size()),
+             printable(first.string()));
+    }
+
+    static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }
+
+    void find_images() {
+        const Listing classes = list_classes(folder_);
+        LeftOut left_out = classes.others;
+        for (const std::string& name : classes.names) {
+            Listing listing = list_images(folder_ / name);
+            const auto label = static_cast<std::int64_t>(fields_[1].class_names.size());
+            fields_[1].class_names.push_back(name);
+            for (std::string& image : listing.names) images_.push_back({label, std::move(image)});
+            for (const auto& [ending, count] : listing.others) left_out[ending] += count;
+        }
+        warn_of(folder_, left_out);
+    }
+
+    void describe(const Image& first) {
+        channels_ = options_.color == Color::rgb    ? 3
+                    : options_.color == Color::gray ? 1
+                                                    : first.channels;
+        size_ = options_.resize.value_or(ImageSize{first.height, first.width});
+        fields_[0].name = "images";
+        fields_[0].layout = "CHW";
+        fields_[0].shape = {channels_, size_.height, size_.width};
+        fields_[1].name = "labels";
+        fields_[1].type = ElementType::i64;
+    }
+
+    fs::path path_of(std::uint64_t row) const {
+        const ClassImage& image = images_[row];
+        return folder_ / fields_[1].class_names[static_cast<std::size_t>(image.label)] / image.name;
+    }
+
+    Image decoded(std::uint64_t row) const {
+        const fs::path path = path_of(row);
+        try {
+            return decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
+        } catch (const BadImage& bad) {
+            throw Error("E237",
+                        fmt::format("image '{}' cannot be decoded", path.string()),
+                        printable(bad.what()),
+                        way_past_bad_image(path));
+        } catch (const NoDecoder& none) {
+            throw Error("E249",
+                        fmt::format("image '{}' cannot be decoded", path.string()),
+                        none.what(),
+                        none.fix());
+        }
+    }
+
+    Image fitted(Image image, std::uint64_t row) const {
+        const ImageSize size{image.height, image.width};
+        check(options_.resize || size == size_, [&] {
+            return Error(
+                "E238",
+                fmt::format(
+                    "image '{}' is {} x {}", path_of(row).string(), size.height, size.width),
+                fmt::format("the first one, '{}', is {} x {}",
+                            path_of(0).string(),
+                            size_.height,
+                            size_.width),
+                "give --resize HEIGHTxWIDTH");
+        });
+        const bool loses_color = options_.color == Color::as_first && image.channels > channels_;
+        check(!loses_color, [&] {
+            return Error("E238",
+                         fmt::format("image '{}' has colours", path_of(row).string()),
+                         fmt::format("the first one, '{}', is grey", path_of(0).string()),
+                         "give --color rgb or --color gray");
+        });
+        image = with_channels(std::move(image), channels_);
+        return size == size_ ? image : resized(image, size_.height, size_.width);
+    }
+
+    fs::path folder_;
+    FolderOptions options_;
+    std::vector<Field> fields_;
+    std::vector<ClassImage> images_;
+    ImageSize size_;
+    std::uint32_t channels_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
+                                       const FolderOptions& options) {
+    return std::make_unique<FolderSource>(folder, options);
+}
+
+ImageSize parse_image_size(const std::string& option, std::string_view text) {
+    const auto cut = text.find('x');
+    const auto height = parse_integer(text.substr(0, cut));
+    const auto width = parse_integer(cut == text.npos ? "" : text.substr(cut + 1));
+    constexpr std::int64_t most = 1 << 13;
+    check(height && width && *height >= 1 && *width >= 1 && *height <= most && *width <= most, [&] {
+        return Error("E103",
+                     fmt::format("--{} is '{}'", option, text),
+                     fmt::format("it must be HEIGHTxWIDTH, each 1 to {}", most),
+                     fmt::format("for example --{} 224x224", option));
+    });
+    return {static_cast<std::uint32_t>(*height), static_cast<std::uint32_t>(*width)};
+}
+
+}  // namespace lockstep

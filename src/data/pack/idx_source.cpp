@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "column.hpp"
+#include "field_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* idx_kind = "a whole IDX file";
+
+Error malformed_idx(const fs::path& path, const std::string& why, const std::string& fix = "") {
+    return malformed_input(path, idx_kind, why, fix);
+}
+
+// A gzip file, expanded from its beginning. Move-only.
+class Gzip {
+  public:
+    explicit Gzip(const fs::path& path) : path_(path) {
+        UniqueFd fd = open_for_reading(path);
+        file_ = gzdopen(fd.value(), "rb");
+        check(file_ != nullptr, [&] { return system_error("open", path, ENOMEM); });
+        fd.release();
+        gzbuffer(file_, 256 * 1024);
+    }
+    ~Gzip() { gzclose(file_); }
+    Gzip(const Gzip&) = delete;
+    Gzip& operator=(const Gzip&) = delete;
+
+    /// Fills `out` as far as there is content; returns the bytes read.
+    std::size_t read(std::span<std::byte> out) {
+        const int got = gzread(file_, out.data(), static_cast<unsigned>(out.size()));
+        if (got < 0) throw failure();
+        int code = Z_OK;
+        gzerror(file_, &code);
+        if (code == Z_BUF_ERROR) throw malformed_idx(path_, "the compressed file is cut short");
+        return static_cast<std::size_t>(got);
+    }
+
+    /// Bytes of the compressed file that were used.
+    std::uint64_t used() { return static_cast<std::uint64_t>(gzoffset(file_)); }
+
+  private:
+    Error failure() {
+        int code = 0;
+        const char* reason = gzerror(file_, &code);
+        if (code == Z_ERRNO) return system_error("read", path_, errno);
+        return malformed_idx(path_, fmt::format("decompression fails: {}", reason));
+    }
+
+    fs::path path_;
+    gzFile file_ = nullptr;
+};
+
+// An array of unsigned bytes in a file: its sizes, and where its content begins.
+struct IdxArray {
+    fs::path path;
+    std::vector<std::uint64_t> size;
+    std::shared_ptr<const InputFile> file;
+
+    std::uint64_t offset() const { return 4 + 4 * size.size(); }
+    std::uint64_t expected_bytes() const {
+        std::uint64_t bytes = 1;
+        for (const std::uint64_t extent : size) bytes *= extent;
+        return bytes;
+    }
+};
+
+std::uint32_t big_endian(std::span<const std::byte> bytes) {
+    std::uint32_t value = 0;
+    for (const std::byte byte : bytes.first(4))
+        value = value << 8 | std::to_integer<std::uint32_t>(byte);
+    return value;
+}
+
+// The sizes in a header of which `head` is what there is (all of it, if the file is long enough).
+std::vector<std::uint64_t> parse_sizes(std::span<const std::byte> head, const fs::path& path) {
+    if (head.size() < 4) throw malformed_idx(path, "it ends within its header");
+    const std::uint32_t magic = big_endian(head), dimensions = magic & 0xff;
+    if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)
+        throw other_kind(path,
+                         idx_kind,
+                         fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
+                                     "begin with 00000801 to 00000804",
+                                     magic));
+    if (head.size() < 4 + 4 * dimensions) throw malformed_idx(path, "it ends within its header");
+    std::vector<std::uint64_t> sizes;
+    std::uint64_t total = 1;
+    for (std::uint32_t i = 1; i <= dimensions; ++i) {
+        sizes.push_back(big_endian(head.subspan(4 * i)));
+        if (sizes.back() == 0 || sizes.back() > (std::uint64_t{1} << 46) / total)
+            throw malformed_idx(
+                path, fmt::format("its sizes are impossible: {}", fmt::join(sizes, " x ")));
+        total *= sizes.back();
+    }
+    return sizes;
+}
+
+constexpr std::size_t longest_idx_header = 20;
+
+IdxArray plain_idx(const fs::path& path) {
+    IdxArray array{path, {}, std::make_shared<const InputFile>(path)};
+    std::array<std::byte, longest_idx_header> head{};
+    const auto there = std::span(head).first(std::min(array.file->bytes(), longest_idx_header));
+    array.file->read(0, there);
+    array.size = parse_sizes(there, path);
+    return array;
+}
+
+// Stops a little after what the header promises: a lying header costs nothing.
+IdxArray gzip_idx(const fs::path& path, const SourceOptions& options) {
+    Gzip input(path);
+    Spool spool(options.scratch);
+    const std::uint64_t whole = fs::file_size(path);
+    IdxArray array{path, {}, {}};
+    std::vector<std::byte> piece(std::size_t{1} << 20);
+    for (std::uint64_t wanted = longest_idx_header; spool.bytes() < wanted;) {
+        const std::size_t ask = std::min<std::uint64_t>(piece.size(), wanted - spool.bytes());
+        const auto got = std::span(piece).first(input.read(std::span(piece).first(ask)));
+        if (array.size.empty()) {
+            array.size = parse_sizes(got, path);
+            wanted = std::max<std::uint64_t>(wanted, array.offset() + array.expected_bytes() + 1);
+        }
+        spool.append(got);
+        if (options.report) options.report(std::min(input.used(), whole), whole);
+        if (got.size() < ask) break;
+    }
+    array.file = spool.finish();
+    return array;
+}
+
+IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
+    const InputFile file(path);
+    std::array<std::byte, 2> magic{};
+    if (file.bytes() >= 2) file.read(0, magic);
+    const bool is_gzip = magic == std::array{std::byte{0x1f}, std::byte{0x8b}};
+    IdxArray array = is_gzip ? gzip_idx(path, options) : plain_idx(path);
+    const std::uint64_t expected = array.expected_bytes();
+    const std::uint64_t bytes = array.file->bytes() - array.offset();
+    if (bytes != expected)
+        throw malformed_idx(path,
+                            fmt::format("{} need {} bytes; it has {}{}",
+                                        fmt::join(array.size, " x "),
+                                        grouped(expected),
+                                        bytes > expected ? "more than " : "",
+                                        grouped(std::min(bytes, expected))));
+    return array;
+}
+
+void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
+    const std::string swapped = pixels.size.size() == 1 && classes.size.size() > 2
+                                    ? fmt::format("give --images {} --labels {}",
+                                                  shell_word(classes.path.string()),
+                                                  shell_word(pixels.path.string()))
+                                    : "give a file of images, and the file of their labels";
+    if (pixels.size.size() < 3)
+        throw malformed_idx(
+            pixels.path,
+            fmt::format("it has {} dimensions; images have 3 or 4", pixels.size.size()),
+            swapped);
+    if (classes.size.size() != 1)
+        throw malformed_idx(classes.path,
+                            fmt::format("it has {} dimensions; labels have 1", classes.size.size()),
+                            swapped);
+    check(pixels.size[0] == classes.size[0], [&] {
+        return Error(
+            "E209",
+            fmt::format(
+                "{} images but {} labels", grouped(pixels.size[0]), grouped(classes.size[0])),
+            fmt::format("in '{}' and '{}'", pixels.path.string(), classes.path.string()),
+            "give the two files of the same split");
+    });
+}
+
+Column column_of(const IdxArray& array, RowTransform transform) {
+    const auto row = static_cast<std::size_t>(array.expected_bytes() / array.size[0]);
+    return {{{array.file, array.offset(), array.size[0], row}}, row, std::move(transform)};
+}
+
+FieldPlan plan_of(const IdxArray& pixels, ImageLayout layout) {
+    const std::vector<std::int64_t> shape(pixels.size.begin() + 1, pixels.size.end());
+    check_has_channels({"images", pixels.path.string()}, layout, pixels.size[0], shape, "");
+    const ImageLayout usual = layout == ImageLayout::unstated ? ImageLayout::chw : layout;
+    return plan_field("images", ElementType::u8, shape, usual, pixels.path);
+}
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
+                                    const std::filesystem::path& labels,
+                                    const SourceOptions& options,
+                                    ImageLayout layout) {
+    const IdxArray pixels = read_idx(images, options), classes = read_idx(labels, options);
+    check_shapes(pixels, classes);
+    FieldPlan plan = plan_of(pixels, layout);
+    return std::make_unique<ColumnSource>(
+        std::vector<Field>{std::move(plan.field), {.name = "labels", .type = ElementType::i64}},
+        std::vector<Column>{column_of(pixels, std::move(plan.transform)),
+                            column_of(classes, widening(ElementType::u8))});
+}
+
+}  // namespace lockstep

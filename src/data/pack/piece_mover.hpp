@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves pieces of files from the node that reads them to all that lack them. Which piece travels
+// when, and through whom, is a pure function.
+#pragma once
+
+#include "lockstep/data/manifest.hpp"
+#include "lockstep/data/pack.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace lockstep {
+
+/// Part of a shard.
+struct StagePiece {
+    std::size_t shard = 0;
+    std::uint64_t offset = 0, bytes = 0;
+    int owner = 0;  ///< number of the node that reads it
+    bool operator==(const StagePiece&) const = default;
+};
+
+/// `shards` (numbers, ascending) in groups, each but the last of at least `bytes`.
+std::vector<std::vector<std::size_t>> stage_rounds(const Manifest& manifest,
+                                                   const std::vector<std::size_t>& shards,
+                                                   std::uint64_t bytes);
+
+/// The pieces of `shards` (numbers, ascending) that go through column `column` of `columns`, in
+/// order. Over all columns each byte is in one piece; owners take turns.
+std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
+                                         const std::vector<std::size_t>& shards,
+                                         std::uint64_t piece_bytes,
+                                         int column,
+                                         int columns,
+                                         int nodes);
+
+/// The name of a file that is not whole yet.
+std::filesystem::path part_of(const std::filesystem::path& path);
+
+/// Makes part_of(path), of `bytes`. Errors: E401, E405.
+void create_part(const std::filesystem::path& path, std::uint64_t bytes);
+
+/// One process of a column.
+class PieceMover {
+  public:
+    /// `missing` are the shards that this node lacks. All must outlive this.
+    PieceMover(const StageOptions& options,
+               const Manifest& manifest,
+               const std::filesystem::path& folder,
+               const std::vector<std::size_t>& missing);
+
+    /// Collective over the column. Its own pieces are read ahead while others travel. What fails
+    /// here (reading, writing, `report`) ends the column when it is this node's turn to send: the
+    /// others throw the same error. Returns the bytes read.
+    std::uint64_t move(const std::vector<StagePiece>& pieces, const StageReport& report) const;
+
+  private:
+    const StageOptions& options_;
+    const Manifest& manifest_;
+    const std::filesystem::path& folder_;
+    std::vector<bool> is_missing_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/pack.hpp"
+
+#include "hdf5/shard_writer.hpp"
+#include "pack_space.hpp"
+#include "piece_mover.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// What a staged copy says of itself.
+struct Marker {
+    std::string source, digest;
+};
+
+void describe(Record& record, Marker& marker) {
+    record.field("source", marker.source);
+    record.field("digest", marker.digest);
+}
+
+// Nothing if it is none.
+std::optional<Marker> marker_of(const fs::path& target) {
+    const fs::path path = target / staged_marker;
+    std::error_code failed;
+    if (!fs::is_regular_file(path, failed)) return {};
+    return record_from_json<Marker>(read_json(path), path.string());
+}
+
+// Numbers that somebody has, ascending.
+std::vector<std::size_t> union_of(const std::vector<std::string>& lists) {
+    std::set<std::size_t> all;
+    for (const std::string& list : lists)
+        for (const Json& number : parse_json(list, "another rank"))
+            all.insert(number.get<std::size_t>());
+    return {all.begin(), all.end()};
+}
+
+// One process's part in staging.
+class Staging {
+  public:
+    Staging(const StageOptions& options, const StageReport& report)
+        : options_(options), report_(report), team_(options.team) {}
+
+    StageResult run() {
+        const std::string file = (options_.source / manifest_name).string();
+        manifest_text_ = by_root(team_.all, [&] { return read_manifest_text(options_.source); });
+        manifest_ = together(team_.all, [&] { return parse_manifest(manifest_text_, file); });
+        const std::string entered = together(team_.all, [&] { return leads() ? enter() : ""; });
+        const Json place =
+            parse_json(gather(team_.node, entered)[0], "the first rank of this node");
+        folder_ = place.at("folder").get<std::string>();
+        is_new_ = place.at("is_new").get<bool>();
+        missing_ =
+            union_of(gather(team_.node, together(team_.all, [&] { return look_at_mine(); })));
+        wanted_ = union_of(gather(team_.all, Json(missing_).dump()));
+        together(team_.all, [&] { check_room(); });
+        together(team_.all, [&] { make_files(); });
+        bring();
+        together(team_.all, [&] { commit(); });
+        result_.digest = manifest_.digest;
+        for (const Shard& shard : manifest_.shards) result_.dataset_bytes += shard.bytes;
+        result_.sent_bytes = bytes_of(wanted_);
+        result_.reused_files = manifest_.shards.size() - missing_.size();
+        return result_;
+    }
+
+    /// After E242: whole shards of a new copy stay for a successor.
+    void keep_whole_files() {
+        if (!workspace_ || folder_.empty()) return;
+        remove_leftovers();
+        const bool has_some = std::ranges::any_of(
+            manifest_.shards, [&](const Shard& shard) { return fs::exists(folder_ / shard.name); });
+        if (has_some) workspace_->keep();
+    }
+
+  private:
+    bool leads() const { return team_.node.is_root(); }
+    // Where this node's files go, and whether that is a new copy.
+    std::string enter() {
+        const fs::path& target = options_.target;
+        if (!fs::exists(fs::symlink_status(target))) {
+            workspace_.emplace(target);
+            check(!fs::exists(workspace_->path() / "pack.json"), [&] {
+                workspace_->keep();
+                return Error(
+                    "E240",
+                    fmt::format("'{}' has an unfinished pack", workspace_->path().string()),
+                    "",
+                    "let 'lockstep data pack' finish it, or give another folder");
+            });
+            return Json{{"folder", workspace_->path().string()}, {"is_new", true}}.dump();
+        }
+        const auto marker = marker_of(target);
+        check(marker.has_value(), [&] {
+            return Error("E407",
+                         fmt::format("'{}' exists already", target.string()),
+                         "it is not a copy that 'lockstep data stage' made",
+                         "give another folder, or remove it first");
+        });
+        check(marker->digest == manifest_.digest, [&] {
+            return Error(
+                "E243",
+                fmt::format("'{}' is a copy of another data set", target.string()),
+                fmt::format("its digest is {}, that of '{}' is {}",
+                            marker->digest,
+                            options_.source.string(),
+                            manifest_.digest),
+                fmt::format("remove it: lockstep data stage {} --unstage; or give another folder",
+                            shell_word(target.string())));
+        });
+        return Json{{"folder", fs::absolute(target).string()}, {"is_new", false}}.dump();
+    }
+
+    // The processes of a node share the look at its files.
+    std::string look_at_mine() const {
+        Json missing = Json::array();
+        const auto size = static_cast<std::size_t>(team_.node.size);
+        for (auto i = static_cast<std::size_t>(team_.node.rank); i < manifest_.shards.size();
+             i += size)
+            if (!is_whole(i)) missing.push_back(i);
+        return missing.dump();
+    }
+
+    bool is_whole(std::size_t number) const {
+        const Shard& shard = manifest_.shards[number];
+        const fs::path path = path_beneath(folder_, shard.name);
+        std::error_code missing;
+        if (fs::file_size(path, missing) != shard.bytes || missing) return false;
+        const bool reads = is_new_ || options_.trust == StageTrust::hashes;
+        return !reads || file_hash(path) == shard.xxh3_128;
+    }
+
+    void check_room() const {
+        if (!leads()) return;
+        lockstep::check_room(folder_,
+                             bytes_of(missing_),
+                             "the copy needs",
+                             "",
+                             "use a larger local disk, or read from the shared file system");
+    }
+
+    void make_files() const {
+        if (!leads()) return;
+        remove_leftovers();
+        for (const std::size_t number : missing_)
+            create_part(folder_ / manifest_.shards[number].name, manifest_.shards[number].bytes);
+    }
+
+    // Parts, and in a new copy whatever is no shard: another data set may have been on its way
+    // here.
+    void remove_leftovers() const {
+        std::set<std::string> names;
+        for (const Shard& shard : manifest_.shards) {
+            names.insert(shard.name);
+            fs::remove(part_of(folder_ / shard.name));
+        }
+        if (!is_new_) return;
+        for (const auto& entry : fs::directory_iterator(folder_))
+            if (!names.contains(entry.path().filename())) fs::remove_all(entry.path());
+    }
+
+    void bring() {
+        for (const auto& shards : stage_rounds(manifest_, wanted_, options_.round_bytes)) {
+            together(team_.all, [&] { exchange(shards); });
+            together(team_.all, [&] { finish_files(shards); });
+            brought_bytes_ += bytes_of(shards);
+        }
+    }
+
+    void exchange(const std::vector<std::size_t>& shards) {
+        if (team_.node.rank >= team_.columns) return;
+        const PieceMover mover(options_, manifest_, folder_, missing_);
+        const auto pieces = pieces_of_column(
+            manifest_, shards, options_.piece_bytes, team_.node.rank, team_.columns, team_.nodes);
+        const double bytes = static_cast<double>(bytes_of(shards));
+        const std::uint64_t all = bytes_of(wanted_);
+        result_.read_bytes += mover.move(pieces, [&](const StageProgress& at) {
+            const double part = static_cast<double>(at.done) / static_cast<double>(at.total);
+            if (report_) report_({brought_bytes_ + static_cast<std::uint64_t>(part * bytes), all});
+        });
+    }
+
+    // Compares what arrived with its hash, flushes it, and gives it its name.
+    void finish_files(const std::vector<std::size_t>& shards) const {
+        std::vector<std::size_t> arrived;
+        std::ranges::set_intersection(shards, missing_, std::back_inserter(arrived));
+        const auto size = static_cast<std::size_t>(team_.node.size);
+        for (auto i = static_cast<std::size_t>(team_.node.rank); i < arrived.size(); i += size) {
+            const Shard& shard = manifest_.shards[arrived[i]];
+            const fs::path path = folder_ / shard.name, part = part_of(path);
+            const std::string hash = file_hash(part);
+            if (hash != shard.xxh3_128) {
+                fs::remove(part);
+                throw Error(
+                    "E213",
+                    fmt::format("shard '{}' arrived damaged", shard.name),
+                    fmt::format("its XXH3-128 is {}, the manifest says {}", hash, shard.xxh3_128),
+                    fmt::format("run 'lockstep data verify {}'", options_.source.string()));
+            }
+            sync_path(part);
+            fs::rename(part, path);
+        }
+    }
+
+    std::uint64_t bytes_of(const std::vector<std::size_t>& shards) const {
+        std::uint64_t bytes = 0;
+        for (const std::size_t shard : shards) bytes += manifest_.shards[shard].bytes;
+        return bytes;
+    }
+
+    void commit() {
+        if (!leads()) return;
+        if (is_new_) {
+            write_file_atomically(folder_ / manifest_name, manifest_text_);
+            const Marker marker{fs::absolute(options_.source).string(), manifest_.digest};
+            write_file_atomically(folder_ / staged_marker, json_of_record(marker).dump(2) + "\n");
+            workspace_->commit();
+        } else {
+            sync_path(folder_);
+        }
+    }
+
+    const StageOptions& options_;
+    const StageReport& report_;
+    const StageTeam& team_;
+    std::string manifest_text_;
+    Manifest manifest_;
+    std::optional<Workspace> workspace_;  // of the node's first process, for a new copy
+    fs::path folder_;
+    bool is_new_ = true;
+    std::vector<std::size_t> missing_;  // here
+    std::vector<std::size_t> wanted_;   // by some node
+    std::uint64_t brought_bytes_ = 0;   // of those, in earlier rounds
+    StageResult result_;
+};
+
+}  // namespace
+
+StageResult stage_dataset(const StageOptions& options, const StageReport& report) {
+    Staging staging(options, report);
+    try {
+        return staging.run();
+    } catch (const Error& error) {
+        if (kind_of(error) == ErrorKind::interrupted) staging.keep_whole_files();
+        throw;
+    }
+}
+
+void unstage_dataset(const fs::path& target) {
+    check(marker_of(target).has_value(), [&] {
+        return Error("E243",
+                     fmt::format("'{}' is not a staged copy", target.string()),
+                     fmt::format("it has no {}", staged_marker),
+                     "remove it yourself if you do not need it");
+    });
+    // What is half removed must not look like a data set.
+    fs::remove(target / manifest_name);
+    fs::remove_all(target);
+}
+
+}  // namespace lockstep

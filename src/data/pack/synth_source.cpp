@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+namespace {
+
+// What a stream of random numbers is for, within one data set.
+enum class Use : std::uint64_t { pattern, label, pixels, shapes, color, weights, features };
+
+// The same for text.
+enum class TextUse : std::uint64_t { chain = 100, tokens };
+
+// Made-up text: half of all tokens follow from the one before, three in eight from the two before,
+// and one in eight from nothing. A model that sees one token learns some of it, one that sees more
+// learns more.
+class MarkovText {
+  public:
+    MarkovText(std::uint64_t seed, std::uint32_t vocabulary)  ///< of 2 to 256
+        : seed_(seed),
+          vocabulary_(vocabulary),
+          after_one_(successors(1, vocabulary)),
+          after_two_(successors(2, std::size_t{vocabulary} * vocabulary)) {}
+
+    /// Fills `tokens` with sample number `sample`.
+    void write(std::uint64_t sample, std::span<std::uint8_t> tokens) const {
+        CounterRandom random = this->random(TextUse::tokens, sample);
+        auto before_last = static_cast<std::uint8_t>(random.below(vocabulary_));
+        auto last = static_cast<std::uint8_t>(random.below(vocabulary_));
+        for (std::uint8_t& token : tokens) {
+            token = next(before_last, last, random.next());
+            before_last = last;
+            last = token;
+        }
+    }
+
+  private:
+    CounterRandom random(TextUse use, std::uint64_t number) const {
+        return {Purpose::synthetic_data, {seed_, static_cast<std::uint64_t>(use), number, 0}};
+    }
+    std::vector<std::uint8_t> successors(std::uint64_t number, std::size_t contexts) const {
+        CounterRandom random = this->random(TextUse::chain, number);
+        std::vector<std::uint8_t> tokens(contexts);
+        for (std::uint8_t& token : tokens)
+            token = static_cast<std::uint8_t>(random.below(vocabulary_));
+        return tokens;
+    }
+    std::uint8_t next(std::uint8_t before_last, std::uint8_t last, std::uint64_t random) const {
+        const std::uint64_t eighth = random % 8;
+        if (eighth < 4) return after_one_[last];
+        if (eighth < 7) return after_two_[std::size_t{before_last} * vocabulary_ + last];
+        return static_cast<std::uint8_t>(random / 8 % vocabulary_);
+    }
+
+    std::uint64_t seed_;
+    std::uint32_t vocabulary_;
+    std::vector<std::uint8_t> after_one_, after_two_;  // by last token; by the two last ones
+};
+
+constexpr std::uint32_t grid = 8;      // cells across a class's pattern
+constexpr std::int32_t one = 1 << 15;  // 1.0 of features
+constexpr std::uint64_t most_shapes = 4;
+constexpr std::int32_t noise = 24;  // of a pixel, either way
+
+std::uint8_t clamped(std::int32_t value) {
+    return static_cast<std::uint8_t>(std::clamp(value, 0, 255));
+}
+
+class SynthSource : public RowSource {
+  public:
+    explicit SynthSource(const SynthOptions& options) : options_(options), fields_(2) {}
+
+    std::uint64_t samples() const override { return options_.samples; }
+    const std::vector<Field>& fields() const override { return fields_; }
+
+    Hash128 fingerprint() const override {
+        return hash128(fmt::format("synthetic 1 {} {} {} {} {} {}",
+                                   static_cast<int>(options_.kind),
+                                   options_.seed,
+                                   options_.first,
+                                   options_.samples,
+                                   options_.size,
+                                   options_.classes));
+    }
+
+  protected:
+    CounterRandom random(Use use, std::uint64_t a, std::uint64_t b = 0) const {
+        return {Purpose::synthetic_data, {options_.seed, static_cast<std::uint64_t>(use), a, b}};
+    }
+    static std::span<std::uint8_t> bytes_out(std::span<std::byte> out) {
+        return {reinterpret_cast<std::uint8_t*>(out.data()), out.size()};
+    }
+    void name_images() {
+        fields_[0].name = "images";
+        fields_[0].layout = "CHW";
+        fields_[0].shape = {3, options_.size, options_.size};
+    }
+    // Eight pixels of noise per random number.
+    static void add_noise(std::span<std::uint8_t> pixels, CounterRandom random) {
+        std::uint64_t bits = 0;
+        for (std::size_t i = 0; i < pixels.size(); ++i) {
+            if (i % 8 == 0) bits = random.next();
+            const auto byte = static_cast<std::int32_t>(bits >> (i % 8 * 8) & 0xff);
+            pixels[i] = clamped(pixels[i] + (byte * (2 * noise + 1) >> 8) - noise);
+        }
+    }
+
+    SynthOptions options_;
+    std::vector<Field> fields_;
+};
+
+class ClassSource : public SynthSource {
+  public:
+    explicit ClassSource(const SynthOptions& options) : SynthSource(options) {
+        name_images();
+        fields_[1].name = "labels";
+        fields_[1].type = ElementType::i64;
+        for (std::uint32_t c = 0; c < options.classes; ++c)
+            fields_[1].class_names.push_back(fmt::format("pattern-{}", c));
+        cells_.resize(std::size_t{options.classes} * 3 * grid * grid);
+        CounterRandom random = this->random(Use::pattern, 0);
+        for (std::int32_t& cell : cells_) cell = static_cast<std::int32_t>(random.below(256)) - 128;
+    }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        row += options_.first;
+        CounterRandom random = this->random(Use::label, row);
+        const auto label = static_cast<std::int64_t>(random.below(options_.classes));
+        if (field == 1)
+            std::memcpy(out.data(), &label, sizeof label);
+        else
+            draw(static_cast<std::size_t>(label), row, random, bytes_out(out));
+    }
+
+  private:
+    void draw(std::size_t label,
+              std::uint64_t row,
+              CounterRandom& random,
+              std::span<std::uint8_t> out) const {
+        const std::uint32_t size = options_.size, reach = size / 8 + 1;
+        const auto down = static_cast<std::uint32_t>(random.below(reach)),
+                   right = static_cast<std::uint32_t>(random.below(reach));
+        const auto contrast = static_cast<std::int32_t>(96 + random.below(160));  // of 256
+        const auto light = static_cast<std::int32_t>(96 + random.below(64));
+        for (std::uint32_t c = 0; c < 3; ++c)
+            for (std::uint32_t y = 0; y < size; ++y)
+                for (std::uint32_t x = 0; x < size; ++x)
+                    out[(c * size + y) * std::size_t{size} + x] =
+                        clamped(light + pattern(label, c, y + down, x + right) * contrast / 256);
+        add_noise(out, this->random(Use::pixels, row));
+    }
+
+    // The class's grid, bilinear between cells, repeating.
+    std::int32_t pattern(std::size_t label,
+                         std::uint32_t c,
+                         std::uint32_t y,
+                         std::uint32_t x) const {
+        const std::uint32_t v = y * grid * 16 / options_.size, u = x * grid * 16 / options_.size;
+        const auto fy = static_cast<std::int32_t>(v % 16), fx = static_cast<std::int32_t>(u % 16);
+        const auto cell = [&](std::uint32_t i, std::uint32_t j) {
+            return cells_[((label * 3 + c) * grid + i % grid) * grid + j % grid];
+        };
+        const std::uint32_t i = v / 16, j = u / 16;
+        const std::int32_t top = cell(i, j) * (16 - fx) + cell(i, j + 1) * fx;
+        const std::int32_t low = cell(i + 1, j) * (16 - fx) + cell(i + 1, j + 1) * fx;
+        return (top * (16 - fy) + low * fy) / 256;
+    }
+
+    std::vector<std::int32_t> cells_;  // by class, channel, row, column: -128 to 127
+};
+
+class SegmentationSource : public SynthSource {
+  public:
+    explicit SegmentationSource(const SynthOptions& options) : SynthSource(options) {
+        name_images();
+        fields_[1].name = "masks";
+        fields_[1].layout = "HW";
+        fields_[1].shape = {options.size, options.size};
+        for (std::uint32_t c = 0; c < options.classes; ++c) {
+            CounterRandom random = this->random(Use::color, c);
+            for (std::uint8_t& value : colors_.emplace_back())
+                value = static_cast<std::uint8_t>(random.below(256));
+        }
+    }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        row += options_.first;
+        const std::size_t plane = std::size_t{options_.size} * options_.size;
+        std::vector<std::uint8_t> mask(plane, 0);
+        draw_shapes(row, mask);
+        if (field == 1) {
+            std::memcpy(out.data(), mask.data(), plane);
+            return;
+        }
+        const std::span<std::uint8_t> pixels = bytes_out(out);
+        for (std::size_t c = 0; c < 3; ++c)
+            for (std::size_t p = 0; p < plane; ++p) pixels[c * plane + p] = colors_[mask[p]][c];
+        add_noise(pixels, random(Use::pixels, row));
+    }
+
+  private:
+    void draw_shapes(std::uint64_t row, std::vector<std::uint8_t>& mask) const {
+        CounterRandom random = this->random(Use::shapes, row);
+        const std::uint64_t shapes = 1 + random.below(most_shapes);
+        const std::int64_t size = options_.size;
+        for (std::uint64_t i = 0; i < shapes; ++i) {
+            const auto label = static_cast<std::uint8_t>(1 + random.below(options_.classes - 1));
+            const auto y = static_cast<std::int64_t>(random.below(options_.size));
+            const auto x = static_cast<std::int64_t>(random.below(options_.size));
+            const auto reach = 2 + static_cast<std::int64_t>(random.below(options_.size / 4));
+            const bool is_disc = random.below(2) == 1;
+            for (std::int64_t v = std::max<std::int64_t>(y - reach, 0);
+                 v < std::min(y + reach, size);
+                 ++v)
+                for (std::int64_t u = std::max<std::int64_t>(x - reach, 0);
+                     u < std::min(x + reach, size);
+                     ++u)
+                    if (!is_disc || (v - y) * (v - y) + (u - x) * (u - x) < reach * reach)
+                        mask[static_cast<std::size_t>(v * size + u)] = label;
+        }
+    }
+
+    std::vector<std::array<std::uint8_t, 3>> colors_;
+};
+
+// All values are whole multiples of small powers of two, so that no sum is ever rounded but by its
+// final conversion.
+class RegressionSource : public SynthSource {
+  public:
+    explicit RegressionSource(const SynthOptions& options) : SynthSource(options) {
+        fields_[0].name = "features";
+        fields_[0].type = ElementType::f32;
+        fields_[0].shape = {options.size};
+        fields_[1].name = "targets";
+        fields_[1].type = ElementType::f32;
+        weights_ = values(random(Use::weights, 0));
+        squares_ = values(random(Use::weights, 1));
+    }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        row += options_.first;
+        CounterRandom random = this->random(Use::features, row);
+        const std::vector<std::int32_t> features = values(random);
+        for (std::size_t i = 0; field == 0 && i < features.size(); ++i) {
+            const float value = static_cast<float>(features[i]) / one;
+            std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
+        }
+        if (field == 0) return;
+        const float value = target(features, this->random(Use::features, row, 1));
+        std::memcpy(out.data(), &value, sizeof value);
+    }
+
+  private:
+    // In [-1, 1), of 1/32768.
+    std::vector<std::int32_t> values(CounterRandom random) const {
+        std::vector<std::int32_t> all(options_.size);
+        for (std::int32_t& value : all)
+            value = static_cast<std::int32_t>(random.below(2 * one)) - one;
+        return all;
+    }
+
+    // The mean over features of a x + b x^2, times 4, and noise of up to 1/32.
+    float target(const std::vector<std::int32_t>& x, CounterRandom random) const {
+        std::int64_t sum = 0;
+        for (std::size_t i = 0; i < x.size(); ++i)
+            sum += std::int64_t{weights_[i]} * x[i] + std::int64_t{squares_[i]} * x[i] / one * x[i];
+        const std::int64_t mean = 4 * sum / static_cast<std::int64_t>(x.size()) / one;
+        const auto extra = static_cast<std::int64_t>(random.below(one / 16)) - one / 32;
+        return static_cast<float>(mean + extra) / one;
+    }
+
+    std::vector<std::int32_t> weights_, squares_;
+};
+
+class TextSource : public SynthSource {
+  public:
+    explicit TextSource(const SynthOptions& options)
+        : SynthSource(options), text_(options.seed, options.classes) {
+        fields_.resize(1);
+        fields_[0].name = "tokens";
+        fields_[0].shape = {std::int64_t{options.size} + 1};
+    }
+
+    void read(std::size_t, std::uint64_t row, std::span<std::byte> out) const override {
+        text_.write(options_.first + row, bytes_out(out));
+    }
+
+  private:
+    MarkovText text_;
+};
+
+void check_range(std::string_view what,
+                 std::uint64_t value,
+                 std::uint64_t least,
+                 std::uint64_t most) {
+    check(value >= least && value <= most, [&] {
+        return Error("E102",
+                     fmt::format("synthetic data of {} {}", what, value),
+                     fmt::format("{} to {} are possible", least, most),
+                     "give a number in that range");
+    });
+}
+
+}  // namespace
+
+std::unique_ptr<RowSource> make_synthetic(const SynthOptions& options) {
+    const bool is_flat = options.kind == SynthKind::regression || options.kind == SynthKind::text;
+    check_range("samples", options.samples, 1, std::uint64_t{1} << 40);
+    check_range("first sample", options.first, 0, std::uint64_t{1} << 60);
+    check_range("size", options.size, is_flat ? 1 : 8, is_flat ? 65536 : 4096);
+    check_range("classes", options.classes, 2, 255);
+    if (options.kind == SynthKind::regression) return std::make_unique<RegressionSource>(options);
+    if (options.kind == SynthKind::text) return std::make_unique<TextSource>(options);
+    if (options.kind == SynthKind::segmentation)
+        return std::make_unique<SegmentationSource>(options);
+    return std::make_unique<ClassSource>(options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways of reading a data set, each ready to be timed.
+#pragma once
+
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/measure_io.hpp"
+
+#include "memory.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Rows of one field and one shard that are stored side by side.
+struct RowSpan {
+    std::size_t field = 0;
+    std::uint32_t shard = 0;
+    std::uint64_t first = 0, rows = 0;
+};
+
+inline constexpr std::uint64_t request_bytes = 1u << 20;
+
+/// At most one request of one file.
+struct FilePiece {
+    std::uint32_t shard = 0;
+    std::uint64_t offset = 0, bytes = 0;
+};
+
+/// The first rows of a data set and where they are stored.
+struct Portion {
+    std::uint64_t rows = 0;
+    std::uint64_t decoded_bytes = 0, stored_bytes = 0;
+    std::uint64_t largest_span = 0;  ///< decoded bytes
+    std::vector<RowSpan> spans;      ///< neighbouring blocks up to 1 MiB stored, fields by turns
+    std::vector<FilePiece> files;    ///< the same bytes, ascending in each file
+};
+
+/// As many rows as fit into `limit_bytes`, decoded; at least one block.
+Portion first_rows(const DatasetIndex& index, std::uint64_t limit_bytes);
+
+/// What one timed pass did.
+struct Pass {
+    double seconds = 0, first_s = 0;
+    std::uint64_t bytes = 0, stored_bytes = 0;
+    StreamStats spent;
+};
+
+/// All that the ways share; made once.
+struct IoBench {
+    IoBench(std::shared_ptr<const DatasetIndex> opened, const IoPlan& plan_of);
+
+    /// This thread's share of the ring.
+    std::span<std::byte> ring_part(int thread, int threads) const;
+
+    /// How often a hot pass reads the portion.
+    std::uint64_t hot_repeats() const;
+
+    const IoPlan& plan;
+    std::shared_ptr<const DatasetIndex> index;
+    Portion portion;
+    Memory ring;  ///< touched already
+};
+
+/// Reads the portion `repeats` times in all with `threads`.
+Pass run_way(const IoBench& bench, IoWay way, int threads, std::uint64_t repeats);
+
+/// Calls prepare(thread) on each of `threads` threads; when all are done, calls what they returned
+/// and returns the seconds from the first that begins to the last that ends. Each has a processor
+/// of its own, where there are enough. The first exception of any comes out of here.
+double timed_threads(int threads, const std::function<std::function<void()>(int)>& prepare);
+
+/// Buffers that are used over and over, as a reader with a fixed amount of memory uses its own. One
+/// thread.
+class Ring {
+  public:
+    explicit Ring(std::span<std::byte> memory) : memory_(memory) {}
+
+    /// The next `bytes`, at most as many as there are.
+    std::span<std::byte> next(std::size_t bytes) {
+        if (at_ + bytes > memory_.size()) at_ = 0;
+        const std::span<std::byte> place = memory_.subspan(at_, bytes);
+        at_ += aligned(bytes);
+        return place;
+    }
+
+  private:
+    std::span<std::byte> memory_;
+    std::size_t at_ = 0;
+};
+
+}  // namespace lockstep

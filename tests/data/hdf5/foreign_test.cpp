@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/foreign.hpp"
+
+#include "lockstep/core/numbers.hpp"
+
+#include "data/foreign_files.hpp"
+#include "data/samples.hpp"
+#include "streamed.hpp"
+#include "support/caught.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using test::ForeignDataset;
+using test::streamed;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}};
+
+class Foreign : public testing::Test {
+  protected:
+    fs::path write(const std::string& name,
+                   const std::vector<ForeignDataset>& datasets,
+                   test::Format format = test::Format::earliest) {
+        test::write_foreign(folder_ / name, datasets, format);
+        return folder_ / name;
+    }
+    // Writes one data set and opens it.
+    std::optional<Error> error_of(const ForeignDataset& data) {
+        const fs::path path = write("one.h5", {data});
+        return caught([&] { DatasetIndex::open_foreign({path}, {{"images", data.path}}); });
+    }
+    test::TempDir folder_;
+};
+
+std::vector<std::byte> concat(const std::vector<std::vector<ForeignDataset>>& files,
+                              std::size_t dataset) {
+    std::vector<std::byte> all;
+    for (const auto& file : files)
+        all.insert(all.end(), file[dataset].bytes.begin(), file[dataset].bytes.end());
+    return all;
+}
+
+TEST_F(Foreign, FilesOfAnyLengthStreamInTheOrderGiven) {
+    const std::vector<std::vector<ForeignDataset>> content{test::images_and_labels(37, 1),
+                                                           test::images_and_labels(100, 2),
+                                                           test::images_and_labels(1, 3)};
+    std::vector<fs::path> files;
+    for (std::size_t i = 0; i < content.size(); ++i)
+        files.push_back(write(fmt::format("{}.h5", content.size() - i), content[i]));
+    const DatasetIndex index = DatasetIndex::open_foreign(files, fields);
+    EXPECT_EQ(index.samples(), 138u);
+    EXPECT_EQ(index.blocks(), (std::vector<RowBlock>{{0, 37}, {37, 100}, {137, 1}}));
+    EXPECT_THAT(index.field("images").shape, ElementsAre(3, 5));
+    EXPECT_EQ(index.field("images").layout, "HW");
+    EXPECT_EQ(index.field("labels").classes(), 7);
+    ASSERT_THAT(index.warnings(), SizeIs(1));
+    for (const char* missing : {"no hashes", "not shuffled", "no mean"})
+        EXPECT_THAT(index.warnings()[0], HasSubstr(missing));
+    EXPECT_EQ(streamed(index, 0), concat(content, 0));
+    EXPECT_EQ(streamed(index, 1), concat(content, 1));
+    const auto bytes = index.serialize();
+    for (const fs::path& file : files) fs::remove(file);
+    EXPECT_EQ(DatasetIndex::deserialize(bytes), index) << "only rank 0 of the job opens files";
+}
+
+TEST_F(Foreign, FilesWithAUserBlockStreamLikeThoseWithout) {
+    auto content = test::images_and_labels(37, 1);
+    content[0].chunk = {5, 3, 5};
+    const auto open = [&](const fs::path& path) {
+        return DatasetIndex::open_foreign({path}, fields);
+    };
+    const DatasetIndex usual = open(write("usual.h5", content));
+    for (const auto format : {test::Format::earliest, test::Format::newest})
+        for (const hsize_t user_block : {512u, 2048u}) {
+            const fs::path path = folder_ / "behind.h5";
+            test::write_foreign(path, content, format, user_block);
+            test::overwrite(path, 0, "MATLAB 7.3 MAT-file");
+            const DatasetIndex index = open(path);
+            for (const std::size_t field : {0u, 1u})
+                EXPECT_EQ(streamed(index, field), streamed(usual, field)) << user_block;
+            EXPECT_GE(index.stored_blocks(1)[0].offset, user_block);
+            fs::resize_file(path, fs::file_size(path) - 1);
+            EXPECT_EQ(caught_code([&] { open(path); }), "E204");
+            fs::resize_file(path, user_block - 1);
+            EXPECT_EQ(caught_code([&] { open(path); }), "E203");
+        }
+}
+
+TEST_F(Foreign, EachSampleComesOnceInAShuffledEpoch) {
+    std::vector<fs::path> files;
+    for (std::uint64_t i = 0; i < 3; ++i)
+        files.push_back(write(fmt::format("{}.h5", i), test::images_and_labels(50 + i, i)));
+    const DatasetIndex index = DatasetIndex::open_foreign(files, fields);
+    BatchStream stream(std::make_shared<const DatasetIndex>(index), {.seed = 5, .batch = 16});
+    std::vector<int> seen(153);
+    for (;;) {
+        const Batch batch = stream.next();
+        for (const std::uint64_t sample : batch.sample_ids) ++seen[sample];
+        if (batch.next.epoch > 0) break;
+    }
+    EXPECT_THAT(seen, testing::Each(1));
+}
+
+TEST_F(Foreign, SameFilesHaveTheSameDigestAndChangedOnesAnother) {
+    const fs::path path = write("a.h5", test::images_and_labels(40, 1));
+    const auto digest = [&] { return DatasetIndex::open_foreign({path}, fields).digest(); };
+    const std::string first = digest();
+    EXPECT_EQ(digest(), first);
+    const auto time = fs::last_write_time(path);
+    write("a.h5", test::images_and_labels(41, 1));
+    fs::last_write_time(path, time);
+    EXPECT_NE(digest(), first);
+    write("a.h5", test::images_and_labels(40, 1));
+    fs::last_write_time(path, time);
+    EXPECT_EQ(digest(), first);
+    fs::last_write_time(path, time + std::chrono::nanoseconds(1000));
+    EXPECT_NE(digest(), first);
+}
+
+TEST_F(Foreign, LabelsOfAnyWholeTypeAreCounted) {
+    const std::vector<std::uint8_t> small{0, 3, 3, 1};
+    const std::vector<std::int32_t> wide{0, 3, 3, 1};
+    ForeignDataset labels{.path = "/y", .size = {4}};
+    labels.bytes.assign(reinterpret_cast<const std::byte*>(small.data()),
+                        reinterpret_cast<const std::byte*>(small.data()) + 4);
+    const auto counts = [&](RowLayout layout) {
+        const fs::path path = write("l.h5", {labels});
+        return DatasetIndex::open_foreign({path}, {{"labels", "/y", layout}})
+            .fields()[0]
+            .class_counts;
+    };
+    EXPECT_THAT(counts(RowLayout::unstated), ElementsAre(1, 1, 0, 2));
+    EXPECT_THAT(counts(RowLayout::value), IsEmpty());
+    labels.type = H5T_STD_I32LE;
+    labels.bytes.assign(reinterpret_cast<const std::byte*>(wide.data()),
+                        reinterpret_cast<const std::byte*>(wide.data()) + 16);
+    EXPECT_THAT(counts(RowLayout::label), ElementsAre(1, 1, 0, 2));
+    labels.bytes[3] = std::byte{0x80};
+    EXPECT_EQ(caught_code([&] { counts(RowLayout::label); }), "E210");
+    labels.bytes[3] = std::byte{0x10};
+    EXPECT_EQ(caught_code([&] { counts(RowLayout::label); }), "E210") << "memory is bounded";
+}
+
+TEST_F(Foreign, LabelsMayBeAColumn) {
+    ForeignDataset labels{.path = "/y", .size = {4, 1}, .chunk = {3, 1}, .bytes = {}};
+    for (const int label : {0, 3, 3, 1}) labels.bytes.push_back(static_cast<std::byte>(label));
+    const fs::path path = write("l.h5", {labels});
+    const auto open = [&](const std::string& name, RowLayout layout = RowLayout::unstated) {
+        return DatasetIndex::open_foreign({path}, {{name, "/y", layout}});
+    };
+    const DatasetIndex index = open("labels");
+    EXPECT_THAT(index.fields()[0].shape, IsEmpty());
+    EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(1, 1, 0, 2));
+    EXPECT_EQ(streamed(index, 0), labels.bytes);
+    EXPECT_EQ(open("kinds", RowLayout::label).fields()[0].classes(), 4);
+    EXPECT_THAT(open("labels", RowLayout::value).fields()[0].shape, ElementsAre(1));
+    EXPECT_THAT(open("tokens").fields()[0].shape, ElementsAre(1));
+}
+
+TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
+    const std::vector<std::int32_t> values{0, 3, 3, 1, 2, 0};
+    ForeignDataset labels{.path = "/y", .type = H5T_STD_I32LE, .size = {values.size()}};
+    const auto bytes = std::as_bytes(std::span(values));
+    labels.bytes.assign(bytes.begin(), bytes.end());
+    const fs::path path = write("l.h5", {labels});
+    const auto index = std::make_shared<const DatasetIndex>(
+        DatasetIndex::open_foreign({path}, {{"labels", "/y", RowLayout::label}}));
+    test::overwrite(path, index->stored_blocks(0)[0].offset + 2 * 4, "\x04");
+    const auto error = caught([&] {
+        BatchStream stream(index, {.order = OrderKind::sequential, .batch = 6});
+        stream.next();
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E210");
+    EXPECT_THAT(error->text(), HasSubstr("label 4 of sample 2"));
+}
+
+TEST_F(Foreign, ClassesOfPixelsAreCountedAndLookedAt) {
+    ForeignDataset masks{.path = "/m", .size = {2, 2, 2}};
+    for (const int pixel : {0, 3, 3, 1, 0, 0, 0, 2})
+        masks.bytes.push_back(static_cast<std::byte>(pixel));
+    const fs::path path = write("m.h5", {masks});
+    const auto index =
+        std::make_shared<const DatasetIndex>(DatasetIndex::open_foreign({path}, {{"masks", "/m"}}));
+    EXPECT_THAT(index->fields()[0].class_counts, ElementsAre(4, 1, 1, 2));
+    EXPECT_EQ(
+        DatasetIndex::open_foreign({path}, {{"masks", "/m", RowLayout::hw}}).fields()[0].classes(),
+        0);
+    test::overwrite(path, index->stored_blocks(0)[0].offset + 7, "\x04");
+    const auto error = caught([&] {
+        BatchStream stream(index, {.order = OrderKind::sequential, .batch = 2});
+        stream.next();
+    });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->text(), HasSubstr("E210: value 4 of 'masks' of sample 1"));
+}
+
+TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
+    const auto refused = [&](const ForeignDataset& data, const char* code, const char* why) {
+        const auto error = error_of(data);
+        ASSERT_TRUE(error) << why;
+        EXPECT_EQ(error->code(), code) << error->text();
+        EXPECT_THAT(error->text(), HasSubstr(why));
+    };
+    const auto bytes = test::random_bytes(4096, 1);
+    refused({.size = {}, .bytes = bytes}, "E234", "no dimensions");
+    refused({.size = {0, 4}}, "E234", "no samples");
+    refused({.size = {64, 64}}, "E234", "never written");
+    refused({.size = {64, 64}, .chunk = {16, 64}}, "E234", "row 0 was never written");
+    refused({.size = {64, 64}, .chunk = {64, 16}}, "E234", "never written");
+    refused({.size = {64, 64},
+             .chunk = {16, 64},
+             .bytes = bytes,
+             .filters = {{32008, {}}},
+             .encode =
+                 [](auto, const auto& raw) {
+                     return ForeignDataset::Stored{raw, 0};
+                 }},
+            "E212",
+            "32008 (bitshuffle)");
+    refused({.size = {64, 64},
+             .chunk = {16, 64},
+             .bytes = bytes,
+             .encode =
+                 [](auto, const auto& raw) {
+                     return ForeignDataset::Stored{{raw.begin(), raw.end() - 1}, 0};
+                 }},
+            "E234",
+            "wrong size");
+    const fs::path path = write("one.h5", test::images_and_labels(9, 1));
+    EXPECT_EQ(caught_code([&] {
+                  DatasetIndex::open_foreign({path}, {{"images", "/x/dat"}});
+              }),
+              "E207");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({path}, {{"images", "/x"}}); }), "E207");
+    EXPECT_EQ(caught_code([&] {
+                  DatasetIndex::open_foreign({path}, {{"a", "/x/data", RowLayout::label}});
+              }),
+              "E235");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({path}, {}); }), "E235");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({}, fields); }), "E201");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({folder_ / "none"}, fields); }), "E201");
+    EXPECT_EQ(caught_code([&] {
+                  DatasetIndex::open_foreign({folder_.file("text.h5", "not HDF5")}, fields);
+              }),
+              "E203");
+}
+
+TEST_F(Foreign, FilesThatDoNotFitTogetherAreNamed) {
+    const fs::path a = write("a.h5", test::images_and_labels(9, 1));
+    auto other = test::images_and_labels(9, 1);
+    other[0].size = {9, 5, 3};
+    const fs::path b = write("b.h5", other);
+    const auto error = caught([&] { DatasetIndex::open_foreign({a, b}, fields); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E208");
+    EXPECT_THAT(error->text(), HasSubstr("b.h5"));
+    other = test::images_and_labels(9, 1);
+    other[1] = test::images_and_labels(8, 1)[1];
+    const fs::path c = write("c.h5", other);
+    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({c}, fields); }), "E209");
+}
+
+TEST_F(Foreign, LinksIntoOtherFilesAreNotFollowed) {
+    write("secret.h5", test::images_and_labels(9, 1));
+    const hid_t file = H5Fcreate((folder_ / "link.h5").c_str(), H5F_ACC_TRUNC, 0, 0);
+    H5Lcreate_external("secret.h5", "/y", file, "/y", 0, 0);
+    H5Lcreate_soft("/y", file, "/soft", 0, 0);
+    H5Fclose(file);
+    for (const char* path : {"/y", "/soft"})
+        EXPECT_EQ(caught_code([&] {
+                      DatasetIndex::open_foreign({folder_ / "link.h5"}, {{"labels", path}});
+                  }),
+                  "E205")
+            << path;
+}
+
+TEST_F(Foreign, AFolderAFileOrAPatternNamesFiles) {
+    const fs::path b = folder_.file("d/b.h5", ""), a = folder_.file("d/a.hdf5", "");
+    folder_.file("d/notes.txt", "");
+    EXPECT_THAT(foreign_files(folder_ / "d"), ElementsAre(a, b));
+    EXPECT_THAT(foreign_files(b), ElementsAre(b));
+    EXPECT_THAT(foreign_files(folder_ / "?/*.h5"), ElementsAre(b));
+    const fs::path several = b.string() + "," + (folder_ / "d").string();
+    EXPECT_THAT(foreign_files(several), ElementsAre(b, a, b));
+    const fs::path comma = folder_.file("c,d.h5", "");
+    EXPECT_THAT(foreign_files(comma), ElementsAre(comma)) << "a name may have a comma";
+    EXPECT_EQ(caught_code([&] { foreign_files(b.string() + ",none.h5"); }), "E201");
+    EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "d/*.hdf"); }), "E201");
+    EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "e"); }), "E201");
+}
+
+TEST_F(Foreign, HiddenFilesOfAFolderAreCountedAndLeftOut) {
+    const fs::path a = folder_.file("d/a.h5", "");
+    for (const char* hidden : {"d/.a.h5", "d/._a.h5", "d/.notes"}) folder_.file(hidden, "");
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(foreign_files(folder_ / "d"), ElementsAre(a));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("2 hidden HDF5 file(s) in"));
+    fs::remove(a);
+    EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "d"); }), "E201");
+    EXPECT_THAT(foreign_files(folder_ / "d/.a.h5"), ElementsAre(folder_ / "d/.a.h5"));
+}
+
+TEST_F(Foreign, MappingsAreRead) {
+    EXPECT_EQ(parse_field_mapping("images=/x/data"), (FieldMapping{"images", "/x/data"}));
+    EXPECT_EQ(parse_field_mapping("images=x:CHW"), (FieldMapping{"images", "/x", RowLayout::chw}));
+    EXPECT_EQ(parse_field_mapping("a=/x:1/y"), (FieldMapping{"a", "/x:1/y"}));
+    EXPECT_EQ(parse_field_mappings("images=/x/data:CHW,labels=y"),
+              (std::vector<FieldMapping>{{"images", "/x/data", RowLayout::chw}, {"labels", "/y"}}));
+    EXPECT_EQ(parse_field_mapping("a=/x:cf"), (FieldMapping{"a", "/x", {}, CfValues{}}));
+    EXPECT_EQ(parse_field_mapping("a=/x:CHW:cf=-1.5"),
+              (FieldMapping{"a", "/x", RowLayout::chw, CfValues{-1.5}}));
+    for (const char* text : {"a=/x:cf", "a=/x:CHW:cf=-1.5", "a=/x:value:cf=nan"})
+        EXPECT_EQ(mapping_text(parse_field_mapping(text)), text);
+    EXPECT_THAT(parse_field_mappings(""), IsEmpty());
+    for (const char* text : {"images",
+                             "=x",
+                             "a=",
+                             "a=:CHW",
+                             "a b=/x",
+                             "a=/x:cf:CHW",
+                             "a=/x:cf=x",
+                             "labels=/y:cf",
+                             "a=/y:label:cf",
+                             ""})
+        EXPECT_EQ(caught_code([&] { parse_field_mapping(text); }), "E235") << text;
+}
+
+TEST_F(Foreign, LayoutsAreReadInAnyCaseAndOthersAreRefused) {
+    using enum RowLayout;
+    const auto layout = [](const std::string& word) {
+        return parse_field_mapping("images=/x:" + word).layout;
+    };
+    for (const char* word : {"CHW", "chw", "NCHW", "nchw"}) EXPECT_EQ(layout(word), chw) << word;
+    for (const char* word : {"HWC", "hwc", "NHWC", "nhwc"}) EXPECT_EQ(layout(word), hwc) << word;
+    for (const char* word : {"HW", "hw", "NHW"}) EXPECT_EQ(layout(word), hw) << word;
+    EXPECT_EQ(layout("Label"), label);
+    EXPECT_EQ(layout("value"), value);
+    for (const char* word : {"banana", "", "N", "NN", "CWH", "NNCHW", "Nlabel"}) {
+        const auto error = caught([&] { layout(word); });
+        ASSERT_TRUE(error) << word;
+        EXPECT_EQ(error->code(), "E235");
+        EXPECT_THAT(error->text(), HasSubstr("these are CHW, HWC, HW, label, onehot, value"));
+    }
+    EXPECT_EQ(parse_field_mapping("a=/x:y:value"), (FieldMapping{"a", "/x:y", value}));
+}
+
+TEST_F(Foreign, ALayoutOfOtherDimensionsIsRefused) {
+    const fs::path path = write("one.h5", test::images_and_labels(9, 1));  // of 3 x 5
+    const auto code = [&](RowLayout layout) {
+        return caught_code([&] {
+            DatasetIndex::open_foreign({path}, {{"images", "/x/data", layout}});
+        });
+    };
+    EXPECT_EQ(code(RowLayout::chw), "E235");
+    EXPECT_EQ(code(RowLayout::hwc), "E235");
+    EXPECT_EQ(code(RowLayout::hw), "");
+    EXPECT_EQ(code(RowLayout::value), "");
+}
+
+TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
+    const auto open = [&](std::vector<hsize_t> size, const std::string& name, RowLayout layout) {
+        std::uint64_t bytes = 1;
+        for (const hsize_t extent : size) bytes *= extent;
+        const fs::path path =
+            write("one.h5", {{.size = std::move(size), .bytes = test::random_bytes(bytes, 1)}});
+        return caught([&] { DatasetIndex::open_foreign({path}, {{name, "/x/data", layout}}); });
+    };
+    using enum RowLayout;
+    const auto error = open({2, 32, 32, 13}, "images", unstated);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E235");
+    for (const char* wanted :
+         {"32 x 32 x 13", "--field images=/x/data:HWC, or --field images=/x/data:CHW"})
+        EXPECT_THAT(error->text(), HasSubstr(wanted));
+    EXPECT_TRUE(open({2, 10, 12, 3}, "pictures", unstated));
+    EXPECT_FALSE(open({2, 3, 10, 12}, "images", unstated));
+    for (const RowLayout layout : {chw, hwc, value})
+        EXPECT_FALSE(open({2, 32, 32, 13}, "images", layout));
+}
+
+TEST(DataWords, AreTheSameForAllCommands) {
+    fs::path data;
+    std::string given;
+    const Option where = data_option("data", data, ""), field = field_option("field", given, "");
+    EXPECT_EQ(where.kind, OptionKind::list);
+    where.assign({"a.h5,b.h5", "command line"});
+    EXPECT_EQ(data, data_of_words({"a.h5", "b.h5"}));
+    EXPECT_EQ(data_of_words({"d"}), "d");
+    EXPECT_EQ(caught_code([&] { where.assign({"", "command line"}); }), "E103");
+    field.assign({"images=/x:CHW,labels=/y", "command line"});
+    EXPECT_EQ(given, "images=/x:CHW,labels=/y");
+    EXPECT_EQ(mapping_text(parse_field_mapping("images=x:nchw")), "images=/x:CHW");
+    EXPECT_EQ(mapping_text(parse_field_mapping("labels=/y")), "labels=/y");
+    EXPECT_EQ(caught_code([&] { field.assign({"labels=/y,images", "command line"}); }), "E235");
+    EXPECT_EQ(given, "images=/x:CHW,labels=/y") << "what is wrong is not taken";
+}
+
+}  // namespace
+}  // namespace lockstep
