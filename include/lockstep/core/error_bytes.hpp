@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An error on its way to another process.
+/// The form in which an error is sent to another process.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// Code, what, why and fix, each ended by a zero byte.
+/// Returns code, what, why and fix, each ended by a zero byte.
 std::string error_bytes(const Error& error);
 
-/// The error that error_bytes() wrote. Errors: E700 if it did not.
+/// Returns the error that error_bytes() wrote. Errors: E700 for other bytes.
 Error error_from_bytes(std::string_view bytes);
 
 }  // namespace lockstep

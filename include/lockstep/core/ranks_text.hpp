@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks in messages.
+/// Text of rank numbers for messages.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// "rank 3", "ranks 0-2,5".
+/// Returns "rank 3" or "ranks 0-2,5".
 inline std::string ranks_text(std::span<const int> ranks) {
     return (ranks.size() == 1 ? "rank " : "ranks ") + fold_ranks(ranks);
 }
