@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A rank's own cores and GPU: cores are bound before anything in it has threads.
+/// Binds a rank to its own cores and GPU. Cores are bound before the rank has threads.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -12,24 +12,25 @@
 
 namespace lockstep {
 
-/// Binds this process as early_binding() says and returns what the program that it becomes must
-/// find in its environment; empty if nothing is bound. Call before MPI starts.
+/// Binds this process as early_binding() says. Returns the variables that the program it becomes
+/// needs in its environment; empty if nothing is bound. Call before MPI starts.
 std::map<std::string, std::string> bind_rank(const RankFacts& facts);
 
-/// For a process that starts no other ranks and becomes a program with OpenMP: what must be in its
-/// environment so that it keeps its cores. Empty if no variable has OpenMP bind its first thread.
+/// Returns the variables that keep this process's cores in the program that it becomes. For a
+/// process that starts no other ranks and becomes a program with OpenMP. Empty if no variable makes
+/// OpenMP bind its first thread.
 std::map<std::string, std::string> kept_cores();
 
-/// In the program that a bound rank became: OpenMP kept this thread for its first core, and threads
-/// that it makes (readers, communication) would all be there. Gives it the rank's cores back.
+/// Gives this thread the rank's cores back, in the program that a bound rank became. OpenMP kept it
+/// for its first core, and threads that it makes (readers, communication) would all be there.
 void release_first_thread();
 
-/// Why nothing is bound, if a setting of the user forbids it; else "".
+/// Returns the reason why nothing is bound, if a setting of the user forbids it; else "".
 std::string binding_note(const RankFacts& facts);
 
-/// Collective. Ranks that compute on GPUs select theirs by PCI address, ask CUDA what it selected,
-/// and compare with each other; what fails becomes a fact for check G1. Instances (MIG) are left
-/// out: the driver has started already, and they must be named before.
+/// Collective. Ranks that compute on GPUs select theirs by PCI address, ask CUDA which one it
+/// selected, and compare with each other; failures become facts for check G1. Instances (MIG) are
+/// left out: they must be named before the driver starts, and it has started already.
 void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFacts& mine);
 
 }  // namespace lockstep
