@@ -10,28 +10,29 @@
 
 namespace lockstep {
 
-/// What this MPI gives: 0 (single) to 3 (multiple), in MPI's order; 3 outside a session.
+/// Returns MPI's thread level: 0 (single) to 3 (multiple); 3 outside a session.
 int mpi_thread_level();
 
-/// Collective. This rank's system clock minus rank 0's, in seconds: the middle of the shortest of
-/// some round trips (Cristian 1989), so wrong by half of that at most. 0 on rank 0.
+/// Collective. Returns this rank's system clock minus rank 0's, in seconds; 0 on rank 0. It uses
+/// the middle of the shortest of some round trips (Cristian 1989), so its error is at most half of
+/// that trip.
 double measure_clock_offset_s(const Communicator& ranks);
 
-/// One other rank, and the bytes a second that went to it while as many came back.
+/// The speed to one other rank: bytes per second sent while as many came back.
 struct LinkSpeed {
     int peer = 0;            ///< its rank
     double bytes_per_s = 0;  ///< one way
 };
 
-/// Collective. Every rank exchanges `bytes` with every other, one pair a rank at a time; the best
-/// of three. By round of the tournament; empty for one rank.
+/// Collective. Every rank exchanges `bytes` with every other, one pair per rank at a time; the best
+/// of three counts. Results are by round of the tournament; empty for one rank.
 std::vector<LinkSpeed> measure_link_speeds(const Communicator& ranks, std::size_t bytes);
 
-/// The rank that `rank` meets in `round` (0 to rounds - 1) if every pair meets once: the circle
-/// method. -1: it rests. There are ranks - 1 rounds, or `ranks` of them if that is odd.
+/// Returns the rank that `rank` meets in `round` (0 to rounds - 1) if every pair meets once: the
+/// circle method. -1: it rests. There are ranks - 1 rounds, or `ranks` of them if that is odd.
 int tournament_peer(int rank, int round, int ranks);
 
-/// How many rounds tournament_peer() speaks of.
+/// Returns the number of rounds of tournament_peer().
 int tournament_rounds(int ranks);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exchange of gradients between GPUs, with the bits of the exchanges between CPUs.
+/// The exchange of gradients between GPUs, with the same bits as the exchanges between CPUs.
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
@@ -12,30 +12,30 @@
 
 namespace lockstep {
 
-/// An Exchange whose memory() is a GPU's. Its calls order the GPU's work and do
-/// not wait for it: what arrive() announces, reduce() returns and publish() gathers is there for
-/// work that comes to the caller's stream afterwards. The host runs at most one step ahead.
+/// An Exchange whose memory() is a GPU's. Its calls order the GPU's work and do not wait for it.
+/// Results of arrive(), reduce() and publish() are available to work that is enqueued on the
+/// caller's stream afterwards. The host runs at most one step ahead.
 class GpuExchange : public Exchange {
   public:
-    /// Until the GPU has done all that was asked of it and of the caller's stream so far; then the
-    /// host may look, and knows that no rank was stuck. Call it before anything that waits inside
-    /// CUDA, which would never return if a rank is stuck. Errors: E677 NCCL failed, E678 it
-    /// took too long, E680 another thread aborted, E682 another rank gave up. Each aborts all
+    /// Waits until the GPU has done all work of this and of the caller's stream so far; then the
+    /// host may read, and knows that no rank was stuck. Call it before anything that waits inside
+    /// CUDA, which would never return if a rank is stuck. Errors: E677 NCCL failed, E678 it took
+    /// too long, E680 another thread aborted, E682 another rank gave up. Each aborts all
     /// communicators.
     virtual void wait() = 0;
 
-    /// Collective, between the last reduce() and publish(). Each of `count` integers of the GPU
-    /// becomes its sum over all ranks, for work that comes to the caller's stream afterwards. They
-    /// stay where they are as long as the communicator.
+    /// Collective, between the last reduce() and publish(). Replaces each of `count` integers in
+    /// GPU memory by its sum over all ranks, for work that is enqueued on the caller's stream
+    /// afterwards. The integers must stay in place as long as the communicator.
     virtual void add_up(std::int64_t* numbers, std::size_t count) = 0;
 };
 
-/// Collective. Sums in the order of `plan`'s tree, or with Summation::plain in NCCL's own. `caller`
-/// is the stream whose work fills slots, reads sums and values, and writes own stripes of values.
-/// It outlives the exchange, as do `communicator`, for exclusive use, and, of the
-/// caller's work, none that uses this memory. One thread at a time, whose device is the
-/// communicator's; all calls throw as wait() does, and E681 if CUDA fails. Errors:
-/// E662 ranks with another layout or plan, E681 no memory on a GPU.
+/// Collective. Makes an exchange that sums in the order of `plan`'s tree, or with Summation::plain
+/// in NCCL's own order. `caller` is the stream that fills slots, reads sums and values, and writes
+/// own stripes of values. `caller` and `communicator`, which is for exclusive use, must outlive the
+/// exchange; work of `caller` that uses its memory must not. One thread at a time, whose device is
+/// the communicator's. All calls throw as wait() does, and E681 if CUDA fails. Errors: E662 ranks
+/// with another layout or plan, E681 no memory on a GPU.
 std::unique_ptr<GpuExchange> make_nccl_exchange(NcclCommunicator& communicator,
                                                 const FlatLayout& layout,
                                                 const TreePlan& plan,
