@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sets of CPUs in the kernel's own notation.
+/// Sets of CPUs in the kernel's notation.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,11 @@
 
 namespace lockstep {
 
-/// {0,1,2,3,8} for "0-3,8"; sorted, each CPU once. Nothing if `text` is not such a list.
+/// Returns {0,1,2,3,8} for "0-3,8"; sorted, each CPU once. Returns nothing if `text` is not such a
+/// list.
 std::optional<std::vector<int>> parse_cpu_list(std::string_view text);
 
-/// "0-3,8" for {0,1,2,3,8}; "-" for none.
+/// Returns "0-3,8" for {0,1,2,3,8}; "-" for none.
 std::string cpu_list_text(const std::vector<int>& cpus);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ struct LivePlacement {
     NodeTopology node;              ///< this rank's node, with everything that its ranks see
 };
 
-/// Collective. Reads the placement. Errors: E604, E646 (launcher, MPI and host names disagree),
+/// Collective. Reads the placement. Errors: E604, E646 (launcher, MPI and system disagree),
 /// E608, E609, E643, E648; on all ranks.
 LivePlacement place_live(const Communicator& ranks,
                          const RankFacts& facts,
