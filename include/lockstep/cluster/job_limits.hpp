@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a job may use of its nodes, for the summary at its end.
+/// The resources of its nodes that a job may use, for the summary at its end.
 #pragma once
 
 #include "lockstep/cluster/rank_row.hpp"
@@ -12,17 +12,19 @@
 
 namespace lockstep {
 
-/// How many cores `rank` has: what several ranks of its node may use is divided among them, so that
-/// all ranks together have each core of their nodes once. No more than its part of a quota.
+/// Returns the number of cores of `rank`. Cores that several ranks of a node may use are divided
+/// among them, so that all ranks together have each core of their nodes once. It is at most the
+/// rank's part of a quota.
 double core_share(std::span<const RankRow> rows, int rank, const ControlGroupFacts& group);
 
-/// How much of a node's memory its ranks may have together.
+/// The memory of a node that its ranks together may use.
 struct UsableMemory {
     std::uint64_t bytes = 0;
-    std::string set_by;  ///< "control group", "SLURM"; "node": all there is
+    std::string set_by;  ///< "control group", "SLURM"; "node": no other limit
 };
 
-/// The smallest of what `node` has, what its control group allows, and what SLURM gave the job.
+/// Returns the smallest of the memory of `node`, the limit of its control group, and the memory
+/// that SLURM gave the job.
 UsableMemory memory_limit(const NodeFacts& node, const Environment& environment);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Requests of a user to a run, to save or to stop, by a file in its directory.
+/// Requests of a user that a run saves or stops, by a file in its directory.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-/// What may be asked of a run.
+/// The kinds of requests.
 enum class ControlAction {
-    save,                   ///< a checkpoint after the next step, then go on
+    save,                   ///< a checkpoint after the next step, then continue
     stop,                   ///< a checkpoint after the next step, then end
     stop_after_checkpoint,  ///< end with the next checkpoint that is due anyway
     stop_now,               ///< end after the next step without a checkpoint
 };
-std::string_view control_action_name(ControlAction action);  ///< as in the file
+std::string_view control_action_name(ControlAction action);  ///< name in the file
 
-/// One request. It is meant for one incarnation: no later one obeys it.
+/// One request. It is for one incarnation: no later one obeys it.
 struct ControlRequest {
     std::string id{};  ///< 32 hexadecimal digits
     ControlAction action = ControlAction::save;
@@ -30,13 +30,13 @@ struct ControlRequest {
     std::string asked{};  ///< UTC
 };
 
-/// Where a request waits to be read, and where it lies until it is met.
+/// Paths of a request before it is read, and until it is met.
 struct ControlPaths {
     fs::path root;
 
-    fs::path asked() const { return root / "control.json"; }  ///< where a request waits to be read
+    fs::path asked() const { return root / "control.json"; }  ///< path before it is read
 
-    /// Where it lies until it is met.
+    /// Returns the path until it is met.
     fs::path taken() const { return root / "control.taken.json"; }
 };
 

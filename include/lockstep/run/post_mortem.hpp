@@ -12,17 +12,16 @@ namespace lockstep {
 
 /// The records of a launch's ranks, and the callback for their end.
 struct LaunchedRun {
-    /// The folder of the newest start's flight records; "" if nothing has started.
+    /// Returns the folder of the newest start's flight records; "" if nothing has started.
     std::function<std::filesystem::path()> newest_flight;
 
     /// Called with the reason why the run failed, if no rank could report it.
     std::function<void(const Error&)> mark_failed;
 };
 
-/// Runs `launch` and gives back its exit code; 76 where the ranks have given their verdict. Records
-/// of earlier starts are left alone.
-/// Errors: E660 naming the rank that is gone without a word; E612 if memory ran out, as files below
-/// `root` count it; what `launch` throws otherwise.
+/// Runs `launch` and returns its exit code; 76 if the ranks have given their verdict. Records of
+/// earlier starts are ignored. Errors: E660 naming the rank that ended without an error; E612 if
+/// memory ran out, by the kernel's counters below `root`; other errors of `launch`.
 int explain_end(const LaunchedRun& run,
                 const std::function<int()>& launch,
                 const std::filesystem::path& root = "/");
