@@ -67,7 +67,7 @@ struct DoctorFinding {
     Severity severity = Severity::warning;
     std::string title, what, why, fix;
     std::vector<int> ranks;
-    std::vector<std::string> hosts;  ///< of those ranks, each once, in order of rank
+    std::vector<std::string> hosts;  ///< hosts of those ranks, each once, by rank
     bool operator==(const DoctorFinding&) const = default;
 };
 

@@ -63,7 +63,7 @@ struct FolderFacts {
 
 /// Facts from the system's files, without topology.
 struct SystemFacts {
-    std::optional<std::uint64_t> frequency_khz, max_frequency_khz;  ///< of the first allowed CPU
+    std::optional<std::uint64_t> frequency_khz, max_frequency_khz;  ///< first allowed CPU
     std::string frequency_driver;                                   ///< "intel_pstate"
     std::uint64_t throttled_moved = 0;            ///< throttled periods during the observation
     std::vector<std::string> stale_shared_files;  ///< files in /dev/shm of processes that are gone

@@ -29,8 +29,8 @@ struct ControlGroupFacts {
 struct NodeFacts {
     std::string host;               ///< host name
     std::string boot_id;            ///< differs between nodes of the same name, and between boots
-    std::vector<int> allowed_cpus;  ///< of this process
-    std::vector<int> allowed_memory_nodes;  ///< of this process
+    std::vector<int> allowed_cpus;  ///< CPUs that this process may use
+    std::vector<int> allowed_memory_nodes;  ///< NUMA nodes for its memory
     std::string cpu_model;
     InstructionSet instruction_set = InstructionSet::basic;
     std::uint64_t memory_bytes = 0;  ///< memory of the whole node

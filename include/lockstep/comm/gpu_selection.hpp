@@ -22,7 +22,7 @@ struct PlannedGpu {
 struct SelectedGpu {
     int device = -1;   ///< CUDA's number in this process
     std::string pci;   ///< address on the bus
-    std::string uuid;  ///< as CUDA has it
+    std::string uuid;  ///< UUID reported by CUDA
     std::string name;  ///< name of the model
     bool operator==(const SelectedGpu&) const = default;
 };

@@ -49,7 +49,7 @@ struct MeasurePlan {
 /// rank.
 struct Measurement {
     SumMethod method = SumMethod::open_mpi;  ///< the method measured
-    std::size_t bytes = 0;                   ///< of one rank's floats
+    std::size_t bytes = 0;                   ///< size of one rank's floats
     double best_s = 0;                       ///< time of the fastest round
     double median_s = 0;                     ///< median over rounds
     std::optional<std::uint64_t>

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// How an epoch is shuffled.
+/// The ways of shuffling an epoch.
 enum class OrderKind {
     lanes,       ///< shuffled by blocks, lanes and windows; needs memory for one window per lane
     uniform,     ///< one permutation of all samples; needs memory for the whole data set
-    sequential,  ///< as stored
+    sequential,  ///< stored order
 };
 /// The name of each kind.
 inline constexpr std::array<std::string_view, 3> order_names{"lanes", "uniform", "sequential"};

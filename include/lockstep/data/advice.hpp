@@ -11,17 +11,19 @@
 
 namespace lockstep {
 
-/// How field number `field` becomes `numbers`, a Python expression of its array `x` and of NumPy,
-/// `n`, without single quotes: of foreign files a command that writes them again.
+/// Returns advice on replacing field number `field` by `numbers`: a Python expression of its array
+/// `x` and of NumPy, `n`, without single quotes. For foreign files it is a command that writes them
+/// again.
 std::string way_to_rewrite(const DatasetIndex& data, std::size_t field, const std::string& numbers);
 
-/// How field number `field` gets another name, and `layout` behind it (":label" or "").
+/// Returns advice on giving field number `field` another name, followed by `layout` (":label" or
+/// "").
 std::string way_to_rename(const DatasetIndex& data,
                           std::size_t field,
                           const std::string& name,
                           const std::string& layout = "");
 
-/// "row 17 of '/x' in 'b.h5'": where sample number `sample` has its value of `field`.
+/// Returns "row 17 of '/x' in 'b.h5'": the place of the value of `field` in sample number `sample`.
 std::string row_text(const DatasetIndex& data, const Field& field, std::uint64_t sample);
 
 }  // namespace lockstep

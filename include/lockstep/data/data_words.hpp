@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a command line names data, the same for all commands.
+/// The options by which all commands name data:
 ///
 ///     DIR                                        a packed data set
 ///     FILE, FILE,FILE, DIR or 'PATTERN'          HDF5 files that others wrote, with
@@ -18,23 +18,23 @@
 
 namespace lockstep {
 
-/// As many words a shell may make of an unquoted pattern.
+/// Largest number of files that a shell may make of an unquoted pattern.
 inline constexpr std::size_t most_data_words = 1 << 20;
 
-/// --`name` DIR|FILE, which may be given several times; what foreign_files() takes.
+/// Makes --`name` DIR|FILE, which may be given several times; its value is for foreign_files().
 Option data_option(const std::string& name, std::filesystem::path& target, const std::string& help);
 
-/// --`name` NAME=PATH[:LAYOUT][:cf]; what parse_field_mappings() takes. Errors of its assign():
-/// E235.
+/// Makes --`name` NAME=PATH[:LAYOUT][:cf]; its value is for parse_field_mappings(). Errors of its
+/// assign(): E235.
 Option field_option(const std::string& name, std::string& target, const std::string& help);
 
-/// --follow-links, of whatever --field names.
+/// Makes --follow-links, for all fields.
 Option links_option(bool& target);
 
-/// What it says.
+/// Returns the rule for links that the option means.
 Links links_of(bool follows_links);
 
-/// What positional words name together, as if they were given to a data_option().
+/// Returns the value of a data_option() for data given as positional arguments.
 std::filesystem::path data_of_words(const std::vector<std::string>& words);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A data set, or some samples of it, as NPY files that any tool reads.
+/// Exports a data set, or some of its samples, as NPY files.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -13,19 +13,20 @@
 
 namespace lockstep {
 
-/// What to write, and where.
+/// Selection and target of an export.
 struct ExportOptions {
-    std::filesystem::path output;        ///< the folder that is made
+    std::filesystem::path output;        ///< new folder
     std::vector<std::uint64_t> samples;  ///< by global number, in this order; empty: all
 };
 
-/// Called with samples done and in all. Throwing from it cancels and leaves nothing behind.
+/// Called with the numbers of finished samples and of all samples. An exception thrown from it
+/// cancels the export, and no files remain.
 using ExportReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-/// Writes FIELD.npy for each field, rows in stored order or as asked for, through a folder beside
-/// `output` that is renamed when all is written and flushed. Every block's hash is checked. Memory
-/// does not grow with the data set.
-/// Errors: E407 (output exists), E102 (no such sample), E401, E403, E405; E213 and kin (reading).
+/// Writes FIELD.npy for each field, with rows in stored order or in the given one. They are written
+/// to a folder beside `output` that is renamed when all is written and flushed. Every block's hash
+/// is checked. Memory does not grow with the data set. Errors: E407 (output exists), E102 (no such
+/// sample), E401, E403, E405; E213 and similar (reading).
 void export_dataset(std::shared_ptr<const DatasetIndex> index,
                     const ExportOptions& options,
                     const ExportReport& report = {});

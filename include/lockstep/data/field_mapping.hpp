@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A field of a data set and where it lies in HDF5 files that others wrote.
+/// A field of a data set and its place in HDF5 files of other programs.
 #pragma once
 
 #include <optional>
@@ -8,34 +8,34 @@
 
 namespace lockstep {
 
-/// What a field's rows are. `label`: class numbers or names, which are counted when the files are
-/// opened; `one_hot`: K numbers, 1 in the place of the class and else 0; `value`: no class numbers
-/// and no axes, whatever the field is called.
+/// The meaning of a field's rows. `label`: class numbers or names, which are counted when the files
+/// are opened; `one_hot`: K numbers, 1 in the place of the class and else 0; `value`: neither class
+/// numbers nor axes, for any name of the field.
 enum class RowLayout { unstated, chw, hwc, hw, label, one_hot, value };
 
-/// How images of three dimensions lie in the input; data sets have CHW. `unstated` is CHW, unless
-/// the sizes look like HWC: then it is an error.
+/// The axes of images of three dimensions in the input; data sets have CHW. `unstated` is CHW,
+/// unless the sizes look like HWC, which is an error.
 enum class ImageLayout { unstated, chw, hwc };
 
-/// What is done about data sets whose values lie in other files than the one that is named:
-/// links, virtual data sets, external storage. A file may name any other that this user can read.
+/// Permission to read values from other files than the named one: links, virtual data sets,
+/// external storage. A file may name any other that this user can read.
 enum class Links { refused, followed };
 
-/// That numbers are taken for what the attributes of the CF conventions say they stand for.
+/// Conversion of packed numbers by the attributes of the CF conventions.
 struct CfValues {
-    /// In the place of missing ones, also NaN; nothing: one is an error.
+    /// Value for missing numbers, also NaN; nothing: a missing number is an error.
     std::optional<double> instead;
     bool operator==(const CfValues&) const = default;
 };
 
-/// A field and where it lies in each file.
+/// A field and its place in each file.
 struct FieldMapping {
-    std::string name;       ///< what training calls it: "images", "labels"
-    std::string hdf5_path;  ///< of the data set, e.g. "/x/data"
-    /// A scalar field named "labels" is a label unless it says else.
+    std::string name;       ///< name for training: "images", "labels"
+    std::string hdf5_path;  ///< path of the data set, e.g. "/x/data"
+    /// A scalar field named "labels" is a label unless this says otherwise.
     RowLayout layout = RowLayout::unstated;
-    std::optional<CfValues> cf = {};  ///< nothing: numbers are taken as they are stored
-    Links links = Links::refused;     ///< not of its text: one word is for all fields
+    std::optional<CfValues> cf = {};  ///< nothing: numbers are used as stored
+    Links links = Links::refused;     ///< not part of its text: one option is for all fields
     bool operator==(const FieldMapping&) const = default;
 };
 

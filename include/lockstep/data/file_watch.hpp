@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether files that are read for hours are still those that were opened.
+/// Checks whether files that are read for hours are still those that were opened.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-/// Watches the files of a data set whose blocks have no hashes: nothing else would notice that they
-/// were written again. Bytes that were read before check() found nothing are those of the data set.
-/// What a file system does not show by size, time or inode stays unseen.
+/// Watches the files of a data set whose blocks have no hashes: no other check would notice that
+/// they were rewritten. Bytes that were read before a successful check() belong to the data set. A
+/// change that keeps size, time and inode is not noticed.
 class FileWatch {
   public:
-    /// From the moment at which this process opened `index`; from now on if another did. Errors:
-    /// those of file_stamp().
+    /// Compares with the state when this process opened `index`, or with the present one if another
+    /// process did. Errors: those of file_stamp().
     explicit FileWatch(std::shared_ptr<const DatasetIndex> index);
 
-    /// Looks at each file. Errors: E251 naming the first that is not as it was.
+    /// Checks each file. Errors: E251 naming the first that has changed.
     void check() const;
 
   private:

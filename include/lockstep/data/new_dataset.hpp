@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A new HDF5 file of one data set, whose values are written without the HDF5 library.
+/// A new HDF5 file with one data set, whose values are written without the HDF5 library.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
@@ -13,9 +13,9 @@
 namespace lockstep {
 
 /// Makes the file, readable by HDF5 1.8 and later, with data set `name` of `shape`, which has at
-/// least one element. Returns where its values begin: they lie there in C order, one behind the
-/// other, and are for anyone to write; until then they are 0. Equal arguments give equal bytes.
-/// Errors: E401 and kin (it exists, or its folder does not), E402, E405.
+/// least one element. Returns the offset of its values: they are contiguous in C order, and 0 until
+/// somebody writes them. Equal arguments give equal bytes. Errors: E401 and similar (it exists, or
+/// its folder does not), E402, E405.
 std::uint64_t create_dataset_file(const std::filesystem::path& path,
                                   const std::string& name,
                                   ElementType type,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Samples as they are stored: blocks of rows, and the part of them that is used.
+/// Blocks of stored rows, and the selection of samples that is used.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,35 @@ namespace lockstep {
 
 /// Rows that are stored side by side; `first` is a global sample number.
 struct RowBlock {
-    std::uint64_t first = 0;                                ///< global sample number
-    std::uint32_t rows = 0;                                 ///< from there on
-    std::uint32_t left_out = 0;                             ///< of these, what an order has not
-    std::uint32_t used() const { return rows - left_out; }  ///< what it has
+    std::uint64_t first = 0;     ///< global sample number
+    std::uint32_t rows = 0;      ///< number of rows
+    std::uint32_t left_out = 0;  ///< number of rows that are not in the order
+    std::uint32_t used() const { return rows - left_out; }  ///< number of rows in the order
     bool operator==(const RowBlock&) const = default;
 };
 
-/// Which samples an order has: all, or those on one side of a split by XXH3-64 of a sample's number
-/// (8 bytes, little-endian). So a sample's part depends only on its number and the share.
+/// The samples of an order: all, or those on one side of a split by XXH3-64 of a sample's number (8
+/// bytes, little-endian). So a sample's part depends only on its number and the share.
 struct SamplePart {
-    /// Below the bound, or not.
+    /// first: hashes below the bound; second: the others.
     enum class Side { all, first, second };
-    Side side = Side::all;    ///< that the order has
-    std::uint64_t bound = 0;  ///< of hashes on the first side
+    Side side = Side::all;    ///< side that is in the order
+    std::uint64_t bound = 0;  ///< hashes below it are on the first side
 
     static SamplePart first(double share);   ///< about `share`, above 0 and below 1, of all
     static SamplePart second(double share);  ///< the others
-    bool holds(std::uint64_t sample) const;  ///< whether the order has it
+    bool holds(std::uint64_t sample) const;  ///< true if the order has it
     bool operator==(const SamplePart&) const = default;
 };
 
-/// `blocks` with what `part` leaves out counted, without those that it leaves out whole.
+/// Returns `blocks` with the number of left out rows of each, and without those that `part` leaves
+/// out as a whole.
 std::vector<RowBlock> blocks_in(std::vector<RowBlock> blocks, const SamplePart& part);
 
-/// How many samples of `blocks` are in `part`.
+/// Returns the number of samples of `blocks` in `part`.
 std::uint64_t samples_in(const std::vector<RowBlock>& blocks, const SamplePart& part);
 
-/// [0, samples) in blocks of `block_rows`; the last may have fewer.
+/// Returns [0, samples) in blocks of `block_rows`; the last may have fewer.
 std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows);
 
 }  // namespace lockstep

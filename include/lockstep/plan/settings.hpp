@@ -183,7 +183,7 @@ struct TrainSettings {
     int io_threads = 0;                 ///< 0: as many as the data needs
     std::uint64_t data_memory = 256u << 20;  ///< bytes of each rank
     std::optional<DataMode> data_mode;       ///< nothing: resident if it fits
-    PageCache page_cache = PageCache::keep;  ///< whether the system may keep what was read
+    PageCache page_cache = PageCache::keep;  ///< rule for the cache of read pages
     BadData on_bad_data = BadData::fail;     ///< handling of damaged samples
     bool accepts_data = false;  ///< accepts foreign files with other file times and equal content
     NonFinite on_nonfinite =

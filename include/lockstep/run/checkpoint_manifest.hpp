@@ -22,7 +22,7 @@ struct StoredPiece {
     std::uint64_t tensor = 0;
     std::uint64_t start = 0, count = 0;  ///< elements
     std::string file;
-    std::uint64_t offset = 0;  ///< of the first byte in the file
+    std::uint64_t offset = 0;  ///< first byte in the file
     std::string hash;          ///< XXH3-128 of the bytes, hexadecimal
 };
 

@@ -40,36 +40,36 @@ struct ControlPaths {
     fs::path taken() const { return root / "control.taken.json"; }
 };
 
-/// Asks incarnation `incarnation` of the run in `root`; replaces a request that has not been read.
-/// Errors: E402, E405, those of system_error().
+/// Sends a request to incarnation `incarnation` of the run in `root`; replaces a request that has
+/// not been read. Errors: E402, E405, those of system_error().
 ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t incarnation);
 
-/// The request in `path`; nothing if there is none. Errors: E222, E406, E202.
+/// Reads the request in `path`; nothing if there is none. Errors: E222, E406, E202.
 std::optional<ControlRequest> read_control_request(const fs::path& path);
 
-/// The run's side, on rank 0. Takes requests by rename, so that none is lost between reading and
-/// removing. A request that cannot be read, or is for another incarnation, is removed with a
-/// warning.
+/// Receives requests in the run, on rank 0. It takes them by rename, so that none is lost between
+/// reading and removing. A request that cannot be read, or is for another incarnation, is removed
+/// with a warning.
 class ControlBox {
   public:
-    /// For start `incarnation` of the run in `root`.
+    /// Receives requests to start `incarnation` of the run in `root`.
     ControlBox(const fs::path& root, std::int64_t incarnation)
         : paths_{root}, incarnation_(incarnation) {}
 
-    /// The newest request that was not met yet. Looks at most once in `pause_s` at the file system;
-    /// `time_s` is that of now_s().
+    /// Returns the newest request that was not met yet. Reads the file system at most once in
+    /// `pause_s`; `time_s` is that of now_s().
     const std::optional<ControlRequest>& poll(double time_s);
 
-    /// What poll() gave last, until it is met.
+    /// Returns the last result of poll(), until that request is met.
     const std::optional<ControlRequest>& pending() const { return pending_; }
 
-    /// The pending request is met.
+    /// Marks the pending request as met.
     void answer();
 
-    /// Id of the request that was met last; "" before the first.
+    /// Returns the id of the request that was met last; "" before the first.
     const std::string& answered() const { return answered_; }
 
-    static constexpr double pause_s = 1;  ///< between two looks at the file system
+    static constexpr double pause_s = 1;  ///< between two reads of the file system
 
   private:
     void take();

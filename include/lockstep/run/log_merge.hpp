@@ -53,7 +53,7 @@ struct LogChoice {
     Level least = Level::debug;
     double since_s = -std::numeric_limits<double>::infinity();  ///< seconds since 1970
     bool with_launcher = false;  ///< includes lines of launcher-HOST.jsonl
-    std::uint64_t newest_bytes = std::numeric_limits<std::uint64_t>::max();  ///< of each log
+    std::uint64_t newest_bytes = std::numeric_limits<std::uint64_t>::max();  ///< limit per log
 };
 
 /// Facts about a rank's log that need not all of it.

@@ -17,9 +17,9 @@ namespace lockstep {
 
 /// Facts that identify a process: process ids are reused, machines restart.
 struct ProcessIdentity {
-    std::string boot_id;              ///< of the machine's present uptime
+    std::string boot_id;              ///< differs after each boot
     std::uint64_t pid_namespace = 0;  ///< namespace of `pid`
-    std::int64_t pid = 0;             ///< of the process
+    std::int64_t pid = 0;             ///< process id
     std::uint64_t start_ticks = 0;    ///< since boot: /proc/PID/stat, field 22
     bool operator==(const ProcessIdentity&) const = default;
 };

@@ -51,7 +51,7 @@ struct ReportFact {
 /// The places of the ranks: a table from rank 0's log.
 struct PlacementTable {
     std::vector<std::string> columns;
-    std::vector<std::vector<std::string>> rows;  ///< as many cells as columns
+    std::vector<std::vector<std::string>> rows;  ///< each with a cell per column
     std::vector<std::string> notes;              ///< lines above and below it
 };
 
@@ -74,7 +74,7 @@ struct ReportCurve {
     CurveSource source = CurveSource::reports;
     std::string name;
     std::vector<ReportPoint> points;
-    double last = 0, best_low = 0, best_high = 0;  ///< of all values
+    double last = 0, best_low = 0, best_high = 0;  ///< values over all steps
     std::int64_t low_step = 0, high_step = 0;      ///< steps of these two
 };
 
@@ -160,8 +160,8 @@ struct ReportFinding {
 /// The size of a report, which does not depend on the length of the run.
 struct ReportLimits {
     static constexpr std::size_t points = 400;   ///< points of a curve
-    static constexpr std::size_t columns = 120;  ///< of the heat map
-    static constexpr std::size_t rows = 64;      ///< of the heat map
+    static constexpr std::size_t columns = 120;  ///< heat map
+    static constexpr std::size_t rows = 64;      ///< heat map
 };
 
 /// The content of a report.
