@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process and machine allow, asked before mpirun, which says less or nothing.
+// Limits of this process and machine, checked before mpirun, which reports less or nothing.
 #pragma once
 
 namespace lockstep {
 
-/// Errors: E601 where `ranks` are more than the cores of this process.
+/// Checks the number of ranks. Errors: E601 if `ranks` exceed the cores of this process.
 void check_cores(int ranks);
 
-/// Raises the soft limit of open files where `ranks` of this node need more. Errors: E693 where the
-/// hard limit is too low, or files may not be as large as Open MPI's own.
+/// Raises the soft limit of open files if `ranks` of this node need more. Errors: E693 if the hard
+/// limit is too low, or if the limit of file sizes is below Open MPI's files.
 void settle_limits(int ranks);
 
 }  // namespace lockstep

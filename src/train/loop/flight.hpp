@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training rank's flight recorder and watchdog, and what they say about the run.
+// A training rank's flight recorder and watchdog, and their effects on the run.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-/// Records and watches before the run's folder is opened, in a folder in it that is gone when this
-/// is: a rank that stops, or a model's constructor that loops, ends a start as it ends a training.
-/// Does nothing where that folder cannot be made, or cannot be seen by all ranks.
+/// Records and watches before the run's folder is opened, in a temporary folder inside it. So a
+/// rank that stops, or a model's constructor that loops, ends a start in the same way as a
+/// training. Does nothing if that folder cannot be made, or if not all ranks see it.
 class EarlyFlight {
   public:
     /// Collective.
@@ -27,12 +27,12 @@ class EarlyFlight {
     EarlyFlight(const EarlyFlight&) = delete;
     EarlyFlight& operator=(const EarlyFlight&) = delete;
 
-    /// The run is open: from now on a verdict marks this start of it as failed.
+    /// Call when the run is open: from now on a verdict marks this start as failed.
     void name_start(std::int64_t incarnation) { incarnation_ = incarnation; }
 
-    std::shared_ptr<NodeWatch> nodes() const { return nodes_; }  ///< none on one node
+    std::shared_ptr<NodeWatch> nodes() const { return nodes_; }  ///< null on one node
 
-    /// Collective, once all ranks have a Flight that watches them.
+    /// Collective. Call when all ranks have a Flight that watches them.
     void hand_over();
 
   private:
@@ -42,7 +42,7 @@ class EarlyFlight {
     void watch(const TrainSettings& settings);
 
     const Communicator ranks_;
-    fs::path run_, folder_;  // rank 0: what it made; "": nothing
+    fs::path run_, folder_;  // folder that rank 0 made; "": none
     std::atomic<std::int64_t> incarnation_ = 0;
     std::optional<FlightRecorder> recorder_;
     std::shared_ptr<NodeWatch> nodes_;
@@ -51,7 +51,7 @@ class EarlyFlight {
 
 /// Records and watches from construction to destruction: phases of `clock`, signals, collectives
 /// that go through recorded(), and those of `ranks` that save or evaluate. At its time-out, the
-/// rank that speaks for all also marks the run as failed.
+/// rank that reports for all also marks the run as failed.
 class Flight {
   public:
     Flight(const RunPaths& paths,
@@ -70,7 +70,7 @@ class Flight {
     PhaseClock& clock_;
     const Communicator ranks_;
     FlightRecorder recorder_;
-    std::shared_ptr<NodeWatch> nodes_;  // none on one node
+    std::shared_ptr<NodeWatch> nodes_;  // null on one node
     Watchdog watchdog_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a training run holds, in the order in which it is set up and torn down.
+// All parts of a training run, in the order in which they are set up and torn down.
 #pragma once
 
 #include "lockstep/cluster/rank_row.hpp"
@@ -31,33 +31,33 @@
 
 namespace lockstep {
 
-/// Groups that this rank is in.
+/// Communicators of this rank.
 struct Mesh {
-    Communicator world;  ///< of the run: agreement, watchdog, run directory, checkpoints
-    Communicator data;   ///< that divides a batch: leaves, sums of gradients, norms, evaluation
+    Communicator world;  ///< all ranks of the run: agreement, watchdog, run directory, checkpoints
+    Communicator data;  ///< ranks that divide a batch: leaves, sums of gradients, norms, evaluation
 };
 
-/// Collective. agree() where LibTorch computes: what it throws has a name of ours.
+/// Collective. Calls agree() around LibTorch's work, whose exceptions become our errors.
 template <class Work>
 void agree_on_torch(const Communicator& ranks, Work&& work) {
     agree(ranks, [&] { with_known_errors(work); });
 }
 
-/// Collective to make: checks everything that can be checked, then takes the run directory. Errors
-/// leave no half-made run behind.
+/// Collective constructor: makes all possible checks, then takes the run directory. After an error
+/// no unfinished run is left.
 class Job {
   public:
     Job(const TrainSettings& given, const Communicator& ranks);
 
-    /// Collective. Opens the log, shows the rank table, and makes all that trains, from the newest
-    /// checkpoint or from initial weights.
+    /// Collective. Opens the log, shows the rank table, and makes all parts that train, from the
+    /// newest checkpoint or from initial weights.
     LoopParts prepare();
 
-    /// Collective, after a training that did not fail. What the job made of cores and memory, for
-    /// people, on rank 0; "" on the others, and if this start trained nothing.
+    /// Collective, after a training that did not fail. Returns the job's use of cores and memory,
+    /// for people, on rank 0; "" on the others, and if this start trained nothing.
     std::string sum_up() const;
 
-    /// For who reads the run afterwards: this rank ends with `error`, alone or with all others.
+    /// Logs, for readers of the run, that this rank ends with `error`, alone or with all others.
     void note_failure(const Error& error);
 
   private:
@@ -94,8 +94,8 @@ class Job {
     void save();
     void roll_back();
     void load_due(std::int64_t step);
-    /// Starts the replica from the newest whole checkpoint. Whether there was one; else it starts
-    /// from initial weights.
+    /// Starts the replica from the newest whole checkpoint, or from initial weights. Returns true
+    /// if there was a checkpoint.
     bool load();
 
     Mesh mesh_;
@@ -104,29 +104,29 @@ class Job {
     const double began_s_ = now_s(), processor_began_s_ = processor_s(),
                  coreless_began_s_ = coreless_s();
     std::shared_ptr<const DatasetIndex> data_, test_data_;
-    std::uint64_t samples_ = 0;  ///< to train on
+    std::uint64_t samples_ = 0;  ///< number to train on
     RunAccess run_;
-    Json recorded_;  ///< deciding settings of the run that is there; empty: none is
+    Json recorded_;  ///< deciding settings of the existing run; empty: none
     InitialWeights weights_;
-    std::int64_t saves_ = 0;          ///< of this start
-    std::vector<std::string> notes_;  ///< for the log
-    Json digests_;                    ///< of data, and of files that settings name
+    std::int64_t saves_ = 0;          ///< saves in this start
+    std::vector<std::string> notes_;  ///< lines for the log
+    Json digests_;                    ///< digests of data, and of files that settings name
     BitContract contract_;            ///< deciding settings on rank 0 only
     PhaseClock clock_;
-    CpuShare cpus_;                                       ///< of this rank
-    double cores_ = 0;                                    ///< likewise; see core_share()
-    std::uint64_t memory_share_ = 0;                      ///< of this rank, of its node's bytes
-    InstructionSet most_useful_ = InstructionSet::basic;  ///< before ranks agreed on one
+    CpuShare cpus_;                   ///< CPUs of this rank
+    double cores_ = 0;                ///< cores of this rank; see core_share()
+    std::uint64_t memory_share_ = 0;  ///< this rank's part of its node's memory, in bytes
+    InstructionSet most_useful_ = InstructionSet::basic;  ///< level before ranks agreed on one
 
     RunLength length_;
-    std::unique_ptr<Gpu> gpu_;  ///< none: ranks compute on CPUs; outlives model and replica
+    std::unique_ptr<Gpu> gpu_;  ///< null: ranks compute on CPUs; outlives model and replica
     std::unique_ptr<TreePlan> plan_;
     std::unique_ptr<Task> task_;
     std::unique_ptr<InputReader> input_;
-    std::unique_ptr<Optimizer> optimizer_;  ///< until the replica has it
-    std::unique_ptr<Model> model_;          ///< likewise
-    std::vector<double> rate_factors_;      ///< of its parameters
-    std::vector<std::size_t> order_;        ///< in which backward finishes its parameters
+    std::unique_ptr<Optimizer> optimizer_;  ///< until the replica takes it
+    std::unique_ptr<Model> model_;          ///< until the replica takes it
+    std::vector<double> rate_factors_;      ///< factors of its parameters
+    std::vector<std::size_t> order_;        ///< order in which backward finishes its parameters
     std::unique_ptr<Flight> flight_;        ///< outlives the replica, whose exchange it records
     std::optional<EarlyFlight> early_;      ///< until `flight_` watches
     std::unique_ptr<Replica> replica_;
@@ -134,11 +134,11 @@ class Job {
     std::unique_ptr<Evaluator> evaluator_;
     JobProgress progress_;
     StepStretches stretches_;                     ///< all steps of this start
-    std::vector<LinkTimes> links_;                ///< likewise; see StartSums
+    std::vector<LinkTimes> links_;                ///< messages of this start; see StartSums
     std::optional<std::int64_t> rolled_back_to_;  ///< updates after the last roll_back()
     std::unique_ptr<DataFeed> feed_;
     std::unique_ptr<BatchStream> stream_;
-    std::unique_ptr<SampleFeed> sample_feed_;  ///< of `stream_`
+    std::unique_ptr<SampleFeed> sample_feed_;  ///< feed of `stream_`
     std::optional<LedgerWriter> ledger_;       ///< with --ledger
 };
 

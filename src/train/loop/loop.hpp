@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop, and what it works with.
+// The training loop and its parts.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -22,54 +22,54 @@
 
 namespace lockstep {
 
-/// How far the run is: what a checkpoint keeps besides tensors.
+/// The progress of a run: the state in a checkpoint besides tensors.
 struct JobProgress {
     std::int64_t step = 0;
     std::int64_t epoch = 0;    ///< finished epochs
-    std::int64_t updates = 0;  ///< of those steps, in the weights as they are
+    std::int64_t updates = 0;  ///< updates that the present weights have taken
     StreamPosition position;
     EvaluationRecord evaluated;
     BestEvaluation best;
     LossScale loss_scale;
-    int skipped_in_row = 0;  ///< steps, of this start
+    int skipped_in_row = 0;  ///< number of steps in this start
 };
 
-/// The run directory as this rank sees it: rank 0 holds it, the others know its paths.
+/// The run directory as this rank sees it: rank 0 owns it, the others know its paths.
 struct RunAccess {
     std::optional<RunDirectory> directory;  ///< rank 0 only
     RunPaths paths;
     std::int64_t incarnation = 1;
 };
 
-/// Borrowed from a Job.
+/// Parts borrowed from a Job.
 struct LoopParts {
     const TrainSettings& settings;
     const Communicator& world;
-    const DatasetIndex& data;  ///< that `stream` reads
+    const DatasetIndex& data;  ///< data of `stream`
     RunLength length;
     RunAccess& run;
     JobProgress& progress;
     StepStretches& stretches;       ///< all steps of this start
-    std::vector<LinkTimes>& links;  ///< of this start
+    std::vector<LinkTimes>& links;  ///< messages of this start
     PhaseClock& clock;
     FlightRecorder& recorder;
     BatchStream& stream;
-    SampleFeed& feed;  ///< of `stream`
+    SampleFeed& feed;  ///< feed of `stream`
     TrainStep& step;
     Replica& replica;
     Evaluator* evaluator;  ///< null without test data
     LedgerWriter* ledger;  ///< null without --ledger
-    /// Collective. Errors: E251 if the training data's files were changed.
+    /// Collective. Checks that the training data's files have not changed. Errors: E251.
     std::function<void()> check_data;
     std::function<void()> save;  ///< Collective. Writes a checkpoint, after check_data().
     /// Collective. Takes weights, buffers and optimizer state from the last checkpoint that was due
-    /// by steps or epochs; the data and the step's number go on. Errors: E701 if there is none.
+    /// by steps or epochs; the data and the step's number continue. Errors: E701 if there is none.
     std::function<void()> roll_back;
-    /// Collective. After the first step of this start.
+    /// Collective. Called after the first step of this start.
     std::function<void()> after_first_step;
 };
 
-/// Collective. Trains to the end of the run, or until a signal asked any rank to stop.
+/// Collective. Trains to the end of the run, or until a signal asks any rank to stop.
 TrainEnd run_loop(const LoopParts& parts);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks settle on before a run is made for them.
+// Settings that ranks agree on before a run is made for them.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -15,20 +15,21 @@
 
 namespace lockstep {
 
-/// Collective. Errors: E605 where ranks have other settings; those of check_settings().
+/// Collective. Checks that ranks have the same settings. Errors: E605 if not; those of
+/// check_settings().
 void check_same_settings(const Communicator& ranks, const TrainSettings& settings);
 
-/// What was not given is as the run has it, whose settings are `recorded`.
+/// Takes settings that were not given from the run's `recorded` ones.
 void take_recorded(TrainSettings& settings, const Json& recorded);
 
-/// V, and a sentence about why.
+/// V, and a sentence with the reason.
 struct VirtualRanks {
     int count = 1;
     std::string note;
 };
 
-/// Collective. V where nobody said it, for `samples` to train on, the same on all ranks. Leaves the
-/// model as it was.
+/// Collective. Returns V if the user did not set it, for `samples` to train on, the same on all
+/// ranks. Leaves the model unchanged.
 VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                   const TrainSettings& settings,
                                   std::uint64_t samples,
@@ -36,7 +37,8 @@ VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                   const Task& task,
                                   const ModelShape& shape);
 
-/// Errors: E106 where a step does not divide into leaves, E215 where `samples` are too few.
+/// Checks the batch. Errors: E106 if a step does not divide into leaves, E215 if there are too few
+/// `samples`.
 void check_batch(const TrainSettings& settings, std::uint64_t samples);
 
 }  // namespace lockstep

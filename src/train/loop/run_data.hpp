@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run's training data are those that it was made with.
+// Checks whether a run's training data are those that it was made with.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -12,18 +12,18 @@
 
 namespace lockstep {
 
-/// What a run keeps of its training data.
+/// The recorded facts of a run's training data.
 struct RunData {
-    Json facts = Json::object();  ///< "data-digest"; of foreign files "data-content", too
-    std::string note;             ///< for the log; "": nothing to say
+    Json facts = Json::object();  ///< "data-digest"; for foreign files "data-content", too
+    std::string note;             ///< line for the log; "": none
 };
 
 /// Collective. `recorded` are the deciding settings of the run; empty for a new one. Foreign files
-/// have no hashes, and their digest goes by times: so a new run keeps a digest of their content, if
-/// they are small or --accept-data asks for it, by which a resumed one tells whether files whose
-/// digest differs hold the same samples. Those are accepted with --accept-data only, and the run
-/// goes on under the digest that it had.
-/// Errors: E306 saying whether the content was compared, and whether it differs.
+/// have no hashes, and their digest depends on times. So a new run also records a digest of their
+/// content, if they are small or --accept-data asks for it. If the files' digest differs on a
+/// resume, the content shows whether they hold the same samples. They are accepted only with
+/// --accept-data, and the run continues with its old digest. Errors: E306 saying whether the
+/// content was compared, and whether it differs.
 RunData settle_run_data(const Communicator& ranks,
                         const TrainSettings& settings,
                         const std::shared_ptr<const DatasetIndex>& data,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// With --trace: what this rank does in the steps asked for, moment by moment.
+// The trace of this rank over the steps of --trace.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -13,27 +13,27 @@
 
 namespace lockstep {
 
-/// Listens to the clock while such steps last, and takes collectives from the flight record, where
-/// they are noted anyway: other steps cost a comparison. A step is from the end of the one before
-/// to its own, as in rank-NNNNN.steps.
+/// Listens to the clock during such steps, and takes collectives from the flight record, which
+/// exists anyway: other steps cost one comparison. A step lasts from the end of the previous one to
+/// its own, as in rank-NNNNN.steps.
 class StepTracer {
   public:
-    /// Of a loop that is about to begin. `parts` outlives this.
+    /// Traces a loop that is about to begin. `parts` outlives this.
     explicit StepTracer(const LoopParts& parts);
 
-    /// Writes what there is, where the loop ends amid the steps asked for.
+    /// Writes the trace so far, if the loop ends amid the requested steps.
     ~StepTracer();
     StepTracer(const StepTracer&) = delete;
     StepTracer& operator=(const StepTracer&) = delete;
 
-    /// After each step. After the last one that was asked for it writes the trace.
+    /// Call after each step. After the last requested step it writes the trace.
     void after_step();
 
   private:
-    /// Where the clocks stood at the same moment.
+    /// The same moment on two clocks.
     struct Moment {
-        double s = 0;              ///< of now_s()
-        std::int64_t unix_ns = 0;  ///< since 1970
+        double s = 0;              ///< seconds of now_s()
+        std::int64_t unix_ns = 0;  ///< nanoseconds since 1970
     };
 
     bool is_wanted(std::int64_t step) const;
@@ -48,14 +48,14 @@ class StepTracer {
     void write();
 
     const LoopParts& parts_;
-    std::optional<PhaseListener> listener_;  ///< while steps are traced
+    std::optional<PhaseListener> listener_;  ///< set while steps are traced
     StepTrace trace_;
     Moment began_;
-    PhaseMark phase_;  ///< that is going on
+    PhaseMark phase_;  ///< current phase
     std::int64_t step_ = 0;
-    double step_since_s_ = 0;                   ///< when that began
-    FlightRecorder::Ticket next_;               ///< the first collective that was not looked at
-    std::vector<FlightRecorder::Ticket> open_;  ///< those without an end when they were
+    double step_since_s_ = 0;                   ///< begin of the current step
+    FlightRecorder::Ticket next_;               ///< the first collective not yet examined
+    std::vector<FlightRecorder::Ticket> open_;  ///< those without an end when they were examined
 };
 
 }  // namespace lockstep

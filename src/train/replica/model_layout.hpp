@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model's tensors lie in the one flat vector that ranks sum and update.
+// The places of a model's tensors in the flat vector that ranks sum and update.
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
@@ -14,18 +14,19 @@
 
 namespace lockstep {
 
-/// Scalars that travel with the gradients, summed over leaves. Floats; exact for what they hold.
+/// Scalars that travel with the gradients, summed over leaves. They are floats, exact for these
+/// values.
 enum class StepScalar : std::size_t {
     loss_sum,          ///< sum of per-sample losses divided by the step's samples
-    requeue_wanted,    ///< > 0: some rank was asked to save and requeue
+    requeue_wanted,    ///< > 0: some rank has a request to save and requeue
     interrupt_wanted,  ///< > 0: some rank was interrupted
-    save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
+    save_wanted,       ///< > 0: rank 0's clock or a user requests a checkpoint
     discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
-    leaf_squares,      ///< of all leaves' gradients, each one's squared norm; see LeafNorms
+    leaf_squares,      ///< sum of squared norms of all leaves' gradients; see LeafNorms
     count,
 };
 
-/// Where a named tensor of the model lies in the flat vector.
+/// The place of a named tensor of the model in the flat vector.
 struct FlatTensor {
     std::string name;
     std::vector<std::int64_t> shape;
@@ -43,12 +44,12 @@ class ModelLayout {
 
     const FlatLayout& flat() const { return flat_; }
 
-    /// In the model's order; counters have one float, of their increment.
+    /// Returns them in the model's order; counters have one float, for their increment.
     const std::vector<FlatTensor>& parameters() const { return parameters_; }
     const std::vector<FlatTensor>& buffers() const { return buffers_; }
     const std::vector<FlatTensor>& counters() const { return counters_; }
 
-    /// The part of the state that is averaged over leaves; the rest, scalars, is summed.
+    /// Returns the part of the state that is averaged over leaves; the rest, scalars, is summed.
     FloatRange averaged() const { return {flat_.state().begin, scalar(StepScalar::loss_sum)}; }
     std::size_t scalar(StepScalar which) const {
         return flat_.state().end - static_cast<std::size_t>(StepScalar::count) +

@@ -10,15 +10,15 @@
 
 namespace lockstep {
 
-/// The highest level that `settings` let a run compute with: the one they want, or any; levels for
-/// numbers of 16 bits are none that fp32 takes by itself.
+/// Returns the highest level that `settings` permit: the requested one, or any. fp32 does not use
+/// levels for 16-bit numbers by itself.
 InstructionSet most_useful(const TrainSettings& settings);
 
-/// Collective. Settles the instruction set to compute with: what `settings` want, or the least
-/// among the ranks, up to most_useful(). Tells oneDNN, MKL and ATen before their first use, once in
-/// a process: they read it once. From here on LibTorch may compute, in memory that the process
-/// keeps. `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings.
-/// Errors: E702 naming the ranks whose processor lacks it, E700 if ATen chose another, and those of
+/// Collective. Settles the instruction set: the one in `settings`, or the lowest among the ranks,
+/// up to most_useful(). Sets it in oneDNN, MKL and ATen before their first use, once in a process,
+/// because they read it once. From here on LibTorch may compute, in memory that the process keeps.
+/// `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings. Errors:
+/// E702 naming the ranks whose processor lacks it, E700 if ATen chose another, and those of
 /// arithmetic.hpp.
 void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings);
 

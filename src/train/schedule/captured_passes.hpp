@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward and backward of leaves of equal shapes on a GPU, recorded once and replayed: the host
-// issues two graphs instead of every kernel.
+// starts two graphs instead of every kernel.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -23,39 +23,39 @@
 
 namespace lockstep {
 
-/// What a loss is made of besides samples.
+/// The numbers of a loss besides samples.
 struct LossTerms {
-    std::int64_t samples = 1;  ///< of the step: it is divided by these
-    double scale = 1;          ///< of what backward is given
+    std::int64_t samples = 1;  ///< samples of the step: the divisor
+    double scale = 1;          ///< factor before backward
 };
 
 class CapturedPasses {
   public:
-    /// What backward begins with; adds the loss to the replica's.
+    /// Returns the tensor with which backward begins; adds the loss to the replica's.
     using Forward = std::function<at::Tensor(const LeafSamples&, const LossTerms&)>;
 
-    /// Borrows `replica` and `clock`, of a model on a GPU.
+    /// Borrows `replica` and `clock`; the model is on a GPU.
     CapturedPasses(Replica& replica, PhaseClock& clock, MakeDeviceGraph make, Forward forward);
 
-    /// One backward pass over the replica's current leaf, or false where nothing was done: shapes
-    /// that are met for the first time are computed as always, which prepares libraries for them;
-    /// and after something that cannot be recorded, see why_not().
+    /// Computes one backward pass over the replica's current leaf. Returns false if nothing was
+    /// done. That is so for shapes met for the first time, which are computed in the usual way to
+    /// prepare libraries, and after something that cannot be recorded: see why_not().
     [[nodiscard]] bool compute(const LeafSamples& samples, const LossTerms& terms);
 
-    /// "" as long as nothing stood in the way.
+    /// Returns the reason; "": there is none.
     const std::string& why_not() const { return why_not_; }
 
-    /// All recordings; they are of weights where they are now.
+    /// Discards all recordings, because they use the weights' present addresses.
     void forget();
 
   private:
-    /// All that a recording has in it for good: shapes, numbers, and places in memory.
+    /// All that is fixed in a recording: shapes, numbers, and addresses.
     using Key = std::vector<std::uint64_t>;
 
     struct Recording {
-        LeafSamples samples;  ///< where a replay finds them
+        LeafSamples samples;  ///< samples at the place where a replay reads them
         std::unique_ptr<DeviceGraph> forward, backward;
-        std::vector<std::size_t> reached;  ///< parameters, as backward finishes them
+        std::vector<std::size_t> reached;  ///< parameters, in the order of backward
     };
 
     Key key_of(const LeafSamples& samples, const LossTerms& terms) const;
@@ -67,7 +67,7 @@ class CapturedPasses {
     PhaseClock& clock_;
     MakeDeviceGraph make_;
     Forward forward_;
-    c10::Stream stream_;  ///< of recordings: none may be on the default one
+    c10::Stream stream_;  ///< stream for recordings, which must not be the default one
     std::set<Key> seen_;
     std::map<Key, Recording> recordings_;
     std::string why_not_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU does with the time of a step: the host, which is ahead of it, cannot tell.
+// Measures a step's phases on a GPU; the host cannot, because it runs ahead.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Follows a clock: where a phase begins on the host, an event is put into the stream that
-/// computes. On a CPU it does nothing.
+/// Follows a clock: when a phase begins on the host, an event is put into the stream that computes.
+/// Does nothing on a CPU.
 class DevicePhases {
   public:
     /// `clock` outlives this.
@@ -21,8 +21,8 @@ class DevicePhases {
 
     void begin_step();
 
-    /// When the stream has done the step: its phases are on the clock what they took there. What
-    /// passed before the stream began, because its samples were not there yet, is Phase::copy.
+    /// Waits until the stream has done the step, and sets the clock's phases to the times there.
+    /// Time before the stream began, because its samples had not arrived, is Phase::copy.
     void end_step();
 
   private:
@@ -35,10 +35,10 @@ class DevicePhases {
 
     PhaseClock& clock_;
     c10::Device device_;
-    std::optional<PhaseListener> listener_;  ///< during a step
+    std::optional<PhaseListener> listener_;  ///< set during a step
     PhaseSeconds before_{};
     std::vector<Mark> marks_;
-    std::size_t used_ = 0;  ///< of marks_, whose events are used again
+    std::size_t used_ = 0;  ///< used ones of marks_, whose events are reused
 };
 
 }  // namespace lockstep
