@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the written forms of a plan have in common.
+// The common parts of a plan's written forms.
 #pragma once
 
 #include "lockstep/cluster/map.hpp"
@@ -17,20 +17,20 @@ struct HostSeats {
 };
 std::vector<HostSeats> seats_by_host(const Placement& placement);
 
-/// Whether ranks fill one host after the other.
+/// Returns true if ranks fill one host after the other.
 bool is_by_slot(const Placement& placement);
 
-/// Whether every host has as many seats, on the same cores.
+/// Returns true if every host has the same number of seats, on the same cores.
 bool are_hosts_alike(const std::vector<HostSeats>& hosts);
 
-/// What makes mpirun read a rankfile's slots as the kernel's CPU numbers (Open MPI 4, not 5).
+/// Makes mpirun read a rankfile's slots as the kernel's CPU numbers (Open MPI 4, not 5).
 constexpr std::string_view physical_rankfile = "--mca rmaps_rank_file_physical 1";
 
-/// "n1:4,n2:4"
+/// Returns "n1:4,n2:4".
 std::string host_list(const std::vector<HostSeats>& hosts);
 
-/// "lockstep train --threads 8 ...", as far as ranks have the same number of them. (OMP_PROC_BIND
-/// would keep readers and the communication thread on a rank's first core.)
+/// Returns "lockstep train --threads 8 ...", if ranks have the same number of threads.
+/// (OMP_PROC_BIND would keep readers and the communication thread on a rank's first core.)
 std::string train_words(const Placement& placement);
 
 }  // namespace lockstep

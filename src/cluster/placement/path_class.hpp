@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How far apart two devices of a node are, in nvidia-smi's words.
+/// The distance between two devices of a node, in nvidia-smi's terms.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
@@ -9,25 +9,25 @@
 
 namespace lockstep {
 
-/// From near to far: links of their own; at most one switch; several switches; through the CPU's
-/// host bridge; between host bridges of one NUMA node; between NUMA nodes.
+/// From near to far: direct links; at most one switch; several switches; through the CPU's host
+/// bridge; between host bridges of one NUMA node; between NUMA nodes.
 enum class PathKind { nvlink, pix, pxb, phb, node, sys, unknown };
 
-/// How far apart two devices are.
+/// The distance between two devices.
 struct PathClass {
     PathKind kind = PathKind::unknown;
-    int nvlinks = 0;  ///< of PathKind::nvlink
+    int nvlinks = 0;  ///< number of links, for PathKind::nvlink
     bool operator==(const PathClass&) const = default;
 };
 
-/// "NV18", "PIX", "PXB", "PHB", "NODE", "SYS"; "-" where it is unknown.
+/// Returns "NV18", "PIX", "PXB", "PHB", "NODE", "SYS"; "-" if it is unknown.
 std::string path_class_name(const PathClass& path);
 
-/// From the devices' real paths and NUMA nodes. Where the firmware names no NUMA node, devices of a
-/// node with only one count as near.
+/// Returns the distance from the devices' real paths and NUMA nodes. If the firmware names no NUMA
+/// node, devices of a node with only one count as near.
 PathClass path_between(const NodeTopology& node, const PciPlace& a, const PciPlace& b);
 
-/// As path_between(), but NVLink where both share any.
+/// Does the same as path_between(), but returns NVLink if both share any.
 PathClass path_between(const NodeTopology& node, const GpuFacts& a, const GpuFacts& b);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of SLURM cut into parts.
+// Splits texts of SLURM.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Between every `mark`; at least one part, which may be empty.
+/// Splits at every `mark`; returns at least one part, which may be empty.
 inline std::vector<std::string> split_text(const std::string& text, char mark) {
     std::vector<std::string> parts(1);
     for (const char c : text) {

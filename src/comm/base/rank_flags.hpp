@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each rank of a node has come, in memory that all of them see.
+// The progress of each rank of a node, in memory that all of them share.
 #pragma once
 
 #include "spin.hpp"
@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A count for each rank that only grows, on a cache line of its own: nobody but its owner writes
-/// it, and who waits can say for whom.
+/// A growing count for each rank, on a cache line of its own. Only its owner writes it, and a
+/// waiting rank can name the ranks that it waits for.
 class RankFlags {
   public:
     static std::size_t bytes_for(int ranks) {
@@ -23,14 +23,16 @@ class RankFlags {
     /// waits.
     RankFlags(std::byte* memory, int rank, int ranks, Patience patience = Patience::little);
 
-    /// One step further: what this rank wrote before is there for those who see it.
+    /// Increments this rank's count: ranks that see it also see what this rank wrote before.
     /// Returns the new count.
     std::uint64_t raise();
 
     bool all_reached(std::uint64_t count) const;
-    std::vector<int> missing(std::uint64_t count) const;  ///< who has not reached it; any thread
+    std::vector<int> missing(
+        std::uint64_t count) const;  ///< ranks that have not reached it; any thread
 
-    /// Waits until every rank has reached `count`; false if that took longer than `limit_s`.
+    /// Waits until every rank has reached `count`. Returns false if that took longer than
+    /// `limit_s`.
     bool wait(std::uint64_t count, double limit_s = no_deadline) const;
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seconds spent waiting, measured where the waiting is.
+// Measures seconds of waiting.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -11,7 +11,7 @@ namespace lockstep {
 /// Adds up the lengths of scopes.
 class WaitClock {
   public:
-    /// Runs `wait` and counts how long it took.
+    /// Runs `wait` and adds its duration.
     template <class Work>
     void count(Work&& wait) {
         const double begin = now_s();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU keeps the others waiting, where all hosts are in the same collective.
+// Finds the GPU that the others wait for, if all hosts are in the same collective.
 #pragma once
 
 #include "lockstep/run/verdict.hpp"
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Trouble::none where no rank says anything of its GPU. Not filled in: the speaker.
+/// Returns Trouble::none if no rank reports its GPU. The speaker is not filled in.
 Verdict gpu_verdict(const Scene& scene);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a network link of this node went down lately.
+// Detects network links of this node that went down recently.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-/// Of the interfaces in `folder` that had a carrier when it was made; loopback and bridges, which
-/// lose theirs with their last container, are none.
+/// Watches the interfaces in `folder` that had a carrier at construction. Loopback and bridges do
+/// not count; a bridge loses its carrier with its last container.
 class LinkWatch {
   public:
     explicit LinkWatch(std::filesystem::path folder = "/sys/class/net");
 
-    /// Whether one of them has lost its carrier within the last minute and is still without. To be
-    /// called every few seconds.
+    /// Returns true if one of them lost its carrier within the last minute and is still without.
+    /// Call it every few seconds.
     bool lost_one(double now_s);
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a few other ranks, and whether they are still there.
+// The processes of a few other ranks, and their state.
 #pragma once
 
 #include "flight/process_facts.hpp"
@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// The next ranks after one's own, in a circle: each rank is watched by several, and nobody reads
+/// The next ranks after one's own, in a circle: each rank is watched by several, and no rank reads
 /// the process table of a large node.
 class Peers {
   public:
     Peers(std::filesystem::path folder, int rank, int ranks);
 
-    /// How the worst of them is: gone (and has left no end mark), stopped, or running. Reads files.
+    /// Returns the worst state: gone (without an end mark), stopped, or running. Reads files.
     Life worst();
 
   private:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of this process are doing, as far as the kernel tells.
+// The states of this process's threads, as the kernel shows them.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-/// One line a thread: id, name, state, and the kernel function it waits in.
+/// Returns one line per thread: id, name, state, and the kernel function in which it waits.
 std::string thread_list();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// To which hosts this one sends in vain: a firewall between two hosts stops no process and no link.
+// Finds hosts that do not answer: a firewall between two hosts stops no process and no link.
 #pragma once
 
 #include <map>
@@ -8,12 +8,11 @@
 
 namespace lockstep {
 
-/// Of each address to which a TCP connection of this network namespace leads that sends again what
-/// was not acknowledged: for how many seconds nothing has come back. Empty where the kernel does
-/// not tell.
+/// Returns the addresses to which a TCP connection of this network namespace resends unacknowledged
+/// data, with the seconds since the last answer. Empty if the kernel does not tell.
 std::map<std::string, double> unanswered_addresses();
 
-/// Addresses of this network namespace, without those of loopback.
+/// Returns the addresses of this network namespace, without loopback.
 std::vector<std::string> own_addresses();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that a report is made of, each from what it needs.
+// Functions that make the parts of a report.
 #pragma once
 
 #include "lockstep/run/report.hpp"
@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-/// The charts of a run: loss, each figure of its tests, learning rate, speed.
+/// Returns the charts of a run: loss, each metric of its tests, learning rate, speed.
 std::vector<ReportChart> report_charts(const RunFigures& run);
 
-/// A row for each rank, or for neighbours; no rows where no rank kept steps.
+/// Returns a row for each rank, or for neighbours; no rows if no rank kept steps.
 HeatMap heat_map(std::span<const RankFigures> ranks);
 
-/// The table of ranks in a rank's log; no columns where there is none, or no log.
+/// Returns the table of ranks in a rank's log; no columns if there is none, or no log.
 PlacementTable read_placement(const fs::path& log);
 
-/// What is worth knowing of `report`, whose other parts are done.
+/// Returns the findings on `report`, whose other parts are done.
 std::vector<ReportFinding> report_findings(const RunFigures& run, const Report& report);
 
-/// A setting as run.json has it: what decided, or what was given; "" where it has neither.
+/// Returns a setting of run.json: from the deciding ones, or as given; "" if it has neither.
 std::string setting_of(const RunRecord& record, std::string_view name);
 
 }  // namespace lockstep
