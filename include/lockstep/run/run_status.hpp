@@ -160,7 +160,7 @@ RunStatus read_run_status(const fs::path& root,
 /// it.
 void check_is_there(const fs::path& root);
 
-/// Returns the runs at and below `folder`, by name; also runs inside a run, as points of a study.
+/// Returns the runs at and below `folder`, by name; also runs inside a run's folder.
 /// Folders that this user may not read are listed as well: reading their status gives the error.
 /// Errors: E201, E202.
 std::vector<fs::path> find_runs(const fs::path& folder);
