@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the members of a team found, put together.
+// Merges the findings of a team's members.
 #pragma once
 
 #include "lockstep/data/team.hpp"
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Collective. Everyone's findings, group after group, each in the order of the members. All have
-/// as many groups.
+/// Collective. Returns the findings of all members, group after group, each in the order of the
+/// members. All members have the same number of groups.
 std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Finding>>& mine);
 
 }  // namespace lockstep

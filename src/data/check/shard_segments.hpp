@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// One block of a shard: which, and where.
+/// One block of a shard and its place.
 struct PlacedBlock {
     std::size_t field = 0;
-    std::size_t number = 0;  ///< within the shard
+    std::size_t number = 0;  ///< number within the shard
     StoredBlock block;
 };
 
@@ -26,8 +26,8 @@ struct FileSegment {
 /// Segments, end to end, and blocks that are in none of them.
 struct SegmentPlan {
     std::vector<FileSegment> segments;  ///< cover [0, file_bytes)
-    std::vector<PlacedBlock> cut_off;   ///< reach beyond the end of the file
-    std::vector<PlacedBlock> overlaps;  ///< begin before the end of another
+    std::vector<PlacedBlock> cut_off;   ///< they reach beyond the end of the file
+    std::vector<PlacedBlock> overlaps;  ///< they begin before the end of another
 };
 
 /// Cuts a file of `file_bytes` with the blocks `blocks` (by field) into segments of about

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a compressed chunk can hold, so that what it announces is not believed too easily.
+// Limits of the expanded size of a compressed chunk, so that its own claims are not trusted.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// No chunk that went through filters has more bytes: HDF5's own limit (H5Pset_chunk).
+/// Largest chunk that went through filters: HDF5's own limit (H5Pset_chunk).
 inline constexpr std::uint64_t most_chunk_bytes = 0xffffffff;
 
 /// Most bytes that a chunk of `stored` bytes expands to, by the formats of its filters. What

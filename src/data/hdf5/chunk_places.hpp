@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the chunks of a data set lie, in time proportional to their number.
+// Finds the chunks of a data set in time proportional to their number.
 #pragma once
 
 #include "file_facts.hpp"
@@ -7,10 +7,10 @@
 
 namespace lockstep::h5 {
 
-/// The chunks of `dataset`, opened through probing_access(), whose size and chunk are those of
-/// `facts`: the driver notes where the library would read each. Not H5Dchunk_iter, which 1.10.8
-/// lacks and which forgets in some versions what comes before the superblock. A chunk that is
-/// missing or impossible is a `fault`.
+/// Returns the chunks of `dataset`, opened through probing_access(), with the size and chunk of
+/// `facts`: the driver notes where the library would read each. H5Dchunk_iter is not used: 1.10.8
+/// lacks it, and some versions ignore the bytes before the superblock. A missing or impossible
+/// chunk is a `fault`.
 ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts);
 
 }  // namespace lockstep::h5

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets whose values lie in other files, row after row.
+// Data sets whose values are in other files, row after row.
 #pragma once
 
 #include "file_facts.hpp"
@@ -9,9 +9,9 @@
 
 namespace lockstep::h5 {
 
-/// The whole data sets, or stretches of external files, that `dataset` with `facts` puts one after
-/// the other, in the order of its rows: each with the file it lies in. Empty if it is made in any
-/// other way, or if one of them is missing or of another type. Opens what the file names.
+/// Returns the whole data sets, or stretches of external files, that `dataset` with `facts` joins
+/// in the order of its rows, each with its file. Empty if it is built in any other way, or if a
+/// part is missing or of another type. Opens the files that the file names.
 std::vector<DatasetFacts> parts_of(const Handle& dataset,
                                    const Handle& properties,
                                    const DatasetFacts& facts);

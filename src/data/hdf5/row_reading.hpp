@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows by way of libhdf5: whatever its chunks and filters, converted to one of our types.
+// Reads rows through libhdf5, with any chunks and filters, converted to one of our types.
 #pragma once
 
 #include "file_facts.hpp"
@@ -11,19 +11,20 @@
 namespace lockstep {
 
 /// Reads rows of data sets, and keeps the last one open. Filters may be plugins of libhdf5
-/// (HDF5_PLUGIN_PATH). For the child process: libhdf5 parses the whole file. One thread.
+/// (HDF5_PLUGIN_PATH). It is for the child process, because libhdf5 parses the whole file. One
+/// thread.
 class RowReading {
   public:
-    /// Errors: E205, E207 if there is no such data set, E213 if it has other rows than are asked
-    /// for or the library cannot read them; `why` says what it says.
+    /// Reads rows. Errors: E205, E207 if there is no such data set, E213 if it has other rows or
+    /// the library cannot read them; `why` has the library's reason.
     std::vector<std::byte> read(const RowsRequest& request);
 
-    /// The texts of rows of a data set [n] or [n, 1]. Errors: as read(), also where it holds
+    /// Returns the texts of rows of a data set [n] or [n, 1]. Errors: as read(), also if it holds
     /// others.
     Texts read_texts(const RowsRequest& request);
 
   private:
-    /// What a read takes from the open data set, and its room in memory.
+    /// The selection of a read in the open data set, and in memory.
     struct Selection {
         h5::Handle there, here;
     };

@@ -16,22 +16,22 @@
 
 namespace lockstep {
 
-/// Takes records of kept steps in any order, then says what they come to.
+/// Takes records of kept steps in any order, then computes the account.
 class EpochAccount {
   public:
-    /// Of `samples`, the first `trained` in the epoch's order are trained on.
+    /// `samples` are those of the epoch; the first `trained` in its order are trained on.
     EpochAccount(std::uint64_t samples, std::uint64_t trained);
 
-    /// The part of one of `ranks` ranks in a step.
+    /// Adds the part of one of `ranks` ranks in a step.
     void add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids);
     void add_superseded(std::uint64_t rows) { superseded_ += rows; }
 
-    /// Whether there is a step that all ranks recorded.
+    /// Returns true if there is a step that all ranks recorded.
     bool has_whole_step() const;
 
-    /// Positions below `due` must have been recorded: all of them in an epoch that others follow,
-    /// those before the last restart in the last one. After that the run may have ended anywhere,
-    /// with steps that only some ranks had written.
+    /// Computes the account. Positions below `due` must have been recorded: all of them in an epoch
+    /// that others follow, those before the last restart in the last one. After that the run may
+    /// have ended anywhere, with steps that only some ranks had written.
     LedgerEpoch close(std::uint64_t epoch, std::uint64_t due) const;
 
   private:
@@ -42,7 +42,7 @@ class EpochAccount {
     };
     using Steps = std::map<std::uint64_t, StepRows>;  // by position
 
-    /// After the last step that is whole or due.
+    /// Returns the end of the last step that is whole or due.
     Steps::const_iterator end_of_account(std::uint64_t due) const;
 
     /// Returns the rows that are lacking, and whether the epoch's end was reached, in `result`.
@@ -50,7 +50,7 @@ class EpochAccount {
     void name_samples(LedgerEpoch& result) const;
 
     std::uint64_t samples_, trained_;
-    // The kernel gives its pages as they are written: a head that claims many samples costs
+    // The kernel provides its pages as they are written: a head that claims many samples costs
     // nothing.
     std::unique_ptr<std::uint64_t[], decltype(&std::free)> seen_bits_;
     std::vector<std::uint64_t> duplicates_;  // the first few

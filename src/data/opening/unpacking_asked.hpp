@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether numbers are taken for what they stand for is the user's to say: neither asked for where
-// there is nothing to go by, nor left out without a word.
+// Checks that the user decides about packed numbers: `:cf` is refused without attributes, and
+// attributes without `:cf` give a warning.
 #pragma once
 
 #include "lockstep/data/foreign.hpp"
@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// Errors: E235 if `field`, of ":cf", is of a data set that cannot be unpacked.
+/// Checks that a data set can be unpacked for `field` with ":cf". Errors: E235.
 void check_unpacks(const DatasetFacts& facts,
                    const FieldMapping& field,
                    const std::filesystem::path& file);
 
-/// What to warn of where a data set has attributes of the CF conventions and `field` has no ":cf";
-/// "" if they change nothing, and of class numbers.
+/// Returns a warning if a data set has CF attributes and `field` has no ":cf"; "" if they change
+/// nothing, and for class numbers.
 std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field);
 
 }  // namespace lockstep

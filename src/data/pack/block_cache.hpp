@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last few blocks that threads asked for, each made once by the first that needs it.
+// A cache of the blocks that threads used last; the first thread that needs a block makes it.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ class BlockCache {
 
     explicit BlockCache(std::size_t capacity) : capacity_(capacity) {}
 
-    /// Block number `number`; `make` gives its bytes if they are not here. Others that ask for the
-    /// same block meanwhile wait, and get what `make` threw if it did.
+    /// Returns block number `number`; `make` makes its bytes if they are missing. Other threads
+    /// that need the same block wait for it, and get its exception if `make` throws.
     Bytes block(std::uint64_t number, const std::function<std::vector<std::byte>()>& make) {
         std::promise<Bytes> promise;
         std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a part of the rows adds up to, for one field; sums of parts are sums of the whole.
+// Sums over a part of the rows for one field; sums of parts add up to sums of the whole.
 #pragma once
 
 #include "lockstep/data/row_source.hpp"
@@ -21,30 +21,30 @@ class Tally {
     /// Adds row number `row`. Errors: E210.
     virtual void add(std::uint64_t row, std::span<const std::byte> bytes) = 0;
 
-    /// Adds what another of the same kind summed; the order of calls may matter.
+    /// Adds the sums of another of the same kind; the order of calls may matter.
     virtual void add(std::span<const std::uint64_t> words) = 0;
 
-    /// What it summed, for add() elsewhere.
+    /// Returns its sums, for add() elsewhere.
     virtual std::vector<std::uint64_t> words() const = 0;
 
-    /// Puts the result into `field`, of `samples` rows. Errors: E210.
+    /// Stores the result in `field`, of `samples` rows. Errors: E210.
     virtual void finish(std::uint64_t samples, Field& field) const = 0;
 };
 
-/// What labels may be.
+/// Limits of class numbers.
 struct ClassLimits {
-    std::int64_t expected = 0;  ///< 0: as many as there are
+    std::int64_t expected = 0;  ///< 0: no expectation
     std::vector<std::string> names;
 };
 
-/// Counts of the classes in `field`, of whole numbers; it must outlive the tally.
+/// Counts the classes in `field`, of whole numbers; it must outlive the tally.
 std::unique_ptr<Tally> label_tally(const Field& field, const ClassLimits& limits);
 
-/// Exact sums over the pixels of each channel of u8 CHW images.
+/// Makes exact sums over the pixels of each channel of u8 CHW images.
 std::unique_ptr<Tally> pixel_tally(const Field& field);
 
-/// Sums of f32 or f64 values, per channel or feature, as differences to those of `first_row`; what
-/// is not finite is left out.
+/// Makes sums of f32 or f64 values, per channel or feature, as differences to those of `first_row`;
+/// values that are not finite are left out.
 std::unique_ptr<Tally> real_tally(const Field& field, std::span<const std::byte> first_row);
 
 }  // namespace lockstep

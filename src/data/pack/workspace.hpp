@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that becomes another one only when everything in it is right.
+// A folder that gets its final name only when its content is complete.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -8,11 +8,12 @@
 
 namespace lockstep {
 
-/// A hidden folder beside `target`, held by a lock; it has what an interrupted predecessor left.
-/// The destructor removes it unless commit() was reached or keep() was called.
+/// A hidden folder beside `target`, held by a lock; it keeps the content of an interrupted
+/// predecessor. The destructor removes it unless commit() was reached or keep() was called.
 class Workspace {
   public:
-    /// Errors: E407 (target exists), E401 (cannot create), E404 (somebody else works here).
+    /// Takes the folder. Errors: E407 (target exists), E401 (cannot create), E404 (another process
+    /// works here).
     explicit Workspace(const std::filesystem::path& target);
     ~Workspace();
     Workspace(const Workspace&) = delete;
@@ -20,10 +21,10 @@ class Workspace {
 
     const std::filesystem::path& path() const { return path_; }
 
-    /// Removes what is in it. Errors: E401.
+    /// Removes its content. Errors: E401.
     void clear();
 
-    /// Leaves it there for a successor.
+    /// Keeps it for a later pack.
     void keep() { is_kept_ = true; }
 
     /// Flushes the folder and renames it to the target. Errors: E407, E402.

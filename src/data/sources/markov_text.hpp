@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up text: a fixed chain whose next token depends on one or two before it.
+// Generated text: a fixed Markov chain whose next token depends on one or two tokens before it.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,10 @@
 namespace lockstep {
 
 /// Half of all tokens follow from the one before, three in eight from the two before, and one in
-/// eight from nothing: a model that sees one token learns some of it, one that sees more learns
-/// more.
+/// eight is random: a model that sees one token learns some of it, one that sees more learns more.
 class MarkovText {
   public:
-    MarkovText(std::uint64_t seed, std::uint32_t vocabulary);  ///< of 2 to 256
+    MarkovText(std::uint64_t seed, std::uint32_t vocabulary);  ///< vocabulary of 2 to 256
 
     /// Fills `tokens` with sample number `sample`.
     void write(std::uint64_t sample, std::span<std::uint8_t> tokens) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of other encodings as UTF-8.
+// Converts text of other encodings to UTF-8.
 #pragma once
 
 #include <stdexcept>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Bytes that are none of an encoding's characters; whoever knows where they are makes an Error.
+/// Bytes that are no characters of an encoding; the caller, who knows their place, makes an Error.
 class NotEncoded : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -26,10 +26,10 @@ class Recoder {
     Recoder(const Recoder&) = delete;
     Recoder& operator=(const Recoder&) = delete;
 
-    /// As far as `part` and what was left before are whole characters. Throws NotEncoded.
+    /// Converts the whole characters of `part` and of the rest before it. Throws NotEncoded.
     std::string recode(std::string_view part);
 
-    /// The text has ended. Throws NotEncoded within a character.
+    /// Ends the text. Throws NotEncoded within a character.
     void finish() const;
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that an input gives only once and in order, kept in a nameless file to be read at random.
+// Rows that an input delivers only once and in order, kept in a nameless file to be read at random.
 #pragma once
 
 #include "column.hpp"
@@ -17,15 +17,16 @@ namespace lockstep {
 /// when the last reader is, however the process ends.
 class Spool {
   public:
-    /// In `folder`, or in the system's temporary one ($TMPDIR, /tmp) if that is "". Errors: E401.
+    /// Makes the file in `folder`, or in the system's temporary folder ($TMPDIR, /tmp) if that is
+    /// "". Errors: E401.
     explicit Spool(const std::filesystem::path& folder);
 
-    /// Errors: E405, E402.
+    /// Appends bytes. Errors: E405, E402.
     void append(std::span<const std::byte> bytes);
 
     std::uint64_t bytes() const { return written_ + buffer_.size(); }
 
-    /// What was appended, as a file.
+    /// Returns the appended bytes as a file.
     std::shared_ptr<const InputFile> finish();
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the rows of a step together, from the windows of its lanes.
+// Assembles the rows of a step from the windows of its lanes.
 #pragma once
 
 #include "batch_buffers.hpp"
@@ -11,28 +11,28 @@
 
 namespace lockstep {
 
-/// First finds the rows of as many lanes as are loaded, then copies them all: so rows of other
-/// lanes are on their way to the cache while one is copied. One thread.
+/// Finds the rows of all loaded lanes first, then copies them: rows of other lanes then travel to
+/// the cache while one is copied. One thread.
 class Assembler {
   public:
     Assembler(const DatasetIndex& index, WindowPool& windows);
 
-    /// Fills the rows, sample ids and valid rows of `room`. False after the pool was stopped.
-    /// Errors: those of loading.
+    /// Fills the rows, sample ids and valid rows of `room`. Returns false after the pool was
+    /// stopped. Errors: those of loading.
     bool assemble(const Step& step, BatchRoom& room);
 
-    /// Since the last call, without the waiting.
+    /// Returns the seconds since the last call, without waiting.
     double take_seconds();
     std::uint64_t masked_samples() const { return masked_samples_; }
 
   private:
-    // Where a lane is.
+    // The position in a lane.
     struct Current {
         const Slab* slab = nullptr;
         std::uint64_t epoch = 0;
         LaneRange range;
     };
-    // Rows of one window that lie side by side in the batch.
+    // Rows of one window that are contiguous in the batch.
     struct Found {
         const Slab* slab;
         std::uint64_t first, rows;  // positions within the window
@@ -48,10 +48,10 @@ class Assembler {
     WindowPool& windows_;
     std::vector<Current> lanes_;
     std::vector<Found> found_;
-    std::vector<int> left_;               // lanes that went on to another window without waiting
-    std::vector<const std::byte*> rows_;  // of one field
-    BatchRoom* room_ = nullptr;           // at hand
-    std::size_t copied_ = 0;              // rows of it
+    std::vector<int> left_;               // lanes that moved to another window without waiting
+    std::vector<const std::byte*> rows_;  // rows of one field
+    BatchRoom* room_ = nullptr;           // the current room
+    std::size_t copied_ = 0;              // rows copied to it
     double busy_s_ = 0, waited_s_ = 0;
     std::uint64_t masked_samples_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that could not be read: each is warned of once, and their rows become masked samples.
+// Blocks that could not be read: each gives one warning, and their rows become masked samples.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -14,13 +14,13 @@
 
 namespace lockstep {
 
-/// Any thread.
+/// Collects bad blocks. Any thread.
 class BadBlocks {
   public:
     explicit BadBlocks(const ShardFiles& files) : files_(files) {}
 
-    /// Warns of the block with shard, field, block, offset and samples, if it is the first time; of
-    /// a shard that cannot be opened once for all of its blocks.
+    /// Warns of the block with shard, field, block, offset and samples, if it is the first time. A
+    /// shard that cannot be opened gives one warning for all of its blocks.
     void add(const BlockPiece& piece, const Error& error);
 
   private:
@@ -34,11 +34,12 @@ class BadBlocks {
     std::set<std::uint32_t> closed_;                       // shards
 };
 
-/// Whether `error` says that data are bad or not there, so that their samples may be masked: E201,
-/// E202, E204, E210, E213, E409. All others end the job, as too many open files or a bug do.
+/// Returns true if `error` means damaged or missing data, so that their samples may be masked:
+/// E201, E202, E204, E210, E213, E409. All others end the job, such as too many open files or a
+/// bug.
 bool is_about_data(const Error& error);
 
-/// Number of `block` among the blocks of its shard.
+/// Returns the number of `block` among the blocks of its shard.
 std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block);
 
 }  // namespace lockstep

@@ -16,20 +16,21 @@
 
 namespace lockstep {
 
-/// What a batch shows is kept here, and used again: freeing lists that another thread allocated
-/// took its consumer longer than taking the next batch.
+/// The data of a batch, kept and reused here: freeing lists that another thread allocated took its
+/// consumer longer than taking the next batch.
 struct BatchRoom {
-    std::vector<std::span<std::byte>> places;  ///< by field, each for the rows of the largest batch
-    std::vector<std::uint64_t> sample_ids;     ///< by row
-    std::vector<std::uint8_t> valid;           ///< by row, or empty
+    std::vector<std::span<std::byte>>
+        places;  ///< by field, each with room for the rows of the largest batch
+    std::vector<std::uint64_t> sample_ids;  ///< by row
+    std::vector<std::uint8_t> valid;        ///< by row, or empty
     std::vector<LeafRows> leaves;
-    std::vector<std::span<const std::byte>> fields;  ///< of `places`, as much as is filled
+    std::vector<std::span<const std::byte>> fields;  ///< the filled part of `places`
 };
 
-/// Any thread. Lives as long as a lease does.
+/// A pool of buffers. Any thread. It lives as long as a lease does.
 class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
   public:
-    /// What `page_lock` throws passes through.
+    /// Throws what `page_lock` throws.
     BatchBuffers(const DatasetIndex& index,
                  std::size_t count,
                  std::uint64_t rows,
@@ -44,14 +45,14 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
         std::shared_ptr<void> lease;
     };
 
-    /// Waits for a free buffer; without lease after stop().
+    /// Waits for a free buffer. Returns no lease after stop().
     Lent take();
-    /// Without lease where none is free.
+    /// Returns no lease if none is free.
     Lent try_take();
     void stop();
 
   private:
-    Lent lend();  // under the mutex, with a free one
+    Lent lend();  // under the mutex, with a free buffer
     void give_back(std::size_t buffer);
 
     Memory memory_;
@@ -60,8 +61,9 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
     std::mutex mutex_;
     std::condition_variable given_back_;
     std::vector<std::size_t> free_;
-    // Waking a thread costs who gives a buffer back microseconds: better once for several. No more
-    // than are free when the consumer holds all but one that it may hold and has none to take.
+    // Waking a thread costs the returning thread microseconds, so several buffers are returned
+    // before one wake-up. It is at most the number of free ones when the consumer holds all but one
+    // that it may hold and can take none.
     const std::size_t worth_waking_;
     bool is_stopped_ = false;
 };

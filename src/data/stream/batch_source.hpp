@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a BatchStream is made of: read ahead from files, or gathered from memory.
+// The sources of a BatchStream: read ahead from files, or gathered from memory.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Batches from somewhere; the contract is BatchStream's. The destructor stops its threads.
+/// A source of batches with the contract of BatchStream. The destructor stops its threads.
 class BatchSource {
   public:
     BatchSource() = default;
@@ -28,13 +28,13 @@ class BatchSource {
     virtual std::string memory_text() const = 0;
 };
 
-/// The batch of a step whose rows and sample ids are in the room that `lent` is.
+/// Makes the batch of a step whose rows and sample ids are in the room of `lent`.
 Batch make_batch(const Step& step,
                  const StreamOptions& options,
                  const DatasetIndex& index,
                  BatchBuffers::Lent lent);
 
-/// Gathers from `rows`, which are sealed. Errors: E106.
+/// Makes a source that gathers from `rows`, which are sealed. Errors: E106.
 std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,
                                                   std::shared_ptr<const ResidentRows> rows,
                                                   const StreamOptions& options,

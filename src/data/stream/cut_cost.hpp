@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to stream chunks that cut samples.
+// The cost of streaming chunks that cut samples.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// How often each byte of `field` is expanded in an epoch of the order 'lanes': a chunk is, once
-/// for each of the order's blocks that has rows of it. So it is with a block of two lanes, too,
-/// where one rank reads both and has memory for what the second needs.
+/// Returns how often each byte of `field` is expanded in an epoch of the order 'lanes'. A chunk is
+/// expanded once for each of the order's blocks that has rows of it. For a block of two lanes this
+/// also holds if one rank reads both and has memory for the second's rows.
 double times_expanded(const DatasetIndex& index, std::size_t field);
 
-/// One line for each field whose chunks cut samples: how often that is, and what packing would
+/// Returns one line for each field whose chunks cut samples: that number, and what packing would
 /// save.
 std::vector<std::string> cut_costs(const DatasetIndex& index);
 

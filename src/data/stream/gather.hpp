@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows from many places of memory, side by side.
+// Gathers rows from many places of memory.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Copies `bytes` from each of `rows` to `to`, end to end. Rows far from each other are fetched
-/// into the processor's cache before their turn.
+/// Copies `bytes` from each of `rows` to `to`, end to end. Distant rows are prefetched into the
+/// processor's cache.
 void gather_rows(std::span<const std::byte* const> rows, std::size_t bytes, std::byte* to);
 
 }  // namespace lockstep

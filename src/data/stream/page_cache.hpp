@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operating system is told about pages of shards: read these soon, forget those.
+// Advice to the operating system about pages of shards: read these soon, drop those.
 #pragma once
 
 #include "request_plan.hpp"
@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// Has the system fetch what the plan's requests cover, if it is not in the page cache already;
-/// does not wait and never fails. A request that is found there costs one system call.
+/// Makes the system read the bytes of the plan's requests, if they are not in the page cache
+/// already; does not wait and never fails. A request that is found there costs one system call.
 void read_ahead(ShardFiles& files, const RequestPlan& plan);
 
-/// Takes that back for what nobody will read now.
+/// Cancels that for bytes that nobody will read now.
 void forget(ShardFiles& files, const RequestPlan& plan);
 
-/// Drops what the page cache has of these bytes of `file`, so that the next read is one of the
-/// disk. Whole huge pages go: the system keeps a page, or a group that it holds as one, that the
-/// range covers in part. Never fails; a file system in memory has nothing else.
+/// Drops the page cache's copy of these bytes of `file`, so that the next read is one of the disk.
+/// Only whole huge pages are dropped: the system keeps a page, or a group that it holds as one, if
+/// the range covers it in part. Never fails; has no effect on a file system in memory.
 void drop_pages(int file, std::uint64_t offset, std::uint64_t bytes);
 
-/// Drops pages behind the readers. Pages are larger than some blocks: one that two blocks share is
-/// dropped with the second of them. Any thread.
+/// Drops pages after they are read. Pages are larger than some blocks: one that two blocks share is
+/// dropped after the second of them. Any thread.
 class PageDropper {
   public:
     explicit PageDropper(ShardFiles& files);
 
-    /// The blocks of these pieces, all of one shard, were read in `epoch`.
+    /// Notes that the blocks of these pieces, all of one shard, were read in `epoch`.
     void consumed(std::uint64_t epoch, std::span<const BlockPiece> pieces);
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples each step has: the steps of a position on, with the numbers of their rows.
+// The samples of each step from a position on, with the numbers of their rows.
 #pragma once
 
 #include "read_plan.hpp"
@@ -17,18 +17,18 @@ struct StepSamples {
     std::vector<std::uint64_t> ids;
 };
 
-/// Walks the steps from a position, across epochs, for ever. Holds the windows that the step is in,
-/// and works out the next epoch's on a thread of its own where one window is a whole epoch. One
-/// thread. At most 2^32 samples.
+/// Walks the steps from a position, across epochs, without end. Holds the windows of the step. If
+/// one window is a whole epoch, it computes the next epoch's on a separate thread. One thread. At
+/// most 2^32 samples.
 class SampleWalk {
   public:
     SampleWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start);
     StepSamples next();
 
-    /// Rows of all windows that were permuted so far: what finding a position costs.
+    /// Returns the rows of all windows that were permuted so far: the cost of finding a position.
     std::uint64_t rows_permuted() const { return rows_permuted_; }
 
-    /// Bytes that a walk holds at most.
+    /// Returns the most bytes that a walk holds.
     static std::uint64_t memory_bytes(const std::vector<RowBlock>& blocks,
                                       const StreamOptions& options);
 

@@ -12,15 +12,15 @@
 
 namespace lockstep {
 
-/// How a file will be read: the system reads ahead by itself only where that helps.
+/// The way in which a file will be read: the system's own read-ahead helps only sequential reads.
 enum class Access { sequential, scattered };
 
 /// Raises this process's soft limit of open files, within the hard one, so that `count` more may be
 /// opened.
 void allow_open_files(std::size_t count);
 
-/// The shards' descriptors, each opened when it is first needed. What the index keeps of the data
-/// is a file, too, in memory. Any thread.
+/// The shards' descriptors, each opened on first use. Data kept in the index are a file in memory.
+/// Any thread.
 class ShardFiles {
   public:
     explicit ShardFiles(std::shared_ptr<const DatasetIndex> index,
@@ -28,8 +28,8 @@ class ShardFiles {
 
     const DatasetIndex& index() const { return *index_; }
 
-    /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204, E402
-    /// (too many are open).
+    /// Returns a descriptor that stays open as long as this object. Errors: E201, E202, E220, E204,
+    /// E402 (too many are open).
     int descriptor(std::uint32_t shard);
     std::filesystem::path path(std::uint32_t shard) const;  ///< for messages, too
 

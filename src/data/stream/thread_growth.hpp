@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many I/O threads a stream should have: as few as its caller does not wait for.
+// Chooses the number of a stream's I/O threads: the smallest for which its caller does not wait.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
 
 namespace lockstep {
 
-/// Looks at a stream's totals now and then. Where the caller waited for more than 1 % of the time
-/// since the last look and the I/O threads were busy, one more is worth trying; where they were
-/// not, something else is slow. A value; knows nothing of threads or clocks.
+/// Checks a stream's totals from time to time. If the caller waited for more than 1 % of the time
+/// since the last check and the I/O threads were busy, one more is tried; if they were not busy,
+/// another stage is slow. A value without threads or clocks.
 class ThreadGrowth {
   public:
-    /// Between two looks. Long enough for a share of 1 % to mean something.
+    /// Time between two checks, long enough to measure a share of 1 %.
     static constexpr double interval_s = 0.2;
 
     explicit ThreadGrowth(int most) : most_(most) {}
@@ -19,14 +19,14 @@ class ThreadGrowth {
     bool is_due(double now) const { return now >= next_look_s_; }
 
     enum class Advice {
-        none,  ///< the first look only begins: a stream that starts is always waited for
+        none,  ///< the first check only begins: a stream that starts is always waited for
         keep,
         add
     };
     /// `total.io_threads` are in use at `now`.
     Advice look(double now, const StreamStats& total);
 
-    /// The share of the time that the caller waited between the last two looks.
+    /// Returns the share of the time that the caller waited between the last two checks.
     double waited_share() const { return waited_share_; }
 
   private:

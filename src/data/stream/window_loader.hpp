@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills slabs: one I/O thread's way of reading a window.
+// Fills slabs: reads a window on one I/O thread.
 #pragma once
 
 #include "bad_blocks.hpp"
@@ -16,21 +16,21 @@ struct Slab;
 /// One thread.
 class WindowLoader {
   public:
-    /// Leaves off between requests when `is_stopped`.
+    /// Stops between requests when `is_stopped`.
     WindowLoader(ShardFiles& files, const std::atomic<bool>& is_stopped)
         : index_(files.index()), is_stopped_(is_stopped), reader_(files), plan_(index_) {}
 
     /// From now on pages are dropped when their rows are read.
     void drop_pages(PageDropper& dropper) { dropper_ = &dropper; }
 
-    /// From now on rows of blocks that cannot be had become zeros, in all fields.
+    /// From now on rows of bad blocks become zeros, in all fields.
     void mask(BadBlocks& bad_blocks) { bad_blocks_ = &bad_blocks; }
 
-    /// Reads the rows of slab.window but for those that it finds, and settles those that it keeps.
+    /// Reads the rows of slab.window except those that it finds, and settles those that it keeps.
     /// Errors of both: those of BlockReader, unless it masks.
     void read(Slab& slab);
 
-    /// After read(): waits for what it finds. Then the slab is whole.
+    /// Waits for the rows that it finds, after read(). Then the slab is complete.
     void complete(Slab& slab);
 
     StreamStats take_stats() { return reader_.take_stats(); }
@@ -48,7 +48,7 @@ class WindowLoader {
     RequestPlan plan_;
     PageDropper* dropper_ = nullptr;
     BadBlocks* bad_blocks_ = nullptr;
-    std::vector<RowRun> runs_;  // of the window at hand
+    std::vector<RowRun> runs_;  // runs of the current window
     std::vector<std::span<std::byte>> places_;
     std::vector<std::uint64_t> samples_;  // by row
     std::vector<std::uint8_t> valid_;     // by row

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One image after the other through the stages, on one thread, in buffers that stay.
+// Runs images one after the other through the stages, on one thread, in reused buffers.
 #pragma once
 
 #include "transform/bound.hpp"
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Values of one channel that `stage` is given.
+/// Returns the input values of `stage` in one channel.
 inline std::size_t in_values(const TransformStage& stage) {
     return static_cast<std::size_t>(stage.in_height) * static_cast<std::size_t>(stage.in_width);
 }
@@ -17,11 +17,12 @@ class ImageRunner {
   public:
     ImageRunner(const BoundTransform& bound, const RowKernels& kernels, PixelLayout layout);
 
-    /// `image` u8 [C, H, W], `out` f32 of one output image in the layout.
+    /// Runs one image: `image` u8 [C, H, W], `out` f32 of one output image in the layout.
     void run(const std::uint8_t* image, std::span<const StageDraw> draws, float* out);
 
   private:
-    /// A single window of bytes: cut, mirrored, normalised and laid out some rows at a time.
+    /// Computes a single window of bytes: cut, mirrored, normalised and laid out some rows at a
+    /// time.
     void window_to_out(const std::uint8_t* image, const StageDraw& draw, float* out);
     const std::uint8_t* window_bytes(const std::uint8_t* plane,
                                      const StageDraw& draw,
@@ -44,7 +45,7 @@ class ImageRunner {
     const float* floats(const float* row, int, float*) const { return row; }
 
     void lay_out(const float* planes, float* out);
-    /// Normalised rows of all channels, which lie one after the other, to their place.
+    /// Writes normalised rows of all channels, which are contiguous, to their place.
     void interleave(const float* rows, int pixels, float* out) const;
     std::span<float> room(std::size_t values);
 

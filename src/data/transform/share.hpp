@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop over rows or values, cut into near-equal parts for threads.
+// Divides a loop over rows or values into near-equal parts for threads.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Calls work(begin, end) for parts that cover [0, count) once, on `threads` threads; the caller's
-/// is one of them. Throws what the first part that failed threw, after all have ended.
+/// is one of them. Throws the exception of the first failing part, after all have ended.
 template <class Work>
 void share_out(std::size_t count, int threads, Work&& work) {
     const std::size_t parts =

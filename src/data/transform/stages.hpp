@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a pipeline folded into stages: what neighbours in the list can do in one pass.
+// Steps of a pipeline folded into stages: neighbouring steps that one pass can do.
 #pragma once
 
 #include "lockstep/data/transform.hpp"
@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-/// One step, the stage that does it, and the shape that it finds.
+/// One step, its stage, and its input shape.
 struct PlacedOp {
     TransformOp op;
-    std::uint64_t position = 0;  ///< in the pipeline: part of its random key
+    std::uint64_t position = 0;  ///< place in the pipeline: part of its random key
     std::size_t stage = 0;
     ImageShape before;
 };
@@ -24,15 +24,15 @@ struct StagePlan {
     std::vector<PlacedOp> ops;  ///< without normalise, mixup and cutmix
 };
 
-/// `input` after `op`. Errors: E248.
+/// Returns the shape of `input` after `op`. Errors: E248.
 ImageShape shape_after(const TransformOp& op, const ImageShape& input);
 
-/// At least one stage. Errors: E248.
+/// Returns at least one stage. Errors: E248.
 StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input);
 
-inline constexpr int most_side = 8192;  ///< of an image or a crop
+inline constexpr int most_side = 8192;  ///< largest side of an image or a crop
 
-/// "crop 32 pad 4", every default written out.
+/// Returns "crop 32 pad 4", with every default written out.
 std::string text_of(const TransformOp& op);
 
 /// Writes the draws of image `id`, one for each stage of `plan`.
