@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that several commands take, each with one wording.
+// Options that several commands share, each with one wording.
 #pragma once
 
 #include "lockstep/core/options.hpp"
@@ -12,31 +12,31 @@
 
 namespace lockstep {
 
-/// --json. `form`: what is printed.
+/// Makes --json. `form`: description of the output.
 Option json_option(bool& target, const std::string& form = "one JSON object");
 
-/// Where a command with --json, whose value is `is_json`, shows its progress.
+/// Returns the progress output of a command with --json, whose value is `is_json`.
 ProgressSink progress_sink(bool is_json);
 
-/// --incarnation. `which`: the start that it names.
+/// Makes --incarnation. `which`: the start that it names.
 Option incarnation_option(std::int64_t& target,
                           const std::string& which = "start of the run to read; 0: the newest");
 
-/// --np and --oversubscribe. `least`: the smallest --np.
+/// Makes --np and --oversubscribe. `least`: the smallest --np.
 std::vector<Option> rank_options(int& np, bool& oversubscribe, int least = 0);
 
-/// --threads of a command that goes through a data set.
+/// Makes --threads of a command that reads a data set.
 Option threads_option(int& target);
 
-/// --field and --follow-links. `unset`: what holds without --field.
+/// Makes --field and --follow-links. `unset`: the rule without --field.
 std::vector<Option> foreign_options(std::string& fields,
                                     bool& follows_links,
                                     const std::string& unset = "");
 
-/// --out, --name, --codec, --level and --shards of a data set that is written.
+/// Makes --out, --name, --codec, --level and --shards of a new data set.
 std::vector<Option> data_set_options(PackOptions& pack);
 
-/// `options` and then `more`.
+/// Returns `options` and then `more`.
 std::vector<Option> joined(std::vector<Option> options, std::vector<Option> more);
 
 }  // namespace lockstep

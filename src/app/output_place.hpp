@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file can be written later, asked before the work that it is the result of.
+// Checks that a file can be written later, before the work that produces it.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// Errors: E401 if `file` has no folder that this user may write to, or is one itself.
+/// Checks the folder of `file`. Errors: E401 if this user may not write to it, or if `file` is a
+/// folder itself.
 inline void check_output_place(const std::filesystem::path& file) {
     const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
     const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --np and --hosts below a launcher.
+// Checks --np and --hosts below a launcher.
 #pragma once
 
 #include "command.hpp"

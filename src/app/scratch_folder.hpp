@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder for the time of one command, gone with all that is in it.
+// A folder for one command, removed at its end with all its content.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -16,7 +16,7 @@ namespace lockstep {
 
 class ScratchFolder {
   public:
-    /// `parent`/lockstep-`purpose`-XXXXXX. Throws E401 with `fix` where it cannot be made.
+    /// Makes `parent`/lockstep-`purpose`-XXXXXX. Throws E401 with `fix` if it cannot be made.
     ScratchFolder(const std::filesystem::path& parent,
                   const std::string& purpose,
                   const std::string& fix) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `data pack` and `data synth` write, and how.
+// The output options of `data pack` and `data synth`.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -20,17 +20,17 @@ struct PackArguments {
     PackArguments() { pack.threads = 0; }
 };
 
-/// `seed_name` is what the seed of the shuffling is called.
+/// `seed_name` is the name of the shuffling seed's option.
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name);
 
-/// Who packs, and what becomes of what an unfinished pack left.
+/// Returns the options for threads, and for the remains of an unfinished pack.
 OptionSection pack_how_section(PackArguments& arguments);
 
-/// Errors: E105 if --out is missing, E407 if it exists. Opening an input can take long: call this
-/// before.
+/// Checks the output. Errors: E105 if --out is missing, E407 if it exists. Opening an input can
+/// take long: call this before.
 void check_output_given(const PackArguments& arguments);
 
-/// Collective. Packs on all `ranks`, shows progress, says what was packed. Errors: also E242 if a
+/// Collective. Packs on all `ranks`, shows progress, and reports the result. Errors: also E242 if a
 /// signal ends it.
 void pack_rows(const RowSource& source,
                PackArguments& arguments,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks as data's functions know them, and how a signal ends their work in order.
+// Ranks as a Team for data's functions, and the end of their work by a signal.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// All of `ranks`, which must outlive the result.
+/// Returns all of `ranks`, which must outlive the result.
 Team team_of(const Communicator& ranks);
 
-/// Throws Error E242 if a signal asked this process to end; `doing` is "packing". For progress
-/// callbacks while a SignalGuard is there.
+/// Checks for a signal that asks this process to end; `doing` is "packing". For progress callbacks
+/// during a SignalGuard. Errors: E242.
 void stop_if_asked(const std::string& doing);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep compare` says of two runs.
+// The output of `lockstep compare` for two runs.
 #pragma once
 
 #include "lockstep/core/json.hpp"
@@ -13,30 +13,30 @@
 
 namespace lockstep {
 
-/// A run as it is compared.
+/// One of the two runs.
 struct ComparedRun {
     RunFigures figures;
     RunStatus status;
-    Scatter step{};    ///< seconds
-    double batch = 0;  ///< samples of a step; 0: not known
+    Scatter step{};    ///< seconds of a step
+    double batch = 0;  ///< samples of a step; 0: unknown
 
     double samples_per_s() const { return step.mean > 0 ? batch / step.mean : 0; }
 };
 
-/// Parameters of both, after the newest step whose checkpoints both have.
+/// Parameters of both runs, after the newest step whose checkpoints both have.
 struct ComparedBits {
     std::int64_t step = 0;
     std::string first, second;  ///< hashes
     bool are_equal() const { return first == second; }
 };
 
-/// A figure of the evaluations of both.
+/// A metric of the evaluations of both runs.
 struct ComparedFigure {
     std::string name;  ///< "test_accuracy"
     std::optional<CurveGap> at_samples{}, at_updates{};
 };
 
-/// Two runs, and what differs.
+/// Two runs, and their differences.
 struct RunComparison {
     ComparedRun first, second;
     std::vector<SettingDifference> settings{};
@@ -44,13 +44,13 @@ struct RunComparison {
     std::vector<ComparedFigure> figures{};
 };
 
-/// Errors: those of read_run_figures() and read_run_status().
+/// Compares two runs. Errors: those of read_run_figures() and read_run_status().
 RunComparison compare_runs(const fs::path& first, const fs::path& second);
 
-/// The verdict in one sentence, then the tables.
+/// Returns the verdict in one sentence, then the tables.
 std::string comparison_text(const RunComparison& comparison);
 
-/// The same for programs.
+/// Returns the same for programs.
 Json comparison_json(const RunComparison& comparison);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep submit` is told: SLURM's own options as texts, and ours.
+// The options of `lockstep submit`: SLURM's own options as texts, and ours.
 #pragma once
 
 #include "options.hpp"
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// The values of --help's table. SLURM's options stay texts: the batch script's own are checked
-/// with them, by the same rules.
+/// The values of the options. SLURM's options stay texts: they are checked together with the batch
+/// script's own, by the same rules.
 struct SubmitOptions {
     std::vector<std::string> slurm_values;  ///< by slurm_option_names()
     std::string het_partition, het_nodes, het_node_tasks;
@@ -22,15 +22,15 @@ struct SubmitOptions {
     ContainerRuntime runtime = ContainerRuntime::none;  ///< none: the site's, or apptainer
     std::filesystem::path data, run;
     std::int64_t chain = 1;
-    std::uint64_t parameters = 0;  ///< of the model; 0: known from its name
+    std::uint64_t parameters = 0;  ///< parameters of the model; 0: known from its name
     bool exclusive = false;
     bool dry_run = false;
 };
 
-/// Long names of the options that are SLURM's.
+/// Returns the long names of SLURM's options.
 const std::vector<std::string>& slurm_option_names();
 
-/// The table that fills `options`, which must outlive it.
+/// Returns the table that fills `options`, which must outlive it.
 OptionTable submit_option_table(SubmitOptions& options);
 
 }  // namespace lockstep
