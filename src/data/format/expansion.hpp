@@ -11,8 +11,8 @@ namespace lockstep {
 /// Largest chunk that went through filters: HDF5's own limit (H5Pset_chunk).
 inline constexpr std::uint64_t most_chunk_bytes = 0xffffffff;
 
-/// Most bytes that a chunk of `stored` bytes expands to, by the formats of its filters. What
-/// announces more is damaged or made to do harm; finding that out takes no memory.
+/// Returns the most bytes to which a chunk of `stored` bytes can expand, by the formats of its
+/// filters. A chunk that announces more is damaged or malicious; this check takes no memory.
 std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored);
 
 }  // namespace lockstep
