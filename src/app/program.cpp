@@ -41,7 +41,7 @@
 namespace lockstep {
 namespace {
 
-// A user's own program trains its own model where nobody says otherwise.
+// A user's own program trains its own model by default.
 void offer_model(const std::string& model, OptionTable& table) {
     for (OptionSection& section : table)
         for (Option& option : section.options) {

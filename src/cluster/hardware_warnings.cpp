@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// What a rank with a small model takes; the code of LibTorch is in memory once for all of a node.
+/// Memory of a rank with a small model; the code of LibTorch is in memory once for all of a node.
 constexpr std::uint64_t least_memory_bytes = 256u << 20;
 
 using Ranks = std::vector<const RankRow*>;

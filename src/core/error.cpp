@@ -24,8 +24,8 @@
 namespace lockstep {
 namespace {
 
-// Values in messages come from anywhere. What has several lines is indented deeper than "why" and
-// "fix", so that a line feed in a name makes no line of its own.
+// Values in messages may come from anywhere. Further lines of a value are indented deeper than
+// "why" and "fix", so that a line feed in a name cannot imitate such a line.
 std::string indented(std::string_view label, const std::string& text) {
     if (text.empty()) return "";
     constexpr std::string_view margin = "    ";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of JSON: nlohmann's parser and its way to write numbers and text, behind lockstep's
-// own values. The one file that sees the library.
+// The grammar of JSON: nlohmann's parser, and its form of numbers and text, behind lockstep's own
+// values. Only this file includes the library.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words are those of Open MPI 4.1 and 5.0 (help-orterun.txt, help-prun.txt,
-// help-mpi-api.txt), and of SLURM's srun.
+// The texts are those of Open MPI 4.1 and 5.0 (help-orterun.txt, help-prun.txt, help-mpi-api.txt),
+// and of SLURM's srun.
 #include "lockstep/core/mpi_boxes.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stderr is the file itself, not a pipe to the thread: what is in a pipe is lost with its reader,
-// and the words that matter most are those right before a process dies.
+// stderr is the file itself, not a pipe to the thread: the content of a pipe is lost with its
+// reader, and the most important output is the last before a process dies.
 #include "stderr_capture.hpp"
 
 #include "lockstep/core/error.hpp"

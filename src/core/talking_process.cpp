@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// Writing to a child that is gone must not end this process.
+/// A write to a child that is gone must not end this process.
 class NoPipeSignal {
   public:
     NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}

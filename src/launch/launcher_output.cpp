@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipe in pieces that a pipe or terminal takes at once: where stderr takes no more, mpirun's pipe
-// fills instead, as if it led there itself, and the supervisor goes on meanwhile.
+// A pipe is passed on in pieces that a pipe or terminal accepts at once. If stderr accepts no more,
+// mpirun's pipe fills up as if it led there directly, and the supervisor continues in the meantime.
 #include "launcher_output.hpp"
 
 #include "lockstep/core/clock.hpp"

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-/// Collective. Everyone's, by rank, on rank 0; nothing on the others.
+/// Collective. Returns the values of all ranks, by rank, on rank 0; nothing on the others.
 template <class Facts>
 std::vector<Facts> gathered(const Communicator& ranks,
                             const Facts& mine,

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// The network of `own` that `address` lies in, or "".
+/// Returns the network of `own` that contains `address`, or "".
 std::string network_with(const HostAddresses& own, const std::string& address) {
     for (const HostAddress& each : own.usable) {
         const auto length = each.network.substr(each.network.find('/'));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train --np N` starts mpirun and stays above it, because mpirun alone does three things badly: it
+// `train --np N` starts mpirun and supervises it, because mpirun alone does three things badly. It
 // gives ranks a second to end after TERM, leaves its files in /dev/shm when it is killed, and waits
-// for ever where its ranks never came or went without a word.
+// for ever if its ranks never start or end without an error.
 //
 //     terminal, SLURM, a person       this process             mpirun             ranks
 //     TERM, HUP, USR1, USR2,
@@ -11,8 +11,8 @@
 //     second Ctrl-C               --> sigtimedwait -- KILL --> gone
 //     kill -9                     --> gone             the kernel kills mpirun, too
 //
-// mpirun has a process group of its own: Ctrl-C on the terminal must come to the supervisor alone,
-// or ranks would get it twice, in two meanings.
+// mpirun has its own process group: Ctrl-C on the terminal must reach the supervisor alone;
+// otherwise ranks would get it twice, with two meanings.
 //
 // What must never happen:
 // - A signal is lost between "has the child ended?" and "wait for a signal": they are blocked all

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Of a one-cycle; those of PyTorch's OneCycleLR.
+// Constants of the one-cycle schedule: those of PyTorch's OneCycleLR.
 constexpr double first_share = 1.0 / 25, rising_share = 0.3;
 
 // Half a cosine.

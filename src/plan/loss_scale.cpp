@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Those of torch.amp.GradScaler.
+// The constants of torch.amp.GradScaler.
 constexpr double growth = 2, backoff = 0.5;
 constexpr std::int64_t steps_to_grow = 2000;
 

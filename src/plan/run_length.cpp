@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Whether a leaf of so many rows, in near-equal micro-batches, has one of a single row.
+// Returns true if a leaf of `rows`, in near-equal micro-batches, has one of a single row.
 bool has_single_row(std::int64_t rows, const TrainSettings& settings) {
     return rows > 0 && rows / std::min<std::int64_t>(rows, settings.micro_batches) == 1;
 }

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// Before this there was no Lockstep: 2020-01-01.
+// No deadline is earlier, because Lockstep did not exist: 2020-01-01.
 constexpr std::int64_t first_deadline = 1'577'836'800;
 
 struct Idle {

@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-/// Ends a training that takes too long.
+/// Thrown to end a training that takes too long.
 struct TooLong {};
 
 constexpr std::int64_t few_steps = 40;

@@ -34,7 +34,7 @@
 namespace lockstep {
 namespace {
 
-/// Why no file system could be mounted.
+/// Returns the reason why no file system could be mounted.
 struct MountRefused {
     std::string why;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stop and save: ask a run by a file in its directory, and wait until it has happened.
+// The commands stop and save: they send a request by a file in the run's directory, and wait until
+// it has happened.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"

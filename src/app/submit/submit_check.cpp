@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// A path whose parent is not here may be on a file system that only the nodes have.
+// A path whose parent is missing here may be on a file system that only the nodes have.
 void check_data(const fs::path& data) {
     std::error_code missing;
     const fs::path train = fs::absolute(data).lexically_normal() / "train";

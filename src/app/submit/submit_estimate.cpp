@@ -17,7 +17,8 @@
 namespace lockstep {
 namespace {
 
-// A rank with LibTorch and MPI: what the step line of the quick start shows, less its small model.
+// Memory of a rank with LibTorch and MPI: the value in the quick start's step line, less its small
+// model.
 constexpr std::uint64_t bare_rank_bytes = 220u << 20;
 
 struct DataShape {

@@ -33,7 +33,7 @@
 namespace lockstep {
 namespace {
 
-// A sanitizer's report is followed by _exit(): it would reach the file alone.
+// A sanitizer calls _exit() after its report, which would therefore reach only the captured file.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool is_sanitized = true;
 #else

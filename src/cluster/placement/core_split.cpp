@@ -13,7 +13,7 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-/// The group that holds `cpu`, by the first CPU of it; -1 if none does.
+/// Returns the group that holds `cpu`, by the first CPU of it; -1 if none does.
 int group_of(const Groups& groups, int cpu) {
     for (const auto& group : groups)
         if (std::ranges::binary_search(group, cpu)) return group.front();

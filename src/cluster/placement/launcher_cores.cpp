@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// The OS's name for the host, or where there is none the plan's.
+/// Returns the system's name of the host, or the plan's if there is none.
 const std::string& host_of(const RankSeat& seat) {
     return seat.host_id.empty() ? seat.host : seat.host_id;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch script does when the ranks are gone. mpirun's exit code does not decide it: it is 0
-// when a remote daemon dies; nor srun's, which is that of the rank with the largest one, 143 where
-// it ended others for one that failed. The run's own state file does, where this start wrote it;
-// then what ranks said as they failed; the launcher's code only where nobody has said more:
+// Decides what a batch script does after its ranks have ended. mpirun's exit code does not decide
+// it, because it is 0 when a remote daemon dies. Nor does srun's, which is the largest code of a
+// rank: 143 if it ended others for one that failed. The run's own state file decides, if this start
+// wrote it; then the errors that ranks wrote when they failed; and the launcher's code only if
+// there is nothing else:
 //
 //     state of the run    rank's, failure's, launcher's code  then
 //     complete            any                                 done, 0
@@ -13,7 +14,7 @@
 //     none of this start  0, 76, above 130: the world         requeue (76)
 //                         any other: a mistake                stop with that code
 //
-// and each "requeue" only while starts bring new checkpoints and are not too many (once_more).
+// Each "requeue" also requires that starts bring new checkpoints and are not too many (once_more).
 //
 // What must never happen:
 // - A start that never held the run takes an earlier one's success for its own.

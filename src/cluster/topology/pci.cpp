@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "16.0 GT/s PCIe" as 16.
+/// Returns 16 for "16.0 GT/s PCIe".
 double speed_of(const fs::path& file) {
     return std::strtod(text_of(file).c_str(), nullptr);
 }

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// How long a rank spins before it yields its core.
+/// The time for which a rank spins before it yields its core.
 enum class Patience {
     /// For messages: each check is a system call, and the kernel may need this core to deliver
     /// them.

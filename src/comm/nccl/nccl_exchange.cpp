@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How GPUs sum in the order of the tree at the traffic of a ring. A ring's reduce-scatter moves
-// (P - 1) / P of a bucket from each rank, and adds in the ring's order. Here the same bytes go
-// straight to the owners of stripes, who add when they have all:
+// Explains how GPUs sum in the order of the tree with the traffic of a ring. A ring's
+// reduce-scatter moves (P - 1) / P of a bucket from each rank, and adds in the ring's order. Here
+// the same bytes go directly to the owners of stripes, who add them when they have all:
 //
 //     bucket in the slot of    rank 0       rank 1       rank 2        one group of ncclSend/Recv
 //                            [ a0|b0|c0 ] [ a1|b1|c1 ] [ a2|b2|c2 ]
@@ -11,9 +11,9 @@
 //     one kernel on each owner: a0, a1, a2 in the tree's order (tree_sum.hpp), in place of a0
 //     the caller's optimizer:   a of the values from a; publish() gathers a, b, c everywhere
 //
-// A rank whose leaves are no complete subtree has several partials and sends each. Over several
+// A rank whose leaves are not a complete subtree has several partials and sends each. Over several
 // nodes there are two rounds of this, inside the nodes and between them (stripe_moves.hpp);
-// publish() goes the same way back.
+// publish() uses the same rounds in reverse.
 //
 // reduce() and publish() order the GPU's work and do not wait for it. The streams meet by events:
 //
@@ -21,9 +21,10 @@
 //                                   v                                 ^                    ^
 //     communicator              |waits| group of bucket 0 | kernels |summed| ... | publish |end|
 //
-// NCCL takes a group in the background and only then is it on the stream; kernels must come
-// after. So a bucket waits in `arrivals_`, is issued while the one before it is taken, round by
-// round, and is complete when its last kernel is on the stream. arrive() and reduce() move this on.
+// NCCL accepts a group in the background, and only then is it on the stream; kernels must come
+// after it. So a bucket waits in `arrivals_` and is issued, round by round, while NCCL accepts the
+// previous one. It is complete when its last kernel is on the stream. arrive() and reduce() move
+// this on.
 //
 // What must never happen:
 // - A kernel is launched before NCCL has taken its bucket's group: it would read old bytes.

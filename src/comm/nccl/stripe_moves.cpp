@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// Of `partials`, and the one that they merge into; nothing where they are no whole subtree.
+// Returns the partial into which `partials` merge, and fills in their merges; nothing if they are
+// no whole subtree.
 std::optional<Partial> merge_all(std::span<const Partial> partials,
                                  std::vector<int>& merges_after) {
     std::vector<Partial> stack;

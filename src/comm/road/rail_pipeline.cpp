@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large sums are cut into chunks, and a few are under way at once, so that one travels while
-// another is added and a third is sent:
+// Large sums are cut into chunks, and a few are processed at a time: one travels while another is
+// added and a third is sent:
 //
 //     jobs_      [ bucket 0: chunks a b c | bucket 1: chunks d e ]
 //     lanes_     0: a, in, step 1    1: b, in, step 0    2: c    3: d      next: e, in lane 0

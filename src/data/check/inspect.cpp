@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects what is known of data: of files of others their data sets, of fields how they lie.
-// Tested: data/check/inspect_test.cpp, data/check/inspect_files_test.cpp
+// Collects the facts about data: the data sets of foreign files, and the layout of fields. Tested:
+// data/check/inspect_test.cpp, data/check/inspect_files_test.cpp
 #include "lockstep/data/inspect.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -80,7 +80,7 @@ struct InspectedData {
     std::string obstacle;             ///< the reason why it cannot be streamed; "" if it can
     std::string fault;  ///< the reason why none of its values were read; "" if some were
     bool is_damaged = false;
-    std::optional<ValueSummary> values;  ///< of `rows_read` rows
+    std::optional<ValueSummary> values;  ///< summary of `rows_read` rows
     bool is_one_hot = false;             ///< each of these rows has one 1, and 0 elsewhere
     std::uint64_t rows_read = 0;
     std::vector<std::string> class_names;  ///< none: classes are numbers without names

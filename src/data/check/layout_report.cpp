@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fields lie, how well labels are mixed, and what to do about it.
-// Tested: data/check/inspect_test.cpp
+// Reports the layout of fields and the mixing of labels, with advice. Tested:
+// data/check/inspect_test.cpp
 #include "lockstep/core/numbers.hpp"
 
 #include "format/labels.hpp"

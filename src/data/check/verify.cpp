@@ -23,7 +23,8 @@ namespace lockstep {
 
 namespace {
 
-// One member's look at a data set: its shards are those whose number is its rank, modulo.
+// One member's check of a data set: its shards are those whose number modulo the members is its
+// rank.
 class Verification {
   public:
     Verification(fs::path folder,

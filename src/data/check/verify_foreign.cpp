@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of others have no hashes: what can be told is whether every block can be read, expands to
-// what it should, fits its checksums where it has some, and holds labels that are classes.
+// Foreign files have no hashes. These checks are possible: every block can be read, expands to the
+// right size, fits its checksums if it has some, and holds labels that are classes.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// One member's blocks, by several threads.
+// Checks one member's blocks on several threads.
 class ForeignBlocks {
   public:
     ForeignBlocks(std::shared_ptr<const DatasetIndex> index,

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// No picture has fewer rows, and few have more channels.
+// No image has fewer rows, and few have more channels.
 constexpr std::int64_t few = 4;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile goes from a chunk to its samples run by run: a run is what lies side by side in both.
-// h5py's own chunks have runs of a few bytes, so those sizes are compiled on their own.
+// A tile is copied from a chunk to its samples run by run: a run is contiguous in both. h5py's own
+// chunks have runs of a few bytes, so the code is compiled for those sizes separately.
 //
 //     axes     rows, y       how far it is to the next run in the chunk and in the samples
 //     run      x             bytes

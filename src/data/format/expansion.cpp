@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-// What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
-// in a byte of a match's length (lz4_Block_format.md), in LZF 264 in three, in Zstandard a block of
-// 128 KiB in the four bytes of a repeated one (RFC 8878), which is the strongest of those that
-// Blosc 1 holds.
+// The most bytes to which one stored byte can expand: in deflate 258 bytes in two bits (RFC 1951),
+// in LZ4 255 in a byte of a match's length (lz4_Block_format.md), in LZF 264 in three, in Zstandard
+// a block of 128 KiB in the four bytes of a repeated one (RFC 8878), which is the highest of the
+// codecs in Blosc 1.
 std::uint64_t expansion(const Filter& filter) {
     switch (filter.kind) {
         case FilterKind::deflate:

@@ -15,7 +15,7 @@ namespace {
 
 using IndexRow = std::array<std::uint64_t, index_row_bytes / 8>;
 
-// Nothing if the file ends early or the hash differs.
+// Returns nothing if the file ends early or the hash differs.
 std::vector<std::byte> read_rows(const fs::path& path, const IndexPlace& place) {
     const UniqueFd fd = open_for_reading(path);
     // The size of the file bounds the memory, whatever the manifest says.

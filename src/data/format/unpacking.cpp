@@ -20,7 +20,7 @@ namespace lockstep {
 namespace {
 
 // Stored values are compared in the widest type of their kind, floats in their own: an attribute of
-// f64 names a value of f32 by what it is rounded to.
+// f64 names a value of f32 by its rounded value.
 template <class From>
 using Compared = std::conditional_t<
     std::is_floating_point_v<From>,

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// One attribute that is there.
+// One existing attribute.
 class Attribute {
   public:
     Attribute(const h5::Handle& dataset, const char* name)

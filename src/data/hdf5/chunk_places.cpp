@@ -8,7 +8,7 @@
 namespace lockstep::h5 {
 namespace {
 
-// The beginning of the chunk after the one at `start`: the last dimension runs fastest.
+// Returns the begin of the chunk after the one at `start`: the last dimension runs fastest.
 void advance(std::vector<hsize_t>& start, const DatasetFacts& facts) {
     for (std::size_t d = start.size(); d-- > 0;) {
         start[d] += facts.chunk[d];

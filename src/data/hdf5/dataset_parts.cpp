@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is virtual may take any pieces of any data sets. People join files with it:
+// A virtual data set may take any pieces of any data sets. Users join files with it:
 //
 //     day-1.h5:/x  [400, 32, 32]  -->  rows   0 to 399   of all.h5:/x  [1000, 32, 32]
 //     day-2.h5:/x  [600, 32, 32]  -->  rows 400 to 999
 //
-// These are blocks of rows like those of any files. All else (every second row, tiles, a part that
-// is missing, which libhdf5 fills) is left to the library, by packing.
+// These are blocks of rows like those of any files. All other forms (every second row, tiles, a
+// missing part, which libhdf5 fills) are left to the library, by packing.
 //
-// What must never happen: a part is taken for whole that is not. So both selections must be boxes
-// of as many elements as their bounds have, from the first element to the last, of a data set of
-// exactly that size and type.
+// What must never happen: a part that is not whole counts as whole. So both selections must be
+// boxes of as many elements as their bounds have, from the first element to the last, of a data set
+// of exactly that size and type.
 //
 // Tested: data/foreign_matrix (values as h5py's, and what is refused).
 

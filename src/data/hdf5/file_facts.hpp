@@ -108,7 +108,7 @@ struct DatasetFacts {
 struct FileFacts {
     std::optional<std::string> uuid;
     std::optional<std::uint64_t> shard_index, samples, first_sample;
-    std::vector<DatasetFacts> datasets;  ///< as requested
+    std::vector<DatasetFacts> datasets;  ///< -
     bool operator==(const FileFacts&) const = default;
 };
 

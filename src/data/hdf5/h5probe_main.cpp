@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep-h5probe: libhdf5 in a process of its own, for files that nobody vouches for.
+// lockstep-h5probe: libhdf5 in a separate process, for untrusted files.
 #include "hdf5/sandbox.hpp"
 
 #include <cstdio>

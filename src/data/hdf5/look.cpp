@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Null if there is none; then `facts` say why, if there is one that the library does not open.
+// Returns null if there is none; `facts` then hold the reason, if there is one that the library
+// cannot open.
 h5::Handle open_dataset(const h5::Handle& file,
                         const std::string& name,
                         Links links,

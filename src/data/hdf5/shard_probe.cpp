@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// What one data set in a shard should be, and where errors about it belong.
+// The expected form of one data set in a shard, and the place for its errors.
 struct Expected {
     const fs::path& path;
     const Manifest& manifest;

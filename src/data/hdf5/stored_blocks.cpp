@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// How the chunks of one data set were stored that skipped the same filters.
+// The form of those chunks of a data set that skipped the same filters.
 struct Way {
     Codec codec = Codec::none;
     std::uint16_t chain = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG (ISO/IEC 15948) of 8 bits without filters; zlib alone does it, which is always there.
+// PNG (ISO/IEC 15948) of 8 bits without filters; it needs only zlib, which is always there.
 #include "lockstep/core/error.hpp"
 
 #include "image.hpp"

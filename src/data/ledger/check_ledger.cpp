@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Was each sample of an epoch trained on once, in the model that came out? Each start and rank of
-// the run has written what it did; starts that were killed did steps again that later starts did
-// anew:
+// Checks that each sample of an epoch was trained on once, in the final model. Each start and rank
+// of the run has recorded its steps. Later starts repeated steps of killed starts:
 //
 //     start 1   [ step 0 ....... 40 | 41 .... 55 ]            killed; the checkpoint was at 40
 //     start 2                       [ 41 ......... 90 | ]     41 to 55 of start 1 are superseded
@@ -49,7 +48,7 @@ namespace {
 
 // One rank's ledger file, read back.
 
-/// How a file's bytes ended.
+/// The state of the bytes at a file's end.
 struct LedgerEnd {
     FoundRecord::State state = FoundRecord::State::whole;
     std::uint64_t offset = 0;  ///< of what is torn or damaged

@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-// Hands out `repeats` rounds over `pieces` numbers, one by one, to any thread.
+// Gives out `repeats` rounds over `pieces` numbers, one by one, to any thread.
 class Dealer {
   public:
     Dealer(std::size_t pieces, std::uint64_t repeats) : pieces_(pieces), total_(pieces * repeats) {}

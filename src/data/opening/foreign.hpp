@@ -41,7 +41,7 @@ NotStreamable not_streamable(const fs::path& path,
 /// Returns the identity of a file without hashes: its size and time.
 ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
 
-/// Whether opening warns of the guarantees that packed shards have and these files lack.
+/// Warnings of the guarantees that packed shards have and these files lack.
 enum class Telling { warnings, nothing };
 
 /// The work of one DatasetIndex::open_foreign(). Used once, by one thread.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels of files that others wrote, read once when they are opened: numbers are counted, texts and
+// Labels of foreign files, read once when the files are opened: numbers are counted, texts and
 // one-hot rows become numbers, which the index keeps.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set that a link leads to lies in a file that nobody named, and so do the parts of a
-// virtual one. Such a file becomes a shard without samples of its own, in front of the file that
-// names it, so that its blocks are read, watched and told of like those of any other:
+// A data set behind a link is in a file that the user did not name, and so are the parts of a
+// virtual one. Such a file becomes a shard without samples of its own, before the file that names
+// it. So its blocks are read, watched and reported like those of any other:
 //
 //     a.h5   /x -> data-a.h5:/x   /y         shards   data-a.h5 (0)  a.h5 (60)  data-b.h5 (0)  b.h5
 //     (60) b.h5   /x -> data-b.h5:/x   /y         of /x    ^                         ^

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What numbers of files that others wrote become: as they are, wider, or what they stand for.
+// Converts numbers of foreign files: unchanged, widened, or unpacked.
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which data sets of a file look like a model's input and like what it may learn.
+// Suggests the data sets of a file that may be a model's input and its target.
 #include "lockstep/data/axes.hpp"
 
 #include "contents.hpp"

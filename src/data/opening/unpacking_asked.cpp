@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// xarray gives every float a _FillValue of NaN, which is what is read anyhow.
+// xarray gives every float a _FillValue of NaN, which changes nothing on reading.
 bool changes_nothing(const DatasetFacts& facts) {
     const CfPacking& packing = facts.cf->packing;
     const auto is_nan = [](std::uint64_t bits) { return std::isnan(std::bit_cast<double>(bits)); };

@@ -19,9 +19,8 @@
 namespace lockstep {
 namespace {
 
-// Python's part of a command that writes each file anew into a folder: NumPy's `x` is the first
-// data set, `made` are data sets by name that are written in its place; the others stay as they
-// are.
+// Returns Python's part of a command that writes each file anew into a folder: NumPy's `x` is the
+// first data set, `made` are data sets by name that replace it; the others stay unchanged.
 constexpr std::string_view writing_anew =
     "import io,os,sys,h5py,numpy as n; {}o,f,d,*r=sys.argv[1:]; i=h5py.File(f,\"r\"); x={}; "
     "os.makedirs(o,exist_ok=True); "

@@ -30,7 +30,7 @@
 namespace lockstep {
 namespace {
 
-// What a pack will make, before anything is read: pure functions of the source's shape and options.
+// Plans a pack before anything is read: pure functions of the source's shape and options.
 
 constexpr std::uint64_t usual_shard_bytes = std::uint64_t{512} << 20;
 constexpr std::uint64_t usual_block_bytes = std::uint64_t{512} << 10;

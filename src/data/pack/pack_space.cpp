@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pack writes for hours and may be killed at any moment; what it finished shall not be lost, and
-// nobody shall take half of it for a data set:
+// A pack writes for hours and may be killed at any moment. Its finished work must not be lost, and
+// its unfinished folder must not look like a data set:
 //
 //     .NAME.partial/   plan (identity, fields with their statistics)
 //                      shard 0, its record | shard 1, its record | shard 2, no record yet

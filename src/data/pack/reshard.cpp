@@ -31,7 +31,7 @@
 namespace lockstep {
 namespace {
 
-// A random order needs random reads, unless it is made in two passes over the data, both in order:
+// A random order needs random reads, unless the data are read twice in order:
 //
 //     rows          0 1 2 3 4 5 ...        place of each by the permutation
 //                   |
@@ -43,11 +43,12 @@ namespace {
 // a bucket.
 //
 // What must never happen: the result depends on the number of members, on threads or on memory.
-// Each record carries its place, so that it does not matter who wrote it into which file and when.
+// Each record carries its place, so that it does not matter which member wrote it into which file
+// and when.
 //
 // Tested: data/pack/reshard_test.cpp, pack_test.cpp.
 
-/// How to shuffle, and with what.
+/// Settings of the shuffle.
 struct ShuffleOptions {
     std::uint64_t seed = 0;
     std::filesystem::path beside;    ///< files go to a hidden folder beside this one

@@ -22,8 +22,7 @@
 namespace lockstep {
 namespace {
 
-// What a file's ending says of the image in it. Files are chosen by it; how they are decoded is
-// told by their bytes.
+// Endings of images' names, by which files are selected. The bytes decide how they are decoded.
 
 template <std::size_t N>
 bool is_one_of(const std::string_view (&endings)[N], std::string_view ending) {

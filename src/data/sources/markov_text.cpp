@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// What a stream of random numbers is for. Others of synth_source.cpp begin at 0.
+// The uses of random streams. Those of synth_source.cpp begin at 0.
 enum class TextUse : std::uint64_t { chain = 100, tokens };
 
 CounterRandom text_random(std::uint64_t seed, TextUse use, std::uint64_t number) {

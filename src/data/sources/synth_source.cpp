@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What a stream of random numbers is for, within one data set.
+// The uses of random streams within one data set.
 enum class Use : std::uint64_t { pattern, label, pixels, shapes, color, weights, features };
 
 constexpr std::uint32_t grid = 8;      // cells across a class's pattern

@@ -5,7 +5,7 @@
 //   windows  [a0 a1 a2 a3]              of length 3: the inputs are a0 a1 a2, the targets a1 a2 a3
 //                     [a3 b0 b1 b2]     so that each token but the first is a target once
 //
-// Nothing is read before a window is asked for, and a window is all that is ever in memory.
+// Nothing is read before a window is requested, and only one window is in memory.
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/sources.hpp"

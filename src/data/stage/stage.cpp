@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-// What a staged copy says of itself.
+// The record of a staged copy.
 struct Marker {
     std::string source, digest;
 };

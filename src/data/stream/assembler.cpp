@@ -5,11 +5,11 @@
 //     windows              (slab 3)      (not loaded yet)
 //                           copied, its lane's old slab freed,  and only then waited for
 //
-// All parts are found first and then copied together, field after field. Only where a window is
+// All parts are found first and then copied together, field after field. Only if a window is
 // missing are the parts found so far copied at once.
 //
-// What must never happen: waiting while holding a slab that others need. The window that is waited
-// for may be the one that waits for this slab.
+// What must never happen: waiting while holding a slab that others need. The awaited window may
+// itself wait for this slab.
 //
 // Tested: data/stream/batch_stream_test.cpp (least memory), reading_test.cpp (gathering).
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two walks over the same steps that never speak to each other: the assembler's over samples and
-// the I/O threads' over windows.
+// Two independent walks over the same steps: the assembler's over samples and the I/O threads' over
+// windows.
 //
 //     StepWalk     step 0: lane 0 [0,4) lane 1 [0,4)   step 1: lane 0 [4,8) ...   a batch's rows
 //     WindowWalk   w(0,0)  w(1,0)  ........  w(1,1)  w(0,1) ...                   by first need

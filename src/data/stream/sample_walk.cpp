@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Where a permutation takes longer than starting a thread does.
+// Rows from which a permutation takes longer than starting a thread.
 constexpr std::uint64_t worth_a_thread = 1 << 15;
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// For everything else that is or will be open.
+// Descriptors for everything else that is or will be open.
 constexpr rlim_t reserve = 512;
 
 Error too_many_files(std::size_t files) {

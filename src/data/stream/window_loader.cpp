@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// However loading ends, nobody waits for ever for what it keeps.
+// Settles kept rows however loading ends, so that no thread waits for them for ever.
 class Settling {
   public:
     explicit Settling(const SharedRows& shared) : shared_(shared) {}

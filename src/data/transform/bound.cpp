@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// What torchvision's documentation gives for models trained on ImageNet.
+// Values of torchvision's documentation for models trained on ImageNet.
 constexpr std::array imagenet_mean = {0.485, 0.456, 0.406};
 constexpr std::array imagenet_std = {0.229, 0.224, 0.225};
 

@@ -25,7 +25,8 @@
 namespace lockstep {
 namespace {
 
-/// The ports of one launch, for people; `is_there` only where each host has one that leads to all.
+/// The common fabric of one launch, with a note for people; `is_there` only if each host has a port
+/// that leads to all.
 struct CommonFabric {
     bool is_there = false;
     std::string note;  ///< "" where no host has a port

@@ -17,8 +17,8 @@
 namespace lockstep {
 namespace {
 
-// Of each rank's log: a rank's error is the last that it logs, but for what others write to its
-// stderr.
+// Bytes read from the end of each rank's log: a rank's error is the last line that it logs, except
+// for other output to its stderr.
 constexpr std::uint64_t end_bytes = 8 << 20;
 
 // Nothing where there are no flight records, or they are damaged.

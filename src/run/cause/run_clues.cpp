@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that is read about a run, by one clock and from one source: the newest start's records, on
-// rank 0's clock, and what its ranks said of their end.
+// All facts about a run, by one clock and from one source: the newest start's records, on rank 0's
+// clock, and its ranks' own records of their end.
 //
 // What must never happen:
 // - A time of another host is compared with this host's clock as it stands: see RunClock.

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// None where the files cannot tell.
+// Returns nothing if the files do not tell.
 std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) {
     try {
         return find_stragglers(read_rank_figures(run, incarnation));

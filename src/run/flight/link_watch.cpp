@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// A link that was lost long before somebody waits is not what they wait for.
+// A link that was lost long before a wait is not its cause.
 constexpr double lately_s = 60;
 
 enum class Carrier { present, absent, unknown };

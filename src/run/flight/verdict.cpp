@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is to blame when everybody waits? Each rank alone sees only that it waits. Together their
-// rings show it: collectives are numbered alike on all ranks, so the one who has not announced the
-// number that the others are in is the one they wait for.
+// Finds the cause when all ranks wait. Each rank alone sees only that it waits. Together their
+// rings show it: collectives have the same numbers on all ranks, so the others wait for the rank
+// that has not announced the number in which they are.
 //
 //     rank 0   #811 ended  #812 ended  #813 pending 41 s
 //     rank 1   #811 ended  #812 ended  #813 pending 41 s
 //     rank 2   #811 ended  #812 ended                      in data wait   <- late: the culprit
 //
-// But being late is often itself a consequence: of a death, a stop, another order of calls. So
-// rules are asked in the order of causes, and the first that holds is the verdict:
+// But lateness is often itself a consequence: of a death, a stop, another order of calls. So rules
+// are applied in the order of causes, and the first that holds is the verdict:
 //
 //     mismatch > dead > failed > unanswering > did not join > stopped
 //              > exited early > stuck in init, stuck GPU or slow > no progress > ended from outside
 //
-// Nothing is asked of the ranks, and nothing of the clock but `now_s`: it is a pure function of
-// traces, the same for a watchdog in the middle of a hang and for `lockstep diagnose` a day later.
-// Ranks that evaluate it over the same files agree on the speaker without a message.
+// It asks nothing of the ranks, and uses no clock but `now_s`: it is a pure function of traces, the
+// same for a watchdog during a hang and for `lockstep diagnose` a day later. Ranks that evaluate it
+// over the same files agree on the speaker without a message.
 //
 // What must never happen:
 // - Those who gave up (exit code 76) are blamed for what made them give up: gave_up().

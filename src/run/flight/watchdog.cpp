@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that waits for another in MPI can do nothing: it cannot time out, nor say for whom it
-// waits. Beside it two threads watch. Why two: naming the culprit means reading files and writing
-// logs, and with a hung file system or a full pipe those hang as well. Then the other still ends
-// the process.
+// A rank that waits for another in MPI can do nothing: it cannot time out, nor report for whom it
+// waits. So two threads watch beside it. There are two because naming the culprit requires reading
+// files and writing logs, which hang as well with a hung file system or a full pipe. Then the other
+// thread still ends the process.
 //
 //     counter    every period: beat; how long has the oldest collective been pending, and how long
 //        |       has the model, the optimizer or the set-up been at work without an end?
@@ -12,11 +12,11 @@
 //     scribe      a report  + list of   read rings, diagnose, speak -+
 //                             threads
 //
-// Ranks of this node that are gone the scribe sees in /proc; those of other nodes NodeWatch knows.
+// The scribe sees lost ranks of this node in /proc; NodeWatch knows those of other nodes.
 //
-// One rank speaks for all: the one that the verdict names (the same function over the same files,
-// so that they agree without a message) claims verdict.json. Others give it half a second and claim
-// it themselves where it does not come.
+// One rank reports for all: the one that the verdict names claims verdict.json (the same function
+// over the same files, so that ranks agree without a message). Others wait half a second and then
+// claim it themselves.
 //
 // What must never happen:
 // - The counter calls anything that may block: no file, no log, no MPI, and the mutex only as long

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run outlives its processes; this is what may be written into it by whom. A lock keeps starts
-// apart that know of each other. For those that do not (a node cut off from SLURM, which began the
-// job anew elsewhere) there is a count:
+// A run outlives its processes; these rules decide which process may write into it. A lock
+// separates starts that know of each other. For those that do not (a node cut off from SLURM, which
+// began the job anew elsewhere) there is a count:
 //
 //     RUN/incarnation   3         start 3 begins:  lock -> incarnation := 3 -> work
 //                                 start 2, back from the dead, reads 3 before a write: E408
 //
-// Every start has its own logs/iN; what all starts share (state, checkpoints) is written only after
-// a look at the count.
+// Every start has its own logs/iN; shared files (state, checkpoints) are written only after a check
+// of the count.
 //
 // What must never happen:
 // - An older start replaces what a newer one wrote. The look and the write are two steps, so a

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process at a time in a run directory, by a lock that cannot be left behind: flock belongs to
-// the open file, and the kernel closes that however its holder dies.
+// Lets one process at a time into a run directory, by a lock that cannot be left behind: flock
+// belongs to the open file, and the kernel closes that whenever its holder ends.
 //
 //     RUN/lock    [ lease: pid, host, user, since, SLURM job and start ]   flock: held | free
 //                   for people and for the rule below                      decides
 //
-// A lease is words: it may be torn, old or a stranger's. It never grants anything but this: where
-// the holder is an earlier start of this same SLURM job, SLURM has ended it or lost the node it ran
-// on, and with a network file system its lock may live on with nobody behind it. Then a new file,
-// locked already, is renamed onto the old one's place. Should the old start still run, its writes
-// are fenced by the incarnation (run_directory.cpp).
+// A lease is text: it may be torn, old or forged. It decides only one case: the holder is an
+// earlier start of this same SLURM job. Then SLURM has ended it or lost its node, and on a network
+// file system its lock may persist without a process. A new file, locked already, is then renamed
+// to the old one's path. Should the old start still run, its writes are fenced by the incarnation
+// (run_directory.cpp).
 //
 // What must never happen:
 // - Two holders. Who gets a lock looks whether the file is still the one at the path (is_still_at):

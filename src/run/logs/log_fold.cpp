@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting lines lie in a ring in order of time. A table of hashes leads to the newest of each text;
+// Waiting lines are in a ring in order of time. A table of hashes leads to the newest of each text;
 // a slot whose line has left the ring is free, so that nothing is ever removed from the table.
 #include "lockstep/core/hash.hpp"
 #include "lockstep/run/log_text.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heap of the ranks' logs by the time of their next line, each of which holds one piece of its
-// file. Logs that have no line left now lie aside until somebody looks again.
+// A heap of the ranks' logs by the time of their next line; each holds one piece of its file. Logs
+// without a further line are set aside until the next search.
 #include "lockstep/run/log_merge.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -4,8 +4,7 @@
 //     "LOCKSTEP" | u32 version | u32 phases | zeros || i64 step | f64 ended | f32 seconds[12] ||
 //     ...
 //
-// Step n of this start (from 0) lies in place n modulo the capacity. Places that nobody wrote have
-// step 0.
+// Step n of this start (from 0) is in place n modulo the capacity. Unwritten places have step 0.
 #include "lockstep/run/step_budget.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about where the time since the first start went. Each has its limit beside it.
+// Rules about the time since the first start. Each has its limit beside it.
 #include "lockstep/core/clock.hpp"
 
 #include "report/evidence.hpp"

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// By more than both may be off.
+// Returns true if it is faster by more than both errors allow.
 bool is_faster(const ScalePoint& point, const ScalePoint& than) {
     return than.seconds - point.seconds > 2 * std::hypot(point.error_s, than.error_s);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// T(P) for ranks P, and what it says of ranks that nobody has tried.
+// The model T(P) of the time on P ranks, and its forecasts.
 //
-// A step on P ranks is a sum of few laws (docs/scaling.md says whose they are):
+// A step on P ranks is a sum of a few laws (docs/scaling.md names their sources):
 //
 //   T(P) = work / P + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P)
 //
@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-/// Which terms a part, or the whole, may have.
+/// The terms that a part, or the whole, may have.
 struct Law {
     StepPart part = StepPart::computing;
     std::vector<ScaleTerm> terms;

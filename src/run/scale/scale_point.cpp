@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What another value of makes another amount of work of a step, or another way to do it.
+// Settings whose values change the amount of work of a step, or the way in which it is done.
 constexpr auto work_settings = std::to_array<std::string_view>({"model",
                                                                 "data-digest",
                                                                 "batch",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks' steps take equally long: who is slow computes while the others wait. So what is
-// compared is each rank's own time, its wall time less its waiting:
+// All ranks' steps take equally long: a slow rank computes while the others wait. So the comparison
+// uses each rank's own time, its wall time less its waiting:
 //
 //     rank 0   data | forward | backward | wait ........... | update
 //     rank 1   data | forward | backward | wait ........... | update
@@ -8,7 +8,7 @@
 //                                                             ^^^^^^^^^
 // A quota stops a rank for some steps and then lets it run for some, files are read in blocks of
 // many steps, and a save is in few steps. So steps are not judged one by one but in a few stretches
-// of half a second and more, and only stretches count in which the cause is at work at all.
+// of half a second and more. Only stretches count in which the cause is active at all.
 //
 // What must never happen:
 // - One hiccup makes a straggler: it takes at least two stretches, and half of those that count.
@@ -17,10 +17,10 @@
 //
 // Tested: run/stragglers_test.cpp, soak/causes.
 //
-// What a slow link costs: who comes last to a sum waits for nothing but its messages, so what the
-// rank that stands still least spends on sums and waiting is nobody's lateness. Steps that are
-// added up in stretches (StepStretches) count lateness that goes round among ranks, too; the rates,
-// which do not, decide whether there is a slow link at all.
+// The cost of a slow link: the last rank of a sum waits only for its messages, so the sums and
+// waiting of the rank that waits least are not due to a late rank. Steps that are added up in
+// stretches (StepStretches) also contain lateness that alternates among ranks. The rates do not;
+// they decide whether there is a slow link at all.
 #include "lockstep/run/stragglers.hpp"
 
 #include "lockstep/core/clock.hpp"
@@ -38,7 +38,7 @@
 namespace lockstep {
 namespace {
 
-/// Of the step, that others lose: less makes no straggler.
+/// Share of the step that others lose: less makes no straggler.
 inline constexpr double least_straggler_share = 0.05;
 
 constexpr double least_persistence_of_link = 0.5;  // of the steps

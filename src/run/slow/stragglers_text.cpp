@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// "0.42ms": steps may be shorter than duration_text() can say.
+/// Returns "0.42ms": steps may be shorter than duration_text() can show.
 std::string step_time_text(double seconds) {
     return seconds < 0.1 ? fmt::format("{:.2g}ms", seconds * 1e3) : duration_text(seconds);
 }

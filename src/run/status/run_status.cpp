@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// How far rank 0's clock is ahead of the file system's, by the last line of its log.
+// Returns how far rank 0's clock is ahead of the file system's, by the last line of its log.
 std::optional<double> ahead_of_files_s(const fs::path& log) {
     constexpr std::int64_t end_bytes = 64 << 10;
     try {

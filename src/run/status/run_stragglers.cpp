@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-/// As lockstep::leaves_of() of comm cuts them.
+/// Divides leaves like lockstep::leaves_of() of comm.
 int leaves_of_rank(int rank, int ranks, int virtual_ranks) {
     const auto boundary = [&](std::int64_t r) {
         return static_cast<int>(virtual_ranks * r / ranks);

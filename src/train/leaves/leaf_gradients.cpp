@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One class for each operator: what autograd's own node does for a parameter, on one leaf's rows.
-// Formulas are those of torch/csrc/autograd/FunctionsManual.cpp, so that the bits are, too.
+// One class for each operator: it does the work of autograd's own node for a parameter, on one
+// leaf's rows. Formulas are those of torch/csrc/autograd/FunctionsManual.cpp, which gives the same
+// bits.
 //
 // What must never happen: a formula that differs from autograd's, or an operator whose samples are
-// not its first dimension. Nothing here can know the latter for sure: the rehearsal compares.
+// not its first dimension. This file cannot verify the latter: the rehearsal compares.
 //
 // Tested: train/leaves/leaves_test.cpp.
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Autograd's graph of one pass over all of a rank's leaves, and what is cut off it:
+// Autograd's graph of one pass over all of a rank's leaves, and the edges that are cut:
 //
 //     loss --> ... --> AddmmBackward0 --> ReluBackward0 --> ... --> input
 //                        |  (hook)
 //                        +--x--> TBackward0 --> AccumulateGrad of the weight
 //
-// A node in which a parameter meets samples keeps its way down to the input, where the gradient of
-// all samples goes at once; its edges to parameters are cut (x), and a hook before it computes what
-// went along them, leaf by leaf, into slots in the order of the tree. What lies between, without
-// samples, is applied to each leaf's part.
+// A node in which a parameter meets samples keeps its edge to the input, along which the gradient
+// of all samples flows at once. Its edges to parameters are cut (x), and a hook before it computes
+// their gradients, leaf by leaf, into slots in the order of the tree. Nodes in between, without
+// samples, are applied to each leaf's part.
 //
 // What must never happen:
 // - A parameter's gradient comes by both ways: all of its uses are taken, or none is.
@@ -41,7 +41,7 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// A model's own, which would not be called.
+// A hook of the model's own, which would not be called.
 bool has_hooks(Node& node) {
     return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() ||
            !node.retains_grad_hooks().empty();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels before LibTorch's own, of any device, below autograd, which does not notice: they have a
-// dispatch key that is LibTorch's, without a use there, and which tensors do not have. A LeafScope
-// adds it to what its thread calls, and autograd's engine to what backward calls on a thread of its
-// own; they call LibTorch's kernels without it.
+// Kernels that run before LibTorch's own, on any device, below autograd, which does not notice.
+// They use a dispatch key that LibTorch reserves without a use, and that tensors do not have. A
+// LeafScope adds it to the calls of its thread, and autograd's engine to those of backward on its
+// own thread; the kernels call LibTorch's without it.
 //
 //     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
 //     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start
@@ -10,8 +10,8 @@
 //     products    all at once             or by leaf where that has other bits: compared
 //                                         when an operator of such shapes is first met
 //
-// What must never happen: that a model draws from the program's own generator within a scope.
-// Operators that are not known here do, and LeafPasses sees that the generator has moved.
+// What must never happen: a model draws from the program's own generator within a scope. Operators
+// that are unknown here do, and LeafPasses detects that the generator has moved.
 //
 // Tested: train/leaves/leaves_test.cpp, e2e/device_test.cpp (on threads of autograd, dropout and
 // batch norm of GPUs).

@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-// What a file of outputs is: NPY, or HDF5 with one data set, "predictions".
+// The kind of an outputs file: NPY, or HDF5 with one data set, "predictions".
 enum class OutputFormat { npy, hdf5 };
 
 // The beginning of a new file at `path`, and where values begin in it. What is left there of one

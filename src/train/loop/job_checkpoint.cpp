@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a job goes into a checkpoint, and back.
+// Converts the state of a job to a checkpoint's, and back.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/losses.hpp"

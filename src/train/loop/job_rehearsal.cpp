@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before the first step each rank tries, on made-up samples, which ways to compute its leaves give
-// the bits of computing them one by one, and what they cost.
+// Before the first step each rank tests, on generated samples, which ways of computing its leaves
+// give the bits of computing them one by one, and their cost.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// With fewer, kernels for vectors give other bits than those for matrices.
+// With fewer samples, kernels for vectors give other bits than those for matrices.
 constexpr std::int64_t least_leaf_rows = 4;
 
 Error leaves_error(const std::string& why) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job used, for its last words.
+// The resources that a job used, for its last lines.
 #include "lockstep/cluster/job_limits.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/events.hpp"

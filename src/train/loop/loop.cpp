@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens after a step, and in which order. Everything here but a clock, a signal and a user's
-// request is the same on all ranks; those three go into the next step as wishes and come back as
-// what all agreed on:
+// The order of actions after a step. All inputs but a clock, a signal and a user's request are the
+// same on all ranks; those three go into the next step as wishes and return as what all agreed on:
 //
 //     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
 //                                                                      |
 //     finite, else stop or roll back -> report -> leave without saving? -> data as they were?
 //                                                   -> evaluate? -> save and stop? -> save?
 //
-// What evaluation says is the same on all ranks, too: each decides by itself whether it is the best
-// so far, and whether the run stops early.
+// The results of evaluation are also the same on all ranks: each decides by itself whether it is
+// the best so far, and whether the run stops early.
 //
 // What must never happen:
 // - A rank decides alone. A signal reaches ranks at different moments, and clocks differ: who
@@ -47,8 +46,8 @@
 namespace lockstep {
 namespace {
 
-// Whether something that happens every `period` happens after the step just done. Periods in
-// seconds are rank 0's to judge: see save_is_due().
+// Returns true if an action of `period` is due after the step just done. Rank 0 decides periods in
+// seconds: see save_is_due().
 bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoch) {
     if (period.unit == Period::Unit::steps) return step % period.count == 0;
     if (period.unit == Period::Unit::epochs) return step % (period.count * steps_per_epoch) == 0;

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// As those of batch norm are called, whatever a model is made of.
+// Returns true for the buffers of batch norm, by their name in any kind of model.
 bool is_batch_statistic(const NamedTensor& buffer) {
     return std::string_view(buffer.name).ends_with("running_mean");
 }

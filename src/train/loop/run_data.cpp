@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Read in some seconds, and then mostly from memory by the first epoch.
+// Size that is read in some seconds; afterwards the first epoch reads it mostly from memory.
 constexpr std::uint64_t few_bytes = std::uint64_t{1} << 30;
 
 enum class Content { same, other, unread, unknown };

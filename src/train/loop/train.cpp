@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Where LibTorch throws what has a name of ours.
+// Converts LibTorch's exceptions with a known cause to our errors.
 void fail(Job& job, const c10::Error& thrown) {
     try {
         throw_if_known(thrown);

@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-// Collective. Foreign files that have other times may hold the same samples.
+// Collective. Foreign files with other times may hold the same samples.
 void check_same_data(const Communicator& ranks,
                      const std::shared_ptr<const DatasetIndex>& data,
                      const RunSettings& run) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Huang et al., https://arxiv.org/abs/1608.06993.
+// DenseNet: Huang et al., https://arxiv.org/abs/1608.06993.
 #include "model/built_in.hpp"
 #include "model/layers.hpp"
 

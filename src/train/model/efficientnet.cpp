@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tan and Le, https://arxiv.org/abs/1905.11946.
+// EfficientNet: Tan and Le, https://arxiv.org/abs/1905.11946.
 #include "model/built_in.hpp"
 #include "model/layers.hpp"
 

@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// How many multiplications and additions an operator's call takes, by the shapes of its
-// arguments: a multiplication and an addition count as two.
+// Returns the floating-point operations of a call by its arguments' shapes: a multiplication and an
+// addition count as two.
 using FlopFormula = std::uint64_t (*)(OperatorInputs inputs);
 
 std::uint64_t product(at::IntArrayRef sizes) {

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// Running statistics, which their operator writes although its schema does not say so.
+// Running statistics, which their operator writes although its schema does not declare it.
 constexpr std::string_view silent_writers[] = {
     "aten::batch_norm", "aten::native_batch_norm", "aten::instance_norm"};
 // What reads or writes files, or speaks to other processes.

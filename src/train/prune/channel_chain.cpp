@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// A layer, the norm behind it, and the layer that reads what it gives.
+// A layer, the norm after it, and the layer that reads its outputs.
 struct ChannelLink {
     std::string layer, norm, reader;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN, MKL and ATen split work among the threads that were asked for. Where OpenMP gives a
-// region fewer, oneDNN 3.x leaves the missing threads' part of a convolution's weight gradient
-// unwritten, so the team is counted before each leaf, by a region of LibTorch's own runtime.
+// oneDNN, MKL and ATen divide work among the requested threads. If OpenMP gives a region fewer,
+// oneDNN 3.x leaves the missing threads' part of a convolution's weight gradient unwritten. So the
+// team is counted before each leaf, by a region of LibTorch's own runtime.
 
 #include "replica/arithmetic.hpp"
 
@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// They choose kernels, or how exact these are, beside those that set_instruction_set() sets.
+// Variables that choose kernels, or their precision, besides those that set_instruction_set() sets.
 constexpr std::array kernel_variables{"DNNL_CPU_ISA_HINTS",
                                       "DNNL_DEFAULT_FPMATH_MODE",
                                       "DNNL_MAX_CPU_ISA",

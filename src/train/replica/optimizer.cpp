@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Updates that the moments of `piece` have taken with this one: t of the paper.
+// Returns the number of updates of the moments of `piece`, including this one: t of the paper.
 double moment_number(const ParameterPiece& piece, const UpdateStep& step) {
     return static_cast<double>(step.number - piece.missed);
 }

@@ -45,7 +45,7 @@ struct ParameterPiece {
     double rate_factor = 1;            ///< factor of the learning rate; not with own rates
     std::size_t count = 0;             ///< elements
     float* values = nullptr;           ///< values to update
-    const float* gradients = nullptr;  ///< as long
+    const float* gradients = nullptr;  ///< as many as `values`
     std::vector<float*> state;         ///< state[k] is the k-th state vector, as long
     /// Number of updates that left the tensor unchanged, because it had no gradient.
     std::int64_t missed = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// To a model its tensors are objects; to everything that moves or updates numbers they are one
-// vector:
+// A model's tensors are objects for the model; for all code that moves or updates numbers they are
+// one vector:
 //
 //     | parameters, as backward finishes them | float buffers | counters | step's scalars |
 //       each at a 64-byte line, in buckets      the state bucket, averaged or summed
@@ -8,18 +8,19 @@
 //     values    what all ranks see; parameters are views of it, so that publish() updates the model
 //     slot      one leaf's (or partial sum's) gradients; .grad() of each parameter is a view of it
 //
-// No gradient is copied into a bucket or out of it: autograd adds straight into the slot, and a
-// hook tells the reducer. Each rank updates the stripes that it owns, and has optimizer state of no
-// other.
+// No gradient is copied into a bucket or out of it: autograd adds directly into the slot, and a
+// hook notifies the reducer. Each rank updates the stripes that it owns, and has only their
+// optimizer state.
 //
 // Integer buffers (batch counters) travel as the float increment of a leaf, not as numbers:
-// increments are small and exact in a float, and their mean over the leaves is what one leaf would
-// have counted.
+// increments are small and exact in a float, and their mean over the leaves is the increment of a
+// single leaf.
 //
-// A parameter that no leaf of a step reaches has no gradient, which is not one of zeros: it stays
-// as it is, and so does what the optimizer keeps of it. Each leaf that does not reach it fills its
-// place with -0. A gradient that autograd adds to zeros has none of them, x + -0 is x, and -0 + -0
-// is -0: who owns a part of the sum reads there whether all leaves of all ranks have passed it by.
+// A parameter that no leaf of a step reaches has no gradient, which differs from a gradient of
+// zeros: the parameter stays, and so does its optimizer state. Each leaf that does not reach it
+// fills its place with -0. A gradient that autograd adds to zeros is never -0, x + -0 is x, and -0
+// + -0 is -0. So the owner of a part of the sum sees there whether no leaf of any rank has reached
+// it.
 //
 // What must never happen:
 // - Autograd puts a gradient elsewhere. It replaces .grad() in some cases instead of adding to it;

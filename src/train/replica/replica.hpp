@@ -30,7 +30,7 @@
 
 namespace lockstep {
 
-/// Whether the squared norm of each leaf's gradient is added to StepScalar::leaf_squares.
+/// Adding the squared norm of each leaf's gradient to StepScalar::leaf_squares.
 enum class LeafNorms { ignore, measure };
 
 /// A leaf's scalars, by StepScalar.

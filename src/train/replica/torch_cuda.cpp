@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing here is linked with CUDA: LibTorch's own registries know it once its library is loaded,
-// and devices are spoken to through c10's interfaces, which any device has.
+// This file is not linked with CUDA: LibTorch's own registries know CUDA once its library is
+// loaded, and devices are accessed through c10's interfaces, which any device has.
 #include "replica/torch_cuda.hpp"
 
 #include "lockstep/core/environment.hpp"

@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// Bias correction of Adam takes a power: one that is not trivial.
+// Number of the update, so that Adam's bias correction is not trivial.
 constexpr UpdateStep update_step{.number = 3, .rate = 1e-3, .gradient_scale = 1};
 
 constexpr int timed_passes = 3;  // the first one warms up

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording knows addresses, not tensors:
+// A recording contains addresses, not tensors:
 //
 //     samples of a leaf --copy--> the recording's --+
 //     weights, buffers: the replica's flat values --+--> forward graph --> backward graph --+
@@ -35,8 +35,8 @@
 namespace lockstep {
 namespace {
 
-// Of a run's shapes there are few: a slot for each level of the tree, and a last leaf that is
-// shorter. What has another scale each time, as fp16 at its start, must not fill the GPU.
+// A run has few shapes: a slot for each level of the tree, and a last leaf that is shorter. Steps
+// with a new scale each time, as fp16 at its start, must not fill the GPU.
 constexpr std::size_t most_recordings = 24;
 
 c10::Stream new_stream(at::Device device) {

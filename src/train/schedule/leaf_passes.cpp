@@ -30,7 +30,7 @@
 namespace lockstep {
 namespace {
 
-// Micro-batch `part` of `parts` of a leaf: near-equal, in order.
+// Returns micro-batch `part` of `parts` of a leaf: near-equal, in order.
 LeafSamples part_of(const LeafSamples& leaf, int part, int parts) {
     if (parts == 1) return leaf;
     const std::int64_t rows = leaf.inputs.front().tensor.size(0);

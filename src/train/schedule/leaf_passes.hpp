@@ -34,7 +34,7 @@ struct LeafSpeed {
 /// reported at the end only.
 enum class Capture { no, yes };
 
-/// Whether the graph's result on unknown operators counts; for tests.
+/// Use of the graph's result on unknown operators; for tests.
 enum class Walk { counts, is_ignored };
 
 /// Computes leaves between begin_step() and finish() of the replica, or in a rehearsal. Borrows

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A label is there where its logit is positive: its probability is above one half.
+// A label counts as present if its logit is positive: its probability is above one half.
 class MultiLabel : public FieldTask {
   public:
     explicit MultiLabel(const Field& labels) : FieldTask(TaskKind::multi_label, labels) {}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches go to a GPU one ahead of the model:
+// Batches are copied to a GPU one ahead of the model:
 //
 //     host      next k | issue step k | look_ahead: issue k + 1 | waits for step k | next k + 1 ...
 //     copies           |              |  copy u8 -> transform --+---> copied       |
 //     computes  waits for copied k -> | forward, backward, sums, update .......... | waits for ...
 //
-// The batch's bytes are copied as they are stored, from the page-locked memory that the assembler
-// filled; transforms are kernels, whose bits are the host's.
+// The batch's bytes are copied as stored, from the page-locked memory that the assembler filled;
+// transforms are kernels with the host's bits.
 //
 // What must never happen:
 // - The model reads what is not copied: its stream waits for `copied`.
