@@ -114,7 +114,7 @@ const Command* find_command(const std::vector<Command>& commands,
     return nullptr;
 }
 
-// What earlier versions had.
+// A command of earlier versions.
 struct GoneCommand {
     std::string_view name, instead;
 };
@@ -234,7 +234,7 @@ bool computes(const std::vector<std::string>& words) {
     return is_train(words) || (!words.empty() && (words[0] == "eval" || words[0] == "predict"));
 }
 
-// What one rank alone ran into.
+// Reports an error of a single rank.
 int fail(const std::vector<std::string>& words, const ProcessContext& process, const Error& error) {
     if (is_train(words)) note_rank_end(error);
     if (process.ranks.size() > 1) fail_alone(process.ranks, error);

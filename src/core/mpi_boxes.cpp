@@ -58,7 +58,7 @@ bool is_launcher_noise(std::string_view text) {
                                 "srun: Terminating",
                                 "srun: Force Terminated"};
     constexpr std::array parts{"sent help message",
-                               "/util/show_help.c at line",  // of two ranks at once, unreadable
+                               "/util/show_help.c at line",  // mixed output of two ranks
                                " calling \"abort\"",
                                "\"orte_base_help_aggregate\"",
                                ": error: *** STEP",

@@ -49,7 +49,7 @@ std::string shown_box(const std::vector<std::string>& box) {
 }
 
 constexpr std::size_t longest_line = 16 << 10;
-constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // where start after start fails
+constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // limit if start after start fails
 
 bool is_ready(int fd, short events) {
     pollfd asked{fd, events, 0};

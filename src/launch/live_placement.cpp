@@ -64,7 +64,7 @@ LaunchedRank launched_rank(const Communicator& ranks,
 
 /// One node's part of the job.
 struct NodePart {
-    NodeTopology node;  ///< as all its ranks see it
+    NodeTopology node;  ///< view of all its ranks
     std::string rest;   ///< serialize() of its Placement without seats
     std::string seats;  ///< serialize() of each, a line each: they begin with any rank
 };

@@ -87,7 +87,7 @@ class WatchedSignals {
         return signal < 0 ? 0 : signal;
     }
 
-    sigset_t before;  ///< what was blocked
+    sigset_t before;  ///< signals that were blocked
 
   private:
     sigset_t watched_;
@@ -97,7 +97,8 @@ class WatchedSignals {
 /// Counts the time that passes while this process runs.
 class LookPace {
   public:
-    /// Whether another `pace_s` is over. Time in which this process was stopped is no time.
+    /// Returns true if another `pace_s` is over. Time in which this process was stopped does not
+    /// count.
     bool is_over() {
         const double before_s = std::exchange(looked_s_, now_s());
         passed_s_ += std::min(looked_s_ - before_s, pace_s);
@@ -178,10 +179,10 @@ int exit_code_of(int status,
     return code;
 }
 
-/// Of the person at the terminal.
+/// Haste of the user at the terminal.
 enum class Haste { none, great };
 
-/// What is done about a launch: with each signal, and with each moment that passes.
+/// Reactions of a launch to signals and to the passing of time.
 class Supervision {
   public:
     Supervision(const LauncherProcess& launcher, const SupervisedRanks& ranks)

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t most_shown = 4;  // of groups, and of variables
+constexpr std::size_t most_shown = 4;  // limit of groups, and of variables
 
 /// Ranks that computed the same.
 struct Flock {
@@ -74,7 +74,7 @@ bool have_same_processor(const std::vector<Flock>& flocks) {
     });
 }
 
-// What a user is to do about it.
+// Returns the remedy for a user.
 std::string fix_of(const std::vector<Flock>& flocks, ModelAuthor author) {
     const std::string same_nodes =
         "use nodes with the same processor (sbatch --constraint), and give all ranks the same "

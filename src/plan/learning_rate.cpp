@@ -20,7 +20,8 @@ double annealed(double from, double to, double done) {
     return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-// Of step `at` of `steps`: the last one has `end`, and the peak may lie between two steps.
+// Returns the rate of step `at` of `steps`: the last one has `end`, and the peak may lie between
+// two steps.
 double one_cycle(double peak, double end, double at, double steps) {
     const double top = rising_share * steps - 1;
     const double last = steps - 1;

@@ -14,7 +14,7 @@ constexpr double least_factor = 0x1p-14;
 
 }  // namespace
 
-// As at::_amp_update_scale_, which torch.amp.GradScaler calls.
+// Follows at::_amp_update_scale_, which torch.amp.GradScaler calls.
 LossScale next_scale(const LossScale& scale, bool overflowed) {
     if (overflowed) return {scale.factor * backoff, 0};
     if (scale.good_steps + 1 < steps_to_grow) return {scale.factor, scale.good_steps + 1};

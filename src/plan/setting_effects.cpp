@@ -243,8 +243,8 @@ std::vector<Misfit> contradictions(const TrainSettings& s) {
          false}};
 }
 
-// Who gave the setting; "" if nobody did. A program that says nothing of origins gave what is not
-// the default.
+// Returns the origin of the setting; "" if it was not given. A program without origins gave what is
+// not the default.
 std::string giver(const TrainSettings& settings, const std::string& name) {
     if (settings.origins.empty())
         return text_of(settings, name) == text_of({}, name) ? "" : "program";

@@ -15,8 +15,9 @@ constexpr std::int64_t least_rows = 8;
 // Goyal et al., https://arxiv.org/abs/1706.02677, take batch statistics over so many.
 constexpr std::int64_t least_rows_across = 32;
 
-// Of a leaf, for each weight: with fewer, reading weights and adding gradients leaf by leaf takes
-// as long as computing them (docs/numerics.md, V by default). Some room to grow is worth that.
+// Multiplications of a leaf for each weight: with fewer, reading weights and adding gradients leaf
+// by leaf takes as long as computing them (docs/numerics.md, V by default). Some room to grow is
+// worth that.
 constexpr std::uint64_t least_products = 24;
 constexpr int room_at_any_price = 4;
 

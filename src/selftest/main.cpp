@@ -147,7 +147,7 @@ ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
     }
 }
 
-/// Whether it went well; prints what the ranks said.
+/// Returns true if it succeeded; prints the ranks' output.
 bool run_case(const Case& test) {
     const TemporaryFolder folder;
     std::vector<ProcessResult> results(static_cast<std::size_t>(test.ranks));
@@ -213,7 +213,7 @@ int run_as_rank(const std::vector<std::string>& arguments) {
     const auto body = arguments[1] == "sums" ? check_sums : survive_a_killed_rank;
     fmt::print("{}\n", body(GpuRuntime::open(), bootstrap, counts_of_sums));
     std::fflush(stdout);
-    // What an abort left of the GPU is not to be waited for.
+    // The rest of an aborted GPU's work is not waited for.
     if (arguments[1] == "killed") std::_Exit(0);
     return 0;
 }

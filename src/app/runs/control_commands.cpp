@@ -109,7 +109,7 @@ bool is_met(const Request& request, const RunStatus& status) {
     return !is_stop(request) && status.answered == request.asked.id;
 }
 
-// Whether it is pending is looked at before the status: a run writes its answer first.
+// Checks whether it is pending before the status: a run writes its answer first.
 std::optional<RunStatus> met_status(const Request& request) {
     const bool was_pending = is_pending(request);
     RunStatus status = status_of_run(request.run, StatusDepth::now);

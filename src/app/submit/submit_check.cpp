@@ -50,7 +50,7 @@ void check_place(fs::path folder) {
     });
 }
 
-// Who waits for other jobs does so, perhaps, for the one that has the run.
+// A job that waits for others may wait for the one that holds the run.
 void check_run(const SubmitOptions& options, const JobRequest& request) {
     const fs::path root = fs::absolute(options.run).lexically_normal();
     errno = 0;

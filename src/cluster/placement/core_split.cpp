@@ -20,7 +20,7 @@ int group_of(const Groups& groups, int cpu) {
     return -1;
 }
 
-/// Where each core's group ends: one past the last core that shares it.
+/// Returns the end of each core's group: one past the last core that shares it.
 std::vector<int> group_ends(std::span<const std::vector<int>> cores, const Groups& groups) {
     const auto count = static_cast<int>(cores.size());
     std::vector<int> ends(cores.size(), count);

@@ -114,8 +114,8 @@ RankSeat seat_of(const NodeTopology& node, const LaunchedRank& rank) {
     return seat;
 }
 
-/// What the first two ranks have in common that should not: a core of sets that differ, or one set
-/// that is too small for its ranks.
+/// Returns the first forbidden sharing of two ranks: a core of sets that differ, or one set that is
+/// too small for its ranks.
 std::optional<Error> first_conflict(const NodeTopology& node,
                                     std::span<const LaunchedRank> ranks,
                                     const std::vector<LaunchedSet>& sets,

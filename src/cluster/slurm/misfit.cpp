@@ -260,7 +260,7 @@ void check_time(const JobPart& part, const SlurmPartition& partition, std::vecto
          .fix = fmt::format("--time {} (a run that is longer requeues itself and goes on)", most)});
 }
 
-// Whom a partition lets in by name: accounts, or qualities of service.
+// Rules of a partition about names: accounts, or qualities of service.
 struct Admission {
     const std::vector<std::string>& only;  // empty: everyone but the denied
     const std::vector<std::string>& denied;

@@ -42,7 +42,7 @@ namespace {
 constexpr int saved = static_cast<int>(ExitCode::saved_please_requeue);
 constexpr int lost = static_cast<int>(ExitCode::peer_lost);
 
-// What the world did to the run, and another start may mend.
+// Returns true for external causes, which another start may overcome.
 bool may_mend(int exit_code) {
     return exit_code == 0 || exit_code == 1 || exit_code == saved || exit_code == lost ||
            exit_code > 130;
@@ -76,7 +76,7 @@ RequeueVerdict once_more(const JobEnd& end,
 // no start has begun the run, they are counted instead of its checkpoints.
 RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
     const int exit_code = end.launcher_exit;
-    constexpr int not_loadable = 126, not_found = 127;  // of the shell and the loader
+    constexpr int not_loadable = 126, not_found = 127;  // codes of the shell and the loader
     if (exit_code == not_loadable || exit_code == not_found)
         return stop(exit_code,
                     "the run did not begin: a node could not load the program or one of its "
@@ -91,7 +91,7 @@ RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
         fmt::format("the ranks were gone before the run began (the launcher says {})", exit_code));
 }
 
-// Of several ranks one may have seen no more than the loss of another.
+// One of several ranks may have seen no more than the loss of another.
 const RankEnd* lasting_failure(const std::vector<RankEnd>& ends) {
     const auto found =
         std::ranges::find_if(ends, [](const RankEnd& end) { return !may_mend(end.exit); });
@@ -105,7 +105,7 @@ std::string_view outlook(int exit_code) {
                : "failed, and would again";
 }
 
-// Of a start whose run is neither complete nor saved.
+// Judges a start whose run is neither complete nor saved.
 RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
     if (const RankEnd* failure = lasting_failure(end.rank_ends))
         return stop(failure->exit,

@@ -72,8 +72,8 @@ using Inside = NcclCommunicator::Inside;
 constexpr const char* reduction = "reduction of a bucket";
 constexpr std::array left_to_right{0, 1};  // how two numbers are merged
 
-/// Where everything lies in the one buffer, in numbers of 4 bytes: values, slots, what one bucket
-/// receives, merges: left_to_right, and each team's.
+/// The places in the one buffer, in numbers of 4 bytes: values, slots, what one bucket receives,
+/// merges: left_to_right, and each team's.
 class BufferLayout {
   public:
     BufferLayout(std::size_t vector, int slots, std::size_t received, std::size_t merges)
@@ -91,7 +91,7 @@ class BufferLayout {
     std::size_t vector_, slots_, received_, merges_;
 };
 
-/// What NCCL and the kernels work on. Lives until they are done with it.
+/// The memory of NCCL and the kernels. It lives until they are done with it.
 struct ExchangeMemory {
     NcclBuffer buffer;
     std::vector<int> merges_on_host;  ///< until they are copied
@@ -239,7 +239,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     double take_wait_s() override { return waiting_.take(); }
 
   private:
-    /// What a bucket does in one of the teams.
+    /// The work of a bucket in one of the teams.
     struct Round {
         std::size_t bucket = 0, team = 0;
     };
@@ -281,7 +281,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     const int* merges(std::size_t first) const {
         return reinterpret_cast<const int*>(floats() + places_.merges()) + first;
     }
-    /// Of a team's; see merges_of().
+    /// Returns the first merge of a team; see merges_of().
     std::size_t first_merge(std::size_t team) const {
         std::size_t first = left_to_right.size();
         for (std::size_t before = 0; before < team; ++before)
@@ -313,7 +313,8 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         let_wait(inside_.runtime(), caller_, inside_.stream());
     }
 
-    /// Of all that the communicator's stream holds now. Keeps the memory until then.
+    /// Returns the end of all present work of the communicator's stream. Keeps the memory until
+    /// then.
     std::shared_ptr<const NcclPending> end_of(const char* what) {
         auto pending = std::make_shared<NcclPending>();
         pending->what = what;
@@ -324,7 +325,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         return pending;
     }
 
-    /// As far as it goes without waiting.
+    /// Advances as far as possible without waiting.
     void advance() {
         while (inside_.handle().poll() == nccl::success) {
             if (issued_) complete(*std::exchange(issued_, {}));

@@ -37,7 +37,7 @@ namespace {
 constexpr std::array<std::string_view, 9> kind_names{
     "nvlink", "pcie", "peer", "shared memory", "infiniband", "roce", "rdma", "sockets", "plugin"};
 
-/// What lies between the first `before` and the next `after` ("": the end).
+/// Returns the text between the first `before` and the next `after` ("": the end).
 std::optional<std::string_view> between(std::string_view text,
                                         std::string_view before,
                                         std::string_view after) {

@@ -62,7 +62,7 @@ std::string escaped(const std::string& path) {
     return name;
 }
 
-/// Of a user who has set NCCL_DEBUG.
+/// Returns the plan for a user who has set NCCL_DEBUG.
 NcclReportPlan plan_of_users(const std::string& level, const std::string& file) {
     NcclReportPlan plan;
     const bool is_enough = upper_case(level) == "INFO" || upper_case(level) == "TRACE";

@@ -46,7 +46,7 @@ StripeTeam team_of_all(const TreePlan& plan) {
     return team;
 }
 
-// Of owners who have the place of `rank` on their nodes of `size`.
+// Returns the owners with the place of `rank` on their nodes of `size`.
 std::vector<int> owners_in_place(int rank, int size, int ranks) {
     std::vector<int> owners;
     for (int owner = rank % size; owner < ranks; owner += size) owners.push_back(owner);

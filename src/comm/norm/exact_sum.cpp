@@ -50,7 +50,8 @@ constexpr std::size_t square_block = 1024;
 /// Up to three doubles whose sum is the block's.
 using SquareSums = std::array<double, 3>;
 
-/// What every processor has: as fast as one double at a time, which waits for each addition.
+/// Vectors that every processor has. One double at a time would be slower, because it waits for
+/// each addition.
 constexpr std::size_t vector_bytes = 16;
 constexpr std::size_t lanes = vector_bytes / sizeof(double);
 constexpr std::size_t int_lanes = vector_bytes / sizeof(std::int32_t);

@@ -139,7 +139,7 @@ class NodeExchange : public Exchange {
   private:
     struct Arrival {
         std::size_t bucket;
-        std::uint64_t count;  ///< what this rank's flag was raised to
+        std::uint64_t count;  ///< count to which this rank's flag was raised
     };
 
     float* floats_at(std::size_t byte) const {
@@ -212,7 +212,7 @@ class NodeExchange : public Exchange {
     std::atomic<int> awaited_sender_ = -1;
     std::vector<float*> local_partials_;
     LinkMeter links_;
-    std::optional<RailPipeline> pipeline_;  ///< where this rank owns stripes
+    std::optional<RailPipeline> pipeline_;  ///< set if this rank owns stripes
     WaitClock waiting_;
 };
 

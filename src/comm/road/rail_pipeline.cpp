@@ -36,8 +36,8 @@ std::size_t timed_every(std::size_t chunks) {
     return chunks < 1000 ? 5 : 51;
 }
 
-/// Of three nodes two never meet: if all messages are slow, the third's link may be, or all. So
-/// half of what is timed has them meet, in an eighth more bytes.
+/// Of three nodes two never meet: if all messages are slow, the third's link may be slow, or all.
+/// So half of the timed sums have them meet, with an eighth more bytes.
 int turns(int nodes) {
     return nodes == 3 ? 2 : 1;
 }

@@ -151,7 +151,7 @@ bool RailSum::has_note(std::size_t bytes) const {
     return timer_ && task_.is_timed && bytes >= LinkTimer::least_bytes;
 }
 
-/// What comes is timed from here on, if it is.
+/// Messages are timed from here on, if they are timed.
 void RailSum::begin_receiving(std::size_t bytes) {
     if (!has_note(bytes)) return;
     receive_floats(nullptr, 0);

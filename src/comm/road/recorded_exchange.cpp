@@ -125,7 +125,7 @@ class RecordedExchange : public Exchange {
     std::uint32_t channel_;
     std::uint64_t bytes_;
     std::vector<std::uint64_t> bucket_bytes_;
-    StepTickets present_, before_;  ///< of this step and the last
+    StepTickets present_, before_;  ///< tickets of this step and the last
     std::int64_t step_ = 0;
 };
 

@@ -11,7 +11,7 @@ constexpr std::uint64_t most_images = 64, in_line = 8;
 constexpr std::uint32_t largest_side = 96, least_side = 48, gap = 2;
 constexpr std::uint8_t background = 40;
 
-// Where the value of a pixel lies in a row.
+// The place of a pixel's value in a row.
 struct Plan {
     std::size_t channels = 1, height = 1, width = 1;
     std::size_t channel_step = 0, line_step = 1, pixel_step = 1;

@@ -21,7 +21,7 @@ void describe(Record& record, Finding& finding) {
 
 namespace {
 
-// What one member found, group by group.
+// The findings of one member, group by group.
 struct Findings {
     std::vector<std::vector<Finding>> groups;
 };

@@ -48,7 +48,7 @@ Json json_of(const InspectedData& data) {
     return json;
 }
 
-// What an index knows, beside what any data set has.
+// Adds the facts of an index, besides those of any data set.
 void add_field(const Field& field, const FieldLayout& layout, Json& json) {
     json["shape"] = field.shape;
     json["axes"] = axes_text(field);

@@ -24,7 +24,7 @@ constexpr std::uint64_t least_block = std::uint64_t{256} << 10, most_block = std
 constexpr std::uint64_t least_blocks = 128, most_label_blocks = 4096;
 constexpr double ratio_worth_it = 1.1, mixed_enough = 0.8;
 
-// How to store the data another way: files of others are packed first.
+// Returns the command that stores the data in another way: foreign files are packed first.
 std::string rewriting(const DatasetIndex& index) {
     return index.manifest().kind == ManifestKind::packed ? "lockstep data reshard"
                                                          : "lockstep data pack --hdf5 ...";
@@ -75,7 +75,7 @@ double bits_of_block(ElementType type,
     return entropy_bits(counts);
 }
 
-// Of each label field with at least two classes, by evenly spaced blocks.
+// Returns the mixing of each label field with at least two classes, by evenly spaced blocks.
 std::vector<LabelMix> label_mixes(const std::shared_ptr<const DatasetIndex>& index) {
     std::vector<LabelMix> mixes;
     ShardFiles files(index);

@@ -63,7 +63,7 @@ bool is_void(const Field& field, const std::vector<std::size_t>& used) {
            used[others - 1] == others - 1;
 }
 
-// What to do about it, where most likely something is to be done.
+// Returns advice, if there most likely is something to do.
 std::string advice(const Field& field, const std::vector<std::size_t>& used) {
     if (!field.class_names.empty()) return "";
     const std::size_t classes = field.class_counts.size(), first = used.front();

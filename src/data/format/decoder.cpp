@@ -76,7 +76,7 @@ struct Decoder::State {
     std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> deflate{
         libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
     std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> zstd{ZSTD_createDCtx(), ZSTD_freeDCtx};
-    std::array<std::vector<std::byte>, 2> between;  // of what one filter left to the next
+    std::array<std::vector<std::byte>, 2> between;  // buffers between filters
 };
 
 Decoder::Decoder() : state_(std::make_unique<State>()) {}
@@ -94,7 +94,7 @@ bool Decoder::decode(Codec codec, std::span<const std::byte> stored, std::span<s
         case Codec::zstd:
             return undo({FilterKind::zstd}, stored, raw);
         case Codec::filters:
-            break;  // which ones is not said
+            break;  // the codec alone does not name them
     }
     return false;
 }

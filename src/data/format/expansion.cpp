@@ -28,7 +28,7 @@ std::uint64_t expansion(const Filter& filter) {
             const Widening widening(filter.element);
             return element_bytes(widening.type()) / widening.stored_bytes();
         }
-        case FilterKind::unpacking:  // of a byte; numbers of 8 become shorter
+        case FilterKind::unpacking:  // per byte; 8-byte numbers become shorter
         case FilterKind::shuffle:
         case FilterKind::fletcher32:
             break;

@@ -157,7 +157,7 @@ void check_places(const Shard& shard, const Manifest& manifest, const std::strin
         throw nonsense(origin, fmt::format("the index of '{}' does not fit it", shard.name));
 }
 
-// What is not compressed needs its size in the file; what is, is a chunk of HDF5.
+// Uncompressed blocks need their size in the file; compressed ones are chunks of HDF5.
 void check_block_sizes(const Shard& shard, const Manifest& manifest, const std::string& origin) {
     if (manifest.kind == ManifestKind::foreign) return;
     const std::uint64_t rows = std::min<std::uint64_t>(manifest.block_rows, shard.samples);
@@ -235,7 +235,7 @@ std::vector<ShardEntry> entries_of(const Manifest& manifest) {
 
 }  // namespace
 
-// What the file has; `kind` is known before.
+// Reads or writes the file's members; `kind` is known before.
 void describe(Record& record, Manifest& manifest) {
     const ManifestKind kind = manifest.kind;
     std::string format(format_name(kind));

@@ -35,7 +35,7 @@ Compared<From> compared(std::uint64_t bits) {
         return static_cast<Compared<From>>(bits);
 }
 
-// Which stored values are missing.
+// Marks the stored values that are missing.
 template <class From>
 class Missing {
   public:
@@ -139,7 +139,7 @@ std::optional<double> real_of(const std::optional<std::uint64_t>& bits) {
     return bits ? std::optional(std::bit_cast<double>(*bits)) : std::nullopt;
 }
 
-// Of scale, offset, least, most and what stands for missing ones.
+// Number of optional values: scale, offset, least, most and replacements of missing ones.
 constexpr std::size_t optional_values = 10;
 
 }  // namespace

@@ -34,7 +34,7 @@ struct Box {
     std::vector<hsize_t> first, last;
 };
 
-// Nothing if the selection is not all of a box.
+// Returns nothing if the selection is not all of a box.
 std::optional<Box> box_of(const Handle& space) {
     const int rank = H5Sget_simple_extent_ndims(space.id());
     if (rank < 1) return {};
@@ -50,7 +50,7 @@ std::optional<Box> box_of(const Handle& space) {
     return left == 1 ? std::optional(box) : std::nullopt;
 }
 
-// Whether it has all of dimensions 1, 2, ... of `size`.
+// Returns true if it has all of dimensions 1, 2, ... of `size`.
 bool has_whole_rows(const Box& box, const std::vector<std::uint64_t>& size) {
     if (box.first.size() != size.size()) return false;
     for (std::size_t d = 1; d < size.size(); ++d)
@@ -58,7 +58,7 @@ bool has_whole_rows(const Box& box, const std::vector<std::uint64_t>& size) {
     return true;
 }
 
-// What is said without a size is meant of whatever there is.
+// A selection without a size means everything that exists.
 bool is_all_of(const Handle& space, const std::vector<std::uint64_t>& size) {
     if (H5Sget_select_type(space.id()) == H5S_SEL_ALL) return true;
     const auto box = box_of(space);

@@ -57,7 +57,7 @@ constexpr std::uint64_t room_at_once = std::uint64_t{1} << 30;
 
 std::atomic<std::uint64_t> reads_done{0};
 
-// What writing_access() tells the driver through the library.
+// The arguments of writing_access() for the driver, passed through the library.
 struct WritingInfo {
     int* error = nullptr;
 };
@@ -218,7 +218,7 @@ Handle access_through(const H5FD_class_t& driver, const void* info) {
                             H5FDunregister);
     Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "E205", "prepare", "HDF5"), H5Pclose);
     checked(H5Pset_driver(access.id(), registered.id(), info), "E205", "prepare", "HDF5");
-    return access;  // which keeps the driver registered
+    return access;  // keeps the driver registered
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ class Spawning {
         pid_t child = -1;
         const int failed =
             ::posix_spawn(&child, program.c_str(), &actions_, &attributes_, words.data(), environ);
-        if (failed == EAGAIN || failed == ENOMEM)  // of processes and memory: E225
+        if (failed == EAGAIN || failed == ENOMEM)  // too many processes or too little memory: E225
             throw std::system_error(failed, std::generic_category());
         check(failed == 0, [&] {
             return unusable(fmt::format("cannot start '{}'", program.string()),

@@ -34,10 +34,10 @@ struct TiffSamples {
     }
 };
 
-/// Where pixels of a row belong.
+/// The destination of a row's pixels.
 struct PixelRun {
     std::uint32_t y = 0, x = 0, pixels = 0;
-    std::uint32_t first_channel = 0, channels = 0;  ///< that the row has
+    std::uint32_t first_channel = 0, channels = 0;  ///< channels in the row
 };
 
 std::uint32_t sample_at(const std::uint8_t* row, std::size_t index, std::uint32_t bits) {
@@ -307,7 +307,7 @@ class TiffReader {
             }
     }
 
-    // What libtiff writes, of which `needed` are looked at.
+    // Returns the bytes that libtiff writes, of which `needed` are used.
     std::size_t buffer_bytes(std::uint64_t said, std::size_t needed) {
         if (said < needed || said > std::uint64_t{most_tiff_bytes_at_once}) fail();
         return said;

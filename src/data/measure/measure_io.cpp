@@ -130,7 +130,7 @@ std::vector<CacheState> states_of(const IoBench& bench, IoMeasurements& measured
     return states;
 }
 
-// What is measured hot comes first in a round, and is made hot before.
+// Hot measurements come first in a round, after warming.
 std::vector<Lane> lanes_of(const IoBench& bench, IoMeasurements& measured) {
     std::vector<Lane> lanes;
     for (const CacheState state : states_of(bench, measured))

@@ -17,7 +17,7 @@ bool is_foreign(const DatasetIndex& data) {
     return data.manifest().kind == ManifestKind::foreign;
 }
 
-// As somebody gave them, but for files that links lead to.
+// Returns the files as the user gave them, without those that links lead to.
 AskedFiles asked_for(const DatasetIndex& data) {
     AskedFiles asked;
     for (const Shard& shard : data.shards())

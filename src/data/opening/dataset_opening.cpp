@@ -61,7 +61,7 @@ DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
         for (const Shard& shard : index.shards()) blocks += shard.index[f].blocks;
         index.stored_[f].reserve(std::min(blocks, most_reserved));
     }
-    Sandbox sandbox;  // whose child is only started if a shard is not what was packed
+    Sandbox sandbox;  // its child starts only if a shard differs from the packed one
     for (std::size_t number = 0; number < index.shards().size(); ++number) {
         index.stamps_.push_back(file_stamp(path_beneath(folder, index.shards()[number].name)));
         OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);

@@ -58,12 +58,12 @@ bool ForeignOpening::is_label(std::size_t field) const {
     return may_be_label(mapping) && is_possible;
 }
 
-// Of the file that is being added: its labels are names of classes.
+// Returns true if the labels of the current file are names of classes.
 bool ForeignOpening::is_text(std::size_t field) const {
     return is_column_of_texts(facts_.datasets[field]) && may_be_named(mappings_[field]);
 }
 
-// Whether class numbers are made of what files have.
+// Returns true if class numbers are made of the files' values.
 bool ForeignOpening::is_made(std::size_t field) const {
     return labels_[field].is_text || mappings_[field].layout == RowLayout::one_hot;
 }
@@ -82,7 +82,7 @@ void ForeignOpening::check_same_form(std::size_t number, std::size_t field) cons
     });
 }
 
-// What an enumeration calls classes; all files must agree.
+// Notes an enumeration's names of classes; all files must agree.
 void ForeignOpening::note_labels(std::size_t number, std::size_t field) {
     Labels& labels = labels_[field];
     labels.is_text = is_text(field);
@@ -171,7 +171,7 @@ void ForeignOpening::name_classes(Field& field,
     }
 }
 
-// What Keras' users have is not what it looks like.
+// One-hot labels, as Keras' users have them, look like several classes per sample.
 void ForeignOpening::suggest_one_hot() const {
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
         const FieldMapping& mapping = mappings_[f];

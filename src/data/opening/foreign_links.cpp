@@ -26,8 +26,7 @@ ByteWriter identity_of(const fs::path& file, std::uint64_t bytes) {
     return identity;
 }
 
-// What was seen of a linked file is of the time that its stamp says: it is only known by having
-// looked once.
+// Facts of a linked file belong to the time of its stamp, and a link is only known after one look.
 void ForeignOpening::look_again_behind_links() {
     bool has_new = false;
     for (const DatasetFacts& facts : facts_.datasets)
@@ -53,7 +52,7 @@ void ForeignOpening::add_shard(const fs::path& file,
     stamps_.push_back(stamp);
 }
 
-// Of `file`, which a link of the file leads to whose linked shards begin at `first`.
+// Returns the shard of `file`, a link's target; the file's linked shards begin at `first`.
 std::uint32_t ForeignOpening::linked_shard(const fs::path& file, std::size_t first) {
     for (std::size_t shard = first; shard < manifest_.shards.size(); ++shard)
         if (manifest_.shards[shard].name == file.string()) return static_cast<std::uint32_t>(shard);

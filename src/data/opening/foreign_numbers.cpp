@@ -53,7 +53,7 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
     return widening.type();
 }
 
-// Of the file that is being added; nothing unless it is asked for.
+// Returns the unpacking of the current file; nothing unless it is requested.
 std::optional<Unpacking> ForeignOpening::unpacking_of(std::size_t field) const {
     const std::optional<CfValues>& cf = mappings_[field].cf;
     if (!cf) return {};

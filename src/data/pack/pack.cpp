@@ -69,7 +69,7 @@ std::uint32_t block_rows_of(const RowSource& source, const PackOptions& options)
     return static_cast<std::uint32_t>(rows);
 }
 
-/// Of all fields, uncompressed.
+/// Returns the size of all fields, uncompressed.
 std::uint64_t raw_bytes_of(const Manifest& manifest) {
     return manifest.samples * manifest.bytes_per_sample();
 }
@@ -286,7 +286,7 @@ Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t
     const auto read = [&](std::size_t field, std::uint64_t row, std::span<std::byte> out) {
         source_.read(field, rows_.empty() ? row : rows_[row], out);
     };
-    // Where this member is, so are the others, roughly.
+    // The other members are about as far as this one.
     const auto tell = [&](std::uint64_t sample) {
         tell_written(written_ + (sample - shard.first_sample) * at_once);
     };

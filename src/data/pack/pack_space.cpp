@@ -43,7 +43,7 @@ void write_sealed(const fs::path& path, const Json& json) {
     write_file_atomically(path, sealed(std::move(text)));
 }
 
-// Nothing if the file is missing or not as it was written.
+// Returns nothing if the file is missing or not as it was written.
 std::optional<Json> read_sealed(const fs::path& path) {
     try {
         const std::string text = read_file(path);

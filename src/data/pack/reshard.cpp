@@ -52,7 +52,7 @@ namespace {
 struct ShuffleOptions {
     std::uint64_t seed = 0;
     std::filesystem::path beside;    ///< files go to a hidden folder beside this one
-    std::uint64_t memory_bytes = 0;  ///< of each member
+    std::uint64_t memory_bytes = 0;  ///< memory of each member
     int threads = 1;
     Team team;
 };
@@ -253,7 +253,7 @@ class ShuffledSource : public RowSource {
     Layout layout_;
     std::uint64_t seed_;
     int members_;
-    std::optional<Workspace> workspace_;  // of rank 0
+    std::optional<Workspace> workspace_;  // set on rank 0
     fs::path folder_;
     mutable BlockCache cache_;
 };

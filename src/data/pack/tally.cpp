@@ -50,7 +50,7 @@ class LabelTally : public Tally {
     }
 
   private:
-    // Of those that were counted: whoever said how many there are knows of the others.
+    // Checks the classes that were counted: a user who gave their number knows of the others.
     static void look_at_classes(const Field& field) {
         check_class_numbers(field);
         if (const std::string text = unused_classes_text(field); !text.empty())

@@ -34,7 +34,7 @@ void describe(Record& record, Marker& marker) {
     record.field("digest", marker.digest);
 }
 
-// Nothing if it is none.
+// Returns nothing if it is none.
 std::optional<Marker> marker_of(const fs::path& target) {
     const fs::path path = target / staged_marker;
     std::error_code failed;
@@ -81,12 +81,12 @@ class Staging {
     const StageTeam& team_;
     std::string manifest_text_;
     Manifest manifest_;
-    std::optional<Workspace> workspace_;  // of the node's first process, for a new copy
+    std::optional<Workspace> workspace_;  // set on the node's first process, for a new copy
     fs::path folder_;
     bool is_new_ = true;
     std::vector<std::size_t> missing_;  // here
-    std::vector<std::size_t> wanted_;   // by some node
-    std::uint64_t brought_bytes_ = 0;   // of those, in earlier rounds
+    std::vector<std::size_t> wanted_;   // shards that some node lacks
+    std::uint64_t brought_bytes_ = 0;   // bytes of those that earlier rounds brought
     StageResult result_;
 };
 
@@ -111,7 +111,7 @@ StageResult Staging::run() {
     return result_;
 }
 
-// Where this node's files go, and whether that is a new copy.
+// Returns the folder of this node's files, and whether that is a new copy.
 std::string Staging::enter() {
     const fs::path& target = options_.target;
     if (!fs::exists(fs::symlink_status(target))) {
@@ -286,7 +286,7 @@ void unstage_dataset(const fs::path& target) {
                      fmt::format("it has no {}", staged_marker),
                      "remove it yourself if you do not need it");
     });
-    // What is half removed must not look like a data set.
+    // A half removed copy must not look like a data set.
     fs::remove(target / manifest_name);
     fs::remove_all(target);
 }

@@ -68,7 +68,7 @@ const Assembler::Current* Assembler::window_at(std::uint64_t epoch,
     if (slab) {
         left_.push_back(lane);
     } else {
-        // What is waited for may need the slab of a window that was left: so that is copied first.
+        // The awaited window may need the slab of one that was left: so that is copied first.
         copy_found();
         const double since = now_s();
         slab = windows_.acquire(epoch, lane, position);

@@ -70,7 +70,8 @@ std::uint64_t largest(const DatasetIndex& index,
     return bytes;
 }
 
-// What a request may need in the worst case: blocks side by side, or one that is larger.
+// Returns the bytes that a request needs in the worst case: neighbouring blocks, or one that is
+// larger.
 std::uint64_t staging_bytes(const DatasetIndex& index, std::optional<std::size_t> field) {
     return std::max(largest(index, &StoredBlock::stored_bytes, field), RequestLimits{}.bytes);
 }

@@ -24,7 +24,7 @@ class Parts {
         part_ = (bytes + parts * line - 1) / (parts * line) * line;
     }
 
-    /// How many parts `bytes` are, at least one.
+    /// Returns the number of parts of `bytes`, at least one.
     std::size_t count_in(std::size_t bytes) const {
         return std::max<std::size_t>(bytes / part_, 1);
     }

@@ -126,7 +126,7 @@ void LaneBorders::share(const EpochWindow& window, int border, SharedRows& share
 std::uint64_t border_bytes(const DatasetIndex& index, const EpochOrder& order, std::size_t lanes) {
     const auto blocks = static_cast<double>(index.blocks().size());
     if (static_cast<double>(lanes - 1) <= few * blocks) return 0;
-    constexpr std::uint64_t epochs = 2;  // that meet
+    constexpr std::uint64_t epochs = 2;  // epochs that meet
     return epochs * (lanes - 1) * row_memory(index, order.max_block_rows());
 }
 

@@ -17,7 +17,7 @@ void advise(int file, std::uint64_t begin, std::uint64_t end, int advice) {
     ::posix_fadvise(file, static_cast<off_t>(begin), static_cast<off_t>(end - begin), advice);
 }
 
-// Nothing if it cannot be opened: who reads it will say so.
+// Returns nothing if it cannot be opened: its reader will report that.
 std::optional<int> descriptor(ShardFiles& files, std::uint32_t shard) {
     try {
         return files.descriptor(shard);
@@ -26,7 +26,7 @@ std::optional<int> descriptor(ShardFiles& files, std::uint32_t shard) {
     }
 }
 
-// Whether a byte can be had at once; not where the file system cannot tell.
+// Returns true if a byte can be read at once; false if the file system cannot tell.
 bool is_cached(int file, std::uint64_t offset) {
     char byte = 0;
     const iovec place{&byte, 1};

@@ -49,7 +49,7 @@ std::shared_ptr<const EpochOrder> OrderCache::of_epoch(std::uint64_t epoch) {
 
 namespace {
 
-// Where no further step of an epoch begins.
+// Returns the place after which no step of an epoch begins.
 std::uint64_t end_of_steps(std::int64_t batch, std::uint64_t samples, ShortStep short_step) {
     const auto step = static_cast<std::uint64_t>(batch);
     return short_step == ShortStep::keep || samples < step ? samples : samples - step + 1;

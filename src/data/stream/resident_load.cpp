@@ -73,7 +73,7 @@ class Loader {
         }
     }
 
-    // What is masked stays as it is: nobody is given it.
+    // Masked samples stay unchanged, because nobody reads them.
     void load(BlockReader& reader, RequestPlan& plan, std::span<const FieldBlock> blocks) {
         plan.clear();
         for (const FieldBlock& at : blocks) {
@@ -114,7 +114,7 @@ class Loader {
     ShardFiles files_;
     BadBlocks bad_blocks_{files_};
     std::vector<FieldBlock> blocks_;
-    std::vector<std::size_t> shares_;  // where each begins in blocks_
+    std::vector<std::size_t> shares_;  // begin of each in blocks_
     std::uint64_t total_ = 0;
     std::atomic<std::size_t> next_ = 0;
 

@@ -45,7 +45,7 @@ namespace {
 // More threads do not make memory faster. On a single core there is none: the caller gathers by
 // itself.
 constexpr int most_assemblers = 4;
-// How often the stream looks whether another assembler would help.
+// Steps between checks whether another assembler would help.
 constexpr std::uint64_t steps_of_a_look = 64;
 
 int assemblers_at_most(const StreamOptions& options) {

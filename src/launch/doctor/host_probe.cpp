@@ -55,7 +55,7 @@ std::string ports_text(const HostProbe& host,
     return names.empty() ? "" : fmt::format("{} {}", host.name, fmt::join(names, " "));
 }
 
-/// What all hosts have of it; nothing where one has none.
+/// Returns the ports of all hosts; nothing if one has none.
 std::vector<std::string> all_ports(std::span<const HostProbe> hosts,
                                    const std::string& layer,
                                    const std::string& network) {

@@ -137,7 +137,7 @@ Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
     Records records = read_records(run, found.incarnation);
     found.traces = std::move(records.traces);
     found.is_over = is_start_over(run, found.incarnation);
-    // Of a start that is over all signs of life are old, whatever this host's clock says.
+    // For a start that is over all signs of life are old, whatever this host's clock shows.
     found.now_s = found.is_over && records.heard_s > records.now_s + early_s
                       ? records.heard_s + silence_after_end_s + 1
                       : records.now_s;

@@ -55,7 +55,7 @@ class Stall {
 
     const Scene& scene_;
     Traces behind_;   ///< in, or before, the first group that any GPU has not finished
-    Traces further_;  ///< that have finished it
+    Traces further_;  ///< ranks that have finished it
 };
 
 Stall::Stall(const Scene& scene) : scene_(scene) {
@@ -85,8 +85,8 @@ std::vector<Missing> Stall::missing_parts() const {
     return parts;
 }
 
-/// Who is at one end of all that is missing; else all whose parts are missing, unless one of them
-/// is believed, too.
+/// Returns the rank at one end of all missing parts; else all ranks whose parts are missing, unless
+/// one of them is believed, too.
 Traces Stall::suspects() const {
     std::vector<Missing> parts = missing_parts();
     std::erase_if(parts, [](const Missing& part) { return part.at->gpu.arrived == 0; });

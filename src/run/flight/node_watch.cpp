@@ -85,7 +85,7 @@ RankState state_of(const RankPlace& place, const fs::path& folder) {
     return life == Life::stopped ? RankState::stopped : RankState::running;
 }
 
-/// Whether the rank may be waiting for others: not while it computes, nor in a short wait.
+/// Returns true if the rank may be waiting for others: not while it computes, nor in a short wait.
 bool may_wait(const FlightRecorder& recorder, double least_s) {
     const auto pending = recorder.oldest_pending();
     if (pending && pending->started_s > 0) return now_s() - pending->started_s > least_s;
@@ -253,8 +253,8 @@ class NodeWatch::Impl {
         }
     }
 
-    /// Of all nodes. A connection that was idle for long has been in vain only since it was used:
-    /// since the last round that saw nothing of it.
+    /// Examines all nodes. A connection that was idle for long counts as unanswered only since it
+    /// was used: since the last round that saw nothing of it.
     void find_unanswering(double passed_s, std::vector<RankTrace>& lost) {
         if (settings_.silent_s <= 0) return;
         std::map<std::string, double> now = settings_.unanswered();
@@ -343,7 +343,7 @@ class NodeWatch::Impl {
     std::mutex files_;  // a round, and what else belongs to the thread while it runs
     std::vector<Watched> watched_;
     std::uint64_t count_ = 0;
-    std::array<double, recent_rounds> rounds_s_{};  // what they took
+    std::array<double, recent_rounds> rounds_s_{};  // durations of rounds
     std::size_t rounds_ = 0;
     LinkWatch links_;
     std::map<std::string, double> unanswered_;  // by address

@@ -78,7 +78,7 @@ std::string is_or_are(const Traces& traces) {
     return traces.size() == 1 ? "is" : "are";
 }
 
-/// What the others do, and where each of the first few culprits is.
+/// Returns the state of the others, and the places of the first few culprits.
 std::string why_text(const Scene& scene, const Traces& culprits) {
     constexpr std::size_t most_shown = 4;
     const bool others_wait =
@@ -344,8 +344,8 @@ Verdict waiting(const Scene& scene, double patience_s) {
     return early.trouble != Trouble::none ? early : slow(scene, patience_s);
 }
 
-/// How long a phase of computing may last: half of the time-out (warn_s is a tenth of it), four
-/// times as long during set-up, and no longer once the rank was asked to stop.
+/// Returns the longest time of a phase of computing: half of the time-out (warn_s is a tenth of
+/// it), four times as long during set-up, and no longer once the rank was asked to stop.
 double longest_phase_s(const RankTrace& trace, double patience_s) {
     const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 4);
     return std::max(patience_s, trace.signal != 0 ? 0.5 : usual_s);

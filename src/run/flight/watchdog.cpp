@@ -155,7 +155,7 @@ class Watchdog::Impl {
         }
     }
 
-    /// As if the limit were always abort_s.
+    /// Returns the wait scaled as if the limit were always abort_s.
     double waited_s(StuckClock& clock) const {
         const double waited_s = clock.update(recorder_.oldest_pending(), now_s());
         return takes_its_time() ? waited_s / longer_by : waited_s;
@@ -175,7 +175,7 @@ class Watchdog::Impl {
                            .enqueued_s = mark.since_s};
     }
 
-    /// What the set-up does since its last collective, likewise. Files may be read for long.
+    /// Returns the set-up since its last collective in the same form. Files may be read for long.
     std::optional<FlightEntry> stuck_set_up() const {
         const PhaseMark mark = recorder_.phase();
         if (recorder_.is_running() || mark.phase != Phase::other) return {};
@@ -183,7 +183,8 @@ class Watchdog::Impl {
         return FlightEntry{.seq = recorder_.next().index + 1, .enqueued_s = mark.since_s};
     }
 
-    /// Whether somebody has asked to save and stop, and the phase has not ended for too long since.
+    /// Returns true if a request to save and stop is pending and the phase has not ended for too
+    /// long since.
     bool is_overdue(StuckClock& clock, const std::optional<FlightEntry>& phase) const {
         const int requests = stop_requests();
         const double since_s = clock.update(requests > 0 ? phase : std::nullopt, now_s());
@@ -271,7 +272,7 @@ class Watchdog::Impl {
         try {
             listener_({stage, speaks, verdict});
         } catch (const std::exception&) {
-            // What cannot be logged now must not keep a rank from ending.
+            // A failure to log must not keep a rank from ending.
         }
     }
 

@@ -73,7 +73,7 @@ JobStart own_job_start() {
     return {*job + '@' + cluster, restarts.value_or(0)};
 }
 
-// What the holder says of itself.
+// The holder's own description.
 struct Lease {
     std::string by, host;
     std::int64_t pid = 0;
@@ -103,7 +103,7 @@ std::string lease_text() {
     return json_of_record(lease).dump() + '\n';
 }
 
-// Nothing of a torn one, or of an empty one after an orderly end.
+// Returns nothing for a torn lease, or for an empty one after a proper end.
 std::optional<Lease> read_lease(const fs::path& path) {
     try {
         return record_from_json<Lease>(read_json(path, 4096), path.string());
@@ -112,7 +112,7 @@ std::optional<Lease> read_lease(const fs::path& path) {
     }
 }
 
-/// What the lease says, in words. It is a stranger's text: shown only in its known parts.
+/// Returns the lease in words. Its text is untrusted: only known parts are shown.
 std::string holder_text(const fs::path& path) {
     const auto lease = read_lease(path);
     if (!lease) return "a process that has not written its name yet";
@@ -120,8 +120,8 @@ std::string holder_text(const fs::path& path) {
         "process {} on {} ({}) since {}", lease->pid, lease->host, lease->by, lease->since));
 }
 
-/// Whether the holder is an earlier start of this very job. SLURM starts a job again only when it
-/// has ended it, or has lost the node where it ran on: what is left of it there must not stop us.
+/// Returns true if the holder is an earlier start of this job. SLURM starts a job again only when
+/// it has ended it, or has lost its node: what is left of it there must not stop us.
 bool is_held_by_earlier_start(const fs::path& path) {
     const JobStart own = own_job_start();
     const auto lease = own.job.empty() ? std::nullopt : read_lease(path);

@@ -37,7 +37,8 @@ std::vector<fs::path> files_of_launchers(const fs::path& folder) {
     return found;
 }
 
-// What this process may open besides its own few, after asking for all that it can get.
+// Returns the number of files that this process may open besides its own few, after raising its
+// limit.
 std::size_t openable() {
     constexpr rlim_t reserve = 32;
     rlimit files{};

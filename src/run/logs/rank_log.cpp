@@ -302,7 +302,7 @@ bool RankLog::advance() {
     return word_ && take_words();
 }
 
-// Where the log's end alone was read, the place in stderr is not known.
+// If only the log's end was read, the place in stderr is unknown.
 void RankLog::take_last_words() {
     constexpr std::uint64_t most = 64 << 10, most_guessed = 4 << 10;
     if (word_) return;

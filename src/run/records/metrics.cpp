@@ -21,7 +21,7 @@ std::string text_between(int file, std::uint64_t begin, std::uint64_t end, const
     return text;
 }
 
-/// Where the line begins that ends before `end`; reads backwards in blocks.
+/// Returns the begin of the line that ends before `end`; reads backwards in blocks.
 std::uint64_t start_of_line(int file, std::uint64_t end, const fs::path& path) {
     constexpr std::uint64_t block = 4096;
     while (end > 0) {

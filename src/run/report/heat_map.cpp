@@ -16,7 +16,7 @@ struct Columns {
     std::int64_t first = 0, last = -1;
     std::size_t count = 0;
 
-    /// Of step `at`: in floating point, for files may hold any number.
+    /// Returns the column of step `at`: in floating point, because files may hold any number.
     std::size_t of(std::int64_t at) const {
         const double place = static_cast<double>(at - first) /
                              (static_cast<double>(last - first) + 1) * static_cast<double>(count);
@@ -55,7 +55,7 @@ std::vector<double> own_seconds(const RankFigures& rank, const Columns& columns)
     return sum;
 }
 
-/// Of an even number the lower of both: of two ranks the quicker is what is usual.
+/// Returns the median, of an even number the lower one: of two ranks the quicker is the usual one.
 double median_of(std::vector<double> values) {
     std::erase_if(values, [](double value) { return !std::isfinite(value); });
     if (values.empty()) return unknown;
@@ -64,7 +64,7 @@ double median_of(std::vector<double> values) {
     return *middle;
 }
 
-/// What is usual in each column.
+/// Returns the usual time in each column.
 std::vector<double> usual_seconds(const std::vector<std::vector<double>>& own) {
     const std::size_t columns = own.front().size();
     if (own.size() == 1) return std::vector<double>(columns, median_of(own.front()));

@@ -25,7 +25,7 @@ std::string beginning_of(const fs::path& path) {
     return text;
 }
 
-/// Where the words of a heading begin.
+/// Returns the begins of a heading's words.
 std::vector<std::size_t> word_places(const std::string& line) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < line.size(); ++i)

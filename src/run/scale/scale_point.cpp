@@ -42,7 +42,7 @@ bool is_work(std::string_view setting) {
 // Cores' worth of time that the ranks of one node have together.
 struct NodeRoom {
     double cores = 0;
-    double most = std::numeric_limits<double>::infinity();  ///< by its control group
+    double most = std::numeric_limits<double>::infinity();  ///< limit of its control group
 };
 
 int threads_of(const RunRecord& record) {

@@ -57,7 +57,7 @@ int number_of(Network& network, const std::string& host) {
     return static_cast<int>(found - network.hosts.begin());
 }
 
-/// What all ranks of a node have timed of all ranks of another.
+/// Returns all messages that ranks of one node have timed from ranks of another.
 std::vector<WayBetween> ways_of(std::span<const RankLinks> ranks,
                                 const std::map<int, int>& host_of) {
     std::map<std::pair<int, int>, LinkTimes> sums;
@@ -98,13 +98,13 @@ Network network_of(std::span<const RankLinks> ranks) {
     }
     network.ways = ways_of(ranks, host_of);
     if (network.ways.empty()) return network;
-    // Of three nodes one alone slows two thirds of the ways down.
+    // With three nodes, one slow node slows two thirds of the connections.
     network.usual = quantile(network.ways, 0.75);
     for (WayBetween& way : network.ways) way.is_slow = way.rate() < slow_part * network.usual;
     return network;
 }
 
-/// What one node explains.
+/// The connections that one node explains.
 struct Suspect {
     int host = -1;
     LinkWay way = LinkWay::both;
@@ -141,7 +141,7 @@ Suspect slowest_pair(Network& network) {
     return pair;
 }
 
-/// Whom the same ways speak against, or -1.
+/// Returns the other suspect for the same connections, or -1.
 int rival_of(Network& network, const Suspect& suspect) {
     const WayBetween& first = *suspect.explains.front();
     const int other = first.from == suspect.host ? first.to : first.from;

@@ -32,7 +32,7 @@ bool are_several(const Straggler& straggler) {
            (straggler.link->ranks.size() > 1 || !straggler.link->other_host.empty());
 }
 
-/// Of two nodes: which way, where one way alone is slow.
+/// Returns the text for two nodes, with the direction if only one is slow.
 std::string pair_text(const SlowLink& link, const std::string& now, const std::string& usual) {
     const std::string others = link.are_alone ? usual + " the other way" : "others' " + usual;
     if (link.way == LinkWay::both)

@@ -46,7 +46,7 @@ bool is_plain(const Tensor& tensor) {
     return tensor.defined() && tensor.layout() == at::kStrided;
 }
 
-// Whether what lies in memory is the transpose.
+// Returns true if the memory holds the transpose.
 bool is_transposed(const std::vector<std::int64_t>& sizes,
                    const std::vector<std::int64_t>& strides) {
     return strides[0] == 1 && strides[1] == sizes[0];
@@ -193,7 +193,7 @@ class Convolution : public LeafNode {
         return given.size() == sides ? given : std::vector<std::int64_t>(sides, given.at(0));
     }
 
-    // Of the output's height or width.
+    // Returns the rule of the output's height or width.
     SlideRule rule(std::size_t side) const {
         SlideRule rule{.kernel = weight_.size(static_cast<std::int64_t>(side) + 2),
                        .stride = stride_[side],
@@ -250,12 +250,12 @@ class BatchNorm : public LeafNode {
     std::vector<std::tuple<Tensor, Tensor, Tensor>> by_leaf_;
 };
 
-// What a leaf has saved: nothing where running statistics were used.
+// Returns a leaf's part of saved values: nothing if running statistics were used.
 Tensor saved_part(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
     return saved.numel() == 0 ? saved : cut.part(saved, leaf);
 }
 
-// Of either kind; the last one is 1 / deviation, or cuDNN's own.
+// Handles either kind; the last value is 1 / deviation, or cuDNN's own.
 template <class Kind>
 struct SavedNorm {
     using Node = Kind;

@@ -41,7 +41,7 @@ bool is_cut(const Tensor& rows) {
     return rows.device() == scope.device() && scope.cut().divides(rows);
 }
 
-// What a kernel here calls are LibTorch's own, of the tensors as they are.
+// During its lifetime, calls of a kernel here reach LibTorch's own kernels.
 class OwnKernels {
     c10::impl::ExcludeDispatchKeyGuard excluded_{c10::DispatchKeySet(leaf_key) |
                                                  c10::autocast_dispatch_keyset};
@@ -61,7 +61,7 @@ std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved..
     (std::make_index_sequence<1 + sizeof...(Saved)>());
 }
 
-// As the leaf left it, or as the step found it.
+// Restores the value that the leaf left, or that the step found.
 void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
     const Tensor* const left = scope.buffer(buffer, leaf);
     buffer.copy_(left != nullptr ? *left : first);
@@ -118,7 +118,7 @@ Result leaf_batch_norm(const Tensor& input,
     });
 }
 
-// What the graph has found, in place of what `compute` would.
+// Returns the graph's result in place of that of `compute`.
 template <class Compute>
 ThreeTensors found_or(Compute&& compute) {
     const OwnKernels own;

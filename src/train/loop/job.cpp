@@ -49,13 +49,13 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
     return {progress_mode_for(cpus.cpus, settings.threads), cpus.last};
 }
 
-// Who failed so: " (ranks 2-3 on node2 only)".
+// Returns the ranks that failed: " (ranks 2-3 on node2 only)".
 std::string failed_ranks(const Error& error) {
     const auto* agreed = dynamic_cast<const AgreedError*>(&error);
     return agreed == nullptr || agreed->ranks().empty() ? "" : " (" + agreed->ranks() + ")";
 }
 
-// How many dimensions each of the model's tensors has.
+// Returns the number of dimensions of each of the model's tensors.
 std::vector<std::size_t> dimensions_of(const Model& model) {
     std::vector<std::size_t> dimensions;
     for (const auto& [name, tensor] : model.parameters())
@@ -220,7 +220,7 @@ void Job::split_data() {
             "were found when the data were packed; pack two data sets for others");
 }
 
-// What the run has already, and the instruction set: from here on LibTorch may compute.
+// Takes the run's existing settings, and the instruction set: from here on LibTorch may compute.
 RunAge Job::settle_contract() {
     recorded_ = parse_json(
         from_root(mesh_.world,
@@ -316,7 +316,7 @@ void Job::settle_data() {
     if (!found.note.empty()) settings_.warnings.push_back(found.note);
 }
 
-// Of the files that the run was made with, where others hold the same.
+// Returns the digest of the files that the run was made with, if others hold the same.
 std::string Job::data_digest() const {
     return digests_.at("data-digest").get<std::string>();
 }

@@ -43,7 +43,7 @@ std::string graph_text(const CaptureVerdict& verdict) {
     return "leaves are recorded once and replayed, which takes " + times;
 }
 
-// What computing leaves together costs, and what would not.
+// Returns the cost of computing leaves together, and of the alternative.
 std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
     constexpr double worth_a_word = 0.9;
     if (!speed) return "";

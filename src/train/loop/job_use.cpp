@@ -30,15 +30,15 @@ double trained_s(const StepStretches& stretches) {
 
 }  // namespace
 
-// Of all threads of this process so far.
+// Returns the time of all threads of this process so far.
 double Job::processor_s() {
     rusage used{};
     ::getrusage(RUSAGE_SELF, &used);
     return seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
 }
 
-// That this process's first thread was ready to run and had no core; 0 where the kernel does not
-// say (CONFIG_SCHED_INFO).
+// Returns the time in which this process's first thread was ready to run and had no core; 0 if the
+// kernel does not tell (CONFIG_SCHED_INFO).
 double Job::coreless_s() {
     double computed_ns = 0, coreless_ns = 0;
     std::ifstream("/proc/self/schedstat") >> computed_ns >> coreless_ns;

@@ -61,7 +61,7 @@ struct LastSave {
     double time_s = 0;
 };
 
-// What a user asks of rank 0, on top of `wishes` for the step to come.
+// Adds a user's request to rank 0 to `wishes` for the next step.
 void add_request(StepWishes& wishes, const LoopParts& parts) {
     const auto& asked = parts.run.directory->control_request();
     if (!asked) return;
@@ -88,7 +88,7 @@ StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLim
     return wishes;
 }
 
-// What fp16's scale skips is no sign of divergence.
+// A step that fp16's scale skips is no sign of divergence.
 bool must_roll_back(const StepOutcome& outcome, const TrainSettings& settings) {
     if (settings.on_nonfinite != NonFinite::rollback || !outcome.is_skipped) return false;
     return settings.precision != Precision::fp16 || !std::isfinite(outcome.loss);
@@ -150,7 +150,7 @@ LastSave save(const LoopParts& parts, TimeLimit& limit) {
     return {parts.progress.step, now_s()};
 }
 
-// Whether the evaluation of the step just done is one whose checkpoint stays.
+// Returns true if the evaluation of the step just done is one whose checkpoint stays.
 bool is_new_best(const LoopParts& parts) {
     return kept_step(parts.settings, parts.progress.best) == parts.progress.step;
 }
@@ -173,7 +173,8 @@ TrainEnd complete(const LoopParts& parts) {
     return TrainEnd::complete;
 }
 
-// Of interruptions; rank 0, which writes it down, is who knows a user's request.
+// Returns the reason of an interruption. Only rank 0 knows a user's request, and rank 0 writes it
+// down.
 std::string interruption(const LoopParts& parts) {
     if (!parts.run.directory || !parts.run.directory->control_request()) return "interrupted";
     return "stopped by request of " + parts.run.directory->control_request()->by;

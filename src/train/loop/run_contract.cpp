@@ -27,7 +27,7 @@ bool is_batch_statistic(const NamedTensor& buffer) {
 
 // By the shapes of one forward pass. Whether V depends on it is decided by all ranks alike.
 std::uint64_t products_of(Model& model, const ModelShape& shape) {
-    constexpr std::int64_t rows = 2;  // of one sample batch norm has no statistics
+    constexpr std::int64_t rows = 2;  // batch norm has no statistics of one sample
     const KeptBuffers kept(model);
     const auto ledger = std::make_shared<OperatorLedger>(model);
     try {

@@ -21,7 +21,7 @@ std::shared_ptr<Conv> dense_conv(const ConvShape& shape) {
     return std::make_shared<Conv>(shape, Fan::in);
 }
 
-// What it finds goes beside its input.
+// Appends its output to its input.
 class DenseLayer : public Chain {
   public:
     explicit DenseLayer(std::int64_t in) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double timing_noise = 1.1;
 
-/// As torch.autocast(device, dtype) around what is computed while it lives.
+/// Acts like torch.autocast(device, dtype) during its lifetime.
 class AutocastScope {
   public:
     AutocastScope(at::DeviceType device, at::ScalarType type)

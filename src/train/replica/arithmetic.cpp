@@ -41,7 +41,7 @@ Function openmp_function(const char* name) {
     return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// Of the thread that computes, whatever OMP_DYNAMIC said when the runtime was loaded.
+// Sets the computing thread's team, whatever OMP_DYNAMIC was when the runtime was loaded.
 void want_whole_teams() {
     static const auto set_dynamic = openmp_function<void (*)(int)>("omp_set_dynamic");
     if (set_dynamic) set_dynamic(0);
@@ -59,7 +59,7 @@ int team_size() {
     return team;
 }
 
-// What is set of the variables that make teams smaller.
+// Returns the set variables that make teams smaller.
 std::string limits_text() {
     const Environment environment;
     std::vector<std::string> set;

@@ -63,7 +63,7 @@ namespace {
 
 constexpr std::size_t decision_floats = sizeof(UpdateDecision) / sizeof(float);
 
-// Of a counter that a checkpoint has beside the model's.
+// Returns the name of a checkpoint's counter besides the model's.
 std::string missed_name(const FlatTensor& parameter) {
     return "optimizer.missed." + parameter.name;
 }
@@ -144,7 +144,7 @@ Replica::Replica(Parts parts)
     install_hooks();
 }
 
-// What this rank owns of each tensor.
+// Makes the pieces of each tensor that this rank owns.
 void Replica::cut_pieces() {
     for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket)
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -178,7 +178,7 @@ void Replica::take_initial_weights() {
     }
 }
 
-// Of the initial weights: the first step may be one that is skipped.
+// Begins with the initial weights, because the first step may be skipped.
 void Replica::begin_average() {
     if (!keeps_average()) return;
     for (const ParameterPiece& piece : pieces_)
@@ -213,7 +213,7 @@ double Replica::squares_of(std::size_t parameter) const {
     return sum_of_squares(on_host(slot_ + range.begin, range.size()));
 }
 
-// What the last pass did not reach waits for the leaf's end, and so does the bucket it is in.
+// Gradients that the last pass did not reach wait for the leaf's end, and so does their bucket.
 double Replica::leaf_squares() const {
     double sum = 0;
     for (std::size_t i = 0; i < squares_.size(); ++i)
@@ -232,7 +232,7 @@ at::Tensor Replica::scalar_view(float* at) const {
     return view_of(at, {"", {1}, {0, 1}});
 }
 
-// As long as nothing else is looked at.
+// Valid until the next call.
 std::span<const float> Replica::on_host(const float* from, std::size_t count) const {
     if (is_on_host()) return {from, count};
     seen_.resize(count);
@@ -330,7 +330,7 @@ void Replica::end_together(const LeafScope& scope, std::span<const LeafResult> r
     reducer_.end_together();
 }
 
-// As forward of this leaf left them.
+// Takes buffers as forward of this leaf left them.
 void Replica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
     for (const at::Tensor& buffer : buffers_)
         if (const at::Tensor* const left = scope.buffer(buffer, leaf)) buffer.copy_(*left);
@@ -360,7 +360,7 @@ std::string Replica::sums_hash() const {
     return hasher.value().hex();
 }
 
-// What the leaf, or so many of them, whose sums go to `slots`, did not reach.
+// Marks parameters that the leaf, or the leaves, whose sums go to `slots`, did not reach.
 void Replica::mark_missing(std::span<float* const> slots, int leaves) {
     const bool is_new = has_samples_ && !reported_missing_;
     for (const std::size_t parameter : reducer_.missing()) {
@@ -419,7 +419,7 @@ const UpdateDecision* Replica::decide(const UpdateRule& rule) {
     return loops.decide({.rule = rule, .squares = squares, .others = others});
 }
 
-// Whether a leaf of this rank does.
+// Returns true if a leaf of this rank reaches it.
 bool Replica::reaches(std::size_t parameter) const {
     return missed_leaves_[parameter] < static_cast<int>(reducer_.places().size());
 }
@@ -653,7 +653,7 @@ Replica::HostVectors Replica::host_vectors() {
     return host;
 }
 
-// What a checkpoint was read into.
+// Takes the vectors into which a checkpoint was read.
 void Replica::take_host_vectors() {
     const NamedTensors frozen = saved_frozen();
     for (std::size_t i = 0; i < kept_.size(); ++i) frozen[i].tensor.copy_(kept_[i]);

@@ -37,7 +37,7 @@ std::string loader_reason() {
     return reason == nullptr ? "the loader gives no reason" : reason;
 }
 
-// Which kernels are taken depends on shapes alone, and none rounds to fewer bits.
+// The choice of kernels depends on shapes alone, and none rounds to fewer bits.
 void be_deterministic() {
     at::Context& context = at::globalContext();
     context.setDeterministicAlgorithms(true, false);

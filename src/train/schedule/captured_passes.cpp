@@ -152,7 +152,7 @@ CapturedPasses::Key CapturedPasses::key_of(const LeafSamples& samples,
     return key;
 }
 
-// Whether it could.
+// Returns true on success.
 bool CapturedPasses::try_record(const Key& key,
                                 const LeafSamples& samples,
                                 const LossTerms& terms) {
@@ -162,7 +162,7 @@ bool CapturedPasses::try_record(const Key& key,
         return true;
     } catch (const c10::OutOfMemoryError&) {
         why_not_ = "a recording takes more than the GPU has left";
-    } catch (const std::exception& error) {  // of a lost GPU who computes as always hears, too
+    } catch (const std::exception& error) {  // the usual computation also reports a lost GPU
         why_not_ = "the model does what cannot be recorded: " + reason_of(error);
     }
     forget();

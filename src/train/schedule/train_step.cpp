@@ -164,7 +164,7 @@ Capture TrainStep::capture_of(const Batch& batch, const LeafRows& leaf) const {
     return is_waited_for && !captures_all_ ? Capture::no : Capture::yes;
 }
 
-// What ended it after the rehearsal.
+// Reports what ended it after the rehearsal.
 void TrainStep::tell_of_capture(std::int64_t step) {
     const std::string why = passes_.capture_obstacle();
     if (why.empty()) return;
@@ -178,7 +178,7 @@ CaptureVerdict TrainStep::rehearse_capture(MakeDeviceGraph make, bool captures_a
         std::move(make), parts_.shape, cut().rows, settings_.micro_batches, terms(settings_.batch));
 }
 
-// Whether it could.
+// Returns true on success.
 bool TrainStep::compute_together(SampleFeed& feed, std::int64_t step, const LeafScalars& wished) {
     const Batch& batch = feed.batch();
     const bool is_whole = batch.samples_in_step == settings_.batch;

@@ -60,7 +60,7 @@ class MultiLabel : public FieldTask {
     }
 
   private:
-    // Of the source's row number `row`.
+    // Returns the error for the source's row number `row`.
     static Error bad_flag(const LeafSource& source,
                           std::size_t row,
                           std::int64_t label,

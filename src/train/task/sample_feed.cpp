@@ -100,7 +100,7 @@ class DeviceFeed : public SampleFeed {
   private:
     struct Prepared {
         Batch batch;
-        std::vector<LeafSamples> leaves;  ///< by the batch's
+        std::vector<LeafSamples> leaves;  ///< leaves of the batch
         c10::Event begun, copied;         ///< the stream of copies is between them for this batch
     };
 
@@ -144,8 +144,8 @@ class DeviceFeed : public SampleFeed {
     DeviceStage stage_;
     c10::Event released_;
     std::optional<Prepared> current_, ahead_;
-    std::exception_ptr failure_;  ///< of looking ahead
-    double copy_s_ = 0;           ///< of batches dropped since the last take_copy_s()
+    std::exception_ptr failure_;  ///< failure of looking ahead
+    double copy_s_ = 0;           ///< time of batches dropped since the last take_copy_s()
 };
 
 }  // namespace
