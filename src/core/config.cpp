@@ -28,8 +28,8 @@ std::string line_of(const std::string& text, std::size_t number) {
     return line;
 }
 
-// Returns the indent up to a column (counted in characters from 1), tabs kept, so that a caret is at
-// the right place.
+// Returns the indent up to a column (counted in characters from 1), tabs kept, so that a caret is
+// at the right place.
 std::string indent_up_to(std::string_view line, std::size_t column) {
     std::string indent;
     for (const char c : line) {
