@@ -56,8 +56,7 @@ auto together(const Team& team, Step&& step) -> decltype(step()) {
     }
 }
 
-/// Collective. Returns the result of `step` on rank 0 on all members, or throws its error on all of
-/// them.
+/// Collective. Returns the result of `step` on rank 0 on all members, or throws its error on all.
 std::string by_root(const Team& team, const std::function<std::string()>& step);
 
 }  // namespace lockstep

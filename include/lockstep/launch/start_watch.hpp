@@ -18,8 +18,7 @@ struct StartLimits {
     double contact_s = 45;  ///< limit from then on until all ranks have arrived
 };
 
-/// Returns the limits; LOCKSTEP_START_TIMEOUT (seconds) replaces each of them if it is set. Errors:
-/// E102.
+/// Returns the limits; LOCKSTEP_START_TIMEOUT (seconds) replaces each if it is set. Errors: E102.
 StartLimits start_limits(const Environment& environment);
 
 /// Returns the error for an MPI_Init that ended this process with exit code `status`, as Open MPI's

@@ -156,8 +156,7 @@ RunStatus read_run_status(const fs::path& root,
                           const StatusClues& clues,
                           StatusDepth depth = StatusDepth::history);
 
-/// Checks that `root` exists. Errors: E201 if it is missing, E202 if this user may not search for
-/// it.
+/// Checks that `root` exists. Errors: E201 if missing, E202 if this user may not search for it.
 void check_is_there(const fs::path& root);
 
 /// Returns the runs at and below `folder`, by name; also runs inside a run's folder.

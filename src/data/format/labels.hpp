@@ -21,8 +21,7 @@ bool is_whole(ElementType type);
 bool is_label_name(std::string_view name);
 
 /// Returns true if each element of the field is a class number, by the field's name: one label for
-/// a sample, `masks` [H, W] one for each pixel, `tokens` [T] one for each place. All are whole
-/// numbers.
+/// a sample, `masks` [H, W] one per pixel, `tokens` [T] one per place. All are whole numbers.
 bool is_of_classes(const Field& field);
 
 /// Returns the class of element number `element` in rows of `type`, u8, i32 or i64.

@@ -19,8 +19,7 @@ class NotEncoded : public std::runtime_error {
 /// Recodes a text that comes in parts, which may end within a character. Not copied.
 class Recoder {
   public:
-    /// `encoding` is a name of iconv's: "latin1", "cp1252", "utf-16". Errors: E103 if there is
-    /// none.
+    /// `encoding` is a name of iconv's: "latin1", "cp1252", "utf-16". Errors: E103 if none exists.
     explicit Recoder(const std::string& encoding);
     ~Recoder();
     Recoder(const Recoder&) = delete;

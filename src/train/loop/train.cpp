@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Converts LibTorch's exceptions with a known cause to our errors.
+// Where LibTorch throws what has a name of ours.
 void fail(Job& job, const c10::Error& thrown) {
     try {
         throw_if_known(thrown);

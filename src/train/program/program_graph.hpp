@@ -74,9 +74,8 @@ struct ProgramGraph {
     at::Tensor run(const std::vector<at::Tensor>& given, ModelMode mode) const;
 };
 
-/// Compiles a program; `tensors` are the file's, in its order. Errors: E250 if an operator is not
-/// in LibTorch, chooses code at run time, writes a parameter or a file, or if the program was
-/// exported for evaluation.
+/// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses
+/// code as it runs, writes a parameter or a file, or if the program was exported for evaluation.
 ProgramGraph compile_program(const ProgramFile& file, const std::vector<at::Tensor>& tensors);
 
 }  // namespace lockstep

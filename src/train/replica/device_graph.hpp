@@ -18,7 +18,7 @@ class DeviceGraph {
     virtual void begin(const DeviceGraph* before) = 0;
     virtual void end() = 0;
 
-    /// Replaces end() after something that cannot be recorded.
+    /// In place of end(), after something that cannot be recorded.
     virtual void abandon() noexcept = 0;
 
     /// Starts the recorded work on the current stream, with the generator's present numbers.
