@@ -10,8 +10,7 @@
 
 namespace lockstep {
 
-/// Returns {0,1,2,3,8} for "0-3,8"; sorted, each CPU once. Returns nothing if `text` is not such a
-/// list.
+/// Returns {0,1,2,3,8} for "0-3,8"; sorted, each CPU once. Returns nothing for other text.
 std::optional<std::vector<int>> parse_cpu_list(std::string_view text);
 
 /// Returns "0-3,8" for {0,1,2,3,8}; "-" for none.

@@ -114,7 +114,7 @@ struct PairSpeed {
 /// A link is slow if its speed is below this share of the median.
 constexpr double slow_link_share = 0.7;
 
-/// Half of 10 Gbit/s in bytes per second: a slower link is reported to rank 0 even if no other is
+/// Half of 10 Gbit/s in bytes per second: a slower link is reported to rank 0 even if none is
 /// faster.
 constexpr double doubtful_link = 625e6;
 
@@ -123,8 +123,7 @@ struct SelfTestFacts {
     std::vector<WrongSum> wrong_sums;
     double median_link = 0;  ///< bytes per second between nodes; 0: fewer than three nodes
     std::vector<PairSpeed> slow_pairs;  ///< the slowest of this rank's slow or doubtful links
-    /// Times of one sum of `reduced_bytes` over all ranks: measured, and for its memory accesses
-    /// alone.
+    /// Times of one sum of `reduced_bytes` over all ranks: measured, and of its memory accesses.
     std::optional<double> measured_s, memory_s;
     std::uint64_t reduced_bytes = 0;
     std::string state_hash;        ///< hash of a computation that must agree on all ranks

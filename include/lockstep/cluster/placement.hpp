@@ -122,7 +122,7 @@ struct NodeWitness {
     bool operator==(const NodeWitness&) const = default;
 };
 
-/// Compares the sources. Errors: E646 naming the first rank whose sources differ, with all their
+/// Compares the sources. Errors: E646 naming the first rank whose sources differ, with their
 /// values.
 void check_witnesses(std::span<const NodeWitness> witnesses);
 

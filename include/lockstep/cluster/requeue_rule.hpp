@@ -11,8 +11,7 @@
 
 namespace lockstep {
 
-/// The content of the run's state file. It is used because the launcher's exit code is not
-/// reliable.
+/// The content of the run's state file, read because the launcher's exit code is unreliable.
 enum class RunEnd {
     unknown,    ///< no state: no start has begun the run
     not_begun,  ///< state of an earlier start: this one never held the run

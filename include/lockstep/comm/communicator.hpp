@@ -16,8 +16,7 @@ namespace lockstep {
 
 class FlightRecorder;
 
-/// Returns true if a launcher (mpirun, srun --mpi=pmix) started this process as one of several
-/// ranks.
+/// Returns true if a launcher (mpirun, srun --mpi=pmix) started this process as a rank.
 bool launched_by_mpi();
 
 /// Calls MPI_Init_thread (MULTIPLE requested, SERIALIZED accepted) and MPI_Finalize. One per
@@ -40,8 +39,7 @@ class Communicator {
   public:
     Communicator() = default;
 
-    /// Collective. Returns a duplicate of MPI_COMM_WORLD, or the null communicator outside an MPI
-    /// session.
+    /// Collective. Returns a duplicate of MPI_COMM_WORLD, or the null communicator outside MPI.
     static Communicator world();
 
     int rank() const { return rank_; }           ///< rank of this process, from 0

@@ -22,8 +22,7 @@ inline constexpr std::int64_t limb_mask =
     (std::int64_t{1} << limb_bits) - 1;     ///< the bits of a limb
 inline constexpr int unit_exponent = -298;  ///< bit 0 of limb 0 is 2^unit_exponent
 
-/// Adds `multiple`, a multiple of 2^unit_exponent below 2^269. At most 2^20 may be added before
-/// carry().
+/// Adds `multiple`, a multiple of 2^unit_exponent below 2^269. At most 2^20 before carry().
 LOCKSTEP_HOST_DEVICE inline void add(std::int64_t* to, double multiple) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &multiple, sizeof bits);

@@ -27,8 +27,7 @@ class Exchange {
   public:
     virtual ~Exchange() = default;
 
-    /// Returns the memory that holds slots, values and sums; the host's by default. Valid for its
-    /// lifetime.
+    /// Returns the memory of slots, values and sums; the host's by default. Valid for its lifetime.
     virtual FlatMemory& memory();
 
     /// Returns this rank's gradient slot: layout.size() floats, 64-byte aligned, valid for its
@@ -44,8 +43,7 @@ class Exchange {
     /// the ranks that share values() together are the whole bucket, each line once.
     virtual FloatRange own_stripe(std::size_t bucket) const = 0;
 
-    /// Returns true if this rank's stripes are to be saved: the stripes of all such ranks form one
-    /// copy.
+    /// Returns true if this rank saves its stripes: those of all such ranks form one copy.
     virtual bool is_first_copy() const { return true; }
 
     /// Announces that this rank's partials of `bucket` are complete in its slots. Never waits.

@@ -45,8 +45,8 @@ struct MeasurePlan {
     std::function<void(std::size_t bytes)> on_size;  ///< called before each size; may be empty
 };
 
-/// One method at one size. Times are seconds of one sum, averaged over a block, of the slowest
-/// rank.
+/// One method at one size. Times are seconds of one sum, of the slowest rank, averaged over a
+/// block.
 struct Measurement {
     SumMethod method = SumMethod::open_mpi;  ///< the method measured
     std::size_t bytes = 0;                   ///< size of one rank's floats

@@ -89,8 +89,7 @@ class PhaseClock {
     /// is done.
     Phase enter(Phase phase);
 
-    /// Moves up to `seconds` from one phase to another, for a part that only the callee could
-    /// measure.
+    /// Moves up to `seconds` from one phase to another, for a part that the callee measured.
     void reassign(Phase from, Phase to, double seconds);
 
     /// Returns the seconds in each phase since construction or the last call, and starts again.

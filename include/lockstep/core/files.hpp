@@ -60,8 +60,7 @@ FileStamp file_stamp(const fs::path& path);
 /// larger.
 std::string read_file(const fs::path& path, std::size_t limit_bytes = 64u << 20);
 
-/// Fills `out` from `offset`, across short reads. Returns the bytes read: fewer only at the end of
-/// the file.
+/// Fills `out` from `offset`, across short reads. Returns the bytes read: fewer only at its end.
 std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, const fs::path& path);
 
 /// Writes all bytes at the current position. Errors: E405 (disk full), E402.
@@ -78,8 +77,7 @@ void sync_path(const fs::path& path);
 /// (0777 less the umask).
 enum class FolderAccess { owner, umask };
 
-/// Creates `path` and all missing folders above it. Errors: E401 naming the folder that cannot be
-/// created.
+/// Creates `path` and all missing folders above it. Errors: E401 naming the folder that failed.
 void make_directories(const fs::path& path, FolderAccess access = FolderAccess::owner);
 
 /// Refuses a `path` that itself is a symbolic link; folders above it may be links. Errors: E220.

@@ -20,8 +20,7 @@ struct LinkTimes {
 };
 void describe(Record& record, LinkTimes& times);  ///< the form in logs
 
-/// Adds `more` to `sums`, sender by sender. `sums` has one entry for each sender, in the order of
-/// ranks.
+/// Adds `more` to `sums`, sender by sender. `sums` has an entry for each sender, by rank.
 void add_links(std::vector<LinkTimes>& sums, std::span<const LinkTimes> more);
 
 }  // namespace lockstep

@@ -57,8 +57,7 @@ void once(Level level, fmt::format_string<Args...> format, Args&&... args) {
     write_log(level, Audience::once, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// This rank writes a line of its own to its file; from `warn` on also to the terminal, with rank
-/// and host.
+/// Writes a line of this rank to its file; from `warn` on also to the terminal, with rank and host.
 template <class... Args>
 void here(Level level, fmt::format_string<Args...> format, Args&&... args) {
     write_log(level, Audience::here, fmt::format(format, std::forward<Args>(args)...));
@@ -74,8 +73,7 @@ void write_error(std::string_view text);
 /// Returns the descriptor of the original stderr, for callers that must not wait for other writers.
 int error_descriptor();
 
-/// Rank 0: writes printable_lines(text) to stdout (tables, results) and to its log. Others:
-/// nothing.
+/// Rank 0 writes printable_lines(text) to stdout (tables, results) and to its log.
 void print_once(std::string_view text);
 
 /// Rank 0 on a terminal: replaces the live line by `text` ("" removes it). Elsewhere: nothing.

@@ -21,7 +21,7 @@ std::string box_title(const std::vector<std::string>& box);
 /// Returns "rank 3 on n2" if a box's title says that mpirun noticed how this rank ended; else "".
 std::string rank_of_end(std::string_view title);
 
-/// Returns true for a launcher's line, or a box's title, that only reports an end that other lines
+/// Returns true for a launcher's line, or a box's title, that reports an end which other lines
 /// explain.
 bool is_launcher_noise(std::string_view text);
 

@@ -13,8 +13,7 @@
 
 namespace lockstep {
 
-/// The use of a random stream. It is part of the stream's key, so that two purposes never share
-/// numbers.
+/// The use of a random stream. It is part of the key, so that two purposes never share numbers.
 enum class Purpose : std::uint64_t {
     initial_weights = 1,
     block_order = 2,

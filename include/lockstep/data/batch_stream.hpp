@@ -64,8 +64,7 @@ struct StreamOptions {
     PageLock page_lock = {};
 };
 
-/// The position in the job's sample sequence at which a step begins. A checkpoint needs nothing
-/// else.
+/// The position in the sample sequence at which a step begins. A checkpoint needs nothing else.
 struct StreamPosition {
     std::uint64_t epoch = 0;     ///< from 0
     std::uint64_t consumed = 0;  ///< samples of this epoch before this step, over all ranks

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The place and form of every block of a data set: opened once per job, and sent to all ranks as
-/// bytes.
+/// The place and form of every block of a data set: opened once per job and sent to all ranks.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -82,15 +81,13 @@ struct Filter {
     bool operator==(const Filter&) const = default;
 };
 
-/// Filters in the order of writing; reading reverses the last one first. Empty: stored without
-/// filters.
+/// Filters in the order of writing; reading reverses the last one first. Empty: no filters.
 using FilterChain = std::vector<Filter>;
 
 /// Returns true if `kind` is the number of one of HDF5's filters that this build reads.
 bool is_known_filter(std::uint64_t kind);
 
-/// Returns true if `kind` is not a filter of HDF5, but one that converts elements when they are
-/// read.
+/// Returns true if `kind` is not a filter of HDF5, but converts elements on reading.
 bool is_own_filter(std::uint64_t kind);
 
 /// Returns "shuffle+deflate"; "none" for an empty chain.

@@ -80,8 +80,7 @@ struct LedgerReport {
     std::vector<std::string> notes;     ///< harmless: files that end within a record
     std::vector<std::string> findings;  ///< faults of files: damaged, missing, of another data set
 
-    /// Returns true if every sample of every finished epoch, except dropped ones, was seen exactly
-    /// once.
+    /// Returns true if each sample of each finished epoch, except dropped ones, was seen once.
     bool is_exact() const;
 };
 

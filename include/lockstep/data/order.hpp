@@ -73,15 +73,13 @@ class EpochOrder {
     /// where the lane does, or if there are no such lanes.
     std::optional<LaneBorder> border_before(int lane) const;
 
-    /// Returns the number of block reads in all lanes: a block on the border of two is read for
-    /// both.
+    /// Returns the number of block reads in all lanes: one on the border of two is read twice.
     std::uint64_t block_reads() const;
 
     std::uint64_t max_block_rows() const;   ///< largest number of rows of a block in the epoch
     std::uint64_t max_window_rows() const;  ///< largest number of rows of a window
 
-    /// Returns the rows to read for a window, in the order in which they are stored and then
-    /// permuted.
+    /// Returns the rows to read for a window, in stored order, then permuted.
     std::vector<RowRun> rows_of(const LaneRange& window) const;
 
     /// Returns a permutation: position window.begin + i of the lane is row permutation[i] of

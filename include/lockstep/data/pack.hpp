@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Turns input files, or another data set, into a data set: shards, block index, statistics,
-/// manifest.
+/// Turns input files or a data set into a data set: shards, block index, statistics, manifest.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -61,8 +60,7 @@ struct PackResult {
     std::size_t resumed_shards = 0;  ///< number of shards finished by an earlier pack
 };
 
-/// Checks that `target` is free, because a data set is never overwritten. Errors: E407 if it
-/// exists.
+/// Checks that `target` is free, as a data set is never overwritten. Errors: E407 if it exists.
 void check_is_free(const std::filesystem::path& target);
 
 /// Collective. Packs the inputs named in `options`. The same inputs and options give the same bytes

@@ -71,8 +71,7 @@ class ResidentRows {
     /// Returns the number of samples with a bad block in some field. Only when sealed.
     std::uint64_t masked_samples() const { return masked_samples_; }
 
-    /// Returns true if `sample` is one of them: its slot stays in a batch, and its bytes do not
-    /// count.
+    /// Returns true if `sample` is one of them: its slot stays, its bytes do not count.
     bool is_masked(std::uint64_t sample) const {
         return masked_samples_ > 0 && is_masked_[sample] != 0;
     }

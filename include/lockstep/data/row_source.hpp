@@ -28,8 +28,7 @@ class RowSource {
     /// has them; statistics are empty, unless they are known to be right.
     virtual const std::vector<Field>& fields() const = 0;
 
-    /// Returns the order of the rows; it becomes a manifest's row_order if they are not shuffled
-    /// again.
+    /// Returns the order of the rows; it becomes a manifest's row_order unless they are shuffled.
     virtual std::string row_order() const { return "source"; }
 
     /// Fills `out`, of the field's bytes_per_sample(), with row `row` of field number `field`,

@@ -17,8 +17,7 @@
 
 namespace lockstep {
 
-/// The progress of opening an input, in bytes (`total` 0: unknown). An exception thrown from it
-/// cancels.
+/// The progress of opening an input, in bytes (`total` 0: unknown). An exception cancels.
 using ReadReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// Settings of inputs whose rows cannot be read at random: opening reads them once, from begin to

@@ -151,8 +151,7 @@ class ImageTransform {
     std::span<const float> mean() const;   ///< f32 [C], in units of u8
     std::span<const float> scale() const;  ///< f32 [C], in units of u8
 
-    /// Returns the random choices of apply(): [n, stages().size()], to be sent to a GPU with the
-    /// images.
+    /// Returns the random choices of apply(): [n, stages().size()], for a GPU.
     std::vector<StageDraw> draw(std::span<const std::uint64_t> ids, TransformKey key) const;
 
     /// Returns the floats of each of the two scratch buffers that a GPU needs for `images` images.

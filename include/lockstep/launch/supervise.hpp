@@ -59,8 +59,7 @@ enum class LaunchState { going_on, over };
 struct LauncherLog {
     std::int64_t start = 0;  ///< number of the run's start that the ranks belong to
 
-    /// Returns the folder of that start's logs; "" if there is none (yet). Without it no copy is
-    /// kept.
+    /// Returns the folder of that start's logs; "" if there is none, and no copy is kept.
     std::function<std::filesystem::path(LaunchState)> folder;
 };
 

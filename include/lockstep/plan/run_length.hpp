@@ -47,8 +47,7 @@ double learning_rate(double peak,
 /// Returns the length of a run over `samples`, whose V is known.
 RunLength length_of(const TrainSettings& settings, std::int64_t samples);
 
-/// Returns the last step up to `done` after which a checkpoint was due, by steps or epochs; 0:
-/// none.
+/// Returns the last step up to `done` with a checkpoint due after it, by steps or epochs; 0: none.
 std::int64_t rollback_step(const TrainSettings& settings,
                            const RunLength& length,
                            std::int64_t done);

@@ -100,8 +100,7 @@ struct TaskSettings {
 enum class NonFinite {
     stop,  ///< a loss that is not finite ends the run
     skip,  ///< the step changes nothing
-    /// The step is skipped, and training continues from the weights of the last checkpoint that was
-    /// due.
+    /// The step is skipped, and training continues from the weights of the last due checkpoint.
     rollback,
 };
 

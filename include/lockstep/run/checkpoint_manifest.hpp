@@ -39,22 +39,19 @@ struct CheckpointManifest {
 /// Returns the text, with its own digest as the last field.
 std::string checkpoint_manifest_text(const CheckpointManifest& manifest);
 
-/// Parses a manifest. Errors: E310 digest, E305 format, E222, E309 pieces that do not cover the
-/// tensors.
+/// Parses a manifest. Errors: E310 digest, E305 format, E222, E309 uncovered tensors.
 CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std::string& origin);
 
 /// Reads the manifest in a checkpoint's folder. Errors: the same, and E201.
 CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& checkpoint);
 
-/// Fills `out`, which has the piece's number of floats, from its file. Errors: E310 if the hash
-/// differs.
+/// Fills `out`, which has the piece's number of floats, from its file. Errors: E310 (hash).
 void read_whole_piece(const std::filesystem::path& checkpoint,
                       const CheckpointManifest& manifest,
                       const StoredPiece& piece,
                       std::span<std::byte> out);
 
-/// Returns the entry of a whole tensor under its own name and shape, or of a part as a range of
-/// elements.
+/// Returns the entry of a whole tensor by name and shape, or of a part as a range of elements.
 SafetensorsEntry entry_of(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count);
 
 /// Returns the path at which the checkpoint of `step` is written until it is complete.

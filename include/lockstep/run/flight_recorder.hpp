@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records the state of a rank in a file that outlives it: a ring of collectives, phase, heartbeat,
-/// end.
+/// Records a rank's state in a file that outlives it: a ring of collectives, phase, heartbeat, end.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -49,8 +48,8 @@ enum class FlightOp : std::uint8_t {
 };
 std::string_view name_of(FlightOp op);  ///< name in messages: "all-reduce", ...
 
-/// One collective with the arguments that must be equal on all ranks; a difference is a bug of the
-/// caller.
+/// One collective with the arguments that must be equal on all ranks; a difference is a caller's
+/// bug.
 struct FlightCall {
     FlightOp op = FlightOp::barrier;  ///< kind of the collective
     std::uint64_t bytes = 0;          ///< size of one rank's buffer

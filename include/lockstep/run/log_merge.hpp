@@ -71,8 +71,7 @@ struct LogLimits {
         0;  ///< most open files; 0: as many as this process may open, less a reserve
 };
 
-/// Returns the ranks of a start whose logs are in `folder`, and their nodes. Errors: E201 if there
-/// is none.
+/// Returns the ranks of a start whose logs are in `folder`, and their nodes. Errors: E201 if none.
 std::vector<RankLogFacts> read_log_facts(const fs::path& folder);
 
 /// Reads the lines of a folder's rank-NNNNN.jsonl files in order of time. If wanted, it adds the

@@ -29,8 +29,7 @@ struct ReportCause {
 /// Settings with changed values: {"io-threads", "4"}.
 using ChangedSettings = std::vector<std::pair<std::string, std::string>>;
 
-/// Facts about a run from other modules, because this one reads no flight records and knows no
-/// settings.
+/// Facts about a run from other modules: this one reads no flight records and no settings.
 struct ReportClues {
     RunStatus status{};
     std::int64_t start = 0;  ///< the start whose end `cause` explains; 0: none has begun

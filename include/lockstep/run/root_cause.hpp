@@ -38,8 +38,7 @@ Json json_of(const RootCause& cause);
 /// The output about a start that the user has already seen.
 enum class AlreadyTold { logs, cause };
 
-/// Returns the next command for a run in this state; never the command that showed its logs or
-/// `cause`.
+/// Returns the next command for a run in this state; never the one that showed its logs or `cause`.
 std::string next_command(const RunStatus& status,
                          std::int64_t incarnation,
                          AlreadyTold seen,
@@ -60,8 +59,7 @@ std::string first_error_text(const RunStatus& status,
                              std::int64_t incarnation,
                              const FirstError& found);
 
-/// Returns the same for programs: `kind` is error, verdict or slow, and is missing if there is no
-/// failure.
+/// Returns the same for programs: `kind` is error, verdict or slow, missing without failure.
 Json json_of(const FirstError& found);
 
 /// Returns the length of a wait that is reported, from the ranks' own settings.

@@ -82,8 +82,7 @@ struct RunState {
 /// Reads state.json of the run in `root`; nothing if there is none yet. Errors: E222.
 std::optional<RunState> read_run_state(const fs::path& root);
 
-/// Returns the number of the newest incarnation of the run in `root`, 0 if none has begun. Errors:
-/// E222.
+/// Returns the number of the newest incarnation of the run in `root`, or 0. Errors: E222.
 std::int64_t read_incarnation(const fs::path& root);
 
 /// Marks the run as failed in place of rank 0, which may be stuck or gone; step and epoch stay.

@@ -39,12 +39,10 @@ struct RunFigures {
 /// E222 of run.json.
 RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation = 0);
 
-/// Reads the same without metrics.jsonl, which grows with a run: `reports` and `evaluations` are
-/// empty.
+/// Reads the same without the growing metrics.jsonl: `reports` and `evaluations` are empty.
 RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation = 0);
 
-/// Returns the stage that batches waited for longest, as DataReport::bound; "" if they did not
-/// wait.
+/// Returns the stage that batches waited for longest, as DataReport::bound; "" if none.
 std::string what_bound(std::span<const StepsEvent> reports);
 
 /// The average times of steps. The first step of a start, which warms up caches, is left out if

@@ -138,8 +138,7 @@ struct RunStatus {
                condition == RunCondition::stuck;
     }
 
-    /// Returns true if the same command would end with the same error, by the kind of its exit
-    /// code.
+    /// Returns true if the same command would end with the same error, by its exit code.
     bool fails_again() const;
 };
 

@@ -55,8 +55,7 @@ struct StoredTensor {
     std::uint64_t count() const;  ///< number of elements
 };
 
-/// An open file. Its header is checked when it is opened: tensors lie within the file, without
-/// gaps.
+/// An open file. Opening checks its header: tensors lie within the file, without gaps.
 class SafetensorsFile {
   public:
     /// Opens a file. Errors: E201, E202, E309.

@@ -72,8 +72,7 @@ struct ScaleRow {
 /// Returns `point` compared with `base`, the smallest number of ranks.
 ScaleRow scale_row(const ScalePoint& base, const ScalePoint& point);
 
-/// Returns one row for each point, by ranks. `points` is not empty and has no number of ranks
-/// twice.
+/// Returns one row for each point, by ranks. `points` is not empty, and all differ in ranks.
 std::vector<ScaleRow> scale_table(std::vector<ScalePoint> points);
 
 /// The terms of a time as a function of ranks P, each with its own factor.
@@ -151,8 +150,7 @@ ScalePoint scale_point(const RunFigures& run);
 /// time. Errors: E421 naming the differences.
 void check_same_work(std::span<const RunFigures> runs);
 
-/// Returns the settings that decide bits and differ between `runs`, but do not change the amount of
-/// work.
+/// Returns the settings that decide bits and differ between `runs`, but not the amount of work.
 std::vector<std::string> other_differences(std::span<const RunFigures> runs);
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ranks that others waited for, with the amount and the cause, from the steps that each rank
-/// has kept.
+/// The ranks that others waited for, how long and why, from the steps that each rank has kept.
 #pragma once
 
 #include "lockstep/core/link_times.hpp"

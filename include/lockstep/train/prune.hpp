@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Removes channels from a trained model, which becomes smaller and faster and can be trained
-/// further.
+/// Removes channels from a trained model, which gets smaller and faster and can be trained on.
 #pragma once
 
 #include "lockstep/plan/settings.hpp"

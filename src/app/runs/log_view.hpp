@@ -22,8 +22,7 @@ class Output {
         if (text_.size() >= piece_bytes) flush();
     }
 
-    /// Writes all text. A reader that closed the pipe, such as `head`, is no error. Errors: E405,
-    /// E402.
+    /// Writes all text. A reader that closed the pipe is no error. Errors: E405, E402.
     void flush();
 
     bool is_closed() const { return is_closed_; }  ///< the reader closed it
@@ -47,8 +46,7 @@ struct LogView {
     bool is_over = false;  ///< the start is over: no more lines will come
 };
 
-/// Limits of the comparison of a rank with the others: the distance of lines in time, and their
-/// number.
+/// Limits of the comparison of a rank with the others: number of lines and their distance in time.
 inline constexpr FoldLimits diff_limits{
     .window_s = 60, .most_lines = std::size_t{64} << 10, .most_bytes = std::size_t{64} << 20};
 

@@ -21,8 +21,7 @@ std::string resume_command(const fs::path& run,
                            const std::string& program,
                            const ChangedOptions& changed = {});
 
-/// Returns the same if the newest start is `start` and has ended before the run was complete; else
-/// "".
+/// Returns the same if the newest start is `start` and ended before the run was complete; else "".
 std::string resumption(const RunStatus& status, std::int64_t start, const std::string& program);
 
 }  // namespace lockstep

@@ -19,8 +19,7 @@ std::int64_t note_start_begin(const fs::path& root, StartsFile file);
 /// run did not exist yet, or no prolog ran. Errors: E222.
 std::int64_t incarnation_before_start(const fs::path& root);
 
-/// Notes that a start has ended. Returns the idle starts in a row, including this one. Errors: as
-/// above.
+/// Notes an ended start. Returns the idle starts in a row, including this one. Errors: as above.
 std::int64_t note_start_end(const fs::path& root, StartsFile file);
 
 }  // namespace lockstep

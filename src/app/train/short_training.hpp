@@ -36,8 +36,7 @@ struct TrainingEnd {
 /// Errors: those of mpirun_line() and LaunchFolder.
 TrainingEnd run_training(const ShortTraining& training, const std::function<void()>& meanwhile);
 
-/// Does the same and returns the hash of the parameters. Errors: also E705, after the training's
-/// output.
+/// Does so and returns the parameters' hash. Errors: also E705, after the training's output.
 std::string train_shortly(const ShortTraining& training, const std::function<void()>& meanwhile);
 
 /// Returns the steps of the first start of `run`, by the first rank's file of steps, which grows by

@@ -19,8 +19,7 @@ FolderFacts folder_facts(const std::filesystem::path& root, const std::string& p
 /// mapped by none of the user's processes.
 std::vector<std::string> stale_shared_files(const std::filesystem::path& root);
 
-/// Returns the ancestors of this process, nearest first: paths, or bare names if the system hides
-/// paths.
+/// Returns the ancestors of this process, nearest first: paths, or names if paths are hidden.
 std::vector<std::string> ancestors_of_this(const std::filesystem::path& root);
 
 /// Returns true if a PCI switch above one of `devices` redirects traffic between its devices (ACS);

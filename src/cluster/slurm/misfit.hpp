@@ -28,8 +28,7 @@ std::vector<std::string> feature_names_in(const std::string& constraint);
 /// counts of several kinds ("[a*2&b*1]") and for combinations SLURM has to decide: true.
 bool has_features(const NodeGroup& group, const std::string& constraint);
 
-/// Returns true if a node of `group` has enough CPUs, memory and GPUs for the share of `part` on
-/// one node.
+/// Returns true if a node of `group` has enough CPUs, memory and GPUs for a node's share of `part`.
 bool can_hold(const NodeGroup& group, const SlurmPartition& partition, const JobPart& part);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads keys, lists and numbers from the kernel's small files in /proc and /sys. Missing files are
+// Reads keys, lists and numbers from the kernel's small files in /proc and /sys. Missing ones are
 // empty.
 #pragma once
 

@@ -23,8 +23,7 @@ enum class Patience {
     much,
 };
 
-/// Collective over ranks of one node. Compares their number with the number of cores that they may
-/// use.
+/// Collective over ranks of one node. Compares their number with that of their cores.
 Patience patience_of(const Communicator& ranks);
 
 inline constexpr double no_deadline = std::numeric_limits<double>::infinity();

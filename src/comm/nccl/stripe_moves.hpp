@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-/// Ranks that combine partials of stripes. Each rank receives the others' data for its part of each
+/// Ranks that combine partials of stripes. Each rank receives the others' data for its part of a
 /// stripe.
 struct StripeTeam {
     std::vector<int> ranks;

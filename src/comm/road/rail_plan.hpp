@@ -18,8 +18,7 @@ struct Combination {
     std::vector<int> merges_after;  ///< for sum_into()
 };
 
-/// The binary tree of an order of additions. A piece is a complete subtree, by number: input k is
-/// piece k.
+/// The binary tree of an order of additions. A piece is a complete subtree: input k is piece k.
 class SumTree {
   public:
     /// `merges_after`: as for sum_into().

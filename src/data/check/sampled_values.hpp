@@ -50,8 +50,7 @@ bool is_one_hot(const SampledRows& sample);
 /// Returns "0 .. 255, mean 72.9", and the number of values that are not finite.
 std::string range_text(const ValueSummary& summary);
 
-/// Returns how often each whole number occurs; nothing for real ones, or if there are more than
-/// `most`.
+/// Returns how often each whole number occurs; nothing for real ones or more than `most`.
 std::map<std::int64_t, std::uint64_t> whole_counts(const SampledRows& sample, std::size_t most);
 
 }  // namespace lockstep

@@ -21,8 +21,7 @@ void unshuffle(std::span<const std::byte> stored,
                std::uint32_t element_bytes,
                std::span<std::byte> raw);
 
-/// Returns the expanded size of an LZF stream by its lengths alone; 0 if it ends in the middle of
-/// one.
+/// Returns the expanded size of an LZF stream by its lengths alone; 0 if cut short.
 std::uint64_t lzf_bytes(std::span<const std::byte> stored);
 
 /// Expands an LZF stream into exactly raw.size() bytes. Returns false if it is anything else.

@@ -37,8 +37,7 @@ class Encoder {
     Codec codec() const { return codec_; }
     int level() const { return level_; }
 
-    /// Returns the compressed `raw`, valid until the next call; nothing if it would not get
-    /// smaller.
+    /// Returns the compressed `raw`, valid until the next call; nothing if it is no smaller.
     std::optional<std::span<const std::byte>> encode(std::span<const std::byte> raw);
 
   private:

@@ -13,8 +13,7 @@
 
 namespace lockstep {
 
-/// Upper limit of the blocks of one field, which bounds the memory that a damaged index can
-/// request.
+/// Upper limit of the blocks of one field, which bounds the memory that a damaged index asks for.
 inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 28;
 
 /// Largest size of an expanded block.

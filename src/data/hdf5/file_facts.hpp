@@ -154,8 +154,7 @@ struct Texts {
 
 std::vector<std::byte> to_bytes(const Texts& texts);
 
-/// Reads texts. Errors: E230 for bytes that were not made by to_bytes(), or of another number of
-/// rows.
+/// Reads texts. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
 Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows);
 
 }  // namespace lockstep
