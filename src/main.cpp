@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep`: every command; starts at once, for it leaves LibTorch to lockstep-train.
+// `lockstep`: every command. It starts at once, because it leaves LibTorch to lockstep-train.
 #include "app/program.hpp"
 
 #include <new>

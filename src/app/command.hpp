@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A subcommand: its words, its table of options, what it does.
+// A subcommand: its words, its table of options, its function.
 #pragma once
 
 #include "options.hpp"
@@ -11,27 +11,28 @@
 
 namespace lockstep {
 
-/// What a command is called with.
+/// The call of a command.
 struct Invocation {
     std::vector<std::string> words;        ///< the program's arguments, as given
-    std::vector<std::string> positionals;  ///< what is left after options
-    std::vector<std::string> job_words;    ///< after "--", where the command takes them
+    std::vector<std::string> positionals;  ///< arguments after options
+    std::vector<std::string> job_words;    ///< arguments after "--", if the command takes them
     std::vector<ResolvedOption> options;
     ProcessContext process;
 };
 
-/// Made anew for each call: option targets live inside `table`'s closures.
+/// A command. It is made anew for each call, because `table`'s closures hold the options' targets.
 struct Command {
     std::string name;     ///< "train", "data pack"
     std::string summary;  ///< one line
     std::string usage;    ///< "lockstep train --data DIR --run DIR [options]"
     std::string text;     ///< a paragraph and examples
     OptionTable table;
-    std::size_t positionals = 0;           ///< how many it takes
-    std::size_t optional_positionals = 0;  ///< how many more it may be given
-    bool takes_job_words = false;          ///< words after "--" are not its own, but a job's
+    std::size_t positionals = 0;           ///< required number
+    std::size_t optional_positionals = 0;  ///< further optional ones
+    bool takes_job_words = false;          ///< words after "--" are options of a job
     bool is_hidden = false;                ///< not for users: left out of help and manuals
-    bool is_about_lockstep = false;        ///< names or starts that program: no other has it
+    bool is_about_lockstep =
+        false;  ///< names or starts that program: other programs do not have it
     std::function<int(const Invocation&)> run;
 };
 
@@ -78,7 +79,7 @@ Command explain_command();
 Command generate_command();
 Command version_command();
 
-/// All of them.
+/// Returns all commands.
 std::vector<Command> all_commands();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What shells complete: commands, their options, and the words of options that take one of a few.
+// The completions of shells: commands, their options, and the values of options with a few words.
 #include "manual.hpp"
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// The first words of commands; below a group, its second words.
+// The first words of commands; for a group, its second words.
 std::map<std::string, std::set<std::string>> command_words(const std::vector<Command>& commands) {
     std::map<std::string, std::set<std::string>> words;
     for (const Command& command : commands) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user and a site want as defaults, from files that every command reads.
+// Defaults of a user and of a site, from files that every command reads.
 #pragma once
 
 #include "command.hpp"
@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-/// The user's file (~/.config/lockstep/config.toml, or below $XDG_CONFIG_HOME), then the site's
-/// (/etc/lockstep/config.toml, or $LOCKSTEP_SITE_CONFIG; none where that is empty); those that
+/// Returns the user's file (~/.config/lockstep/config.toml, or below $XDG_CONFIG_HOME), then the
+/// site's (/etc/lockstep/config.toml, or $LOCKSTEP_SITE_CONFIG; none if that is empty), if they
 /// exist. Errors: E110 to E116.
 std::vector<Config> read_standing_configs(const Environment& environment);
 
-/// Options in them stand in a table with their command's name: [train], [bench.comm]. Errors: E111
-/// for any other table or key.
+/// Checks that options are in a table with their command's name: [train], [bench.comm]. Errors:
+/// E111 for any other table or key.
 void check_sections(const Config& config, const std::vector<Command>& commands);
 
-/// What these files say of the options of `command`; where it takes the options of train along, of
-/// those, too. Nothing where it has no options. Errors: E110 to E116.
+/// Returns these files' values for the options of `command`, and those of train if it also takes
+/// them. Nothing if it has no options. Errors: E110 to E116.
 std::vector<Config> standing_values(const Command& command,
                                     const std::vector<Command>& commands,
                                     const Environment& environment);

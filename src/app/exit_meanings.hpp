@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What exit codes mean, said once: for `lockstep explain`, the manual page and docs/reference.md.
+// The meanings of exit codes, for `lockstep explain`, the manual page and docs/reference.md.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -11,10 +11,10 @@ namespace lockstep {
 struct ExitMeaning {
     ExitCode code;
     std::string_view meaning;     ///< "missing input or program"
-    std::string_view next_start;  ///< what another start would do: "would fail again"
+    std::string_view next_start;  ///< effect of another start: "would fail again"
 };
 
-/// By code.
+/// Meanings, sorted by code.
 inline constexpr ExitMeaning exit_meanings[] = {
     {ExitCode::complete, "complete", "is not needed"},
     {ExitCode::usage, "wrong usage: option, value, argument", "would fail again"},

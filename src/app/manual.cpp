@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Roff takes a line that begins with one of these for a request, and a backslash for its own.
+// Roff reads a line that begins with one of these as a request, and a backslash as its own.
 std::string roff(const std::string& text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs' operator new, as the standard library's, but that what it throws says how much was
-// asked for: "no more memory" alone helps nobody to find what is too large. Also of the libraries
-// in the process, LibTorch among them; memory that is aligned beyond malloc's is left as it is.
+// The programs' operator new. It equals the standard library's, except that its exception holds the
+// size that was asked for: "no more memory" alone does not show what is too large. It also serves
+// the libraries in the process, LibTorch among them. Memory that is aligned beyond malloc's is left
+// to the standard.
 #include "lockstep/core/refused_memory.hpp"
 
 #include <algorithm>

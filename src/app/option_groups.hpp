@@ -57,7 +57,7 @@ void check_one_process(const Invocation& call, const std::string& name, const st
 /// --json.
 OptionSection json_group(bool& target);
 
-/// Where a command with --json, whose value is `is_json`, shows its progress.
+/// Returns the progress output of a command with --json, whose value is `is_json`.
 ProgressSink progress_sink(bool is_json);
 
 /// --incarnation.
@@ -67,7 +67,7 @@ OptionSection start_group(std::int64_t& target);
 std::vector<Option> rank_options(int& np, bool& oversubscribe);
 OptionSection ranks_group(int& np, bool& oversubscribe);
 
-/// --threads of a command that goes through a data set.
+/// Makes --threads of a command that reads a data set.
 Option threads_option(int& target);
 
 /// --field and --follow-links.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command's options: from words, variables and files to values that know where they came from.
+// Reads a command's options from words, variables and files; every value keeps its origin.
 #pragma once
 
 #include "lockstep/core/config.hpp"
@@ -12,14 +12,14 @@
 
 namespace lockstep {
 
-/// Where every option of a table got its value.
+/// The origin of a table's option.
 struct ResolvedOption {
     std::string name, text, origin;
     std::vector<GivenValue> overridden;  ///< weaker sources that also gave a value
     OptionKind kind = OptionKind::text;
 };
 
-/// What the command line holds.
+/// The parsed command line.
 struct ParsedLine {
     std::map<std::string, std::string> options;
     std::vector<std::string> positionals;
@@ -38,7 +38,7 @@ std::vector<ResolvedOption> resolve_options(const OptionTable& table,
                                             const Environment& environment,
                                             const std::vector<Config>& standing = {});
 
-/// The options as --help shows them.
+/// Returns the options in the form of --help.
 std::string options_help(const OptionTable& table);
 
 }  // namespace lockstep

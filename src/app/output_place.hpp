@@ -16,7 +16,8 @@
 
 namespace lockstep {
 
-/// Errors: E401 if `file` has no folder that this user may write to, or is one itself.
+/// Checks the folder of `file`. Errors: E401 if this user may not write to it, or if `file` is a
+/// folder itself.
 inline void check_output_place(const std::filesystem::path& file) {
     const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
     const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;

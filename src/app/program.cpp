@@ -39,7 +39,7 @@
 namespace lockstep {
 namespace {
 
-// A user's own program trains its own model where nobody says otherwise.
+// A user's own program trains its own model by default.
 void offer_model(const std::string& model, OptionTable& table) {
     for (OptionSection& section : table)
         for (Option& option : section.options) {
@@ -112,7 +112,7 @@ const Command* find_command(const std::vector<Command>& commands,
     return nullptr;
 }
 
-// What earlier versions had.
+// A command of earlier versions.
 struct GoneCommand {
     std::string_view name, instead;
 };
@@ -232,7 +232,7 @@ bool computes(const std::vector<std::string>& words) {
     return is_train(words) || (!words.empty() && (words[0] == "eval" || words[0] == "predict"));
 }
 
-// What one rank alone ran into.
+// Reports an error of a single rank.
 int fail(const std::vector<std::string>& words, const ProcessContext& process, const Error& error) {
     if (is_train(words)) note_rank_end(error);
     if (process.ranks.size() > 1) fail_alone(process.ranks, error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks say of their own failure, for the end of the batch script: a launcher's exit code may
-// be that of a rank which it killed itself, and a start that never held the run writes no state.
+// Ranks' own errors, for the end of the batch script. They are needed because a launcher may return
+// the code of a rank that it killed itself, and a start that never held the run writes no state.
 #pragma once
 
 #include "lockstep/cluster/requeue_rule.hpp"
@@ -12,14 +12,15 @@
 
 namespace lockstep {
 
-/// Names the folder of this start, made by the first rank that writes; job.sh sets it.
+/// Variable with the folder of this start, which the first rank that writes creates; job.sh sets
+/// it.
 inline constexpr const char* rank_ends_variable = "LOCKSTEP_RANK_ENDS";
 
-/// Leaves a word there; nothing without the variable. `ranks`: of whom `error` speaks, "" for this
-/// one. Never throws: the error itself is what the user should see.
+/// Writes an error there; does nothing without the variable. `ranks`: the ranks that `error`
+/// concerns, "" for this one. Never throws, because the user should see the error itself.
 void note_rank_end(const Error& error, const std::string& ranks = {}) noexcept;
 
-/// In the order of ranks; nothing for torn ones. None where there is no such folder.
+/// Returns the ends in the order of ranks, without torn ones. None if there is no such folder.
 std::vector<RankEnd> read_rank_ends(const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// The variables that name a rank or a size, as "NAME=value NAME=value".
+/// Returns the variables that name a rank or a size, as "NAME=value NAME=value".
 std::string values_text(const LaunchFacts& facts) {
     constexpr std::array shown{"OMPI_COMM_WORLD_RANK",
                                "OMPI_COMM_WORLD_SIZE",

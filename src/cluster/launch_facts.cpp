@@ -8,7 +8,8 @@ namespace {
 
 using Number = std::optional<std::int64_t>;
 
-/// Task count of node `node` in SLURM's "4(x2),1"; nothing if the text is not of that form.
+/// Returns the task count of node `node` in SLURM's "4(x2),1"; nothing if the text has another
+/// form.
 Number tasks_on_node(std::string_view text, std::int64_t node) {
     while (!text.empty()) {
         const auto comma = text.find(',');

@@ -28,8 +28,8 @@ std::string line_of(const std::string& text, std::size_t number) {
     return line;
 }
 
-// What leads up to a column (counted in characters from 1), tabs kept, so that a caret stands
-// right.
+// Returns the indent up to a column (counted in characters from 1), tabs kept, so that a caret is
+// at the right place.
 std::string indent_up_to(std::string_view line, std::size_t column) {
     std::string indent;
     for (const char c : line) {
@@ -42,7 +42,8 @@ std::string indent_up_to(std::string_view line, std::size_t column) {
     return indent;
 }
 
-// Where the text stops being UTF-8; npos if nowhere. (TOML's own checks are the parser's.)
+// Returns the place of the first byte that is not UTF-8; npos if there is none. (TOML's own checks
+// are the parser's.)
 std::size_t first_bad_byte(std::string_view text) {
     for (std::size_t i = 0; i < text.size();) {
         const auto lead = static_cast<unsigned char>(text[i]);

@@ -28,8 +28,8 @@
 namespace lockstep {
 namespace {
 
-// Values in messages come from anywhere. What has several lines is indented deeper than "why" and
-// "fix", so that a line feed in a name makes no line of its own.
+// Values in messages may come from anywhere. Further lines of a value are indented deeper than
+// "why" and "fix", so that a line feed in a name cannot imitate such a line.
 std::string indented(std::string_view label, const std::string& text) {
     if (text.empty()) return "";
     constexpr std::string_view margin = "    ";
@@ -93,7 +93,7 @@ void expect(bool ok, std::string_view claim, const char* file, int line, const c
 
 namespace {
 
-// How large the addresses of this process have been; 0 if the system does not say.
+// Returns the peak of this process's addresses; 0 if the system does not tell.
 std::uint64_t most_addresses() {
     std::ifstream status("/proc/self/status");
     for (std::string word; status >> word;)
@@ -118,7 +118,7 @@ std::string thread_limit_text() {
     return fmt::format("'ulimit -u' leaves this user {} processes and threads", threads.rlim_cur);
 }
 
-// What the start of a thread asks for.
+// Returns the size of a thread's stack as text.
 std::string stack_text() {
     constexpr rlim_t usual_bytes = rlim_t{2} << 20;  // pthread's, where there is no limit
     rlimit stack{};

@@ -41,8 +41,8 @@ constexpr auto known_starts = std::to_array<KnownStart>({
     {"\0\0\0\0\0\0\0\0"sv, FileKind::zeros},
 });
 
-// Of a zip archive, as far as it is in `start`: a header of 30 bytes has its length at byte 26
-// (PKWARE, APPNOTE.TXT, 4.3.7).
+// Returns the first name in a zip archive, as far as it is in `start`: a header of 30 bytes has its
+// length at byte 26 (PKWARE, APPNOTE.TXT, 4.3.7).
 std::string_view first_name(std::string_view start) {
     constexpr std::size_t header = 30, length_at = 26;
     if (start.size() < header) return "";
@@ -50,7 +50,7 @@ std::string_view first_name(std::string_view start) {
     return start.substr(header, byte(length_at) | std::size_t{byte(length_at + 1)} << 8);
 }
 
-// What each library writes first.
+// Tells archives apart by the first entry that each library writes.
 FileKind archive_kind(std::string_view start) {
     const std::string_view name = first_name(start);
     if (name.ends_with(".npy")) return FileKind::numpy_archive;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // exit() and quick_exit() call handlers, which are ours here. _exit() calls nothing: this program
 // defines it itself, and the loader finds that definition before the C library's, for models and
-// libraries too. The C library's own calls, as in a child of popen(), do not come here.
+// libraries too. Calls inside the C library, as in a child of popen(), do not reach it.
 #include "lockstep/core/foreign_end.hpp"
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Handlers can reach nothing but globals.
+// Handlers can access only globals.
 std::atomic<ForeignEnd*> innermost{nullptr};
 std::atomic<pid_t> guarded{0};  // this process, and no child that it forks
 

@@ -15,7 +15,8 @@ namespace {
 
 struct LevelNames {
     std::string_view name, aten, onednn;
-    std::initializer_list<const char*> flags;  ///< of /proc/cpuinfo, beside those of levels before
+    std::initializer_list<const char*>
+        flags;  ///< flags of /proc/cpuinfo, besides those of lower levels
 };
 const std::array<LevelNames, 5> levels{{
     {"default", "default", "SSE41", {}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of JSON: nlohmann's parser and its way to write numbers and text, behind lockstep's
-// own values. The one file that sees the library.
+// The grammar of JSON: nlohmann's parser, and its form of numbers and text, behind lockstep's own
+// values. Only this file includes the library.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 
@@ -23,7 +23,7 @@ Error senseless(const std::string& origin, const std::string& why) {
                  "restore it from its source; do not edit it");
 }
 
-// What the library says, without its own error number in brackets.
+// Returns the library's message, without its own error number in brackets.
 std::string reason_of(const Library::exception& error) {
     const std::string_view text = error.what();
     const auto tag_end = text.find("] ");
@@ -36,8 +36,8 @@ std::string reason_of(const Library::exception& error) {
 // three such bytes, so that what is read is what was written, whatever it was.
 constexpr char32_t first_of_bytes = 0xEF80, last_of_bytes = 0xEFFF;
 
-// Of the character that `text` begins with, in UTF-8 (RFC 3629); 0 where it is none, or one that
-// stands for a byte.
+// Returns the bytes of the first character of `text`, in UTF-8 (RFC 3629); 0 if it is none, or one
+// that stands for a byte.
 std::size_t character_bytes(std::string_view text) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     if (byte(0) < 0x80) return 1;
@@ -58,7 +58,7 @@ std::size_t character_bytes(std::string_view text) {
     return code < least[bytes] || code > 0x10FFFF || is_surrogate || is_byte ? 0 : bytes;
 }
 
-// How many bytes of `text` are characters before one is not.
+// Returns how many bytes of `text` are characters before the first that is not.
 std::size_t characters_prefix(std::string_view text) {
     std::size_t at = 0;
     while (at < text.size()) {

@@ -37,7 +37,7 @@ int put(int fd, std::string_view text) {
     return 0;
 }
 
-// Of a process that nobody else watches: a launcher tells of its ranks' end itself.
+// Returns the text for a process without a launcher; a launcher reports its ranks' end itself.
 std::string crash_text(const LogTarget& target) {
     if (target.world_size > 1) return "";
     const fs::path run = target.directory.parent_path().parent_path();
@@ -61,7 +61,7 @@ class Sink {
     }
 
     void open(const LogTarget& target) {
-        capture_.reset();  // which may still have a line to log
+        capture_.reset();  // it may still have a line to log
         const std::lock_guard lock(mutex_);
         target_ = target;
         unprinted_ = 0;
@@ -254,7 +254,8 @@ bool has_live_terminal() {
 
 namespace {
 
-// Of a character by the first byte, as far as the others are there; 1 for a byte of none.
+// Returns the bytes of a character by its first byte, as far as the others are there; 1 for other
+// bytes.
 std::size_t character_bytes(std::string_view text) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const std::size_t bytes = byte(0) < 0xC2   ? 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words are those of Open MPI 4.1 and 5.0 (help-orterun.txt, help-prun.txt,
-// help-mpi-api.txt), and of SLURM's srun.
+// The texts are those of Open MPI 4.1 and 5.0 (help-orterun.txt, help-prun.txt, help-mpi-api.txt),
+// and of SLURM's srun.
 #include "lockstep/core/mpi_boxes.hpp"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ bool is_launcher_noise(std::string_view text) {
                                 "srun: Terminating",
                                 "srun: Force Terminated"};
     constexpr std::array parts{"sent help message",
-                               "/util/show_help.c at line",  // of two ranks at once, unreadable
+                               "/util/show_help.c at line",  // mixed output of two ranks
                                " calling \"abort\"",
                                "\"orte_base_help_aggregate\"",
                                ": error: *** STEP",

@@ -13,17 +13,17 @@ namespace lockstep {
 inline constexpr std::uint64_t philox_multiplier_0 = 0xD2511F53, philox_multiplier_1 = 0xCD9E8D57;
 inline constexpr std::uint32_t philox_weyl_0 = 0x9E3779B9, philox_weyl_1 = 0xBB67AE85;
 
-// Enough for no round to wait for the one before, and more than compilers unroll altogether, which
-// made it twice as slow.
+// Large enough that no round waits for the previous one, and more than compilers unroll completely,
+// which made it twice as slow.
 inline constexpr std::size_t philox_blocks_at_once = 32;
 
 /// Two words of each block: of its four, the first two and the last two.
 using PhiloxWords = std::array<std::uint64_t, 2 * philox_blocks_at_once>;
 
-/// The words of the counters {first, 0}, {first + 1, 0}, ...
+/// Computes the words of the counters {first, 0}, {first + 1, 0}, ...
 using PhiloxBlocks = PhiloxWords (*)(std::uint64_t first, std::uint64_t key);
 
-/// All that this processor can run, the fastest last. The results are the same.
+/// Returns all versions that this processor can run, the fastest last. The results are the same.
 std::span<const PhiloxBlocks> philox_blocks();
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Handlers can reach nothing but a global; they are these two.
+// Handlers can access only globals; these two are used.
 std::atomic<int> request{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stderr is the file itself, not a pipe to the thread: what is in a pipe is lost with its reader,
-// and the words that matter most are those right before a process dies.
+// stderr is the file itself, not a pipe to the thread: the content of a pipe is lost with its
+// reader, and the most important output is the last before a process dies.
 #include "stderr_capture.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -27,7 +27,8 @@ std::atomic<std::uint64_t> passed_on{0};
 std::atomic<const char*> last_word{nullptr};
 std::array<struct sigaction, crash_signals.size()> actions_before;
 
-// Nothing but system calls: a handler may call it. Whoever moves `passed_on` passes that piece on.
+// Makes only system calls: a handler may call it. The thread that moves `passed_on` passes that
+// piece on.
 std::size_t pass_on(char* buffer, std::size_t size) {
     std::uint64_t at = passed_on.load();
     const ssize_t got = ::pread(file_fd.load(), buffer, size, static_cast<off_t>(at));
@@ -49,8 +50,8 @@ void pass_all_on() {
     }
 }
 
-// What would have happened without it, as MPI's stack trace, writes into the file as well. MPI's
-// handler raises the signal again: that waits until this one is done.
+// Also writes the usual output of a crash, such as MPI's stack trace, into the file. MPI's handler
+// raises the signal again: that waits until this one is done.
 void handle_crash(int signal, siginfo_t* about, void* context) {
     mirror_signal(signal);
     pass_all_on();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process and its libraries write to stderr, kept in a file and passed on.
+// Keeps the stderr of a process and its libraries in a file, and passes it on.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -14,27 +14,27 @@
 
 namespace lockstep {
 
-/// From construction to destruction stderr is a file, so that a killed process leaves its last
-/// words; a thread passes them on to where stderr led before, and a handler does when the process
+/// From construction to destruction stderr is a file, so that the last output of a killed process
+/// stays. A thread passes it on to the original stderr, and a handler does when the process
 /// crashes. One at a time.
 class StderrCapture {
   public:
-    /// Told of each line, and where it ends in the file, from the thread or under drain().
+    /// Receives each line, and its end in the file, from the thread or under drain().
     using Take = std::function<void(std::string_view line, std::uint64_t end)>;
 
-    /// Appends to `file`. `at_crash` is written where stderr led before if the process crashes.
-    /// Errors: E401; std::system_error where no thread can be had.
+    /// Appends to `file`. `at_crash` is written to the original stderr if the process crashes.
+    /// Errors: E401; std::system_error if no thread can be made.
     StderrCapture(const fs::path& file, std::string at_crash, Take take);
 
-    /// Passes on what is left, and removes the file where it is empty.
+    /// Passes on the rest, and removes the file if it is empty.
     ~StderrCapture();
     StderrCapture(const StderrCapture&) = delete;
     StderrCapture& operator=(const StderrCapture&) = delete;
 
-    /// Where stderr led before it was captured, or leads where it is not. Any thread, any time.
+    /// Returns the original stderr, captured or not. Any thread, any time.
     static int before();
 
-    /// Passes on what has been written so far.
+    /// Passes on all output so far.
     void drain();
 
   private:
@@ -48,7 +48,7 @@ class StderrCapture {
     std::mutex draining_, sleeping_;
     std::condition_variable wake_;
     bool is_ending_ = false;
-    std::string line_;         // the beginning of one
+    std::string line_;         // begin of a line
     std::uint64_t taken_ = 0;  // bytes of the file
     std::thread thread_;
 };

@@ -42,8 +42,7 @@ std::map<std::string, std::string> bind_rank(const RankFacts& facts) {
         if (binding.cpus.empty() || !bind_thread(binding.cpus)) return {};
         return binding.variables;
     } catch (const std::exception&) {
-        return {};  // what is wrong with the launch is said by all ranks together, once MPI is
-                    // there
+        return {};  // all ranks together report faults of the launch once MPI is there
     }
 }
 

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 constexpr double ldd_limit_s = 20;
 constexpr const char* torch_cuda_name = "libtorch_cuda.so";
 
-/// What the loader would load for `file`, without running any of it. Nothing where it cannot say.
+/// Returns the libraries that the loader would load for `file`, without running any of it. Nothing
+/// if it cannot tell.
 std::vector<ListedLibrary> listed_libraries(const fs::path& file) {
     try {
         return parse_ldd(run_process({"ldd", file.string()}, {}, ldd_limit_s).output);

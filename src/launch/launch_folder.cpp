@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view folder_prefix = "lockstep-launch-";
 constexpr const char* memory_folder = "/dev/shm";
 
-// Where a folder may be, the best first.
+// Returns the possible places of a folder, the best first.
 std::vector<fs::path> possible_bases() {
     std::vector<fs::path> bases;
     if (::access(memory_folder, W_OK) == 0) bases.emplace_back(memory_folder);

@@ -76,7 +76,7 @@ bool is_own(const addrinfo& address, const std::string& source) {
     return source == text || source.starts_with("127.");
 }
 
-/// Which hosts are this one, and the network by which this host's routes lead to the others.
+/// The hosts that are this one, and the network by which this host's routes lead to the others.
 struct Routes {
     std::vector<std::string> others;  ///< names of hosts that are not this one
     std::string network;              ///< "" where routes lead by several

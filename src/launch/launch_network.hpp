@@ -11,27 +11,29 @@
 
 namespace lockstep {
 
-/// What mpirun is told about networks.
+/// The network settings for mpirun.
 struct LaunchNetwork {
-    bool is_needed = false;  ///< some host is another one
-    std::string network;     ///< "10.0.0.0/24"; "" where the user's variables choose
-    std::string note;        ///< for people: what it joins, and what is left out, and why
-    bool has_rdma = false;   ///< all hosts have a fabric in common
+    bool is_needed = false;  ///< some host is not this one
+    std::string network;     ///< "10.0.0.0/24"; "" if the user's variables choose
+    std::string
+        note;  ///< for people: the hosts it connects, the networks left out, and the reasons
+    bool has_rdma = false;  ///< all hosts have a common fabric
 };
 
-/// The network in which this host and all `hosts` reach each other, tried by each of them over ssh;
-/// of several, the one by which this host's routes lead to them. `own` are this host's addresses.
-/// Nothing is tried where all are this host, or where OMPI_MCA_* choose interfaces. Errors: E647
-/// for a name that cannot be resolved, a host that does not answer, or where no network joins them.
+/// Returns the network in which this host and all `hosts` reach each other, as each of them tries
+/// over ssh. Of several it is the one by which this host's routes lead to them. `own` are this
+/// host's addresses. Nothing is tried if all are this host, or if OMPI_MCA_* choose interfaces.
+/// Errors: E647 for a name that cannot be resolved, a host that does not answer, or if no network
+/// connects them.
 LaunchNetwork network_towards(std::span<const std::string> hosts,
                               const HostAddresses& own,
                               const Environment& environment);
 
-/// The words for mpirun.
+/// Returns the arguments for mpirun.
 std::vector<std::string> network_words(const LaunchNetwork& network);
 
-/// What carries messages: sockets and shared memory, unless hosts have RDMA in common or the user's
-/// OMPI_MCA_pml says otherwise: then Open MPI takes its best.
+/// Returns the arguments for the transport of messages: sockets and shared memory, unless hosts
+/// share RDMA or the user's OMPI_MCA_pml says otherwise: then Open MPI takes its best.
 std::vector<std::string> carrier_words(const LaunchNetwork& network,
                                        const Environment& environment);
 

@@ -56,7 +56,7 @@ std::string_view meaning_of(int code, const OwnCode (&codes)[count]) {
     return found == std::end(codes) ? std::string_view() : found->meaning;
 }
 
-/// Of the mpirun that is first in PATH: "mpirun (Open MPI) 4.1.4".
+/// Returns the version of the mpirun that is first in PATH: "mpirun (Open MPI) 4.1.4".
 std::string mpirun_version() {
     const std::string said = run_process({"mpirun", "--version"}, {}, 10).output;
     return said.substr(0, said.find('\n'));
@@ -77,7 +77,7 @@ std::string settings_in(const fs::path& file) {
     return fmt::format("{}", fmt::join(found, ", "));
 }
 
-// What mpirun wrote is shown above; `meaning` is that of its exit code, or "".
+// mpirun's own output is shown above; `meaning` is that of its exit code, or "".
 std::string why_alone(std::string_view meaning, std::string_view words) {
     return meaning.empty() ? std::string(words) : fmt::format("{}; {}", meaning, words);
 }
@@ -132,8 +132,8 @@ Error error_of(std::string what,
         meaning);
 }
 
-/// What mpirun and srun set for ranks. A second mpirun takes it for its own and fails, and its
-/// ranks are no tasks of the step.
+/// Returns true for variables that mpirun and srun set for ranks. A second mpirun would take them
+/// for its own and fail, and its ranks are no tasks of the step.
 bool is_of_another_launch(const std::string& name) {
     constexpr std::array prefixes{"OMPI_COMM_WORLD_",
                                   "OMPI_MCA_ess_base_",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipe in pieces that a pipe or terminal takes at once: where stderr takes no more, mpirun's pipe
-// fills instead, as if it led there itself, and the supervisor goes on meanwhile.
+// A pipe is passed on in pieces that a pipe or terminal accepts at once. If stderr accepts no more,
+// mpirun's pipe fills up as if it led there directly, and the supervisor continues in the meantime.
 #include "launcher_output.hpp"
 
 #include "lockstep/core/clock.hpp"
@@ -49,7 +49,7 @@ std::string shown_box(const std::vector<std::string>& box) {
 }
 
 constexpr std::size_t longest_line = 16 << 10;
-constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // where start after start fails
+constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // limit if start after start fails
 
 bool is_ready(int fd, short events) {
     pollfd asked{fd, events, 0};

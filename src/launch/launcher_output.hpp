@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launcher writes to its stderr: made readable, passed on and kept.
+// A launcher's stderr: made readable, passed on and kept.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -15,42 +15,43 @@
 
 namespace lockstep {
 
-/// A launcher's stderr without the rules and empty lines of Open MPI's boxes, and without those
-/// boxes and lines that only tell of an end that others explain. All else passes as it comes, a
-/// beginning of a line at once.
+/// Filters a launcher's stderr. It removes the rules and empty lines of Open MPI's boxes, and boxes
+/// and lines that only report an end that others explain. All else passes at once, even the begin
+/// of a line.
 class LauncherBoxes {
   public:
-    /// What is to be shown once `bytes` have come.
+    /// Returns the text to show after `bytes` have come.
     std::string pass(std::string_view bytes);
 
-    /// What is kept back, if nothing more comes for a while: a box that has no end is none.
+    /// Returns the text held back, if nothing more comes for a while: a box without an end is no
+    /// box.
     std::string rest();
 
-    /// "rank 3 on n2", once mpirun has said how that rank ended; else "".
+    /// Returns "rank 3 on n2", once mpirun has reported how that rank ended; else "".
     const std::string& ended_rank() const { return ended_rank_; }
 
   private:
     void take(char c, std::string& shown);
     void end_line(std::string& shown);
 
-    std::string line_;              // a beginning that may be a box's or noise
+    std::string line_;              // begin of a line that may belong to a box or be removed
     std::vector<std::string> box_;  // its lines so far, from its first rule on
     std::string ended_rank_;
-    bool is_shown_ = false;  // the beginning of the line that comes now
+    bool is_shown_ = false;  // the begin of the current line
 };
 
-/// How much of it is kept.
+/// Limits of the kept output.
 struct KeptOutput {
     std::size_t head_bytes = std::size_t{1} << 20;
-    std::size_t tail_bytes = std::size_t{256} << 10;  ///< behind the head, of what came last
+    std::size_t tail_bytes = std::size_t{256} << 10;  ///< newest bytes after the head
 };
 
-/// The read end of a launcher's stderr. What comes is passed on to this process's own stderr, and
-/// each line kept as a record of RUN/logs/iN/launcher-HOST.jsonl, once that has a place. It never
-/// waits for anybody. One thread.
+/// The read end of a launcher's stderr. Output is passed on to this process's own stderr. Each line
+/// is kept as a record of RUN/logs/iN/launcher-HOST.jsonl, once that folder exists. It never waits.
+/// One thread.
 class LauncherOutput {
   public:
-    /// `pipe` may be null: nothing comes.
+    /// `pipe` may be null: there is no output.
     LauncherOutput(UniqueFd pipe, LauncherLog log, const KeptOutput& limits = {});
 
     /// Writes the rest of the records.
@@ -58,22 +59,22 @@ class LauncherOutput {
     LauncherOutput(const LauncherOutput&) = delete;
     LauncherOutput& operator=(const LauncherOutput&) = delete;
 
-    /// For poll(): what move() can do something about.
+    /// Returns the argument for poll(): the events that move() handles.
     pollfd awaited() const;
 
-    /// Takes what has come and passes on what has room.
+    /// Reads what has come and passes on what has room.
     void move();
 
-    /// Whether there is something that move() has not done yet.
+    /// Returns true if move() has work left.
     bool has_more() const;
 
-    /// Looks for a place for records.
+    /// Searches for the folder for records.
     void settle();
 
-    /// A line of our own: to stderr, if that has room, and among the records.
+    /// Writes a line of our own to stderr, if that has room, and to the records.
     void note(const std::string& line);
 
-    /// As LauncherBoxes has it.
+    /// Returns LauncherBoxes::ended_rank().
     const std::string& ended_rank() const { return boxes_.ended_rank(); }
 
   private:
@@ -87,9 +88,9 @@ class LauncherOutput {
     KeptOutput limits_;
     LauncherBoxes boxes_;
     bool is_quiet_ = false;  // nothing has come since settle()
-    std::string unsent_;     // taken, and not passed on yet
-    std::string line_;       // the beginning of one
-    std::string head_;       // records without a place
+    std::string unsent_;     // read, and not passed on yet
+    std::string line_;       // begin of a line
+    std::string head_;       // records without a folder
     std::size_t head_left_;
     std::deque<std::string> tail_;
     std::size_t tail_bytes_ = 0, left_out_ = 0;

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// Nothing where this kernel has no such lists.
+// Returns nothing if this kernel has no such lists.
 std::optional<std::vector<pid_t>> listed_children(pid_t parent) {
     std::vector<pid_t> found;
     std::error_code gone;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An mpirun as a process: its state, its stdout, and its certain end.
+// An mpirun as a process: its state, its stdout, and its guaranteed end.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -18,16 +18,16 @@ class LauncherProcess {
   public:
     explicit LauncherProcess(pid_t pid) : pid_(pid) {}
 
-    /// Whether it has ended; does not wait.
+    /// Returns true if it has ended; does not wait.
     bool has_ended();
 
-    /// Its wait status, once it has ended.
+    /// Returns its wait status, once it has ended.
     int status() const { return status_; }
 
-    /// Reaches it even if it is stopped.
+    /// Sends a signal, which arrives even if the process is stopped.
     void send(int signal) const;
 
-    /// Whether a process that it started still lives; nothing where the system does not say.
+    /// Returns true if a process that it started still lives; nothing if the system does not tell.
     std::optional<bool> has_living_children() const;
 
   private:
@@ -36,9 +36,9 @@ class LauncherProcess {
     bool has_ended_ = false;
 };
 
-/// For its lifetime, processes that lose their parent become children of this one (a child
-/// subreaper); at its end those that are new are killed. Ranks that a killed launcher leaves in
-/// their first moments would live on otherwise.
+/// During its lifetime, processes that lose their parent become children of this one (a child
+/// subreaper); at its end the new ones are killed. Otherwise ranks that a killed launcher leaves in
+/// their first moments would live on.
 class OrphanWatch {
   public:
     OrphanWatch();
@@ -51,28 +51,28 @@ class OrphanWatch {
     int subreaper_before_ = 0;
 };
 
-/// The read end of a launcher's stdout. What comes is passed on to this process's own, and dropped
-/// once nobody reads that: a launcher whose own stdout were closed would crash. Never waits. Wants
-/// a process that ignores SIGPIPE. One thread.
+/// The read end of a launcher's stdout. Output is passed on to this process's own stdout, and
+/// dropped once nobody reads that: a launcher crashes if its own stdout is closed. Never waits.
+/// Needs a process that ignores SIGPIPE. One thread.
 class LauncherStdout {
   public:
     explicit LauncherStdout(UniqueFd pipe);
 
-    /// For poll(): what move() can do something about.
+    /// Returns the argument for poll(): the events that move() handles.
     pollfd awaited() const;
 
-    /// Takes what has come and passes on what has room.
+    /// Reads what has come and passes on what has room.
     void move();
 
-    /// Whether there is something that move() has not done yet.
+    /// Returns true if move() has work left.
     bool has_more() const;
 
-    /// True once: when nobody reads this process's stdout any more.
+    /// Returns true once: when nobody reads this process's stdout any more.
     bool has_just_lost_reader();
 
   private:
     UniqueFd pipe_;
-    std::string unsent_;  // taken, and not passed on yet
+    std::string unsent_;  // read, and not passed on yet
     bool is_unread_ = false, is_told_ = false;
 };
 

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-/// Collective. Everyone's, by rank, on rank 0; nothing on the others.
+/// Collective. Returns the values of all ranks, by rank, on rank 0; nothing on the others.
 template <class Facts>
 std::vector<Facts> gathered(const Communicator& ranks,
                             const Facts& mine,
@@ -64,7 +64,7 @@ LaunchedRank launched_rank(const Communicator& ranks,
 
 /// One node's part of the job.
 struct NodePart {
-    NodeTopology node;  ///< as all its ranks see it
+    NodeTopology node;  ///< view of all its ranks
     std::string rest;   ///< serialize() of its Placement without seats
     std::string seats;  ///< serialize() of each, a line each: they begin with any rank
 };

@@ -96,9 +96,9 @@ Words words_for_hosts(const std::vector<HostSlots>& hosts,
     return words;
 }
 
-// Where LibTorch has no room (2.11 for CPUs takes 440 to 490 MiB of addresses, for GPUs more), the
-// loader or one of its constructors ends the program before main(), and nobody can say why. So it
-// is tried, where the limit is low enough to be a reason.
+// If LibTorch has no room (2.11 for CPUs takes 440 to 490 MiB of addresses, for GPUs more), the
+// loader or one of its constructors ends the program before main(), without an explanation. So it
+// is tried, if the limit is low enough to be a reason.
 void check_addresses(const std::filesystem::path& program) {
     constexpr rlim_t plenty = rlim_t{16} << 30;
     rlimit addresses{};

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// The network of `own` that `address` lies in, or "".
+/// Returns the network of `own` that contains `address`, or "".
 std::string network_with(const HostAddresses& own, const std::string& address) {
     for (const HostAddress& each : own.usable) {
         const auto length = each.network.substr(each.network.find('/'));
@@ -30,7 +30,8 @@ std::string networks_text(const HostAddresses& own) {
     return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
-/// What Open MPI tries, and Lockstep would leave out: "docker0 (a bridge for containers)".
+/// Returns the addresses that Open MPI tries, and Lockstep would leave out: "docker0 (a bridge for
+/// containers)".
 std::vector<std::string> tempting(const HostAddresses& own) {
     std::vector<std::string> texts;
     for (const LeftOutInterface& each : own.left_out)

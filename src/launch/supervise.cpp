@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train --np N` starts mpirun and stays above it, because mpirun alone does three things badly: it
+// `train --np N` starts mpirun and supervises it, because mpirun alone does three things badly. It
 // gives ranks a second to end after TERM, leaves its files in /dev/shm when it is killed, and waits
-// for ever where its ranks never came or went without a word.
+// for ever if its ranks never start or end without an error.
 //
 //     terminal, SLURM, a person       this process             mpirun             ranks
 //     TERM, HUP, USR1, USR2,
@@ -11,8 +11,8 @@
 //     second Ctrl-C               --> sigtimedwait -- KILL --> gone
 //     kill -9                     --> gone             the kernel kills mpirun, too
 //
-// mpirun has a process group of its own: Ctrl-C on the terminal must come to the supervisor alone,
-// or ranks would get it twice, in two meanings.
+// mpirun has its own process group: Ctrl-C on the terminal must reach the supervisor alone;
+// otherwise ranks would get it twice, with two meanings.
 //
 // What must never happen:
 // - A signal is lost between "has the child ended?" and "wait for a signal": they are blocked all
@@ -87,7 +87,7 @@ class WatchedSignals {
         return signal < 0 ? 0 : signal;
     }
 
-    sigset_t before;  ///< what was blocked
+    sigset_t before;  ///< signals that were blocked
 
   private:
     sigset_t watched_;
@@ -97,7 +97,8 @@ class WatchedSignals {
 /// Counts the time that passes while this process runs.
 class LookPace {
   public:
-    /// Whether another `pace_s` is over. Time in which this process was stopped is no time.
+    /// Returns true if another `pace_s` is over. Time in which this process was stopped does not
+    /// count.
     bool is_over() {
         const double before_s = std::exchange(looked_s_, now_s());
         passed_s_ += std::min(looked_s_ - before_s, pace_s);
@@ -178,10 +179,10 @@ int exit_code_of(int status,
     return code;
 }
 
-/// Of the person at the terminal.
+/// Haste of the user at the terminal.
 enum class Haste { none, great };
 
-/// What is done about a launch: with each signal, and with each moment that passes.
+/// Reactions of a launch to signals and to the passing of time.
 class Supervision {
   public:
     Supervision(const LauncherProcess& launcher, const SupervisedRanks& ranks)

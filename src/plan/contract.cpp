@@ -87,7 +87,7 @@ std::string text_of(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// As given, for the deciding value of a file is not its path.
+// Returns the value as given, because the deciding value of a file is not its path.
 std::optional<std::string> recorded_text(const RunRecord& record, const std::string& name) {
     const bool is_settled = std::ranges::find(settled, name) != settled.end();
     if (!is_settled && record.config.contains(name))

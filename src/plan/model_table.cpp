@@ -29,7 +29,7 @@ std::int64_t fixed_within(const ModelShape& s) {
            (s.classes - imagenet.classes) * (features + 1);
 }
 
-// The same with a position for each patch of 16x16, and one for the class.
+// Returns the same with a position for each patch of 16x16, and one for the class.
 std::int64_t vit(const ModelShape& s) {
     const std::int64_t patches = (s.height / 16) * (s.width / 16);
     return fixed_within<86'567'656, 16 * 16 * 768, 768>(s) + (patches - 14 * 14) * 768;

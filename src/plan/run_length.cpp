@@ -78,7 +78,7 @@ bool has_single_row(std::int64_t rows, const TrainSettings& settings) {
     return rows > 0 && rows / std::min<std::int64_t>(rows, settings.micro_batches) == 1;
 }
 
-// Of a step of `samples`, whose leaves are near-equal.
+// Returns the same for a step of `samples`, whose leaves are near-equal.
 bool step_has_single_row(std::int64_t samples, const TrainSettings& settings) {
     const std::int64_t least = samples / settings.virtual_ranks;
     const std::int64_t most = least + (samples % settings.virtual_ranks > 0 ? 1 : 0);

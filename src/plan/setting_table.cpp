@@ -313,7 +313,7 @@ OptionSection bits(TrainSettings& s) {
                       {numerics(s), sample_order(s), summation(s)});
 }
 
-// Which steps are traced.
+// Makes the option for traced steps.
 Option trace_option(TraceSteps& steps) {
     Option option;
     option.name = "trace";

@@ -215,7 +215,7 @@ void check_case(const KernelGpu& gpu, const Case& test) {
     check_mix(gpu, test, transform, key, expected);
 }
 
-/// Of all exponents, infinities and NaN left out.
+/// Returns floats of all exponents, without infinities and NaN.
 std::vector<float> any_floats(std::size_t count) {
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep-gpu-selftest: what Lockstep needs of a GPU and of NCCL, tried on this machine. Needs
-// neither MPI nor LibTorch: it starts its ranks itself, all of them on the first GPU.
+// lockstep-gpu-selftest: tests Lockstep's requirements of a GPU and of NCCL on this machine. It
+// needs neither MPI nor LibTorch: it starts its ranks itself, all of them on the first GPU.
 #include "lockstep/comm/bootstrap.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/clock.hpp"
@@ -147,7 +147,7 @@ ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
     }
 }
 
-/// Whether it went well; prints what the ranks said.
+/// Returns true if it succeeded; prints the ranks' output.
 bool run_case(const Case& test) {
     const TemporaryFolder folder;
     std::vector<ProcessResult> results(static_cast<std::size_t>(test.ranks));
@@ -213,7 +213,7 @@ int run_as_rank(const std::vector<std::string>& arguments) {
     const auto body = arguments[1] == "sums" ? check_sums : survive_a_killed_rank;
     fmt::print("{}\n", body(GpuRuntime::open(), bootstrap, counts_of_sums));
     std::fflush(stdout);
-    // What an abort left of the GPU is not to be waited for.
+    // The rest of an aborted GPU's work is not waited for.
     if (arguments[1] == "killed") std::_Exit(0);
     return 0;
 }

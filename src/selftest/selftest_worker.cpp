@@ -65,7 +65,7 @@ class Caller {
     CudaStream stream_;
 };
 
-/// What a leaf adds to element i in a step.
+/// The value that a leaf adds to element i in a step.
 using LeafValue = float (*)(std::uint64_t step, int leaf, std::size_t i);
 
 /// Both signs and 50 powers of two: sums in another order have other bits.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of the self-test does with NCCL on the GPU.
+// The work of one rank of the self-test with NCCL on the GPU.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"

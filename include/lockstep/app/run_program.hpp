@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lockstep's command line as a program of your own, which trains a model of your own.
+/// Lockstep's command line for a program of your own, which trains a model of your own.
 #pragma once
 
 #include "lockstep/train/model.hpp"
@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-/// Does what `lockstep` does with the same words, with `factory`'s model under the name `model` as
-/// the default of --model: options, messages, exit codes, run directories and the promise of equal
-/// bits. Returns the exit code; throws nothing.
+/// Behaves like the program `lockstep` with the same arguments, with `factory`'s model under the
+/// name `model` as the default of --model. Options, messages, exit codes, run directories and the
+/// promise of equal bits are the same. Returns the exit code; throws nothing.
 ///
 /// Call it first in main(): this program is started again for each rank of --np and --hosts, and
-/// once more by a rank that binds itself to cores. `model` is kept with a run, which no other model
-/// goes on with. Commands that write about or start `lockstep` itself ("submit") are left out.
-/// E103 is the error of a name that is empty or one of model_names() already.
+/// once more by a rank that binds itself to cores. The run records `model`, and no other model can
+/// continue the run. Commands that write about or start `lockstep` itself ("submit") are left out.
+/// Errors, by exit code: E103 if the name is empty or already in model_names().
 [[nodiscard]] int run_program(int argc,
                               const char* const* argv,
                               const std::string& model,

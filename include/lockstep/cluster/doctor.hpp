@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks that find a broken job before it costs anything: pure functions of gathered facts.
+/// Checks that find a broken job before it starts: pure functions of gathered facts.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -15,19 +15,19 @@
 namespace lockstep {
 
 /// error: training would fail or be wrong, and does not start. warning: it would be slow or
-/// fragile. info: worth knowing, shown only with --json.
+/// fragile. info: shown only with --json.
 enum class Severity { info, warning, error };
 std::string_view severity_name(Severity severity);  ///< "info", "warning", "error"
 
-/// What a check found. Empty parts: those of the check's own row.
+/// A problem that a check found. Empty parts are taken from the check's own row.
 struct Ailment {
     std::string what;
     std::string why = {}, fix = {};
     std::optional<Severity> severity = {};
-    std::vector<int> ranks = {};  ///< empty: all that the check looked at
+    std::vector<int> ranks = {};  ///< empty: all that the check examined
 };
 
-/// What a check returns; empty: all is well.
+/// The result of a check; empty: no problem.
 using Ailments = std::vector<Ailment>;
 
 /// The ranks of one node, in order.
@@ -36,13 +36,13 @@ using RanksOfNode = std::vector<const DoctorFacts*>;
 /// All ranks of the job, in order.
 using JobRanks = std::span<const DoctorFacts>;
 
-/// What a check examines: one rank, the ranks of one node, or all ranks.
+/// Examines one rank. A check examines one rank, the ranks of one node, or all ranks.
 using RankLook = Ailments (*)(const DoctorFacts&);
 
-/// Called once for each node.
+/// Examines the ranks of one node; called once for each node.
 using NodeLook = Ailments (*)(const RanksOfNode&);
 
-/// Called once, with all ranks.
+/// Examines all ranks; called once.
 using JobLook = Ailments (*)(JobRanks);
 
 /// fast: part of the preflight, from facts that every rank reads by itself. slow: needs a probe.
@@ -53,7 +53,7 @@ struct DoctorCheck {
     std::string_view id;
     Severity severity = Severity::warning;
     std::string_view title;
-    std::string_view why, fix;  ///< unless the ailment has its own
+    std::string_view why, fix;  ///< used unless the ailment has its own
     std::variant<RankLook, NodeLook, JobLook> look;
     Pace pace = Pace::fast;
 };
@@ -67,42 +67,43 @@ struct DoctorFinding {
     Severity severity = Severity::warning;
     std::string title, what, why, fix;
     std::vector<int> ranks;
-    std::vector<std::string> hosts;  ///< of those ranks, each once, in order of rank
+    std::vector<std::string> hosts;  ///< hosts of those ranks, each once, by rank
     bool operator==(const DoctorFinding&) const = default;
 };
 
-/// Which checks to run. Names are ids ("G2") or families ("G"), in any case.
+/// Selection of checks. Names are ids ("G2") or families ("G"), in upper or lower case.
 struct DoctorSelection {
     std::vector<std::string> only;  ///< empty: all
     std::vector<std::string> skip;
     Pace slowest = Pace::slow;
 };
 
-/// The rows that `selection` leaves. Errors: E614 for a name that is no check.
+/// Returns the rows that `selection` keeps. Errors: E614 for a name that is no check.
 std::vector<const DoctorCheck*> selected_checks(const DoctorSelection& selection);
 
 /// Runs the checks and folds equal findings; errors first, then by the table's order. `ranks` are
-/// in order of rank, one at least.
+/// in order of rank, at least one.
 std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& selection = {});
 
-/// One of them is an error: the job must not start.
+/// Returns true if one of them is an error: the job must not start.
 bool has_errors(std::span<const DoctorFinding> findings);
 
-/// For people: errors and warnings, each with why and fix; then one line that counts. `checks`:
-/// how many were run.
+/// Returns text for people: errors and warnings, each with why and fix; then one line with totals.
+/// `checks`: number of checks that were run.
 std::string findings_text(std::span<const DoctorFinding> findings, std::size_t checks);
 
-/// For programs: {"ranks", "checks", "errors", "warnings", "findings": [...]} on one line.
+/// Returns JSON for programs on one line: {"ranks", "checks", "errors", "warnings", "findings":
+/// [...]}.
 std::string findings_json(std::span<const DoctorFinding> findings,
                           std::size_t checks,
                           std::size_t ranks);
 
-/// Which network joins the nodes, how many addresses answered, and which interfaces are left out
-/// and why; one line, or nothing for one node.
+/// Returns one line about the network: the one that connects the nodes, the number of addresses
+/// that answered, and the interfaces left out, with reasons. Returns nothing for one node.
 std::string network_text(JobRanks ranks);
 
-/// Hosts whose own hardware or set-up is at fault, by error or warning, sorted: what `--exclude` of
-/// sbatch takes. What all hosts of a job have is the job's, not a host's.
+/// Returns the hosts whose own hardware or set-up causes an error or warning, sorted: the value for
+/// `--exclude` of sbatch. A problem of all hosts belongs to the job, not to a host.
 std::vector<std::string> hosts_to_exclude(std::span<const DoctorFinding> findings, JobRanks ranks);
 
 }  // namespace lockstep

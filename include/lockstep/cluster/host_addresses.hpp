@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which of a node's addresses other nodes may use, and why the others are left out.
+/// The addresses of a node that other nodes may use, and the reasons why others are left out.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
@@ -21,7 +21,7 @@ struct HostAddress {
     bool operator==(const HostAddress&) const = default;
 };
 
-/// An interface that is no candidate.
+/// An interface that is not used.
 struct LeftOutInterface {
     std::string name, why;
     bool operator==(const LeftOutInterface&) const = default;
@@ -33,14 +33,14 @@ struct HostAddresses {
     std::vector<LeftOutInterface> left_out;
 };
 
-/// Addresses by which other nodes could reach this one. Left out: loopback, interfaces that are
-/// down, bridges of containers and virtual machines, and link-local addresses.
+/// Returns the addresses by which other nodes could reach this one. Left out are loopback,
+/// interfaces that are down, bridges of containers and virtual machines, and link-local addresses.
 HostAddresses addresses_of(const NodeTopology& node);
 
-/// Networks in which every node has a usable address, sorted.
+/// Returns the networks in which every node has a usable address, sorted.
 std::vector<std::string> shared_networks(std::span<const NodeTopology* const> nodes);
 
-/// "10.0.0.0/24" for "10.0.0.7/24", of both families; nothing if it is no such text.
+/// Returns "10.0.0.0/24" for "10.0.0.7/24", for IPv4 and IPv6; nothing for other texts.
 std::optional<std::string> network_of(std::string_view address_with_prefix);
 
 }  // namespace lockstep

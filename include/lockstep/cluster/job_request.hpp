@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a job asks of SLURM, with types, and whether the cluster could ever give it.
+/// The typed options of a SLURM job, and checks whether the cluster could ever start it.
 #pragma once
 
 #include "lockstep/cluster/launch_facts.hpp"
@@ -17,96 +17,99 @@
 
 namespace lockstep {
 
-/// One option of a \#SBATCH line, by its long name without dashes; no value: a switch.
+/// One option of a \#SBATCH line, by its long name without dashes. A switch has no value.
 struct SbatchOption {
     std::string name;
     std::optional<std::string> value;
 };
 
-/// In the order of the script.
+/// Options in the order of the script.
 using SbatchOptions = std::vector<SbatchOption>;
 
-/// The value of `name`, "" for a switch, nothing if it is not there.
+/// Returns the value of `name`, "" for a switch, nothing if it is missing.
 std::optional<std::string> value_of(const SbatchOptions& options, std::string_view name);
 
 /// Replaces or adds `name`.
 void set_option(SbatchOptions& options, const std::string& name, std::optional<std::string> value);
 
-/// Removes `name`, if it is there.
+/// Removes `name`, if it exists.
 void remove_option(SbatchOptions& options, std::string_view name);
 
-/// A batch script taken apart at its \#SBATCH lines.
+/// A batch script, split at its \#SBATCH lines.
 struct JobTemplate {
-    std::string name;                  ///< as messages name it
+    std::string name;                  ///< name for messages
     std::string head;                  ///< lines before the options, with #!
-    std::vector<SbatchOptions> parts;  ///< one; more for a heterogeneous job
-    std::string body;                  ///< what runs
+    std::vector<SbatchOptions> parts;  ///< one part; more for a heterogeneous job
+    std::string body;                  ///< commands of the script
 };
 
-/// Takes `text` apart. Errors: E531 for Windows line ends, no #!, no \#SBATCH line, or a line that
-/// is no list of options.
+/// Splits `text`. Errors: E531 for Windows line ends, no #!, no \#SBATCH line, or a line that is no
+/// list of options.
 JobTemplate parse_template(const std::string& name, const std::string& text);
 
-/// What a script gets besides its options. All texts may come from users.
+/// The content of a script besides its options. All texts may come from users.
 struct ScriptSettings {
-    std::vector<std::pair<std::string, std::string>> variables;  ///< exported: name, value
+    std::vector<std::pair<std::string, std::string>>
+        variables;                   ///< exported variables: name, value
     std::vector<std::string> words;  ///< the script's arguments; %a is an array's task number
 };
 
-/// `text` as one word that bash reads back unchanged. Errors: E532 naming `what` where `text` has
-/// control characters, which would hide lines from readers of the script.
+/// Returns `text` as one word that bash reads back unchanged. Errors: E532 naming `what` if `text`
+/// has control characters, which would hide lines from readers of the script.
 std::string bash_word(const std::string& what, const std::string& text);
 
-/// Whether a line of the body runs `lockstep train`: words after -- are that command's then.
+/// Returns true if a line of the body runs `lockstep train`: words after -- then belong to that
+/// command.
 bool trains(const JobTemplate& script);
 
-/// mpirun or srun; none if the script has no such run_ranks line.
+/// Returns mpirun or srun; none if the script has no such run_ranks line.
 Launcher launcher_of(const JobTemplate& script);
 
-/// The whole script. Nothing from `settings` is ever read by bash as anything but a quoted word.
-/// Errors: E532.
+/// Returns the whole script. All texts of `settings` are quoted words for bash. Errors: E532.
 std::string render_script(const JobTemplate& script, const ScriptSettings& settings);
 
-/// --time of a job without a limit: as long as SLURM can count.
+/// Value of --time for a job without a limit: the longest time that SLURM can count.
 inline constexpr std::int64_t endless_s = 60 * (std::int64_t{1} << 32);
 
-/// One part of a job; only a heterogeneous one has more than one.
+/// One part of a job; only a heterogeneous job has several.
 struct JobPart {
-    std::vector<std::string> partitions;      ///< any of them will do; empty: the default one
+    std::vector<std::string> partitions;      ///< any of them is acceptable; empty: the default one
     std::optional<std::int64_t> least_nodes;  ///< nothing: as many as the tasks need
-    std::optional<std::int64_t> most_nodes;   ///< as `least_nodes` if one number is given
-    std::optional<std::int64_t> tasks;        ///< of the whole part
-    std::optional<std::int64_t> node_tasks;   ///< of each node
+    std::optional<std::int64_t> most_nodes;   ///< equal to `least_nodes` if one number is given
+    std::optional<std::int64_t> tasks;        ///< tasks of the whole part
+    std::optional<std::int64_t> node_tasks;   ///< tasks of each node
     std::int64_t task_cpus = 1;
     bool takes_whole_nodes = false;  ///< --exclusive
     std::int64_t node_gpus = 0;
     std::string gpu_type;                 ///< "": any
     std::int64_t node_memory_mb = 0;      ///< 0: the partition's default, or all
     std::optional<std::int64_t> seconds;  ///< nothing: the partition's default; or endless_s
-    std::string constraint;               ///< "a&b", "a|b", ..., as SLURM reads it
-    std::vector<std::string> excluded;    ///< nodes that it must not get
-    std::vector<std::string> required;    ///< nodes that it must get, all of them
+    std::string constraint;               ///< "a&b", "a|b", ..., in SLURM's syntax
+    std::vector<std::string> excluded;    ///< nodes that the job must not get
+    std::vector<std::string> required;    ///< nodes that the job must get, all of them
 
-    std::int64_t node_count() const { return least_nodes.value_or(1); }  ///< the least that will do
+    std::int64_t node_count() const {
+        return least_nodes.value_or(1);
+    }  ///< the smallest acceptable number
 
-    /// By `node_tasks`, else the tasks spread over the nodes.
+    /// Returns `node_tasks`, or the tasks divided by the nodes.
     std::int64_t ranks_per_node() const;
 };
 
-/// One job of --dependency, and how it has to end.
+/// One job of --dependency, and the end that it must have.
 struct AwaitedJob {
     std::string condition;  ///< "afterok", "afterany", ...
-    std::string job;        ///< its number, without that of an array's task
+    std::string job;        ///< its number, without the task of an array
     bool operator==(const AwaitedJob&) const = default;
 };
 
-/// Options that are checked; all others go to SLURM as they are.
+/// Options that are checked; all others go to SLURM unchanged.
 struct JobRequest {
     std::string job_name, account, qos, reservation;
     std::optional<std::int64_t> last_task;         ///< the highest index of an array
-    std::vector<AwaitedJob> awaited_jobs;          ///< of --dependency
-    bool awaits_any = false;                       ///< of these, not all ("a?b")
-    std::map<std::string, std::int64_t> licences;  ///< how many of each
+    std::vector<AwaitedJob> awaited_jobs;          ///< jobs of --dependency
+    bool awaits_any = false;                       ///< any of these suffices ("a?b")
+    std::map<std::string, std::int64_t> licences;  ///< number of each licence
     std::vector<JobPart> parts;
 };
 
@@ -114,10 +117,10 @@ struct JobRequest {
 /// cannot carry, E526 for a time, E103 for numbers and the rest.
 JobRequest read_request(const std::vector<SbatchOptions>& parts);
 
-/// Refuses what SLURM would take and never start, with the nearest request that it could start.
-/// Errors: E523 partition, E524 nodes, E525 time, E527 GPUs, E528 memory, E533 account, E534
-/// dependency, E535 closed partition, E536 CPUs, E538 array, E542 constraint, E543 names of nodes,
-/// E544 reservation, E545 QOS, E546 licences. Returns notes for the user.
+/// Refuses requests that SLURM would accept and never start, and names the nearest request that it
+/// could start. Errors: E523 partition, E524 nodes, E525 time, E527 GPUs, E528 memory, E533
+/// account, E534 dependency, E535 closed partition, E536 CPUs, E538 array, E542 constraint, E543
+/// names of nodes, E544 reservation, E545 QOS, E546 licences. Returns notes for the user.
 std::vector<std::string> check_request(const JobRequest& request, const SlurmFacts& facts);
 
 /// Returns a node of `group` as far as SLURM knows it, with the cores and GPUs that `part` asks

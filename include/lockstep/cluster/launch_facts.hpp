@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The launcher's data about this process, and whether MPI agrees with them.
+/// The launcher's data about this process, and their comparison with MPI's.
 #pragma once
 
 #include "lockstep/core/environment.hpp"
@@ -13,11 +13,11 @@
 
 namespace lockstep {
 
-/// Who started this process as one of several ranks; pmi: MPICH's or Intel's mpiexec.
+/// The program that started this process as one of several ranks; pmi: MPICH's or Intel's mpiexec.
 enum class Launcher { none, mpirun, srun, torchrun, pmi };
-std::string_view launcher_name(Launcher launcher);  ///< as messages name it
+std::string_view launcher_name(Launcher launcher);  ///< the name for messages
 
-/// The environment's claim. Numbers are the launcher's own; absent if it does not say.
+/// The launcher's data in the environment. Numbers are absent if it does not give them.
 struct LaunchFacts {
     Launcher launcher = Launcher::none;
     std::optional<std::int64_t> rank, size, local_rank, local_size;
@@ -26,20 +26,21 @@ struct LaunchFacts {
     std::string slurm_job_id;                      ///< "" outside SLURM
     std::int64_t slurm_restart_count = 0;
     bool is_heterogeneous = false;             ///< SLURM counts tasks for each component
-    std::map<std::string, std::string> found;  ///< the variables all this was read from
+    std::map<std::string, std::string> found;  ///< the variables that were read
 };
 
 /// Reads the launcher's variables. If one launcher started another (mpirun inside a SLURM step),
 /// the inner one counts. Errors: E113.
 LaunchFacts read_launch_facts(const Environment& environment);
 
-/// Compares the claim with what MPI reports after its start. Errors: E604 with all values when
-/// the launcher started several processes and each sees one rank, when rank or size differ, or
-/// when the variables contradict each other (left over from another launch).
+/// Compares the launcher's data with what MPI reports after its start. Errors: E604 with all values
+/// if the launcher started several processes and each sees one rank, if rank or size differ, or if
+/// the variables contradict each other (left over from another launch).
 void check_launch(const LaunchFacts& facts, int mpi_rank, int mpi_size);
 
-/// For a process that a launcher started in a world of `mpi_size` ranks. `asked` is what --np or
-/// --hosts ask for, 0 if neither is given. Errors: E604 with both numbers if they differ.
+/// Checks the number of ranks of a process that a launcher started in a world of `mpi_size` ranks.
+/// `asked` is the number of --np or --hosts, 0 if neither is given. Errors: E604 with both numbers
+/// if they differ.
 void check_asked_ranks(const LaunchFacts& facts, std::int64_t asked, int mpi_size);
 
 }  // namespace lockstep

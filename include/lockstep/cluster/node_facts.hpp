@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The operating system's data about this node and this process's place on it.
+/// The operating system's data about this node and about this process on it.
 #pragma once
 
 #include "lockstep/core/instruction_set.hpp"
@@ -14,44 +14,44 @@
 
 namespace lockstep {
 
-/// What control groups allow this process; the smallest on the way up.
+/// The limits of this process's control groups: the smallest of this group and those above.
 struct ControlGroupFacts {
     int version = 0;                  ///< 0: none found
-    std::vector<int> cpus;            ///< cpuset; empty: not said
-    std::vector<int> memory_nodes;    ///< cpuset; empty: not said
-    std::optional<double> cpu_quota;  ///< CPUs' worth of time; nothing: no quota
+    std::vector<int> cpus;            ///< cpuset; empty: not reported
+    std::vector<int> memory_nodes;    ///< cpuset; empty: not reported
+    std::optional<double> cpu_quota;  ///< quota in CPUs; nothing: no quota
     std::optional<std::uint64_t> memory_limit_bytes;
     std::uint64_t throttled_periods = 0;
     bool operator==(const ControlGroupFacts&) const = default;
 };
 
-/// What one process sees of its node and is quickly read: a few files of /proc and /sys.
-/// NodeTopology is this and all the rest.
+/// Facts of a node that one process reads quickly, from a few files of /proc and /sys. NodeTopology
+/// adds all others.
 struct NodeFacts {
-    std::string host;                       ///< host name
-    std::string boot_id;                    ///< distinguishes nodes of the same name, and boots
-    std::vector<int> allowed_cpus;          ///< of this process
-    std::vector<int> allowed_memory_nodes;  ///< of this process
+    std::string host;               ///< host name
+    std::string boot_id;            ///< differs between nodes of the same name, and between boots
+    std::vector<int> allowed_cpus;  ///< CPUs that this process may use
+    std::vector<int> allowed_memory_nodes;  ///< NUMA nodes for its memory
     std::string cpu_model;
     InstructionSet instruction_set = InstructionSet::basic;
-    std::uint64_t memory_bytes = 0;  ///< of the whole node
+    std::uint64_t memory_bytes = 0;  ///< memory of the whole node
     ControlGroupFacts control_group;
     bool operator==(const NodeFacts&) const = default;
 
-    /// Equal for processes of one booted node, and for no others.
+    /// Returns a text that is equal exactly for processes of one booted node.
     std::string host_id() const { return boot_id + "/" + host; }
 
-    /// The control group's limit, if that is below the node's memory.
+    /// Returns the control group's limit, if that is below the node's memory.
     std::optional<std::uint64_t> memory_limit_bytes() const;
 
-    /// The smaller of the node's memory and the limit.
+    /// Returns the smaller of the node's memory and the limit.
     std::uint64_t usable_memory_bytes() const {
         return memory_limit_bytes().value_or(memory_bytes);
     }
 };
 
-/// Reads below `root`, where a test may put a copy of /proc and /sys. What is missing there stays
-/// empty: no file is promised on every kernel.
+/// Reads below `root`, where a test may put a copy of /proc and /sys. Missing facts stay empty,
+/// because no file exists on every kernel.
 NodeFacts read_node_facts(const std::filesystem::path& root = "/");
 
 /// Returns {0,1,2,3,8} for "0-3,8"; sorted, each CPU once. Returns nothing if `text` is not such a

@@ -23,36 +23,36 @@ struct RankRow {
     std::string host_id;  ///< NodeFacts::host_id(); distinguishes nodes
     std::vector<int> cpus;
     InstructionSet instruction_set = InstructionSet::basic;
-    std::uint64_t memory_bytes = 0;  ///< what this rank's node or control group has
-    bool memory_is_limited = false;  ///< by a control group
+    std::uint64_t memory_bytes = 0;  ///< memory of this rank's node or control group
+    bool memory_is_limited = false;  ///< a control group limits the memory
     bool operator==(const RankRow&) const = default;
 };
 
-/// The row of this process.
+/// Returns the row of this process.
 RankRow make_rank_row(const NodeFacts& node, int rank);
 
 void describe(Record& record, RankRow& facts);  ///< for serialize() and back
 
-/// What serialize() wrote. Errors: E222 naming `origin`.
+/// Reads the text of serialize(). Errors: E222 naming `origin`.
 RankRow deserialize_rank_row(std::string_view text, const std::string& origin = "rank row");
 
-/// Ranks of the same node that may use some of the CPUs of `rank`, itself included; 0 if it has
-/// none.
+/// Returns the number of ranks of the same node that may use some of the CPUs of `rank`, itself
+/// included; 0 if it has none.
 int ranks_sharing_cpus(std::span<const RankRow> rows, int rank);
 
-/// How many CPUs a rank can count on, and which of them it may give to a helper thread.
+/// The number of CPUs of a rank, and the CPU that it may give to a helper thread.
 struct CpuShare {
-    int cpus = 0;             ///< its own, divided by the ranks of its node that may use them too
-    std::optional<int> last;  ///< the last of them, if no other process may use it
+    int cpus = 0;             ///< its CPUs, divided by the ranks of its node that may use them too
+    std::optional<int> last;  ///< its last CPU, if no other process may use it
     bool operator==(const CpuShare&) const = default;
 };
 
-/// The share of `rank`, by the rows of its node.
+/// Returns the share of `rank`, by the rows of its node.
 CpuShare cpu_share(std::span<const RankRow> rows, int rank);
 
-/// What of the hosts is unfit for these ranks, each with its remedy; empty when all is well:
-/// different instruction sets, as far as what they compute uses them, up to `most`; little memory
-/// for a rank.
+/// Returns the problems of the hosts for these ranks, each with its remedy: different instruction
+/// sets, as far as the computation uses them, up to `most`; little memory for a rank. Empty if
+/// there are none.
 std::vector<std::string> hardware_warnings(std::span<const RankRow> rows, InstructionSet most);
 
 /// Returns the number of cores of `rank`. Cores that several ranks of a node may use are divided

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a SLURM cluster has and allows, read from the texts of its commands.
+/// The resources and rules of a SLURM cluster, read from the output of its commands.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -22,11 +22,11 @@ struct SlurmPartition {
     std::int64_t least_nodes = 0;
     std::optional<std::int64_t> most_nodes;
     std::optional<std::int64_t> most_seconds;
-    std::optional<std::int64_t> most_memory_mb;  ///< of a node
+    std::optional<std::int64_t> most_memory_mb;  ///< memory of a node
     std::optional<std::int64_t> most_node_cpus;
-    std::vector<std::string> accounts;         ///< that alone may use it; empty: all
-    std::vector<std::string> denied_accounts;  ///< that may not
-    std::vector<std::string> qos;              ///< that alone may be used in it; empty: all
+    std::vector<std::string> accounts;         ///< the only accounts that may use it; empty: all
+    std::vector<std::string> denied_accounts;  ///< accounts that may not use it
+    std::vector<std::string> qos;              ///< the only QOS allowed in it; empty: all
     std::vector<std::string> denied_qos;
 };
 
@@ -35,16 +35,16 @@ struct NodeGroup {
     std::string partition;
     std::string state;  ///< "idle", "mixed", "allocated", "down*", ...
     std::int64_t nodes = 0;
-    std::int64_t cpus = 0;                     ///< of each
-    std::int64_t memory_mb = 0;                ///< of each
-    std::map<std::string, std::int64_t> gpus;  ///< of each, by type; "" without a type
-    std::int64_t sockets = 1;                  ///< of each
+    std::int64_t cpus = 0;                     ///< CPUs of each node
+    std::int64_t memory_mb = 0;                ///< memory of each node
+    std::map<std::string, std::int64_t> gpus;  ///< GPUs of each node, by type; "" without a type
+    std::int64_t sockets = 1;                  ///< sockets of each node
     std::int64_t socket_cores = 0;             ///< cores of each socket
     std::int64_t core_threads = 1;             ///< hardware threads of each core
     std::vector<std::string> features;         ///< for --constraint
-    std::vector<std::string> names;            ///< of the nodes
+    std::vector<std::string> names;            ///< names of the nodes
 
-    bool is_usable() const;                               ///< now, or when its jobs end
+    bool is_usable() const;                               ///< usable now, or when its jobs end
     std::int64_t gpus_of(const std::string& type) const;  ///< "": of all types together
 };
 
@@ -53,37 +53,39 @@ inline constexpr const char* node_group_format = "%R|%T|%D|%c|%m|%G|%z|%f|%N";
 
 /// Nodes kept for some users, from `scontrol show reservation --oneliner`.
 struct SlurmReservation {
-    std::string name, state;  ///< "ACTIVE", "INACTIVE": its time has not come
-    std::string start;        ///< as SLURM writes it
+    std::string name, state;  ///< "ACTIVE"; "INACTIVE": it has not begun
+    std::string start;        ///< time as SLURM writes it
     std::int64_t nodes = 0;
-    std::vector<std::string> users, accounts;  ///< that may use it; both empty: no limit is named
+    std::vector<std::string> users,
+        accounts;  ///< those that may use it; both empty: no limit is named
 };
 
-/// All that a request is checked against.
+/// All facts that a request is checked against.
 struct SlurmFacts {
     std::vector<SlurmPartition> partitions;
     std::vector<NodeGroup> groups;
     std::int64_t most_array_index = 1000;
     bool has_accounts = false;                   ///< the cluster keeps accounts (slurmdbd)
-    std::string user;                            ///< the user who submits
-    std::vector<std::string> accounts;           ///< the user's, if it does
-    std::vector<std::string> qos;                ///< that one of these accounts may use
-    std::vector<std::string> mpi_types;          ///< of srun; empty: not asked
-    std::map<std::string, std::string> jobs;     ///< of a dependency, those that SLURM knows: state
-    std::vector<SlurmReservation> reservations;  ///< asked for only if one is wanted
-    std::map<std::string, std::int64_t> licences;  ///< all of each; as reservations
+    std::string user;                            ///< user who submits
+    std::vector<std::string> accounts;           ///< the user's accounts, if the cluster keeps them
+    std::vector<std::string> qos;                ///< QOS that one of these accounts may use
+    std::vector<std::string> mpi_types;          ///< types of srun; empty: not queried
+    std::map<std::string, std::string> jobs;     ///< state of a dependency's jobs that SLURM knows
+    std::vector<SlurmReservation> reservations;  ///< queried only if one is requested
+    std::map<std::string, std::int64_t>
+        licences;  ///< total of each; queried only if one is requested
 };
 
-/// Errors: E511 if `text` is not what SLURM prints.
+/// Parses the output of scontrol. Errors: E511 for other text.
 std::vector<SlurmPartition> parse_partitions(const std::string& text);
 
-/// What sinfo prints by node_group_format. Errors: E511.
+/// Parses the output of sinfo by node_group_format. Errors: E511.
 std::vector<NodeGroup> parse_node_groups(const std::string& text);
 
-/// Errors: E511.
+/// Parses the output of scontrol. Errors: E511.
 std::vector<SlurmReservation> parse_reservations(const std::string& text);
 
-/// How many of each licence there are, from `scontrol show license --oneliner`.
+/// Parses the total of each licence from `scontrol show license --oneliner`.
 std::map<std::string, std::int64_t> parse_licences(const std::string& text);
 
 /// A user's rows of `sacctmgr -n -P show associations format=account,qos`, each name once.
@@ -91,29 +93,30 @@ struct SlurmAssociations {
     std::vector<std::string> accounts, qos;
 };
 
-/// Errors: E511.
+/// Parses the output of sacctmgr. Errors: E511.
 SlurmAssociations parse_associations(const std::string& text);
 
-/// "node[01-03,7],head" as names; nothing if it is no list of hosts, or one of more than 65536.
+/// Returns the names of "node[01-03,7],head"; nothing if it is no list of hosts, or one of more
+/// than 65536.
 std::optional<std::vector<std::string>> expand_hosts(const std::string& text);
 
-/// "Name = value" lines of `scontrol show config`.
+/// Parses the "Name = value" lines of `scontrol show config`.
 std::map<std::string, std::string> parse_slurm_config(const std::string& text);
 
-/// Names that `srun --mpi=list` offers.
+/// Parses the names that `srun --mpi=list` offers.
 std::vector<std::string> parse_mpi_types(const std::string& text);
 
-/// "gpu:h100:4(S:0-1),gpu:2" as counts by type.
+/// Returns "gpu:h100:4(S:0-1),gpu:2" as counts by type.
 std::map<std::string, std::int64_t> parse_gpus(const std::string& gres);
 
-/// SLURM's "D-HH:MM:SS", "HH:MM:SS", "MM:SS", "MM", "D-HH", "D-HH:MM" in seconds; nothing if it is
-/// none of them.
+/// Returns SLURM's "D-HH:MM:SS", "HH:MM:SS", "MM:SS", "MM", "D-HH", "D-HH:MM" in seconds; nothing
+/// for other texts.
 std::optional<std::int64_t> parse_slurm_time(const std::string& text);
 
-/// "1-00:00:00", "00:10:00".
+/// Returns "1-00:00:00", "00:10:00".
 std::string slurm_time_text(std::int64_t seconds);
 
-/// Why a command of SLURM failed, from what it printed: E530 (munge) or E511.
+/// Returns the error of a failed SLURM command, from its output: E530 (munge) or E511.
 Error slurm_failure(const std::string& command, const std::string& output);
 
 }  // namespace lockstep

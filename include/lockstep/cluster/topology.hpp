@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a node is made of: CPUs, memory, GPUs, network ports, limits; read live or from JSON.
+/// The hardware and limits of a node: CPUs, memory, GPUs, network ports; read live or from JSON.
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
@@ -23,19 +23,19 @@ struct NumaNode {
     bool operator==(const NumaNode&) const = default;
 };
 
-/// A PCI link as it runs now and as it could; 0 if the kernel does not say. Idle GPUs lower
-/// their speed, never their width.
+/// A PCI link with its present and its maximum speed and width; 0 if the kernel does not report
+/// them. Idle GPUs lower their speed, never their width.
 struct PciLink {
     double speed_gts = 0, max_speed_gts = 0;  ///< GT/s
     int width = 0, max_width = 0;             ///< lanes
     bool operator==(const PciLink&) const = default;
 };
 
-/// Where a device sits.
+/// The place of a device.
 struct PciPlace {
     std::string address;       ///< "0000:1b:00.0", lower case; "" for a device that is not on PCI
     std::string path;          ///< "pci0000:1a/0000:1a:01.0/0000:1b:00.0", below /sys/devices
-    int numa_node = -1;        ///< -1: the firmware does not say
+    int numa_node = -1;        ///< -1: the firmware does not report it
     std::vector<int> cpus;     ///< local_cpulist
     std::string vendor;        ///< "0x10de"
     std::string device_class;  ///< "0x030200"
@@ -43,18 +43,18 @@ struct PciPlace {
     bool operator==(const PciPlace&) const = default;
 };
 
-/// The way from one GPU to another.
+/// The path from one GPU to another.
 struct GpuPeer {
     std::string address;      ///< PCI address of the other
-    int nvlinks = 0;          ///< active links to it, straight or through switches
-    std::string peer_access;  ///< "ok", "not supported", ...; "" if NVML does not say
+    int nvlinks = 0;          ///< active links to it, direct or through switches
+    std::string peer_access;  ///< "ok", "not supported", ...; "" if NVML does not report it
     bool operator==(const GpuPeer&) const = default;
 };
 
 /// NVML's state of a GPU; nothing if NVML does not report it.
 struct GpuHealth {
     std::optional<std::uint64_t> memory_bytes, memory_used_bytes;
-    std::optional<int> processes;                  ///< compute processes of anyone
+    std::optional<int> processes;                  ///< compute processes of all users
     std::string compute_mode;                      ///< "default", "exclusive process", "prohibited"
     std::optional<bool> keeps_driver_loaded;       ///< persistence mode
     std::optional<std::uint64_t> ecc_uncorrected;  ///< since the driver was loaded
@@ -63,14 +63,14 @@ struct GpuHealth {
     bool operator==(const GpuHealth&) const = default;
 };
 
-/// One NVIDIA GPU, or what looks like one on PCI.
+/// One NVIDIA GPU, or a device that looks like one on PCI.
 struct GpuFacts {
     PciPlace pci;
     std::string uuid;  ///< "GPU-..."; "" without NVML
     std::string model;
     bool has_driver = false;       ///< NVML knows it: CUDA can use it, if this process may
     bool has_render_node = false;  ///< /dev/dri/renderD*
-    bool has_mig = false;          ///< cut into instances
+    bool has_mig = false;          ///< divided into instances
     std::vector<std::string> mig_uuids;
     int nvlinks_active = 0;
     int nvlinks_down = 0;
@@ -94,12 +94,12 @@ struct RdmaPort {
     PciPlace pci;
     bool operator==(const RdmaPort&) const = default;
 
-    /// "mlx5_0:1", as UCX and NCCL write it.
+    /// Returns "mlx5_0:1", as UCX and NCCL write it.
     std::string name() const;
-    bool is_up() const { return state == "ACTIVE"; }  ///< messages can go through it now
+    bool is_up() const { return state == "ACTIVE"; }  ///< it can carry messages now
 };
 
-/// What an interface is made of.
+/// The type of an interface.
 enum class InterfaceKind {
     ethernet,
     infiniband,
@@ -113,7 +113,7 @@ enum class InterfaceKind {
     dummy,
     other
 };
-std::string_view interface_kind_name(InterfaceKind kind);  ///< the enumerator's word
+std::string_view interface_kind_name(InterfaceKind kind);  ///< the enumerator's name
 
 /// One network interface.
 struct NetworkInterface {
@@ -121,9 +121,9 @@ struct NetworkInterface {
     std::string state;  ///< operstate: "up", "down", "unknown"
     bool has_carrier = false;
     int mtu = 0;
-    double speed_mbps = 0;               ///< 0: not said
+    double speed_mbps = 0;               ///< 0: not reported
     std::vector<std::string> addresses;  ///< "10.0.0.7/24", "fe80::1/64"
-    bool is_virtual = false;             ///< no device behind it
+    bool is_virtual = false;             ///< it has no device
     InterfaceKind kind = InterfaceKind::other;
     PciPlace pci;
     bool operator==(const NetworkInterface&) const = default;
@@ -135,28 +135,28 @@ struct ResourceLimits {
     bool operator==(const ResourceLimits&) const = default;
 };
 
-/// The kernel's and driver's settings that decide whether devices reach each other.
+/// Kernel and driver settings that decide whether devices reach each other.
 struct KernelFacts {
     std::string release;  ///< "6.1.0-18-amd64"
     std::string command_line;
     bool has_iommu = false;       ///< /sys/class/iommu is not empty
-    std::string nvidia_driver;    ///< "550.54.15", "" without
+    std::string nvidia_driver;    ///< "550.54.15", "" without a driver
     bool nvidia_is_open = false;  ///< the open kernel module
     bool has_nvidia_peermem = false;
     int ptrace_scope = 0;  ///< yama's; 0 without
     bool operator==(const KernelFacts&) const = default;
 };
 
-/// Of the kernel's part: "550.54.15"; "" without.
+/// Returns the version of the kernel's part of the driver: "550.54.15"; "" without it.
 std::string nvidia_driver_version(const std::filesystem::path& root = "/");
 
-/// One node as one process sees it: what NodeFacts has, and what takes longer to read.
+/// One node as one process sees it: NodeFacts, and facts that take longer to read.
 struct NodeTopology : NodeFacts {
     bool is_container = false;
-    std::string governor;  ///< of the first allowed CPU; "" if there is none
+    std::string governor;  ///< governor of the first allowed CPU; "" if there is none
 
-    std::vector<int> cpus;                    ///< online
-    std::vector<std::vector<int>> cores;      ///< each core's hardware threads
+    std::vector<int> cpus;                    ///< online CPUs
+    std::vector<std::vector<int>> cores;      ///< hardware threads of each core
     std::vector<std::vector<int>> l3_groups;  ///< CPUs that share a last-level cache
     std::vector<std::vector<int>> sockets;
     std::vector<NumaNode> numa_nodes;
@@ -167,34 +167,36 @@ struct NodeTopology : NodeFacts {
 
     ResourceLimits limits;
     KernelFacts kernel;
-    std::vector<std::string> notes;  ///< what could not be read, and why: "no NVML library ..."
+    std::vector<std::string>
+        notes;  ///< what could not be read, with reasons: "no NVML library ..."
     bool operator==(const NodeTopology&) const = default;
 };
 
-/// The NUMA node of `cpu`; -1 if none has it.
+/// Returns the NUMA node of `cpu`; -1 if none has it.
 int numa_node_of(const NodeTopology& node, int cpu);
 
-/// The GPUs that this process can compute on: NVIDIA's with a driver or, if none has one, with a
-/// render node. A management controller's display is none, nor a GPU that a control group hides.
+/// Returns the GPUs that this process can compute on: NVIDIA's with a driver or, if none has one,
+/// with a render node. The display of a management controller does not count, nor does a GPU that a
+/// control group hides.
 std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node);
 
-/// The RDMA ports that messages can go through now.
+/// Returns the RDMA ports that can carry messages now.
 std::vector<const RdmaPort*> active_rdma_ports(const NodeTopology& node);
 
 struct NvmlFunctions;
 
-/// Where to read from.
+/// The sources of a topology.
 struct TopologySource {
     std::filesystem::path root = "/";     ///< a test puts a copy of /proc and /sys there
-    const NvmlFunctions* nvml = nullptr;  ///< nothing is asked of GPUs without
-    std::filesystem::path hwloc_xml;  ///< as `lstopo` writes it: in place of the CPUs below root
+    const NvmlFunctions* nvml = nullptr;  ///< GPUs are not queried without it
+    std::filesystem::path hwloc_xml;  ///< output of `lstopo`, which replaces the CPUs below root
 };
 
-/// Reads below `source.root`. What is missing there stays empty: no file is promised on every
-/// kernel. Addresses of interfaces are the live system's, and only where root is "/".
+/// Reads below `source.root`. Missing facts stay empty, because no file exists on every kernel.
+/// Addresses of interfaces are the live system's, and only read if root is "/".
 NodeTopology read_topology(const TopologySource& source);
 
-/// This node, with NVML if its library is there.
+/// Reads this node, with NVML if its library exists.
 NodeTopology read_topology();
 
 void describe(Record& record, NodeTopology& facts);  ///< empty and unknown things are left out
@@ -203,10 +205,10 @@ void describe(Record& record, NodeTopology& facts);  ///< empty and unknown thin
 /// E606 naming what contradicts what.
 NodeTopology deserialize_topology(std::string_view text, const std::string& origin = "topology");
 
-/// As files, indented. Errors: those of files and of deserialize_topology.
+/// Writes an indented file. Errors: those of files and of deserialize_topology.
 void save_topology(const NodeTopology& node, const std::filesystem::path& path);
 
-/// What save_topology() wrote.
+/// Reads a file of save_topology().
 NodeTopology load_topology(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps that succeed on all ranks or fail on all ranks with one message.
+/// Runs steps that succeed on all ranks or fail on all ranks with one message.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -14,17 +14,17 @@
 
 namespace lockstep {
 
-/// The error all ranks agreed on. Only the speaker (rank 0) shows it.
+/// The error that all ranks agreed on. Only the speaker (rank 0) shows it.
 class AgreedError : public Error {
   public:
-    /// `error` is the one to show; `failed`: who failed so; `ranks`: the same in words; `speaks`:
-    /// whether this rank shows it.
+    /// `error` is shown; `failed`: ranks that failed with it; `ranks`: the same in words; `speaks`:
+    /// true on the rank that shows it.
     AgreedError(const Error& error, std::vector<int> failed, std::string ranks, bool speaks)
         : Error(error), failed_(std::move(failed)), ranks_(std::move(ranks)), speaks_(speaks) {}
-    const std::vector<int>& failed() const { return failed_; }  ///< in order
+    const std::vector<int>& failed() const { return failed_; }  ///< the ranks that failed, in order
     const std::string& ranks() const { return ranks_; }  ///< "same on ranks 1-3", "ranks 2,5 only"
 
-    /// Whether this rank is the one to show it.
+    /// Returns true on the rank that shows the error.
     bool speaks() const { return speaks_; }
 
   private:
@@ -33,9 +33,9 @@ class AgreedError : public Error {
     bool speaks_;
 };
 
-/// Collective. What each rank failed with, if it did; throws AgreedError on all ranks if any did:
-/// the error of the lowest failing rank, with the ranks that failed with the same text, and with
-/// a last line in `why` counting other errors.
+/// Collective. `mine` is this rank's error, if it failed. Throws AgreedError on all ranks if any
+/// failed: the error of the lowest failing rank, with the ranks that failed with the same text, and
+/// with a last line in `why` that counts other errors.
 void agree_on_failure(const Communicator& ranks, const std::optional<Error>& mine);
 
 /// Collective. Runs `step` on every rank; returns its value, or throws AgreedError on all ranks.
@@ -60,7 +60,7 @@ auto agree(const Communicator& ranks, Step&& step) {
     }
 }
 
-/// Collective. Runs `step` on rank 0 only and gives its bytes to all, or fails on all.
+/// Collective. Runs `step` on rank 0 only and returns its bytes on all ranks, or fails on all.
 std::string from_root(const Communicator& ranks, const std::function<std::string()>& step);
 
 /// Collective. Like barrier(), but Error E630 names the ranks that did not come in `deadline_s`.

@@ -15,11 +15,11 @@ namespace lockstep {
 
 class FlightRecorder;
 
-/// Whether a launcher (mpirun, srun --mpi=pmix) started this process as one of several ranks.
+/// Returns true if a launcher (mpirun, srun --mpi=pmix) started this process as a rank.
 bool launched_by_mpi();
 
-/// MPI_Init_thread (MULTIPLE asked, SERIALIZED accepted) and MPI_Finalize. One per process; made
-/// in main, outlives every Communicator. Errors: E604 if the thread level is too low.
+/// Calls MPI_Init_thread (MULTIPLE requested, SERIALIZED accepted) and MPI_Finalize. One per
+/// process; made in main, outlives every Communicator. Errors: E604 if the thread level is too low.
 class MpiSession {
   public:
     MpiSession();
@@ -27,7 +27,7 @@ class MpiSession {
     MpiSession(const MpiSession&) = delete;
     MpiSession& operator=(const MpiSession&) = delete;
 
-    /// "Open MPI v4.1.4 ..."
+    /// Returns "Open MPI v4.1.4 ...".
     static std::string library_version();
 };
 
@@ -38,48 +38,49 @@ class Communicator {
   public:
     Communicator() = default;
 
-    /// Collective. A duplicate of MPI_COMM_WORLD, or the null communicator outside an MPI session.
+    /// Collective. Returns a duplicate of MPI_COMM_WORLD, or the null communicator outside MPI.
     static Communicator world();
 
-    int rank() const { return rank_; }           ///< of this process, from 0
-    int size() const { return size_; }           ///< how many ranks there are, at least 1
-    bool is_root() const { return rank_ == 0; }  ///< rank 0: the one that speaks for all
+    int rank() const { return rank_; }           ///< rank of this process, from 0
+    int size() const { return size_; }           ///< number of ranks, at least 1
+    bool is_root() const { return rank_ == 0; }  ///< true on rank 0, which reports for all
     MPI_Comm handle() const;                     ///< MPI_COMM_NULL for the null communicator
 
-    /// Collective. Its own message space; one for each purpose (control, gradients, metrics).
+    /// Collective. Returns a communicator with its own message space; use one for each purpose
+    /// (control, gradients, metrics).
     Communicator duplicate() const;
 
-    /// Collective. The ranks that share memory with this one, ordered by rank.
+    /// Collective. Returns the ranks that share memory with this one, ordered by rank.
     Communicator split_by_node() const;
 
-    /// Collective. The ranks that gave the same `color` (>= 0), ordered by rank.
+    /// Collective. Returns the ranks that gave the same `color` (>= 0), ordered by rank.
     Communicator split(int color) const;
 
-    /// Collective.
+    /// Collective. Waits for all ranks.
     void barrier() const;
 
-    /// Collective. `bytes` of rank `root` on every rank, whatever its size.
+    /// Collective. Returns the `bytes` of rank `root` on every rank, whatever their size.
     std::string broadcast(std::string bytes, int root = 0) const;
 
-    /// Collective. Everyone's bytes, by rank.
+    /// Collective. Returns the bytes of all ranks, by rank.
     std::vector<std::string> all_gather(const std::string& bytes) const;
 
-    /// Collective. Everyone's bytes, by rank, on rank 0; nothing on the others.
+    /// Collective. Returns the bytes of all ranks, by rank, on rank 0; nothing on the others.
     std::vector<std::string> gather(const std::string& bytes) const;
 
-    /// Collective. Element-wise, in place. Integers: exact in any order.
+    /// Collective. Computes element-wise sums, in place. Integers: exact in any order.
     void all_reduce_sum(std::span<std::int64_t> values) const;
 
-    /// Collective. Element-wise maximum, in place.
+    /// Collective. Computes the element-wise maximum, in place.
     void all_reduce_max(std::span<std::int64_t> values) const;
 
-    /// Collective. Element-wise sum of doubles, in place. Invariant to the number of ranks only
-    /// where at most one rank has a non-zero value in each element.
+    /// Collective. Computes element-wise sums of doubles, in place. They are independent of the
+    /// number of ranks only if each element is non-zero on at most one rank.
     void all_reduce_sum(std::span<double> values) const;
 
-    /// Notes the calls of this and its copies, during set-up and in phases that may_be_long():
-    /// only this shows which rank it waits for. All ranks at the same place. `recorder`
-    /// outlives its use; nullptr ends it.
+    /// Records the calls of this and its copies, during set-up and in phases that may_be_long():
+    /// only this shows which rank it waits for. All ranks call it at the same place. `recorder`
+    /// must outlive its use; nullptr ends it.
     void record_in(FlightRecorder* recorder) const;
 
     /// Ends all ranks with `exit_code`; never returns. Call after the log is written.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The integers of an exact sum, and how a square gets into them: one source for the host and for a
-/// kernel.
+/// The integers of an exact sum, and the addition of a square to them: one source for the host and
+/// for a kernel.
 #pragma once
 
 #include "lockstep/core/host_device.hpp"
@@ -12,23 +12,25 @@
 
 namespace lockstep::exact {
 
-inline constexpr int limbs = 20;          ///< least first, of 32 bits in 64
-inline constexpr int infinities = limbs;  ///< how many there were
-inline constexpr int nans = limbs + 1;    ///< likewise
-inline constexpr int words = limbs + 2;  ///< of a sum; fewer than 2^30 carried ones may be added up
-inline constexpr int limb_bits = 32;     ///< what is above them are carries
-inline constexpr std::int64_t limb_mask = (std::int64_t{1} << limb_bits) - 1;  ///< of those
+inline constexpr int limbs = 20;          ///< 32 bits in 64 each, least first
+inline constexpr int infinities = limbs;  ///< index of the number of infinities
+inline constexpr int nans = limbs + 1;    ///< index of the number of NaNs
+inline constexpr int words =
+    limbs + 2;                        ///< words of a sum; fewer than 2^30 carried sums may be added
+inline constexpr int limb_bits = 32;  ///< bits above these are carries
+inline constexpr std::int64_t limb_mask =
+    (std::int64_t{1} << limb_bits) - 1;     ///< the bits of a limb
 inline constexpr int unit_exponent = -298;  ///< bit 0 of limb 0 is 2^unit_exponent
 
-/// Adds `multiple` of 2^unit_exponent, below 2^269. 2^20 may be added before carry().
+/// Adds `multiple`, a multiple of 2^unit_exponent below 2^269. At most 2^20 before carry().
 LOCKSTEP_HOST_DEVICE inline void add(std::int64_t* to, double multiple) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &multiple, sizeof bits);
     const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
     if (exponent == 0) return;  // zero: less than 2^-1022 is no multiple
     std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52;
-    int position = exponent - 1075 - unit_exponent;  // of the mantissa's last bit
-    // A multiple of the unit: what is shifted out is zeros.
+    int position = exponent - 1075 - unit_exponent;  // position of the mantissa's last bit
+    // The number is a multiple of the unit, so only zeros are shifted out.
     if (position < 0) {
         mantissa >>= -position;
         position = 0;
@@ -53,7 +55,7 @@ LOCKSTEP_HOST_DEVICE inline void add_square(std::int64_t* to, float value) {
         add(to, exact_value * exact_value);
 }
 
-/// Afterwards every limb but the last is in [0, 2^32).
+/// Moves carries up. Afterwards every limb but the last is in [0, 2^32).
 LOCKSTEP_HOST_DEVICE inline void carry(std::int64_t* to) {
     for (int i = 0; i + 1 < limbs; ++i) {
         to[i + 1] += to[i] >> limb_bits;
@@ -61,12 +63,12 @@ LOCKSTEP_HOST_DEVICE inline void carry(std::int64_t* to) {
     }
 }
 
-/// Whether no value was infinite or none at all.
+/// Returns true if no value was infinite or NaN.
 LOCKSTEP_HOST_DEVICE inline bool is_finite(const std::int64_t* sum) {
     return sum[infinities] == 0 && sum[nans] == 0;
 }
 
-/// The sum, rounded once, to nearest even; NaN or infinity if any value was one.
+/// Returns the sum, rounded once, to nearest even; NaN or infinity if any value was one.
 LOCKSTEP_HOST_DEVICE inline double rounded(const std::int64_t* sum) {
     if (sum[nans] != 0) return NAN;
     if (sum[infinities] != 0) return HUGE_VAL;
@@ -76,7 +78,7 @@ LOCKSTEP_HOST_DEVICE inline double rounded(const std::int64_t* sum) {
     int top = limbs;
     while (top > 0 && carried[top - 1] == 0) --top;
     if (top == 0) return 0;
-    // The 64 bits from the leading one on; what lies below only breaks ties.
+    // The 64 bits from the leading one on; lower bits only break ties.
     const auto limb = [&](int below) {
         return below < top ? static_cast<std::uint64_t>(carried[top - 1 - below]) : 0;
     };
@@ -91,30 +93,30 @@ LOCKSTEP_HOST_DEVICE inline double rounded(const std::int64_t* sum) {
     return std::ldexp(static_cast<double>(leading), last_bit);
 }
 
-/// Squares of `count` floats that are added to `words`, in the memory of who executes it. Each
-/// block of the grid counts as one of the sums that may be added up.
+/// Adds the squares of `count` floats to `words`, both in the memory of the executing device. Each
+/// block of the grid counts as one of the sums that may be added.
 struct SquaresLaunch {
     const float* values = nullptr;
     std::int64_t count = 0;
     std::int64_t* words = nullptr;
 };
 
-/// Entry point of liblockstep_cuda.so, by this name in C: enqueues on a cudaStream_t, whose device
-/// is current, and returns a cudaError_t.
+/// Name of the C entry point in liblockstep_cuda.so. It enqueues on a cudaStream_t, whose device is
+/// current, and returns a cudaError_t.
 inline constexpr const char* squares_entry_point = "lockstep_cuda_add_squares";
-/// As its type.
+/// The type of that entry point.
 using SquaresEntryPoint = int (*)(const SquaresLaunch* launch, void* stream);
 
-/// Each thread adds up so many, at least, in words of its own.
+/// Minimum number of squares that each thread adds up in its own words.
 inline constexpr std::int64_t squares_of_thread = 64;
 
-/// Of a grid for `count` floats.
+/// Returns the number of blocks for `count` floats.
 inline std::int64_t squares_blocks(std::int64_t count) {
     return blocks_for((count + squares_of_thread - 1) / squares_of_thread);
 }
 
-/// The squares of one of `blocks` x `threads` threads, carried: so are those of a block before they
-/// leave it.
+/// Adds the squares of one of `blocks` x `threads` threads and carries them. The sum of a block is
+/// carried too before it leaves the block.
 LOCKSTEP_HOST_DEVICE inline void add_own(const SquaresLaunch& launch,
                                          std::int64_t block,
                                          int thread,

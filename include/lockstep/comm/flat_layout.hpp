@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The one flat vector of a model: where each tensor, bucket and rank's stripe lies. Pure
-/// functions.
+/// The flat vector of a model: the places of tensors, buckets and stripes of ranks. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +9,11 @@
 
 namespace lockstep {
 
-/// Floats per 64-byte line: every offset and stripe boundary is a multiple, so that no vector loop
-/// has a tail that depends on who owns it.
+/// Floats per 64-byte line. Every offset and stripe boundary is a multiple, so that no vector loop
+/// has a tail that depends on the owner.
 inline constexpr std::size_t line_floats = 16;
 
-/// `floats`, and what is left of the last of their lines.
+/// Returns `floats` rounded up to whole lines.
 constexpr std::size_t rounded_to_lines(std::size_t floats) {
     return (floats + line_floats - 1) / line_floats * line_floats;
 }
@@ -23,24 +22,24 @@ constexpr std::size_t rounded_to_lines(std::size_t floats) {
 struct FloatRange {
     std::size_t begin = 0;                            ///< the first float
     std::size_t end = 0;                              ///< one past the last
-    std::size_t size() const { return end - begin; }  ///< floats
+    std::size_t size() const { return end - begin; }  ///< number of floats
     bool operator==(const FloatRange&) const = default;
 };
 
-/// Largest sizes of buckets in bytes; a tensor larger than that has a bucket of its own.
+/// Largest sizes of buckets in bytes; a larger tensor has a bucket of its own.
 struct BucketLimits {
-    std::size_t first_bytes = 1u << 20;  ///< of the first bucket
-    std::size_t bytes = 25u << 20;       ///< of each other
+    std::size_t first_bytes = 1u << 20;  ///< limit of the first bucket
+    std::size_t bytes = 25u << 20;       ///< limit of each other bucket
 };
 
-/// Tensors in the order in which backward finishes them, each at the next 64-byte line, cut into
-/// buckets; then one more bucket, the state bucket, for values that travel with the gradients but
-/// are averaged, not optimised (running statistics, metrics).
+/// Places tensors in the order in which backward finishes them, each at the next 64-byte line, and
+/// cuts them into buckets. One more bucket, the state bucket, follows. It holds values that travel
+/// with the gradients but are averaged, not optimised (running statistics, metrics).
 class FlatLayout {
   public:
     /// `counts[i]`: elements of parameter i in order of registration; `state_count`: floats of
-    /// state. `order`: a permutation of the parameters' indices, as backward was seen to finish
-    /// them; empty: the reverse of registration. tensor() and bucket_of() count by registration.
+    /// state. `order`: a permutation of the parameters' indices, in the observed order of backward;
+    /// empty: the reverse of registration. tensor() and bucket_of() count by registration.
     FlatLayout(std::span<const std::size_t> counts,
                std::size_t state_count,
                BucketLimits limits = {},
@@ -48,27 +47,30 @@ class FlatLayout {
 
     std::size_t size() const { return size_; }  ///< floats, padding included
 
-    /// Parameters; state is none of them.
+    /// Returns the number of parameters, without state.
     std::size_t tensor_count() const { return tensors_.size(); }
 
-    /// Exactly the elements of parameter `index`, without padding.
+    /// Returns the elements of parameter `index`, without padding.
     FloatRange tensor(std::size_t index) const { return tensors_[index]; }
 
-    /// Of tensor `index`.
+    /// Returns the bucket of tensor `index`.
     std::size_t bucket_of(std::size_t index) const { return bucket_of_[index]; }
 
-    std::size_t bucket_count() const { return buckets_.size(); }  ///< state bucket included, last
+    std::size_t bucket_count() const {
+        return buckets_.size();
+    }  ///< number of buckets, including the state bucket, which is the last
 
-    /// Whole lines, in order, without gaps.
+    /// Returns the range of a bucket. Buckets are whole lines, in order, without gaps.
     FloatRange bucket(std::size_t index) const { return buckets_[index]; }
 
-    /// 0 for the state bucket
+    /// Returns the number of tensors in `bucket`; 0 for the state bucket.
     std::size_t tensors_in(std::size_t bucket) const { return tensors_in_[bucket]; }
 
-    std::size_t state_bucket() const { return buckets_.size() - 1; }  ///< the last one
+    std::size_t state_bucket() const { return buckets_.size() - 1; }  ///< index of the state bucket
     FloatRange state() const { return state_; }                       ///< without padding
 
-    /// The lines of `bucket` that `rank` of `ranks` owns; near-equal, in rank order, may be empty.
+    /// Returns the lines of `bucket` that `rank` of `ranks` owns: near-equal, in rank order, may be
+    /// empty.
     FloatRange stripe(std::size_t bucket, int rank, int ranks) const;
 
   private:
@@ -86,21 +88,21 @@ class FlatMemory {
   public:
     virtual ~FlatMemory() = default;
 
-    /// `count` floats from `at` become 0.
+    /// Sets `count` floats from `at` to 0.
     virtual void clear(float* at, std::size_t count) = 0;
 
-    /// into[i] += from[i] for i in [0, count).
+    /// Computes into[i] += from[i] for i in [0, count).
     virtual void add(float* into, const float* from, std::size_t count) = 0;
 
-    /// Either may be memory of the host, which stays until wait().
+    /// Copies `count` floats. Either side may be host memory, which must stay valid until wait().
     virtual void copy(float* to, const float* from, std::size_t count) = 0;
 
-    /// Until all of that and all other work of the caller's stream is done: the host may look.
-    /// Errors: as Exchange::publish().
+    /// Waits until all of these and all other work of the caller's stream is done: then the host
+    /// may read. Errors: as Exchange::publish().
     virtual void wait() = 0;
 };
 
-/// Everything at once, by the calling thread.
+/// Returns the host's memory, where all is done at once by the calling thread.
 FlatMemory& host_memory();
 
 }  // namespace lockstep

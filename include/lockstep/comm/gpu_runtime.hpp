@@ -17,24 +17,24 @@ struct NcclApi;
 struct CudaApi;
 class NcclHandle;
 
-using GpuStream = struct OpaqueGpuStream*;  ///< cudaStream_t, as c10::cuda::CUDAStream gives it
+using GpuStream = struct OpaqueGpuStream*;  ///< cudaStream_t, as returned by c10::cuda::CUDAStream
 
-/// What became of each communicator when all were aborted.
+/// The result of aborting all communicators.
 struct AbortOutcome {
     std::vector<std::string> aborted;  ///< names
-    std::vector<std::string> hung;     ///< did not come back within the limit
-    double seconds = 0;                ///< until the last one came back, or the limit
+    std::vector<std::string> hung;     ///< names of those that did not return within the limit
+    double seconds = 0;                ///< time until the last one returned, or the limit
     std::string text() const;  ///< "aborted 'gradients' in 12ms; 'metrics' hangs in its abort"
 };
 
-/// Shared by everything that uses a GPU; the last of them ends it.
+/// The GPU libraries, shared by everything that uses a GPU; the last user unloads them.
 class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
   public:
-    /// Loads liblockstep_cuda.so and the one NCCL, `nccl_path` or the first that is found, and
-    /// says which. Errors: E670 no GPU, E671 no NCCL, E672 two of them.
+    /// Loads liblockstep_cuda.so and NCCL: `nccl_path` or the first that is found, which is logged.
+    /// Errors: E670 no GPU, E671 no NCCL, E672 two NCCL libraries.
     static std::shared_ptr<GpuRuntime> open(const std::string& nccl_path = {});
 
-    /// Of function tables that are loaded already: tests bring made-up ones.
+    /// Uses function tables that are already loaded: tests bring made-up ones.
     GpuRuntime(std::unique_ptr<const NcclApi> nccl,
                std::unique_ptr<const CudaApi> cuda,
                std::string nccl_text);
@@ -42,27 +42,28 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     GpuRuntime(const GpuRuntime&) = delete;
     GpuRuntime& operator=(const GpuRuntime&) = delete;
 
-    /// NCCL's functions; valid for the lifetime of this
+    /// Returns NCCL's functions, valid for the lifetime of this.
     const NcclApi& nccl() const { return *nccl_; }
-    const CudaApi& cuda() const { return *cuda_; }               ///< CUDA's
+    const CudaApi& cuda() const { return *cuda_; }               ///< CUDA's functions
     const std::string& nccl_text() const { return nccl_text_; }  ///< "NCCL 2.28.9 (/path)"
 
-    /// A C function of liblockstep_cuda.so. Errors: E670 if it has none of that name.
+    /// Returns a C function of liblockstep_cuda.so. Errors: E670 if it has none of that name.
     void* function(const char* name) const;
 
-    /// From any thread, once: raises the flag that stops all waiting and issuing, then aborts all
-    /// communicators at once (one that is aborted alone may wait for another's kernel), each in a
-    /// thread of its own. Returns after `limit_s` at the latest; the process must then end soon.
+    /// Raises the flag that stops all waiting and issuing, then aborts all communicators at once,
+    /// each in a thread of its own: one that is aborted alone may wait for another's kernel. Any
+    /// thread, once. Returns after `limit_s` at the latest; the process must then end soon.
     AbortOutcome abort_all(double limit_s = 10);
 
-    /// An abort did not come back: GPU resources are left to the end of the process, for freeing
-    /// them would wait for a kernel that never ends.
+    /// Returns true if an abort did not return. GPU resources are then left to the end of the
+    /// process, because freeing them would wait for a kernel that never ends.
     bool is_wedged() const { return is_wedged_; }
 
-    /// The same if work on a stream does not end after an abort. Any thread.
+    /// Leaves GPU resources in the same way if work on a stream does not end after an abort. Any
+    /// thread.
     void leave_resources() { is_wedged_ = true; }
 
-    /// Puts a communicator under abort_all(). It is forgotten when it dies.
+    /// Adds a communicator to those that abort_all() aborts, until it is destroyed.
     void add(const std::shared_ptr<NcclHandle>& handle);
 
   private:
@@ -76,10 +77,11 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     std::vector<std::weak_ptr<NcclHandle>> handles_;
 };
 
-/// Error E681 with CUDA's own text unless `status`, a cudaError_t, is success. `call`: whose it is.
+/// Throws E681 with CUDA's own text unless `status`, a cudaError_t, is success. `call`: name of the
+/// CUDA function.
 void check_cuda(const GpuRuntime& runtime, int status, const char* call);
 
-/// Locks host memory for copies by every GPU of this process; keeps `runtime`. Errors: E681.
+/// Locks host memory for copies by every GPU of this process; keeps `runtime` alive. Errors: E681.
 PageLock gpu_page_lock(std::shared_ptr<const GpuRuntime> runtime);
 
 }  // namespace lockstep

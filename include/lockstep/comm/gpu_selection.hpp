@@ -12,44 +12,45 @@ namespace lockstep {
 
 struct CudaApi;
 
-/// A GPU as a plan names it, never by index: CUDA counts fastest first, others do not.
+/// A GPU as a plan names it, never by index: CUDA counts the fastest first, others do not.
 struct PlannedGpu {
     std::string pci;   ///< "0000:3b:00.0"
-    std::string uuid;  ///< "GPU-..."; "MIG-..." of an instance; "" if it is not known
+    std::string uuid;  ///< "GPU-..."; "MIG-..." of an instance; "" if unknown
 };
 
-/// What CUDA says of the device that is selected.
+/// Facts that CUDA reports about the selected device.
 struct SelectedGpu {
     int device = -1;   ///< CUDA's number in this process
     std::string pci;   ///< address on the bus
-    std::string uuid;  ///< as CUDA has it
-    std::string name;  ///< of the model
+    std::string uuid;  ///< UUID reported by CUDA
+    std::string name;  ///< name of the model
     bool operator==(const SelectedGpu&) const = default;
 };
 
-/// The first CUDA calls of a process: nothing before may have made a context on another GPU. By PCI
-/// address; an instance by CUDA_VISIBLE_DEVICES, which is set here, for CUDA has no other way.
-/// Then CUDA is asked what it selected. Errors: E689 CUDA does not show that GPU to this process,
-/// E690 it selected another one, E681.
+/// Selects the GPU, as the first CUDA calls of a process: no earlier call may have made a context
+/// on another GPU. A GPU is selected by PCI address. An instance is selected by
+/// CUDA_VISIBLE_DEVICES, which is set here, because CUDA has no other way. Then CUDA is asked what
+/// it selected. Errors: E689 CUDA does not show that GPU to this process, E690 it selected another
+/// one, E681.
 SelectedGpu select_gpu(const CudaApi& cuda, const PlannedGpu& planned);
 
-/// Collective. select_gpu(), then all ranks exchange their selections. Errors on all ranks:
-/// E673 two of them have one GPU, E682 another rank could not select its own, E630.
+/// Collective. Calls select_gpu(), then all ranks exchange their selections. Errors on all ranks:
+/// E673 two ranks have one GPU, E682 another rank could not select its own, E630.
 SelectedGpu claim_gpu(const CudaApi& cuda,
                       const PlannedGpu& planned,
                       Bootstrap& bootstrap,
                       double deadline_s);
 
-/// Whether ranks that share GPUs are all on one node.
+/// The nodes of ranks that share GPUs.
 enum class SharingReach { one_node, several_nodes };
 
-/// NCCL's variables, to be set before it is loaded, for rank `rank` of those that share GPUs: NCCL
-/// refuses two of one host on one GPU, so each is a host of its own (NCCL_HOSTID), and between
-/// hosts it goes through sockets. Right, and slow.
+/// Returns NCCL's variables for rank `rank` of those that share GPUs, to be set before NCCL is
+/// loaded. NCCL refuses two ranks of one host on one GPU, so each rank becomes a host of its own
+/// (NCCL_HOSTID), and hosts communicate through sockets. This is correct, and slow.
 std::map<std::string, std::string> nccl_variables_of_sharing(int rank, SharingReach reach);
 
-/// Collective. The same if a process uses CUDA for nothing else: with a liblockstep_cuda.so of
-/// its own. Errors: E670 too.
+/// Collective. Does the same for a process that uses CUDA for nothing else, with a
+/// liblockstep_cuda.so of its own. Errors: E670 too.
 SelectedGpu try_gpu(const PlannedGpu& planned, Bootstrap& bootstrap, double deadline_s);
 
 /// Returns the reason why no GPU driver is usable (libcuda.so.1 cannot be loaded), or "".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The one order of summation: a balanced binary tree over V leaves, on any ranks.
+/// The fixed order of summation: a balanced binary tree over V leaves, on any number of ranks.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@ namespace lockstep {
 struct LeafRange {
     int begin = 0;                            ///< the first leaf
     int end = 0;                              ///< one past the last
-    int size() const { return end - begin; }  ///< leaves
+    int size() const { return end - begin; }  ///< number of leaves
     bool operator==(const LeafRange&) const = default;
 };
 
-/// The leaves [V r / P, V (r+1) / P) that rank r of P computes.
+/// Returns the leaves [V r / P, V (r+1) / P) that rank r of P computes.
 LeafRange leaves_of(int rank, int ranks, int virtual_ranks);
 
 /// A complete subtree summed inside one rank: leaves [first, first + 2^level).
 struct Partial {
-    int first = 0;                                 ///< leaf
+    int first = 0;                                 ///< first leaf
     int level = 0;                                 ///< 0: a single leaf
-    int rank = 0;                                  ///< in whose memory
-    int slot = 0;                                  ///< in which of its gradient slots
+    int rank = 0;                                  ///< rank whose memory holds it
+    int slot = 0;                                  ///< gradient slot that holds it
     int leaf_count() const { return 1 << level; }  ///< 2^level
     bool operator==(const Partial&) const = default;
 };
 
-/// The merges a rank does after its leaf at position `leaf` is in slot `height`: as a binary
+/// Makes the merges of a rank after its leaf at position `leaf` is in slot `height`. As in a binary
 /// counter, slot k += slot k+1 while both are siblings of one level. Returns the new height.
 /// `merge(into, from)` is called once for each, innermost first.
 template <class Merge>
@@ -47,15 +47,16 @@ int merge_siblings(std::vector<Partial>& stack, Merge&& merge) {
     return static_cast<int>(stack.size());
 }
 
-/// How leaf gradients are combined. `plain` sums a rank's leaves one after another and then the
-/// ranks in order: what ordinary data-parallel training does; the negative control of `verify`.
+/// The way in which leaf gradients are combined. `plain` sums a rank's leaves one after another and
+/// then the ranks in order, as ordinary data-parallel training does. It is the negative control of
+/// `verify`.
 enum class Summation { tree, plain };
 
-/// Every rank's partials, and how many gradient slots a rank needs at most while it computes.
-/// With Summation::plain a rank has one partial, in slot 0, whose level means nothing.
+/// The partials of all ranks, and the largest number of gradient slots that a rank needs while it
+/// computes. With Summation::plain a rank has one partial, in slot 0, whose level has no meaning.
 class TreePlan {
   public:
-    /// Errors: E640 unless V is a power of two and 1 <= P <= V.
+    /// Makes the plan. Errors: E640 unless V is a power of two and 1 <= P <= V.
     TreePlan(int virtual_ranks, int ranks, Summation summation = Summation::tree);
 
     int virtual_ranks() const { return virtual_ranks_; }  ///< V
@@ -63,15 +64,15 @@ class TreePlan {
     Summation summation() const { return summation_; }    ///< tree, or the negative control
     std::span<const Partial> partials() const { return partials_; }  ///< all ranks, left to right
 
-    /// Left to right, as its slots hold them.
+    /// Returns the partials of `rank` from left to right, as its slots hold them.
     std::span<const Partial> partials_of_rank(int rank) const;
-    int slots() const { return slots_; }  ///< the largest number any rank needs at once
+    int slots() const { return slots_; }  ///< the largest number that any rank needs at once
 
-    /// How many times the two topmost entries of a stack merge after partial k was pushed.
+    /// Returns how many times the two topmost entries of a stack merge after partial k was pushed.
     std::span<const int> merges_after() const { return merges_after_; }
 
-    /// The merges after a leaf or partial was pushed to `stack`: merge_siblings for the tree; for
-    /// plain summation everything merges at once. Returns how many.
+    /// Makes the merges after a leaf or partial was pushed to `stack`: merge_siblings for the tree;
+    /// for plain summation everything merges at once. Returns their number.
     template <class Merge>
     int merge(std::vector<Partial>& stack, Merge&& merge) const {
         const int before = static_cast<int>(stack.size());
@@ -92,7 +93,7 @@ class TreePlan {
     std::vector<int> merges_after_;
 };
 
-/// into[i] += from[i]. Pointers are 64-byte aligned, `count` is a multiple of line_floats.
+/// Computes into[i] += from[i]. Pointers are 64-byte aligned, `count` is a multiple of line_floats.
 void add_into(float* into, const float* from, std::size_t count);
 
 }  // namespace lockstep

@@ -16,79 +16,83 @@
 
 namespace lockstep {
 
-/// What sums floats over all ranks. All but the first are there to be compared with it.
+/// A method that sums floats over all ranks. The first is compared with all others.
 enum class SumMethod {
     lockstep,            ///< one bucket through the Exchange of training
-    ring,                ///< textbook, over MPI point-to-point
-    recursive_doubling,  ///< likewise
-    tree,                ///< likewise: binomial reduce, then broadcast
-    parameter_server,    ///< likewise: synchronous, every rank also serves one part
+    ring,                ///< textbook algorithm over MPI point-to-point
+    recursive_doubling,  ///< textbook algorithm
+    tree,                ///< textbook algorithm: binomial reduce, then broadcast
+    parameter_server,    ///< textbook algorithm: synchronous, every rank also serves one part
     open_mpi,            ///< MPI_Allreduce
 };
 
-/// In the order of the enumeration.
+/// Returns all methods in the order of the enumeration.
 std::span<const SumMethod> all_sum_methods();
 
-/// "lockstep", or as `bench comm --beside` spells it.
+/// Returns "lockstep", or the name for `bench comm --beside`.
 std::string_view name_of(SumMethod method);
 
-/// What is measured and how often.
+/// The plan of a measurement.
 struct MeasurePlan {
     std::vector<std::size_t> sizes;  ///< bytes of one rank's floats, ascending
-    std::vector<SumMethod> methods = {SumMethod::lockstep, SumMethod::open_mpi};  ///< take turns
+    std::vector<SumMethod> methods = {SumMethod::lockstep,
+                                      SumMethod::open_mpi};  ///< they take turns
     int iterations = 0;      ///< sums in one timed block; 0: as many as fill block_s
     int warmup = 5;          ///< untimed sums before each size
     int rounds = 5;          ///< blocks of each method at each size; methods alternate
     int checks = 1;          ///< sums of each size whose result is compared; 0: none
     double block_s = 0.005;  ///< length of a timed block, where `iterations` is 0
-    std::function<void(std::size_t bytes)> on_size;  ///< before each; may be empty
+    std::function<void(std::size_t bytes)> on_size;  ///< called before each size; may be empty
 };
 
-/// One method at one size. Seconds are of one sum, averaged over a block, of the slowest rank.
+/// One method at one size. Times are seconds of one sum, of the slowest rank, averaged over a
+/// block.
 struct Measurement {
-    SumMethod method = SumMethod::open_mpi;  ///< that was measured
-    std::size_t bytes = 0;                   ///< of one rank's floats
-    double best_s = 0;                       ///< of the fastest round
-    double median_s = 0;                     ///< over rounds
-    std::optional<std::uint64_t> wrong;      ///< elements on all ranks that were not the exact sum
+    SumMethod method = SumMethod::open_mpi;  ///< the method measured
+    std::size_t bytes = 0;                   ///< size of one rank's floats
+    double best_s = 0;                       ///< time of the fastest round
+    double median_s = 0;                     ///< median over rounds
+    std::optional<std::uint64_t>
+        wrong;  ///< number of elements on all ranks that differed from the exact sum
 };
 
-/// How fast all ranks together add floats of their own, each by itself: what no sum over shared
-/// memory can beat.
+/// The speed at which all ranks together add floats of their own, each by itself: an upper bound
+/// for every sum over shared memory.
 struct MemoryLimit {
-    std::size_t bytes = 0;   ///< memory of one rank that is touched
-    double bytes_per_s = 0;  ///< of all ranks together
+    std::size_t bytes = 0;   ///< memory of one rank that is read or written
+    double bytes_per_s = 0;  ///< speed of all ranks together
 };
 
-/// What measure() found.
+/// Results of measure().
 struct Measurements {
     std::string transport;            ///< Exchange::name(); "" if it was not measured
-    std::vector<Measurement> rows;    ///< by size, then method
-    std::vector<MemoryLimit> limits;  ///< where the exchange went over shared memory alone
+    std::vector<Measurement> rows;    ///< sorted by size, then method
+    std::vector<MemoryLimit> limits;  ///< set if the exchange used only shared memory
 };
 
 /// Collective. Errors: as make_exchange().
 Measurements measure(const Communicator& ranks, const MeasurePlan& plan);
 
-/// Collective over groups that measured the same plan at the same time: the slowest time and all
-/// wrong elements.
+/// Collective over groups that measured the same plan at the same time. Returns the slowest time
+/// and all wrong elements.
 Measurements worst_of(const Communicator& groups, const Measurements& mine);
 
-/// nccl-tests' figures in GB/s (10^9): bytes over time; and what one rank must send and receive of
-/// them at least, 2(P-1)/P: comparable between numbers of ranks and with the link's speed.
+/// Returns nccl-tests' algorithm bandwidth in GB/s (10^9): bytes over time.
 double algorithm_gb_per_s(std::size_t bytes, double seconds);
 
-/// The second of these figures.
+/// Returns nccl-tests' bus bandwidth: the algorithm bandwidth times 2(P-1)/P, the share that one
+/// rank must send and receive at least. It is comparable between numbers of ranks and with the
+/// link's speed.
 double bus_gb_per_s(std::size_t bytes, double seconds, int ranks);
 
-/// Bytes that an exchange over shared memory moves at least: it reads each of P buffers once and
-/// writes one sum.
+/// Returns the bytes that an exchange over shared memory moves at least: it reads each of P buffers
+/// once and writes one sum.
 double shared_memory_bytes(std::size_t bytes, int ranks);
 
-/// Share of the memory limit that an exchange over shared memory reaches.
+/// Returns the share of the memory limit that an exchange over shared memory reaches.
 double fraction_of(const MemoryLimit& limit, double seconds, int ranks);
 
-/// min, min * factor, ... up to max, rounded down to multiples of 8 bytes and without repetition.
+/// Returns min, min * factor, ... up to max, rounded down to multiples of 8 bytes, each once.
 std::vector<std::size_t> size_steps(std::size_t min_bytes, std::size_t max_bytes, double factor);
 
 /// Returns MPI's thread level: 0 (single) to 3 (multiple); 3 outside a session.

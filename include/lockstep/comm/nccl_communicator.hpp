@@ -23,7 +23,7 @@ enum class NcclState {
     unset,
     initializing,
     ready,
-    failed,  ///< an error was seen; only abort may follow
+    failed,  ///< an error occurred; only abort may follow
     aborting,
     aborted,
     finalizing,
@@ -31,52 +31,52 @@ enum class NcclState {
     destroyed,
 };
 
-/// As in messages: the enumerator's word.
+/// Returns the enumerator's name, as in messages.
 std::string_view name_of(NcclState state);
 
 /// Settings of a communicator.
 struct NcclOptions {
-    int device = 0;                      ///< as CUDA counts them in this process
-    std::string name = "gradients";      ///< in messages
-    double init_deadline_s = 120;        ///< for all of the start
-    double collective_deadline_s = 600;  ///< for one collective, waiting for others included
+    int device = 0;                      ///< CUDA's number of the device in this process
+    std::string name = "gradients";      ///< name in messages
+    double init_deadline_s = 120;        ///< limit of the whole start
+    double collective_deadline_s = 600;  ///< limit of one collective, including waits for others
     double abort_limit_s = 10;           ///< see GpuRuntime::abort_all()
-    Environment environment;             ///< where NCCL_* is looked up
-    std::string report;                  ///< the file that NCCL reports to, for messages; "": none
+    Environment environment;             ///< environment with NCCL_* variables
+    std::string report;                  ///< file of NCCL's report, for messages; "": none
 };
 
-/// How long one step of the start took.
+/// The duration of one step of the start.
 struct StartPhase {
-    std::string name;    ///< of the step
-    double seconds = 0;  ///< that it took
+    std::string name;    ///< name of the step
+    double seconds = 0;  ///< its duration
 };
 
-/// Owns one ncclComm_t and its stream. Used by one thread at a time, whose current CUDA device is
-/// `options.device` (making one sets it for the thread that does). Any error aborts all
-/// communicators of `runtime`, tells the other ranks, and is thrown; after that only destruction is
-/// useful.
+/// Owns one ncclComm_t and its stream. Used by one thread at a time, whose current CUDA device must
+/// be `options.device`; the constructor sets it for its thread. Any error aborts all communicators
+/// of `runtime`, is sent to the other ranks, and is thrown; after that the object may only be
+/// destroyed.
 class NcclCommunicator {
   public:
     /// Collective. Agrees on GPUs, versions and settings, starts NCCL without ever blocking, and
-    /// proves it by a small sum. Errors: E630 and E676 a rank did not come, E673 two ranks on one
+    /// tests it by a small sum. Errors: E630 and E676 a rank did not come, E673 two ranks on one
     /// GPU, E674 versions differ, E675 NCCL_* settings differ, E677 NCCL refuses, E679 wrong sum,
     /// E682 another rank gave up. `bootstrap` must outlive this.
     NcclCommunicator(std::shared_ptr<GpuRuntime> runtime,
                      Bootstrap& bootstrap,
                      const NcclOptions& options);
-    ~NcclCommunicator();  ///< close(), or an abort if an exception is under way; never throws
+    ~NcclCommunicator();  ///< close(), or an abort if an exception is active; never throws
     NcclCommunicator(NcclCommunicator&&) noexcept;
     NcclCommunicator& operator=(NcclCommunicator&&) noexcept;
 
-    /// Collective. Waits for what was issued, then finalizes and destroys, in that order.
+    /// Collective. Waits for all issued work, then finalizes and destroys, in that order.
     void close();
 
     int rank() const;         ///< from 0
-    int size() const;         ///< ranks
-    NcclState state() const;  ///< now; another thread's abort may change it at any time
+    int size() const;         ///< number of ranks
+    NcclState state() const;  ///< another thread's abort may change it at any time
     const std::vector<StartPhase>& start_phases() const;  ///< in order, for the log
 
-    class Inside;  ///< what the other parts of this back end see
+    class Inside;  ///< interface for the other parts of this back end
     Inside& inside() { return *inside_; }
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Turns "this gradient is ready" into summed buckets while backward still runs.
+/// Turns finished gradients into summed buckets while backward still runs.
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
@@ -13,50 +13,50 @@
 
 namespace lockstep {
 
-/// Which thread moves buckets on.
+/// The thread that moves buckets on.
 enum class ProgressMode {
     in_line,  ///< the step's thread, whenever a bucket is complete
-    thread,   ///< a thread of its own, for ranks with a core to spare
+    thread,   ///< a separate thread, for ranks with a core to spare
 };
 
-/// How a Reducer's buckets are moved.
+/// Settings for the progress of a Reducer's buckets.
 struct ProgressSettings {
-    ProgressMode mode = ProgressMode::in_line;  ///< who moves them
-    std::optional<int> cpu;  ///< where the thread stays; without it: where the system puts it
+    ProgressMode mode = ProgressMode::in_line;  ///< the thread that moves buckets on
+    std::optional<int> cpu;  ///< CPU of the thread; without it the system chooses
 };
 
-/// A thread of its own only if the rank has more CPUs than compute threads: on a shared core it
-/// would take from backward what it gives to communication.
+/// Returns `thread` only if the rank has more CPUs than compute threads: on a shared core the
+/// thread would slow down backward by what it gains for communication.
 ProgressMode progress_mode_for(int cpus, int compute_threads);
 
-/// What communication cost since it was last asked for.
+/// Times of communication since the last query.
 struct OverlapTimes {
-    double busy_s = 0;     ///< some bucket was between its arrival and its sum
-    double exposed_s = 0;  ///< the step waited in finish()
+    double busy_s = 0;     ///< time in which some bucket was between its arrival and its sum
+    double exposed_s = 0;  ///< time that the step waited in finish()
 };
 
 class BucketPipeline;
 
-/// How a leaf's sums come into their slots: into `slot`, then each `into` += `from` in turn.
+/// The path of a leaf's sums into their slots: into `slot`, then each `into` += `from` in turn.
 struct LeafPlace {
-    /// Of two slots.
+    /// A merge of two slots.
     struct Merge {
         int into;  ///< holds the sum afterwards
         int from;  ///< is free afterwards
     };
-    int slot = 0;               ///< where the leaf's own values go
-    std::vector<Merge> merges;  ///< once they are there, in this order
+    int slot = 0;               ///< slot of the leaf's own values
+    std::vector<Merge> merges;  ///< merges after that, in this order
 };
 
-/// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. Or, where one
-/// pass computes all own leaves: begin_step, begin_together, add, end_together, finish. The sums
-/// have the same bits. See Exchange.
-/// Everything is called by the thread that runs the step. With ProgressMode::thread the exchange
-/// belongs to the communication thread from the first leaf's begin to the end of finish().
+/// Order of calls: begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish.
+/// If one pass computes all own leaves: begin_step, begin_together, add, end_together, finish. The
+/// sums have the same bits. See Exchange. The thread that runs the step makes all calls. With
+/// ProgressMode::thread the exchange belongs to the communication thread from the begin of the
+/// first leaf to the end of finish().
 class Reducer {
   public:
-    /// `layout`, `plan` and `exchange` outlive the reducer. The plan says in which order is summed.
-    /// Errors: E642 if the communication thread cannot stay on its CPU.
+    /// `layout`, `plan` and `exchange` must outlive the reducer. The plan defines the order of
+    /// summation. Errors: E642 if the communication thread cannot stay on its CPU.
     Reducer(const FlatLayout& layout,
             const TreePlan& plan,
             int rank,
@@ -64,64 +64,65 @@ class Reducer {
             const ProgressSettings& progress = {});
     ~Reducer();
 
-    /// Before the first leaf of a step. The sums of the last step are void from here on.
+    /// Call before the first leaf of a step. The sums of the last step become invalid.
     void begin_step();
 
-    /// In place of begin_step(): leaves are computed and merged in this rank's slots, and nothing
-    /// leaves it. Without finish().
+    /// Replaces begin_step() for a rehearsal: leaves are computed and merged in this rank's slots,
+    /// and nothing is sent. finish() is not called.
     void begin_rehearsal();
 
     /// Zeroes and returns the slot for the gradients of the next own leaf (layout.size() floats),
-    /// which are accumulated over `micro_batches` passes of backward.
-    /// The state bucket of that slot is the caller's to fill before end_leaf().
+    /// which are accumulated over `micro_batches` passes of backward. The caller fills the state
+    /// bucket of that slot before end_leaf().
     float* begin_leaf(int micro_batches = 1);
 
-    /// Between two passes of backward over one leaf.
+    /// Call between two passes of backward over one leaf.
     void next_micro_batch();
 
-    /// This pass has added the gradient of `tensor` to the current leaf's slot; in the last pass it
-    /// is then complete. A bucket whose tensors are all complete is merged with its siblings; in
-    /// the last leaf it starts its exchange. Any order; called from autograd hooks.
+    /// Notes that this pass has added the gradient of `tensor` to the current leaf's slot; after
+    /// the last pass it is complete. A bucket whose tensors are all complete is merged with its
+    /// siblings; in the last leaf it starts its exchange. Any order; called from autograd hooks.
     void add(std::size_t tensor);
 
-    /// Ends the leaf: what its slot has of missing() tensors, zeros unless the caller wrote there,
-    /// is summed, too.
+    /// Ends the leaf. The slot's values of missing() tensors are summed too: zeros unless the
+    /// caller wrote there.
     void end_leaf();
 
-    /// In place of begin_leaf() for each own leaf: the caller fills slots as places() say and then
-    /// add()s tensors, each once, or fills partials with what missing() ones count as.
+    /// Replaces begin_leaf() for all own leaves. The caller fills slots as places() say and then
+    /// calls add() once for each tensor, or fills the partials with the values of missing() ones.
     void begin_together();
 
-    /// By own leaf.
+    /// Returns the places by own leaf.
     std::span<const LeafPlace> places() const { return places_; }
 
-    /// As Exchange::slot().
+    /// Returns Exchange::slot().
     float* slot(int index) const { return exchange_.slot(index); }
 
-    /// Slots [0, partials()) hold the sums of all own leaves in the end.
+    /// Returns the number of partials: slots [0, partials()) finally hold the sums of all own
+    /// leaves.
     int partials() const { return partials_; }
 
-    /// The state must be there, too.
+    /// Ends the pass; the state must be filled too.
     void end_together();
 
-    /// Collective. Waits until every own stripe is summed. Throws what the communication thread
-    /// met.
+    /// Collective. Waits until every own stripe is summed. Throws errors of the communication
+    /// thread.
     void finish();
 
-    /// After finish(): the sum over all leaves of this rank's stripe of `bucket`.
+    /// Returns the sum over all leaves of this rank's stripe of `bucket`, after finish().
     const float* reduced(std::size_t bucket) const;
 
-    /// Tensors that no pass over the leaf, or over all of them, has added.
+    /// Returns the tensors that no pass over the leaf, or over all leaves, has added.
     std::vector<std::size_t> missing() const;
 
-    /// Seconds since the last call in which add() and the ends of leaves moved buckets through the
-    /// exchange instead of a communication thread.
+    /// Returns the seconds since the last call in which add() and the ends of leaves moved buckets,
+    /// instead of a communication thread.
     double take_launch_s();
 
-    /// After finish(), since the last call.
+    /// Returns the times since the last call, after finish().
     OverlapTimes take_overlap();
 
-    /// How many different pointers begin_leaf() returns.
+    /// Returns the number of different pointers that begin_leaf() returns.
     int slots() const { return plan_.slots(); }
 
   private:
@@ -139,9 +140,9 @@ class Reducer {
     std::size_t next_leaf_ = 0;  ///< leaves begun in this step
     int micro_batches_ = 0, micro_batch_ = 0;
     float* slot_ = nullptr;
-    std::span<const LeafPlace::Merge> merges_;  ///< what the current leaf leads to, for each bucket
-    std::vector<std::size_t> waiting_for_;      ///< tensors still to come, by bucket
-    std::vector<int> added_in_;   ///< by tensor: the last pass that added it, from 1; 0 if none
+    std::span<const LeafPlace::Merge> merges_;  ///< merges after the current leaf, for each bucket
+    std::vector<std::size_t> waiting_for_;      ///< number of missing tensors, by bucket
+    std::vector<int> added_in_;   ///< last pass that added it, by tensor, from 1; 0: none
     std::vector<bool> complete_;  ///< by bucket, in the current leaf
     bool rehearses_ = false;
     std::size_t next_launch_ = 0;

@@ -11,21 +11,21 @@
 
 namespace lockstep {
 
-/// Whether /dev/shm of this node has room for a window. Errors: E632.
+/// Checks that /dev/shm of this node has room for a window. Errors: E632.
 void check_shared_room(std::size_t bytes);
 
-/// Owns an MPI shared-memory window. The bytes are zero, begin at a page boundary and are at
-/// different addresses in each rank. Freed collectively.
+/// Owns an MPI shared-memory window. The bytes are zero, begin at a page boundary and have a
+/// different address in each rank. Freed collectively.
 class SharedWindow {
   public:
-    /// Collective over ranks of one node; one rank alone gets private memory, not zeroed. Errors:
+    /// Collective over ranks of one node; a single rank gets private memory, not zeroed. Errors:
     /// E632 if there is no room.
     SharedWindow(const Communicator& ranks, std::size_t bytes);
     ~SharedWindow();
     SharedWindow(const SharedWindow&) = delete;
     SharedWindow& operator=(const SharedWindow&) = delete;
 
-    std::byte* data() const { return data_; }  ///< this rank's address of the same bytes
+    std::byte* data() const { return data_; }  ///< this rank's address of the shared bytes
 
   private:
     Communicator ranks_;  ///< outlives the window

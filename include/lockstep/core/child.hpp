@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Starting a child process, and its end. For most uses is process.hpp.
+/// Starts a child process and waits for its end. process.hpp serves most uses.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -14,31 +14,31 @@
 
 namespace lockstep {
 
-/// What goes through pipes. none: it writes where this process does; apart: its stdout and its
-/// stderr, each through a pipe of its own; output: both through one; both: that, and its stdin.
-/// Without a pipe to its stdin a child reads nothing.
+/// The streams of a child that go through pipes. none: no stream, the child writes where this
+/// process does. apart: stdout and stderr, each through its own pipe. output: stdout and stderr
+/// through one pipe. both: as output, and stdin. Without a pipe to its stdin a child reads nothing.
 enum class ChildPipes { none, apart, output, both };
 
-/// A child that was started, and the pipes to it.
+/// A started child and the pipes to it.
 struct Child {
-    pid_t pid = -1;   ///< -1: none was started
-    UniqueFd output;  ///< what it writes to stdout, and to stderr as well unless that is apart
-    UniqueFd errors;  ///< what it writes to stderr, if that is apart
-    UniqueFd input;   ///< to its stdin
+    pid_t pid = -1;   ///< -1: no child was started
+    UniqueFd output;  ///< the child's stdout, and its stderr unless that is apart
+    UniqueFd errors;  ///< the child's stderr, if it is apart
+    UniqueFd input;   ///< the child's stdin
 };
 
-/// argv[0] is found on PATH; `environment` is added to this process's own. The child leads a
-/// process group of its own and dies with this process. It has `blocked` signals if they are
-/// given, else this thread's, but those of hold_stop_signals() reach it. Errors: E610.
+/// Starts argv[0], found on PATH; `environment` is added to this process's own. The child leads its
+/// own process group and dies with this process. It blocks the `blocked` signals if they are given,
+/// else those of this thread. Signals of hold_stop_signals() reach it. Errors: E610.
 Child start_child(const std::vector<std::string>& argv,
                   const std::map<std::string, std::string>& environment,
                   ChildPipes pipes,
                   const sigset_t* blocked = nullptr);
 
-/// Waits for the child's end, and returns its wait status.
+/// Waits for the child's end and returns its wait status.
 int reap_child(pid_t pid);
 
-/// Kills the child's whole group and waits. Returns 128 + SIGKILL.
+/// Kills the child's whole process group and waits for its end. Returns 128 + SIGKILL.
 int end_child(pid_t pid);
 
 }  // namespace lockstep

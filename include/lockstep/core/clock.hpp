@@ -15,94 +15,98 @@
 
 namespace lockstep {
 
-/// Monotonic seconds; only differences mean anything.
+/// Returns monotonic seconds; only differences have a meaning.
 double now_s();
 
-/// Seconds since 1970 (UTC).
+/// Returns seconds since 1970 (UTC).
 double unix_time_s();
 
-/// "2026-01-31T12:34:56.789Z" of `unix_s`.
+/// Returns `unix_s` as text: "2026-01-31T12:34:56.789Z".
 std::string utc_text(double unix_s);
 
-/// Seconds since 1970 of what utc_text() gives, or of less of it: "2026-01-31", "2026-01-31T12:34",
-/// "2026-01-31 12:34:56". Nothing for other texts.
+/// Returns the seconds since 1970 of a text of utc_text(), or of a shorter form: "2026-01-31",
+/// "2026-01-31T12:34", "2026-01-31 12:34:56". Returns nothing for other texts.
 std::optional<double> parse_utc(std::string_view text);
 
-/// "4m12s", "1h03m", "12.3s", "45ms": at most two units.
+/// Returns a duration in at most two units: "4m12s", "1h03m", "12.3s", "45ms".
 std::string duration_text(double seconds);
 
-/// What a rank does with its time. Every moment belongs to exactly one phase.
+/// The use of a rank's time. Every moment belongs to exactly one phase.
 enum class Phase : std::size_t {
     data,        ///< waiting for a batch and preparing it
     forward,     ///< model and loss
-    backward,    ///< autograd, clearing and merging of leaves' gradients included; sums are not
-    comm,        ///< summing gradients: what backward and the update stood still for
+    backward,    ///< autograd, with clearing and merging of the leaves' gradients but without sums
+    comm,        ///< sums of gradients that backward and the update waited for
     wait,        ///< waiting for other ranks
     update,      ///< optimizer
     checkpoint,  ///< snapshot and writing
     evaluate,    ///< evaluation passes
     other,       ///< everything else (logging, set-up)
-    copy,        ///< waiting for samples on their way to the GPU; numbers of phases are in files
+    copy,  ///< waiting for copies of samples to the GPU. Files hold phases' numbers: append only.
     count,
 };
-std::string_view phase_name(Phase phase);  ///< the enumerator's word, as in logs and metrics
+std::string_view phase_name(Phase phase);  ///< the enumerator's name, as in logs and metrics
 
-/// Whether the model or the optimizer is at work: no other rank, no disk and no evaluation.
+/// Returns true in phases that only run the model or the optimizer: no other rank, disk or
+/// evaluation is involved.
 constexpr bool is_computing(Phase phase) {
     return phase == Phase::forward || phase == Phase::backward || phase == Phase::update;
 }
 
-/// Whether the phase may last for long with good reason, on one rank more than on another: saving,
-/// evaluating, and waiting there for the others.
+/// Returns true if a phase may last long without a fault, on some ranks longer than on others:
+/// saving, evaluating, and waiting for ranks that do.
 constexpr bool may_be_long(Phase phase) {
     return phase == Phase::checkpoint || phase == Phase::evaluate || phase == Phase::wait;
 }
 
 /// A phase and when it began, on the clock of now_s().
 struct PhaseMark {
-    Phase phase = Phase::other;  ///< what is going on
-    double since_s = 0;          ///< since when, by now_s()
+    Phase phase = Phase::other;  ///< the current phase
+    double since_s = 0;          ///< its begin, by now_s()
 };
 
-/// Both in one word, so that another thread or process never sees half of it: the phase in the
-/// upper 8 bits, microseconds below. A word that was never packed reads as Phase::other.
+/// Packs both into one word, so that another thread or process never sees half of it: the phase in
+/// the upper 8 bits, microseconds below. A word that packed() did not make reads as Phase::other.
 std::uint64_t packed(const PhaseMark& mark);
 
-/// What packed() made; see there.
+/// Reverses packed().
 PhaseMark unpacked_phase(std::uint64_t word);
 
-using PhaseSeconds = std::array<double, static_cast<std::size_t>(Phase::count)>;  ///< by Phase
+using PhaseSeconds =
+    std::array<double,
+               static_cast<std::size_t>(Phase::count)>;  ///< seconds of each phase, by Phase
 
 class PhaseListener;
 
-/// Splits wall time into phases: enter() ends the current phase and begins another, so that the
-/// phases add up to the wall time by construction. One thread only.
+/// Splits wall time into phases. enter() ends the current phase and begins another, so the phases
+/// always add up to the wall time. One thread only.
 class PhaseClock {
   public:
     PhaseClock() : since_(now_s()) {}
 
-    /// Begins `phase`; returns the phase it ends, to be given back by the caller when it is done.
+    /// Begins `phase` and returns the phase that it ends. The caller enters that one again when it
+    /// is done.
     Phase enter(Phase phase);
 
-    /// Moves up to `seconds` from one phase to another: a part that only the callee could measure.
+    /// Moves up to `seconds` from one phase to another, for a part that the callee measured.
     void reassign(Phase from, Phase to, double seconds);
 
-    /// Seconds in each phase since construction or the last call; starts again.
+    /// Returns the seconds in each phase since construction or the last call, and starts again.
     PhaseSeconds take();
 
-    /// When, by now_s(), the current phase began or the last take() was. What take() gave sums to
-    /// the seconds from one such moment to the next, however late the caller looks.
+    /// Returns the later of the begin of the current phase and the last take(), by now_s(). The
+    /// seconds of take() add up to the time between two such moments, however late the caller asks.
     double since_s() const { return since_; }
 
-    /// In each phase since the last take(), up to now.
+    /// Returns the seconds in each phase since the last take().
     PhaseSeconds seconds();
 
-    /// Puts `measured` in place of what was counted since seconds() gave `before`. What that was
-    /// more is `rest`'s; if it was less, all of `measured` is scaled down.
+    /// Replaces what was counted since seconds() returned `before` by `measured`. Any time beyond
+    /// `measured` goes to `rest`; if less time passed, all of `measured` is scaled down.
     void correct(const PhaseSeconds& before, PhaseSeconds measured, Phase rest);
 
-    /// From now on `word` always holds the packed current phase. It outlives the clock or the next
-    /// call; nullptr ends it.
+    /// From now on `word` always holds the packed current phase. It must outlive the clock or the
+    /// next call; nullptr ends the mirroring.
     void mirror_to(std::atomic<std::uint64_t>* word);
 
   private:
@@ -115,12 +119,14 @@ class PhaseClock {
     double since_;
 };
 
-/// Is notified of each phase that a clock begins, as long as it lives; any number of them.
+/// Is notified of each phase that a clock begins, as long as the listener lives. A clock may have
+/// several.
 class PhaseListener {
   public:
-    using Told = std::function<void(const PhaseMark&)>;  ///< the phase, and since when
+    using Told = std::function<void(const PhaseMark&)>;  ///< the phase and its begin
 
-    /// `clock` outlives this. `told` neither makes nor ends listeners of it.
+    /// `clock` must outlive the listener. `told` must neither create nor destroy listeners of
+    /// `clock`.
     PhaseListener(PhaseClock& clock, Told told);
     ~PhaseListener();
     PhaseListener(const PhaseListener&) = delete;
@@ -133,7 +139,7 @@ class PhaseListener {
     Told told_;
 };
 
-/// Enters a phase for the length of a scope and returns to the one before.
+/// Enters a phase for the length of a scope and then returns to the previous one.
 class PhaseScope {
   public:
     /// `clock` outlives the scope.

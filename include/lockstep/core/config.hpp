@@ -12,30 +12,30 @@
 
 namespace lockstep {
 
-/// What a setting may be.
+/// The type of a setting's value.
 using ConfigValue = std::variant<bool, std::int64_t, double, std::string>;
 
-/// A value and the place it came from, for errors and for `config show --origin`.
+/// A value and its origin, for errors and for `config show --origin`.
 struct ConfigEntry {
-    ConfigValue value;   ///< with the type that its file gave it
+    ConfigValue value;   ///< the value, with the type that its file gave it
     std::string origin;  ///< "train.toml:7:1"
 };
 
-/// Keys like "optimizer.lr", in order of name.
+/// Entries by keys like "optimizer.lr", sorted.
 using Config = std::map<std::string, ConfigEntry>;
 
-/// Refuses keys and values that are nested so deep that TOML's parser, which calls itself for each
-/// part of a key, would overflow the stack. Errors: E110 naming `file` and the line.
+/// Refuses keys and values nested so deep that TOML's parser would overflow the stack: it calls
+/// itself for each part of a key. Errors: E110 naming `file` and the line.
 void check_toml_depth(std::string_view text, const std::string& file);
 
 /// Reads a TOML file. Errors: E110 (syntax, with line and caret; nested too deep), E112 (a value
 /// that is no scalar), E115 (not text), E116 (not a readable file).
 Config read_config(const std::filesystem::path& path);
 
-/// As text that parses back to the same value.
+/// Returns text that parses back to the same value.
 std::string config_text(const ConfigValue& value);
 
-/// "text", "a whole number", ... for error messages.
+/// Returns the type as error messages name it: "text", "a whole number", ...
 std::string config_type_name(const ConfigValue& value);
 
 }  // namespace lockstep

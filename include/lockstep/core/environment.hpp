@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Environment variables, read with types, and remembered so that a run can list them.
+/// Typed environment variables. Every variable read is remembered, so that a run can list them.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,30 @@
 
 namespace lockstep {
 
-/// A source of environment variables; the process's own or a map made by a test.
-/// Not safe for use from several threads at once.
+/// A source of environment variables: the process's own, or a map made by a test. Not thread-safe.
 class Environment {
   public:
     Environment() = default;  ///< the process's environment
 
-    /// Only these variables: for tests.
+    /// Holds only these variables, for tests.
     explicit Environment(std::map<std::string, std::string> fixed) : fixed_(std::move(fixed)) {}
 
-    /// The variable's value; nothing if it is not set. "" is set.
+    /// Returns the variable's value, or nothing if it is not set. "" counts as set.
     std::optional<std::string> text(const std::string& name) const;
 
-    /// A whole number. Errors: E113 naming the variable and its value.
+    /// Returns the value as a whole number. Errors: E113 naming the variable and its value.
     std::optional<std::int64_t> integer(const std::string& name) const;
 
-    /// Every variable asked for so far, with the value found ("" and false when unset).
+    /// A variable that was asked for, and the value found.
     struct Reading {
         std::string value;    ///< "" if it is not set
         bool is_set = false;  ///< a variable may be set to ""
     };
-    const std::map<std::string, Reading>& readings() const { return readings_; }  ///< by name
+    const std::map<std::string, Reading>& readings() const {
+        return readings_;
+    }  ///< all variables asked for so far, by name
 
-    /// Names of all set variables that begin with `prefix`.
+    /// Returns the names of all set variables that begin with `prefix`.
     std::vector<std::string> names_with_prefix(const std::string& prefix) const;
 
   private:

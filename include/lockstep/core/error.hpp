@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep process (of sysexits.h if it has one).
+/// Exit codes of every Lockstep process. They follow sysexits.h where it has a fitting code.
 enum class ExitCode : int {
     complete = 0,
     usage = 64,
@@ -31,7 +31,7 @@ enum class ExitCode : int {
 /// One row of the catalogue behind `lockstep explain CODE`.
 struct ErrorEntry {
     std::string_view code;   ///< "E204"; never reused for another meaning
-    ExitCode exit_code;      ///< what the process exits with
+    ExitCode exit_code;      ///< exit code of the process
     std::string_view title;  ///< one line
     std::string_view text;   ///< the long explanation
 };
@@ -39,28 +39,29 @@ struct ErrorEntry {
 /// The whole catalogue, ordered by code.
 std::span<const ErrorEntry> error_catalog();
 
-/// The entry of `code`, or nullptr.
+/// Returns the entry of `code`, or nullptr.
 const ErrorEntry* find_error(std::string_view code);
 
-/// What went wrong, with the actual value and its origin; why; and what to do.
-/// The exit code comes from the catalogue, or from a child; an unknown code is a bug and exits 70.
+/// An error in four parts: what went wrong, with the actual value and its origin; why; what to do;
+/// and a code. The exit code comes from the catalogue, or from a child process. An unknown code is
+/// a bug and exits with 70.
 class Error : public std::exception {
   public:
-    /// `code` is one of the catalogue.
+    /// `code` must be in the catalogue.
     Error(std::string_view code, std::string what, std::string why = {}, std::string fix = {});
 
-    /// What happened, without code, why and fix.
+    /// Returns what happened, without code, why and fix.
     const char* what() const noexcept override { return what_.c_str(); }
     const std::string& code() const { return code_; }  ///< "E204"
     const std::string& why() const { return why_; }    ///< "" if nothing is known
     const std::string& fix() const { return fix_; }    ///< what to do; "" if nothing helps
-    ExitCode exit_code() const { return exit_code_; }  ///< what the process exits with
+    ExitCode exit_code() const { return exit_code_; }  ///< exit code of the process
 
-    /// The same error, which exits as the child process did that caused it: with `child_exit` if
-    /// that is the exit code of an error, else as before.
+    /// Returns the same error with the exit code of the child process that caused it. Keeps its own
+    /// code if `child_exit` is not the exit code of an error.
     Error exiting_as(int child_exit) &&;
 
-    /// The form users see: "lockstep: error E204: ...", "  why: ...", "  fix: ...".
+    /// Returns the form that users see: "lockstep: error E204: ...", "  why: ...", "  fix: ...".
     /// `ranks` ("same on ranks 1-3") is appended to the first line when not empty.
     std::string text(std::string_view ranks = {}) const;
 
@@ -69,33 +70,35 @@ class Error : public std::exception {
     ExitCode exit_code_;
 };
 
-/// Throws what `make_error()` returns unless `ok`. For everything that the world can do.
+/// Throws the Error of `make_error()` unless `ok`. For everything that users, files and machines
+/// can cause.
 template <class MakeError>
 void check(bool ok, MakeError&& make_error) {
     if (!ok) throw make_error();
 }
 
-/// For what only a bug can do: throws Error E700 naming `claim` and the caller's place. (Not
-/// std::source_location: clang 14 has none with this library.)
+/// Throws Error E700 naming `claim` and the caller's place, unless `ok`. For what only a bug can
+/// cause. (clang 14 with this library has no std::source_location.)
 void expect(bool ok,
             std::string_view claim,
             const char* file = __builtin_FILE(),
             int line = __builtin_LINE(),
             const char* function = __builtin_FUNCTION());
 
-/// Error for a failed system call on `path`; picks code by errno (EACCES -> 77, ENOENT -> 66 ...).
+/// Returns the Error for a failed system call on `path`. errno decides the code (EACCES -> 77,
+/// ENOENT -> 66 ...).
 Error system_error(std::string_view doing, const std::string& path, int errno_value);
 
-/// `error` as an Error: itself if it is one, a file system's by its errno, else E700.
+/// Returns `error` as an Error: itself if it is one, a file system error by its errno, else E700.
 Error as_error(const std::exception& error);
 
-/// The candidate nearest to `word` by edit distance, or "" if none is near enough to suggest.
+/// Returns the candidate nearest to `word` by edit distance, or "" if none is near enough.
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
-/// "did you mean '--batch-size'?" or "" when nothing is near.
+/// Returns "did you mean '--batch-size'?", or "" when no candidate is near.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
-/// "0-2,5" for {0,1,2,5}.
+/// Returns "0-2,5" for {0,1,2,5}.
 std::string fold_ranks(std::span<const int> ranks);
 
 /// Returns "rank 3" or "ranks 0-2,5".

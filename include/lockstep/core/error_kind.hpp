@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Errors by meaning, for callers that handle them; codes are for users.
+/// Kinds of errors, for callers that handle them; codes are for users.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -9,44 +9,45 @@
 
 namespace lockstep {
 
-/// A kind may be several codes. `other`: no caller distinguishes it.
+/// A kind may comprise several codes. `other`: no caller distinguishes it.
 enum class ErrorKind {
     other,
     file_missing,      ///< a file or folder does not exist
-    file_forbidden,    ///< it may not be read
-    data_damaged,      ///< what was read is not what was written
-    value_missing,     ///< it is as it was written, and says of itself that it is no value
-    device_failed,     ///< it could not be read at all
-    helper_missing,    ///< says nothing about the file that it should read
+    file_forbidden,    ///< a file or folder may not be read
+    data_damaged,      ///< the bytes read differ from those written
+    value_missing,     ///< a value is intact, but marked as missing
+    device_failed,     ///< the device could not read it
+    helper_missing,    ///< a helper program is missing, which says nothing about the file that it
+                       ///< should read
     interrupted,       ///< a signal asked to stop
-    format_newer,      ///< written by a newer version: nothing older will do instead
-    no_authorization,  ///< SLURM does not know us: asking again helps nothing
-    launch_mismatch,   ///< MPI and its launcher do not fit together
+    format_newer,      ///< a newer version wrote it, and an older file does not replace it
+    no_authorization,  ///< SLURM does not know this user: another attempt does not help
+    launch_mismatch,   ///< MPI and its launcher do not match
     timed_out,         ///< a child process was ended after its time limit
-    rank_absent,       ///< a rank did not arrive
-    no_shared_memory,  ///< there are other, slower ways
-    gpu_shared,        ///< two ranks on one GPU
-    nccl_failed,       ///< CUDA may say why
-    aborted,           ///< a communicator, by others
-    peer_gave_up,      ///< another rank failed, and says why itself
+    rank_absent,       ///< a rank did not start in time
+    no_shared_memory,  ///< no shared memory; slower ways exist
+    gpu_shared,        ///< two ranks use one GPU
+    nccl_failed,       ///< NCCL failed; CUDA may know why
+    aborted,           ///< another rank aborted a communicator
+    peer_gave_up,      ///< another rank failed and reports why itself
     peer_lost,         ///< another rank hangs or is gone
-    messages_failed,   ///< MPI or NCCL do not get through, of themselves or as a peer is gone
+    messages_failed,   ///< MPI or NCCL messages fail, by themselves or because a peer is gone
 };
 
-/// The kind that its code belongs to.
+/// Returns the kind of the error's code.
 ErrorKind kind_of(const Error& error);
 
-/// The kind of errors with that code.
+/// Returns the kind of `code`.
 ErrorKind kind_of_code(std::string_view code);
 
-/// Whose doing an error is.
+/// The rank that causes an error.
 enum class Blame {
-    own,     ///< of the rank that reports it
-    unsure,  ///< of that rank or of another
+    own,     ///< the rank that reports it
+    unsure,  ///< that rank or another
     peer,    ///< another rank ended or is silent
 };
 
-/// Of an error with that code.
+/// Returns the blame of errors with `code`.
 Blame blame_of_code(std::string_view code);
 
 }  // namespace lockstep

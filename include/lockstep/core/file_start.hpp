@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kind of a file by its first bytes, for messages about files of an unexpected kind.
+/// Tells the kind of a file by its first bytes, for messages about files of an unexpected kind.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Kinds of files that users give instead of data sets and weights.
+/// Kinds of files that users give by mistake as data sets or weights.
 enum class FileKind {
     unknown,
     empty,
@@ -29,19 +29,20 @@ enum class FileKind {
     web_page,
     lfs_pointer,  ///< the text that Git LFS keeps in place of a large file
     netcdf_classic,
-    idx,  ///< images, as MNIST has them
+    idx,  ///< images of MNIST's format
     zeros,
-    text,  ///< of no kind above
+    text,  ///< text of no kind above
 };
 
 /// Number of first bytes that identify every kind.
 constexpr std::size_t file_start_bytes = 512;
 
-/// The kind of a file that begins with `start`; with fewer bytes than `file_start_bytes` of a
-/// longer file an archive may be just FileKind::zip.
+/// Returns the kind of a file that begins with `start`. If `start` is shorter than
+/// `file_start_bytes` and the file is longer, an archive may read as FileKind::zip only.
 FileKind file_kind(std::string_view start);
 
-/// "it begins like a zip archive", "it is empty", "it begins with the bytes 01 02".
+/// Returns words for messages: "it begins like a zip archive", "it is empty", "it begins with the
+/// bytes 01 02".
 std::string file_start_text(std::string_view start);
 
 }  // namespace lockstep

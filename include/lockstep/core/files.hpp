@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files that are either wholly there or not at all.
+/// Files that are either complete or absent.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ class UniqueFd {
   public:
     UniqueFd() = default;
 
-    /// Takes `fd` over; -1: null.
+    /// Takes ownership of `fd`; -1 gives the null state.
     explicit UniqueFd(int fd) : fd_(fd) {}
     UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
     UniqueFd& operator=(UniqueFd&& other) noexcept;
     ~UniqueFd() { reset(); }
 
     int value() const { return fd_; }                    ///< -1 in the null state
-    explicit operator bool() const { return fd_ >= 0; }  ///< it owns a descriptor
+    explicit operator bool() const { return fd_ >= 0; }  ///< true if it owns a descriptor
 
-    /// Gives the descriptor away, open.
+    /// Returns the descriptor, still open, and gives up its ownership.
     int release();
 
-    /// Closes what is there.
+    /// Closes the descriptor, if there is one.
     void reset();
 
   private:
@@ -41,55 +41,58 @@ class UniqueFd {
 /// Opens a file for reading, close-on-exec. Errors: E201, E202, E206 (a pipe or device), E402.
 UniqueFd open_for_reading(const fs::path& path);
 
-/// Opens a regular file with `flags` of open(2), one that is made for its owner alone (0600). It
-/// follows no link at `path`, and waits at no pipe. Null and errno if that fails.
+/// Opens a regular file with `flags` of open(2); a new file is for its owner alone (0600). Follows
+/// no link at `path` and does not wait at a pipe. Returns null and sets errno if that fails.
 UniqueFd open_for_writing(const fs::path& path, int flags);
 
-/// How a file looks from outside: one that was written again or replaced looks otherwise.
+/// Facts by which a file that was rewritten or replaced is recognised.
 struct FileStamp {
-    std::uint64_t bytes = 0;   ///< its size
-    std::uint64_t inode = 0;   ///< another one: another file has that name
-    std::int64_t time_ns = 0;  ///< of the last write, since 1970
+    std::uint64_t bytes = 0;   ///< size of the file
+    std::uint64_t inode = 0;   ///< a different inode means that another file has the name
+    std::int64_t time_ns = 0;  ///< time of the last write, since 1970
     bool operator==(const FileStamp&) const = default;
 };
 
-/// Of the file that `path` names, or leads to. Errors: E201, E202, E402.
+/// Returns the stamp of the file that `path` names or links to. Errors: E201, E202, E402.
 FileStamp file_stamp(const fs::path& path);
 
-/// Whole content, at most `limit_bytes`. Errors: as open_for_reading; E406 if it is larger.
+/// Returns the whole content, at most `limit_bytes`. Errors: as open_for_reading; E406 if it is
+/// larger.
 std::string read_file(const fs::path& path, std::size_t limit_bytes = 64u << 20);
 
-/// Fills `out` from `offset`, across short reads. Returns bytes read (less only at end of file).
+/// Fills `out` from `offset`, across short reads. Returns the bytes read: fewer only at its end.
 std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, const fs::path& path);
 
 /// Writes all bytes at the current position. Errors: E405 (disk full), E402.
 void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 
 /// Replaces `path` by `content`: temporary file next to it, fsync, rename, fsync of the folder.
-/// Mode 0600. After a crash at any point the old or the new content is there, whole.
+/// Mode 0600. After a crash at any point the file has the whole old or the whole new content.
 void write_file_atomically(const fs::path& path, std::string_view content);
 
-/// fsync of a file or directory. Errors: E402.
+/// Calls fsync on a file or directory. Errors: E402.
 void sync_path(const fs::path& path);
 
-/// Who may enter a new folder: its owner alone (0700), or whom the umask lets in (0777 less it).
+/// Users that may enter a new folder: its owner alone (0700), or everybody that the umask allows
+/// (0777 less the umask).
 enum class FolderAccess { owner, umask };
 
-/// Makes `path` and what is missing above it. Errors: E401 naming what refuses.
+/// Creates `path` and all missing folders above it. Errors: E401 naming the folder that failed.
 void make_directories(const fs::path& path, FolderAccess access = FolderAccess::owner);
 
-/// Errors: E220 if `path` itself is a symbolic link. What leads to it may have links.
+/// Refuses a `path` that itself is a symbolic link; folders above it may be links. Errors: E220.
 void check_no_link(const fs::path& path);
 
-/// make_directories() of a folder that is filled or emptied, so that it may be no link to somebody
-/// else's. Errors: E401; E220.
+/// make_directories() for a folder whose content this program writes or deletes: it must not be a
+/// link to a folder of somebody else. Errors: E401; E220.
 void make_own_folder(const fs::path& path);
 
-/// Bytes a user could still write on the file system of `path`; the largest number if the file
-/// system does not say (some by FUSE).
+/// Returns the bytes that a user could still write on the file system of `path`. Returns the
+/// largest number if the file system does not tell (some by FUSE).
 std::uint64_t free_bytes(const fs::path& path);
 
-/// `name` below `directory`, or Error E220 if it is absolute, leaves the directory, or is no file.
+/// Returns `name` below `directory`. Errors: E220 if `name` is absolute, leaves the directory, or
+/// is no file.
 fs::path path_beneath(const fs::path& directory, const std::string& name);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The end of a process by exit() of foreign code: a model, or a library that it uses.
+/// Handles exit() called by foreign code: a model, or a library that it uses.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -9,21 +9,22 @@
 
 namespace lockstep {
 
-/// While one lives, only this program ends its process. If other code calls exit(), _exit(),
-/// _Exit() or quick_exit(), with any code, each guard's function is called with its meaning by the
-/// innermost guard, that one's first, and the process exits with that error's code. A child that
-/// was forked may end as it likes. One thread makes and destroys them.
+/// While a guard lives, only this program may end its process. If other code calls exit(), _exit(),
+/// _Exit() or quick_exit(), the innermost guard turns the exit code into an error by its Meaning.
+/// Then each guard's Tell is called with that error, the innermost first, and the process exits
+/// with the error's code. A forked child may end as it likes. Only one thread may create and
+/// destroy guards.
 class ForeignEnd {
   public:
-    /// Called on the thread that calls exit(); what it throws is dropped.
+    /// Called on the thread that calls exit(); exceptions that it throws are dropped.
     using Tell = std::function<void(const Error&)>;
-    /// What an end with this exit code means.
+    /// Returns the error that stands for an end with this exit code.
     using Meaning = Error (*)(int status);
 
-    /// E713, for a model's code.
+    /// Returns E713, for the code of a model.
     static Error model_ended(int status);
 
-    /// Both must be safe to call while the process ends.
+    /// Both functions must be safe to call while the process ends.
     explicit ForeignEnd(Tell tell, Meaning meaning = model_ended);
     ~ForeignEnd();
     ForeignEnd(const ForeignEnd&) = delete;
@@ -37,7 +38,7 @@ class ForeignEnd {
     ForeignEnd* outer_;
 };
 
-/// As _exit(), by our own decision: no guard is called. Async-signal-safe.
+/// Ends the process like _exit(), by our own decision: no guard is called. Async-signal-safe.
 [[noreturn]] void end_process(int exit_code);
 
 }  // namespace lockstep

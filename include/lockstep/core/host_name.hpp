@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// As messages name it; "?" where the system does not say.
+/// Returns the node's name for messages; "?" if the system does not tell it.
 std::string host_name();
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// JSON as a value, and its text: from untrusted files, with bounded depth and clear errors. The
-/// library that knows the grammar is seen by src/core/json_text.cpp alone: this header costs a
-/// tenth of it in each file that reads or writes JSON.
+/// JSON values and their text. Untrusted files are read with bounded depth and clear errors. Only
+/// src/core/json_text.cpp includes the JSON library: this header costs a tenth of its compile time
+/// in each file that reads or writes JSON.
 #pragma once
 
 #include <array>
@@ -27,33 +27,34 @@ namespace lockstep {
 
 struct JsonMember;
 
-/// One JSON value. An object keeps the order in which its keys came. Braces build as they look:
-/// {{"a", 1}, {"b", {1, 2}}} is an object, where every inner pair begins with text; else an array.
+/// One JSON value. An object keeps the order in which its keys came. Braces build what they look
+/// like: {{"a", 1}, {"b", {1, 2}}} is an object, because every inner pair begins with text.
+/// Anything else is an array.
 class Json {
   public:
     using Array = std::vector<Json>;         ///< its items
     using Object = std::vector<JsonMember>;  ///< its members, in the order in which they came
 
-    /// null.
+    /// Makes null.
     Json() noexcept;
-    /// null.
+    /// Makes null.
     Json(std::nullptr_t) noexcept : Json() {}
-    /// All of it, to any depth.
+    /// Copies the whole value, to any depth.
     Json(const Json&);
     Json(Json&&) noexcept;
-    /// All of it, to any depth.
+    /// Copies the whole value, to any depth.
     Json& operator=(const Json&);
     Json& operator=(Json&&) noexcept;
     ~Json();
 
-    /// An object of pairs that begin with text, or an array.
+    /// Makes an object if all items are pairs that begin with text, else an array.
     Json(std::initializer_list<Json> items);
-    /// true or false; what only converts to bool, as a pointer, is refused by the compiler.
+    /// Makes true or false. The compiler refuses types that only convert to bool, such as pointers.
     template <std::same_as<bool> T>
     Json(T flag) : Json() {
         set(flag);
     }
-    /// A whole number, whose sign is kept with its type.
+    /// Makes a whole number; its type decides whether it is signed.
     template <std::integral T>
     requires(!std::same_as<T, bool>) Json(T number) : Json() {
         if constexpr (std::signed_integral<T>)
@@ -61,39 +62,40 @@ class Json {
         else
             set(static_cast<std::uint64_t>(number));
     }
-    /// A number; NaN and infinities become null when written.
+    /// Makes a number; NaN and infinities are written as null.
     template <std::floating_point T>
     Json(T number) : Json() {
         set(static_cast<double>(number));
     }
-    /// Text.
+    /// Makes a text.
     template <std::convertible_to<std::string_view> T>
     Json(const T& text) : Json(std::string(std::string_view(text))) {}
-    /// Text.
+    /// Makes a text.
     Json(std::string&& text);
-    /// An array.
+    /// Makes an array.
     Json(Array items);
-    /// An array.
+    /// Makes an array.
     template <class T>
     Json(const std::vector<T>& items) : Json(items.begin(), items.end()) {}
-    /// An array.
+    /// Makes an array.
     template <class T>
     Json(const std::set<T>& items) : Json(items.begin(), items.end()) {}
-    /// An array.
+    /// Makes an array.
     template <class T, std::size_t count>
     Json(const std::array<T, count>& items) : Json(items.begin(), items.end()) {}
-    /// An object.
+    /// Makes an object.
     template <class T>
     Json(const std::map<std::string, T>& members) : Json(object()) {
         for (const auto& [key, value] : members) (*this)[key] = value;
     }
 
-    /// An empty array.
+    /// Makes an empty array.
     static Json array();
-    /// An empty object.
+    /// Makes an empty object.
     static Json object();
 
-    /// What this is: exactly one of null, boolean, string, array, object and number.
+    /// Returns true for this type. A value is exactly one of null, boolean, string, array, object
+    /// and number.
     bool is_null() const { return value_.index() == 0; }
     /// \copydoc is_null
     bool is_boolean() const { return std::holds_alternative<bool>(value_); }
@@ -103,27 +105,27 @@ class Json {
     bool is_array() const { return std::holds_alternative<Array>(value_); }
     /// \copydoc is_null
     bool is_object() const { return std::holds_alternative<Object>(value_); }
-    /// Read without a sign, or given by an unsigned type.
+    /// Returns true for a number that was read without a sign or came from an unsigned type.
     bool is_number_unsigned() const { return std::holds_alternative<std::uint64_t>(value_); }
-    /// A number that was written without point and exponent.
+    /// Returns true for a number written without point and exponent.
     bool is_number_integer() const {
         return is_number_unsigned() || std::holds_alternative<std::int64_t>(value_);
     }
     /// \copydoc is_null
     bool is_number() const { return is_number_integer() || std::holds_alternative<double>(value_); }
-    /// "null", "boolean", "number", "string", "array" or "object".
+    /// Returns "null", "boolean", "number", "string", "array" or "object".
     const char* type_name() const;
 
-    /// Items of an array or members of an object; 0 of null, else 1.
+    /// Returns the number of items of an array or members of an object; 0 for null, else 1.
     std::size_t size() const;
-    /// Nothing within: also null.
+    /// Returns true if size() is 0.
     bool empty() const { return size() == 0; }
 
-    /// Member `key`, or nullptr; also if this is not an object.
+    /// Returns member `key`, or nullptr if it is missing or this is not an object.
     const Json* find(std::string_view key) const;
-    /// Whether this is an object with `key`.
+    /// Returns true if this is an object with `key`.
     bool contains(std::string_view key) const { return find(key) != nullptr; }
-    /// Errors: E222 if it is not there.
+    /// Returns a member or an item. Errors: E222 if it does not exist.
     const Json& at(std::string_view key) const;
     /// \copydoc at(std::string_view) const
     const Json& at(std::size_t index) const;
@@ -131,36 +133,37 @@ class Json {
     const Json& operator[](std::string_view key) const { return at(key); }
     /// \copydoc at(std::string_view) const
     const Json& operator[](std::size_t index) const { return at(index); }
-    /// Makes the member, of an object or of null.
+    /// Returns member `key` of an object or of null, and creates it if it is missing.
     Json& operator[](std::string_view key);
-    /// Errors: E222 if it is not there.
+    /// Returns item `index`. Errors: E222 if it does not exist.
     Json& operator[](std::size_t index);
-    /// The last item of an array that is not empty.
+    /// Returns the last item of an array, which must not be empty.
     Json& back();
 
-    /// The members of an object, in order. Errors: E222.
+    /// Returns the members of an object, in order. Errors: E222.
     const Object& items() const;
-    /// Of an array; none of null. Errors: E222 if it is something else.
+    /// Returns the first item of an array; null counts as empty. Errors: E222 for other types.
     const Json* begin() const;
-    /// Behind the last.
+    /// Returns the end of the items.
     const Json* end() const;
     /// \copydoc begin() const
     Json* begin();
-    /// Behind the last.
+    /// Returns the end of the items.
     Json* end();
 
-    /// A new last item, of an array or of null. Errors: E222.
+    /// Appends an item to an array or to null. Errors: E222.
     void push_back(Json item);
     /// Takes over the members of another object.
     void update(const Json& other);
-    /// Removes a member; whether it was there.
+    /// Removes a member. Returns true if it existed.
     bool erase(std::string_view key);
-    /// A new last member of an object; the others are not checked.
+    /// Appends a member to an object without a check for duplicates.
     Json& add_member(std::string key);
-    /// Members by name, here and in all that is within.
+    /// Sorts members by name, at all depths.
     void sort_keys();
 
-    /// This value as T: bool, a number in T's range, text, vector or map of these. Errors: E222.
+    /// Returns this value as T: bool, a number in T's range, text, vector or map of these. Errors:
+    /// E222.
     template <class T>
     T get() const {
         if constexpr (std::same_as<T, Json>) {
@@ -179,25 +182,25 @@ class Json {
             return collected(std::type_identity<T>());
         }
     }
-    /// Member `key` as T, or `fallback` if it is missing. Errors: E222.
+    /// Returns member `key` as T, or `fallback` if it is missing. Errors: E222.
     template <class T>
     T value(std::string_view key, T fallback) const {
         const Json* const found = find(key);
         return found ? found->get<T>() : std::move(fallback);
     }
-    /// The same for text.
+    /// Returns member `key` as text, or `fallback` if it is missing.
     std::string value(std::string_view key, const char* fallback) const {
         return value(key, std::string(fallback));
     }
 
-    /// The text; on one line, or with `indent` spaces a level. Texts may be any bytes, as names of
-    /// files are: a byte that is not UTF-8 is written as \\uef80 to \\uefff, whose last two digits
-    /// it is, and parse_json() makes it of these again.
+    /// Returns the text, on one line or with `indent` spaces for each level. Strings may hold any
+    /// bytes, as file names do: a byte that is not UTF-8 is written as \\uef80 to \\uefff, whose
+    /// last two digits are the byte. parse_json() reverses this.
     std::string dump(int indent = -1) const;
 
-    /// Numbers are equal by value, objects also by the order of their members.
+    /// Compares numbers by value, and objects with the order of their members.
     friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }
-    /// dump() on one line, for messages of tests.
+    /// Writes dump() on one line, for messages of tests.
     friend std::ostream& operator<<(std::ostream& out, const Json& json);
 
   private:
@@ -206,7 +209,7 @@ class Json {
         for (; begin != end; ++begin) push_back(*begin);
     }
 
-    // Out of line: clang needs JsonMember whole where a constructor fills the variant.
+    // Out of line: clang needs the complete type JsonMember where a constructor fills the variant.
     void set(bool flag);
     void set(std::int64_t number);
     void set(std::uint64_t number);
@@ -216,7 +219,7 @@ class Json {
     bool flag() const;
     double number() const;
     const std::string& text() const;
-    /// As bits of the type whose range is given.
+    /// Returns the bits of the integer type with the given range.
     std::uint64_t integer(std::int64_t least, std::uint64_t most) const;
     template <class T>
     std::vector<T> collected(std::type_identity<std::vector<T>>) const {
@@ -258,13 +261,13 @@ std::map<std::string, T> Json::collected(std::type_identity<std::map<std::string
 /// Errors: E222 with `origin` and the place of the first mistake.
 Json parse_json(std::string_view text, const std::string& origin, int max_depth = 64);
 
-/// The same, or nothing: for lines of logs, of which the last may be cut.
+/// Returns the same, or nothing on errors: for lines of logs, where the last may be cut.
 std::optional<Json> try_parse_json(std::string_view text);
 
-/// read_file + parse_json.
+/// Combines read_file() and parse_json().
 Json read_json(const std::filesystem::path& path, std::size_t limit_bytes = 64u << 20);
 
-/// Member `key` of `object` as T. Errors: E222 naming origin, key and the type found.
+/// Returns member `key` of `object` as T. Errors: E222 naming origin, key and the type found.
 template <class T>
 T json_field(const Json& object, const std::string& key, const std::string& origin);
 

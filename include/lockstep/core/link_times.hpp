@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How fast messages came over the network, rank by rank.
+/// Measured speed of messages over the network, by rank.
 #pragma once
 
 #include "lockstep/core/record.hpp"
@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-/// Messages from one rank to another that were timed: the time on the network alone.
+/// Timed messages from one rank to another: the time on the network alone.
 struct LinkTimes {
-    int from = 0;  ///< the sender
+    int from = 0;  ///< rank of the sender
     std::int64_t messages = 0;
-    std::uint64_t bytes = 0;  ///< that came meanwhile
+    std::uint64_t bytes = 0;  ///< bytes that arrived in that time
     double seconds = 0;
 };
-void describe(Record& record, LinkTimes& times);  ///< as logs have it
+void describe(Record& record, LinkTimes& times);  ///< the form in logs
 
-/// Adds `more` to `sums`, sender by sender; those have one entry each, in the order of ranks.
+/// Adds `more` to `sums`, sender by sender. `sums` has an entry for each sender, by rank.
 void add_links(std::vector<LinkTimes>& sums, std::span<const LinkTimes> more);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One log per rank, whole lines only; only rank 0 writes to the terminal.
+/// One log per rank, made of whole lines. Only rank 0 writes to the terminal.
 #pragma once
 
 #include <cstddef>
@@ -16,89 +16,91 @@ namespace lockstep {
 
 class Json;
 
-/// How much a line matters.
+/// Severity of a line.
 enum class Level { debug, info, warn, error };
-std::string_view level_name(Level level);  ///< the enumerator's word, as in logs
+std::string_view level_name(Level level);  ///< the enumerator's name, as in logs
 
-/// The level of that name, or nothing.
+/// Returns the level with that name, or nothing.
 std::optional<Level> level_named(std::string_view name);
 
-/// Where this process's lines go. Before open_log() everything goes to the terminal as rank 0.
+/// Destination of this process's lines. Before open_log() all lines go to the terminal as rank 0.
 struct LogTarget {
-    int rank = 0;                        ///< of this process
-    int world_size = 1;                  ///< ranks in all
-    std::int64_t start = 0;              ///< which start of the run this is
+    int rank = 0;                        ///< rank of this process
+    int world_size = 1;                  ///< number of ranks
+    std::int64_t start = 0;              ///< number of this start of the run
     std::string host;                    ///< named in `here` lines that reach the terminal
     std::filesystem::path directory;     ///< rank-NNNNN.log and .jsonl are appended here; "" = none
-    Level terminal_level = Level::info;  ///< lines below it stay away from the terminal
+    Level terminal_level = Level::info;  ///< lines below it are not shown on the terminal
     bool shows_live = true;  ///< false if stdout only looks like a terminal, as below mpirun
 
-    /// What others write to this process's stderr goes into rank-NNNNN.stderr, from there into the
-    /// log as records "stderr", and where it would have gone.
+    /// If set, everything that other code writes to this process's stderr is saved in
+    /// rank-NNNNN.stderr. It also becomes log records "stderr" and goes where stderr pointed
+    /// before.
     bool keeps_stderr = false;
 };
 
-/// Sends further lines to `target`. Creates the directory (0700). Errors: E220 if it is
-/// a link; E401.
+/// Sends further lines to `target`. Creates the directory (0700). Errors: E220 if it is a link;
+/// E401.
 void open_log(const LogTarget& target);
 
 /// Writes one line to this rank's files. Terminal escapes and newlines in `text` are neutralised.
-/// `Everyone`: rank 0 also shows it. `here`: warnings and errors are shown with rank and host.
+/// `once`: rank 0 also shows it. `here`: warnings and errors are shown with rank and host.
 enum class Audience { once, here };
 
-/// What once() and here() call. `alike`, where it is not "": what other ranks say as well, each
-/// with figures of its own, by which readers fold their lines.
+/// The function behind once() and here(). A non-empty `alike` is text without this rank's figures
+/// that other ranks write as well; log readers fold lines with the same text.
 void write_log(Level level, Audience audience, std::string_view text, std::string_view alike = {});
 
-/// Rank 0 says it for all: its file and its terminal; other ranks write it nowhere.
+/// Rank 0 writes the line for all ranks, to its file and its terminal. Other ranks write nothing.
 template <class... Args>
 void once(Level level, fmt::format_string<Args...> format, Args&&... args) {
     write_log(level, Audience::once, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// This rank says it for itself: its own file; from `warn` on also the terminal, with rank and
-/// host.
+/// Writes a line of this rank to its file; from `warn` on also to the terminal, with rank and host.
 template <class... Args>
 void here(Level level, fmt::format_string<Args...> format, Args&&... args) {
     write_log(level, Audience::here, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// A machine-readable record in this rank's .jsonl only; "t" (seconds, Unix time), "rank", "host"
-/// and "start" are added.
+/// Writes a machine-readable record to this rank's .jsonl only; "t" (seconds, Unix time), "rank",
+/// "host" and "start" are added.
 void log_event(std::string_view name, Json fields);
 
-/// Any rank: printable_lines(text) to where stderr led before it was kept, behind what is there.
+/// Any rank: writes printable_lines(text) to the original stderr, after what is there already.
 void write_error(std::string_view text);
 
-/// For callers that must not wait for other writers: where stderr led before it was kept, or leads.
+/// Returns the descriptor of the original stderr, for callers that must not wait for other writers.
 int error_descriptor();
 
-/// Rank 0: printable_lines(text) on stdout (tables, results), and in its log. Others: nothing.
+/// Rank 0 writes printable_lines(text) to stdout (tables, results) and to its log.
 void print_once(std::string_view text);
 
 /// Rank 0 on a terminal: replaces the live line by `text` ("" removes it). Elsewhere: nothing.
 void show_live(std::string_view text);
 
-/// Whether rank 0's stdout is a terminal on which show_live() is seen: not one with TERM=dumb.
+/// Returns true if rank 0's stdout is a terminal on which show_live() is visible: TERM=dumb is not.
 bool has_live_terminal();
 
-/// The character that a text begins with, in UTF-8.
+/// The first character of a text in UTF-8.
 struct Character {
-    std::size_t bytes = 1;  ///< its length; 1 for a byte that is not UTF-8
-    char32_t letter = 0;    ///< its code point, or that byte
-    /// What a terminal obeys instead of showing it: a control character but tab and line feed, or
-    /// one that changes the order of others. It can hide actions, or act as the user.
+    std::size_t bytes = 1;  ///< length; 1 for a byte that is not UTF-8
+    char32_t letter = 0;    ///< code point, or the byte itself
+    /// True for a character that a terminal obeys instead of showing it: a control character other
+    /// than tab and line feed, or one that changes the order of others. Such a character can hide
+    /// actions or act as the user.
     bool is_control = false;
 };
 
-/// Of a `text` that is not empty.
+/// Returns the first character of a `text` that is not empty.
 Character first_character(std::string_view text);
 
-/// `text` with each control character replaced by '?' and each line feed by a space: for a name or
-/// a value of somebody else's.
+/// Returns `text` with each control character replaced by '?' and each line feed by a space: for
+/// names and values from outside.
 std::string printable(std::string_view text);
 
-/// The same with line feeds kept. All that a process writes to a terminal goes through it.
+/// Does the same but keeps line feeds. All text that a process writes to a terminal goes through
+/// it.
 std::string printable_lines(std::string_view text);
 
 /// Called at the end of a command that prints its result. Errors: E405, E402 if print_once() could

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Numbers as users write them: strict parsing, and short text.
+/// Strict parsing of numbers in the forms that users write, and short texts of numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-/// The whole of `text` as a decimal integer, or nothing.
+/// Returns the whole of `text` as a decimal integer, or nothing.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
-/// The whole of `text` as a finite real number, or nothing.
+/// Returns the whole of `text` as a finite real number, or nothing.
 std::optional<double> parse_real(std::string_view text);
 
-/// "64KiB", "25 MiB", "1g", "4096": bytes (powers of 1024), or nothing.
+/// Returns bytes (powers of 1024) for "64KiB", "25 MiB", "1g", "4096"; or nothing.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
-/// "1.5 GiB", "64 KiB", "12 B".
+/// Returns "1.5 GiB", "64 KiB", "12 B".
 std::string bytes_text(std::uint64_t bytes);
 
-/// "265,612".
+/// Returns the number with separators: "265,612".
 std::string grouped(std::uint64_t value);
 
 }  // namespace lockstep

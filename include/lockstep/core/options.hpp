@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A table of options: one row defines how a value is read, shown, compared between ranks, kept
+/// A table of options. One row defines how a value is read, shown, compared between ranks, stored
 /// with a run and explained.
 #pragma once
 
@@ -15,49 +15,50 @@
 
 namespace lockstep {
 
-/// "500steps", "1epoch", "10m": how often something happens. never: not at all.
+/// An interval: "500steps", "1epoch", "10m". never: the action does not happen.
 struct Period {
-    /// What is counted.
+    /// The unit that is counted.
     enum class Unit { never, steps, epochs, seconds };
-    Unit unit = Unit::never;  ///< of `count`
-    std::int64_t count = 0;   ///< of the unit; 0 with never
+    Unit unit = Unit::never;  ///< unit of `count`
+    std::int64_t count = 0;   ///< number of units; 0 with never
     bool operator==(const Period&) const = default;
 };
 
-/// A value as given, and by whom: "command line", "LOCKSTEP_BATCH", "train.toml:7:1".
+/// A value and its origin: "command line", "LOCKSTEP_BATCH", "train.toml:7:1".
 struct GivenValue {
-    std::string text;    ///< as it was written
-    std::string origin;  ///< where that was
+    std::string text;    ///< the text as written
+    std::string origin;  ///< the place where it was written
 };
 
-/// `list` may be given several times on the command line: its texts are joined by commas.
+/// The type of an option. `list` may be given several times on the command line: its texts are
+/// joined by commas.
 enum class OptionKind { flag, whole, real, text, list, path };
 
-/// Whom a value concerns.
+/// How far the value of an option matters.
 enum class OptionScope {
-    own,             ///< each rank may have another
-    shared,          ///< all ranks must have the same
-    decides,         ///< and another value gives a run other bits: fixed when the run is created
-    decides_length,  ///< how long a run is: that decides bits if its schedule has an end
+    own,      ///< each rank may have another value
+    shared,   ///< all ranks must have the same value
+    decides,  ///< shared, and the value changes a run's bits: it is fixed when the run is created
+    decides_length,  ///< the length of a run, which changes its bits if its schedule has an end
 };
 
-/// One option. `assign` reads a text into its target and throws E102 or E103; `current` is what the
-/// target holds. Both refer to the target, which must outlive them.
+/// One option. `assign` reads a text into its target and throws E102 or E103; `current` returns the
+/// value of the target. Both refer to the target, which must outlive them.
 struct Option {
     std::string name;                               ///< "batch", without dashes
     std::string value;                              ///< "N", "DIR"; "" for a flag
     std::string default_value;                      ///< as text; "" if there is none
-    std::string help;                               ///< what --help says of it
-    OptionKind kind = OptionKind::text;             ///< what is given
+    std::string help;                               ///< text for --help
+    OptionKind kind = OptionKind::text;             ///< type of the value
     std::function<void(const GivenValue&)> assign;  ///< reads a text into the target
-    std::function<ConfigValue()> current;           ///< what the target holds
-    std::string range = {};                         ///< "1 to 1,000" of numbers
-    std::vector<std::string> words = {};   ///< all possible values, if it is one of a few words
-    std::string letter = {};               ///< "b" where -b is short for it
-    OptionScope scope = OptionScope::own;  ///< whom the value concerns
+    std::function<ConfigValue()> current;           ///< returns the value of the target
+    std::string range = {};                         ///< range of a number: "1 to 1,000"
+    std::vector<std::string> words = {};   ///< all possible values, if there are only a few
+    std::string letter = {};               ///< "b" if -b is short for it
+    OptionScope scope = OptionScope::own;  ///< how far the value matters
 };
 
-/// A group of options under a heading of --help.
+/// A group of options under one heading of --help.
 struct OptionSection {
     std::string title;            ///< the heading
     std::vector<Option> options;  ///< in the order of --help
@@ -66,36 +67,37 @@ struct OptionSection {
 /// All options of a command, or all settings.
 using OptionTable = std::vector<OptionSection>;
 
-/// Makers: the present value of `target` is the default. This one is true if it is given.
+/// Makes a flag that sets `target` to true. For all makers, the present value of `target` is the
+/// default.
 Option flag_option(const std::string& name, bool& target, const std::string& help);
-/// False if it is given.
+/// Makes a flag that sets `target` to false.
 Option unset_flag_option(const std::string& name, bool& target, const std::string& help);
-/// Any text.
+/// Makes an option with any text.
 Option text_option(const std::string& name,
                    const std::string& value,
                    std::string& target,
                    const std::string& help);
-/// A file or folder. Errors of its assign(): E103 for an empty text.
+/// Makes an option with a file or folder. Errors of its assign(): E103 for an empty text.
 Option path_option(const std::string& name,
                    const std::string& value,
                    std::filesystem::path& target,
                    const std::string& help);
-/// The same option, which takes no empty text. Errors of its assign(): E103.
+/// Returns `option`, which then refuses an empty text. Errors of its assign(): E103.
 Option filled(Option option);
-/// A number from `least` to `most`.
+/// Makes an option with a number from `least` to `most`.
 Option real_option(
     const std::string& name, double& target, double least, double most, const std::string& help);
-/// As parse_period() reads it.
+/// Makes an option that parse_period() reads.
 Option period_option(const std::string& name, Period& target, const std::string& help);
-/// A time in s, m or h; 0 or never: none.
+/// Makes an option with a time in s, m or h. 0 or never means none.
 Option duration_option(const std::string& name, double& seconds, const std::string& help);
-/// "256MiB", at least `least_bytes`.
+/// Makes an option with a number of bytes such as "256MiB", at least `least_bytes`.
 Option bytes_option(const std::string& name,
                     std::uint64_t& target,
                     const std::string& help,
                     std::uint64_t least_bytes = 1u << 20);
 
-/// A whole number from `least` to `most`.
+/// Makes an option with a whole number from `least` to `most`.
 template <class Whole>
 Option whole_option(const std::string& name,
                     Whole& target,
@@ -103,21 +105,22 @@ Option whole_option(const std::string& name,
                     std::int64_t most,
                     const std::string& help);
 
-/// A number of steps, from 0: "20" or, as periods have it, "20steps".
+/// Makes an option with a number of steps from 0: "20" or, as for periods, "20steps".
 Option steps_option(const std::string& name, std::int64_t& target, const std::string& help);
 
-/// One of `words`. `index` is its index, words.size() if none; `choose` sets it.
+/// Makes an option with one of `words`. `index` returns its index, words.size() for none; `choose`
+/// sets it.
 Option choice_option(const std::string& name,
                      const std::vector<std::string>& words,
                      const std::function<std::size_t()>& index,
                      const std::function<void(std::size_t)>& choose,
                      const std::string& help);
 
-/// A value that a word stands for.
+/// A value and the word for it.
 template <class Value>
 using Choice = std::pair<std::string, Value>;
 
-/// One of a few values, each with its word.
+/// Makes an option with one of a few values, each with its word.
 template <class Value>
 Option choice_option(const std::string& name,
                      Value& target,
@@ -138,39 +141,39 @@ Option choice_option(const std::string& name,
         help);
 }
 
-/// Texts that may be given several times, joined by commas.
+/// Makes an option that may be given several times; its texts are joined by commas.
 Option list_option(const std::string& name,
                    const std::string& value,
                    std::string& target,
                    const std::string& help);
-/// Texts that may be given several times, one by one.
+/// Makes an option that may be given several times; its texts stay apart.
 Option list_option(const std::string& name,
                    const std::string& value,
                    std::vector<std::string>& target,
                    const std::string& help);
 
-/// `option`, which may also be given as -`letter`.
+/// Returns `option`, which may then also be given as -`letter`.
 Option with_letter(const std::string& letter, Option option);
 
-/// `option` with another scope.
+/// Returns `option` with another scope.
 Option with_scope(OptionScope scope, Option option);
 
-/// "500steps", "1epoch", "10m", "never". Errors: E103 naming `name` and the origin.
+/// Parses "500steps", "1epoch", "10m", "never". Errors: E103 naming `name` and the origin.
 Period parse_period(const std::string& name, const GivenValue& given);
-/// What parse_period() reads.
+/// Returns a text that parse_period() reads.
 std::string period_text(const Period& period);
 
-/// What an option's target holds.
+/// The name of an option and the value of its target.
 struct NamedValue {
-    std::string name;                      ///< the option's
-    ConfigValue value;                     ///< that its target holds
-    OptionScope scope = OptionScope::own;  ///< the option's
+    std::string name;                      ///< name of the option
+    ConfigValue value;                     ///< value of its target
+    OptionScope scope = OptionScope::own;  ///< scope of the option
 };
 
-/// What a table's targets hold, in the table's order.
+/// Returns the values of a table's targets, in the table's order.
 std::vector<NamedValue> current_values(const OptionTable& table);
 
-/// The row called `name`. Errors: E101 with the nearest name.
+/// Returns the row of option `name`. Errors: E101 with the nearest name.
 const Option& find_option(const OptionTable& table, const std::string& name);
 
 }  // namespace lockstep

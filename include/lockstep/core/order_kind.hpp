@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the samples of an epoch are ordered, by name: a run is told it and its checkpoints keep it.
+/// Names of the orders of an epoch's samples. A run is given one, and its checkpoints record it.
 #pragma once
 
 #include <array>
@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// How an epoch is shuffled.
+/// The ways of shuffling an epoch.
 enum class OrderKind {
     lanes,       ///< shuffled by blocks, lanes and windows; needs memory for one window per lane
-    uniform,     ///< one permutation of everything; needs memory for the whole data set
-    sequential,  ///< as stored
+    uniform,     ///< one permutation of all samples; needs memory for the whole data set
+    sequential,  ///< stored order
 };
-/// Its words, by kind.
+/// The name of each kind.
 inline constexpr std::array<std::string_view, 3> order_names{"lanes", "uniform", "sequential"};
 
 }  // namespace lockstep

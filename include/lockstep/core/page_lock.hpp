@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Page-locked host memory, from which a device copies by itself.
+/// Page-locked host memory, which a device can read and write directly.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,22 @@
 
 namespace lockstep {
 
-/// How a device's library locks pages; any thread. Empty: nothing is locked.
+/// Functions of a device's library that lock pages. They may be called on any thread. Empty:
+/// nothing is locked.
 struct PageLock {
-    std::function<void(std::span<std::byte>)> lock;    ///< throws if it cannot
-    std::function<void(std::span<std::byte>)> unlock;  ///< what lock() was given; does not throw
+    std::function<void(std::span<std::byte>)> lock;  ///< throws on failure
+    std::function<void(std::span<std::byte>)>
+        unlock;  ///< takes what lock() was given; does not throw
 
-    explicit operator bool() const { return static_cast<bool>(lock); }  ///< pages are locked
+    explicit operator bool() const {
+        return static_cast<bool>(lock);
+    }  ///< true if pages are locked
 };
 
-/// Locks `pages`, which it does not own, for as long as it lives.
+/// Locks `pages`, which it does not own, during its lifetime.
 class LockedPages {
   public:
-    /// Throws what `how.lock` throws. `pages` outlive this.
+    /// Throws what `how.lock` throws. `pages` must outlive this.
     LockedPages(const PageLock& how, std::span<std::byte> pages) : pages_(pages) {
         if (!how || pages.empty()) return;
         how.lock(pages);

@@ -15,35 +15,36 @@
 
 namespace lockstep {
 
-/// How a child ended and what it wrote.
+/// How a child ended, and its output.
 struct ProcessResult {
     int exit_code = 0;   ///< 128 + signal when killed
     std::string output;  ///< stdout and stderr, in order
 };
 
 /// Runs argv[0] (found on PATH) and waits; `environment` is added to this process's own. The child
-/// dies with this process. `meanwhile` is called again and again, at least ten times a second; what
-/// it throws ends the child. Errors: E610 if it cannot be started; E611 if it exceeds `timeout_s`.
+/// dies with this process. `meanwhile` is called at least ten times a second; an exception that it
+/// throws ends the child. Errors: E610 if it cannot be started; E611 if it exceeds `timeout_s`.
 ProcessResult run_process(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},
                           double timeout_s = 3600,
                           const std::function<void()>& meanwhile = {});
 
-/// Replaces this process by argv[0] (found on PATH). Returns only by Error E610.
+/// Replaces this process by argv[0] (found on PATH). Does not return. Errors: E610.
 [[noreturn]] void become_process(const std::vector<std::string>& argv,
                                  const std::map<std::string, std::string>& environment = {});
 
-/// Whether `path` is a file that may be executed.
+/// Returns true if `path` is a file that may be executed.
 bool is_program(const std::filesystem::path& path);
 
-/// Full path of `program` on PATH, or "".
+/// Returns the full path of `program` on PATH, or "".
 std::string find_program(const std::string& program);
 
-/// Path of the running executable.
+/// Returns the path of the running executable.
 std::string this_executable();
 
-/// Where a library of the name that comes with the running executable is: in the lib folder beside
-/// its own, or in that; else the name alone, for the loader to find.
+/// Returns the path of a library that is installed with the running executable: in the lib folder
+/// beside the executable's folder, or in that folder. Else returns the name alone, for the loader
+/// to find.
 std::string own_library(const std::string& name);
 
 /// A child process and the pipes to it. Move-only; the destructor kills the child. Null state:

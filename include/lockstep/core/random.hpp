@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What a random stream is for; part of its key, so that two purposes never share numbers.
+/// The use of a random stream. It is part of the key, so that two purposes never share numbers.
 enum class Purpose : std::uint64_t {
     initial_weights = 1,
     block_order = 2,
@@ -33,27 +33,28 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA'14): a bijection on 64 bits.
 std::uint64_t mix64(std::uint64_t value);
 
-/// One 64-bit key from many: order matters. key_of({seed, purpose, epoch, sample}).
+/// Combines words into one 64-bit key; their order matters: key_of({seed, purpose, epoch, sample}).
 std::uint64_t key_of(std::initializer_list<std::uint64_t> words);
 
 /// A stream of random numbers; the n-th value depends on (key, n) only. Cheap to make and copy.
 class CounterRandom {
   public:
-    /// The stream whose key is made of these words, in their order.
+    /// Begins the stream whose key consists of these words, in this order.
     CounterRandom(Purpose purpose, std::initializer_list<std::uint64_t> words);
 
     std::uint64_t next();  ///< 64 random bits
 
-    /// Fills `words` with the next ones; many come at half the price.
+    /// Fills `words` with the next values; many at once cost half as much each.
     void next(std::span<std::uint64_t> words);
 
-    /// Uniform in [0, n), n >= 1, without bias (Lemire, https://doi.org/10.1145/3230636).
+    /// Returns a uniform number in [0, n), n >= 1, without bias (Lemire,
+    /// https://doi.org/10.1145/3230636).
     std::uint64_t below(std::uint64_t n);
 
-    /// Fills `numbers` with what below(n), below(n - 1), ... give in turn; no more than n.
+    /// Fills `numbers` with the results of below(n), below(n - 1), ...; it holds at most n.
     void below_falling(std::uint64_t n, std::span<std::uint64_t> numbers);
 
-    /// Uniform in [0, 1), 53 bits.
+    /// Returns a uniform number in [0, 1) with 53 bits.
     double uniform();
 
   private:
@@ -62,7 +63,7 @@ class CounterRandom {
     std::array<std::uint64_t, 2> block_{};
 };
 
-/// Fisher-Yates; the permutation depends on the stream and the length only.
+/// Shuffles by Fisher-Yates; the permutation depends on the stream and the length only.
 template <class T>
 void shuffle(std::span<T> values, CounterRandom random) {
     std::array<std::uint64_t, 64> places;

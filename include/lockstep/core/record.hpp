@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One description of a struct, by which it is both written as JSON and read back:
+/// One description of a struct, which both writes it as JSON and reads it back:
 ///
 ///     void describe(Record& record, Lease& lease) {
 ///         record.field("host", lease.host);
@@ -8,9 +8,9 @@
 ///         record.sparse("nice", lease.nice, 0);  // not written where it is 0
 ///     }
 ///
-/// so that a key is spelt in one place. The order of the calls is the order in the file. A value is
-/// a bool, int, int64, uint64, double, text, a Json object as it is, a described struct, or a
-/// vector, map by text or optional of these.
+/// Each key is therefore spelt in one place. The order of the calls is the order in the file. A
+/// value is a bool, int, int64, uint64, double, text, a Json object as it is, or a described
+/// struct. It may also be a vector, a map by text or an optional of these.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -29,34 +29,35 @@ namespace lockstep {
 
 class Record;
 
-/// A struct that has its describe(), in the same namespace: an unnamed one only where the struct
-/// is in it too.
+/// A struct that has a describe() in its own namespace. That namespace may be unnamed only if the
+/// struct is in it too.
 template <class T>
 concept Described = requires(Record& record, T& value) {
     describe(record, value);
 };
 
-/// What becomes of a key in a file that no description asks for.
+/// Treatment of keys in a file that no description asks for.
 enum class UnknownKeys {
-    ignored,  ///< files of later versions have more
-    refused,  ///< E222: people write these, and a misspelt key would be a fact silently left out
+    ignored,  ///< files of later versions have more keys
+    refused,  ///< E222: in files written by people a misspelt key would lose a fact silently
 };
 
-/// What a description is shown to: a writer that collects values, or a reader that hands them out.
+/// The argument of describe(): a writer that collects values, or a reader that fills them in.
 class Record {
   public:
-    /// Writes.
+    /// Makes a writer.
     Record() : made_(Json::object()) {}
-    /// Reads from `object`, which outlives this and came from `origin`. Errors: E222 if it is no
-    /// object.
+    /// Makes a reader of `object`, which must outlive this and came from `origin`. Errors: E222 if
+    /// it is no object.
     Record(const Json& object, std::string origin, UnknownKeys unknown_keys = UnknownKeys::ignored);
 
-    /// Whether values come from a file.
+    /// Returns true if values are read from a file.
     bool is_reading() const { return read_ != nullptr; }
-    /// The file, if one is read.
+    /// Returns the name of the file that is read.
     const std::string& origin() const { return origin_; }
 
-    /// Member `key`. Errors, when read: E222 naming origin, key and what is there.
+    /// Reads or writes member `key`. Errors on reading: E222 naming origin, key and the value
+    /// found.
     template <class T>
     void field(const char* key, T& value) {
         if (is_reading())
@@ -65,13 +66,14 @@ class Record {
             made_.add_member(key) = json_of(value);
     }
 
-    /// The same, but `value` stays as it is where the file does not have the key.
+    /// Does the same as field(), but keeps `value` where the file does not have the key.
     template <class T>
     void later(const char* key, T& value) {
         if (wants(key, true)) field(key, value);
     }
 
-    /// The same, but what equals `usual` is not written: what is not there is `usual`.
+    /// Does the same as field(), but does not write a value equal to `usual`; a missing key reads
+    /// as `usual`.
     template <class T>
     void sparse(const char* key, T& value, const std::type_identity_t<T>& usual = {}) {
         if (wants(key, is_reading() || json_of(value) != json_of(usual)))
@@ -80,15 +82,16 @@ class Record {
             value = usual;
     }
 
-    /// An enumerator by its place in `names`. Errors, when read: E222 naming what is known.
+    /// Reads or writes an enumerator by its name in `names`. Errors on reading: E222 naming the
+    /// known names.
     template <class Enum>
     requires std::is_enum_v<Enum>
     void field(const char* key, Enum& value, std::span<const std::string_view> names) {
         value = static_cast<Enum>(place(key, static_cast<std::size_t>(value), names));
     }
 
-    /// A value that stands there as text: print(value) gives it, and parse(text) an optional value.
-    /// Errors, when read: E222 if that is none, saying that it is not `wanted`.
+    /// Reads or writes a value as text: print(value) returns the text, and parse(text) an optional
+    /// value. Errors on reading: E222 if parse() returns nothing; the message names `wanted`.
     template <class T, class Print, class Parse>
     void text(const char* key, T& value, Print&& print, Parse&& parse, std::string_view wanted) {
         std::string text = is_reading() ? std::string() : std::string(print(value));
@@ -99,30 +102,32 @@ class Record {
         value = *std::move(parsed);
     }
 
-    /// A number of things or bytes below 2^62, so that sums of two do not overflow. Errors: E222.
+    /// Reads or writes a number of things or bytes below 2^62, so that sums of two do not overflow.
+    /// Errors: E222.
     void count(const char* key, std::uint64_t& value);
 
-    /// A measured number, which is null if it is not finite; kept if the file has none.
-    /// Errors, when read: E222.
+    /// Reads or writes a measured number, which is null if it is not finite. `value` is kept where
+    /// the file has none. Errors on reading: E222.
     void measured(const char* key, double& value);
 
-    /// The version of the format: `newest` is written, and 1 to `newest` can be read. Returns what
-    /// was read, or `newest`. Errors: E305 for others.
+    /// Reads or writes the version of the format: `newest` is written, and 1 to `newest` can be
+    /// read. Returns the version read, or `newest`. Errors: E305 for others.
     std::int64_t version(const char* key, std::int64_t newest);
 
-    /// Text that is written for users and other programs, and ignored when read.
+    /// Writes text for users and other programs; it is ignored on reading.
     void mark(const char* key, std::string_view text);
 
-    /// Whether `key` is shown to field(): where written, `is_worth_it`; else whether it is there.
+    /// Returns true if `key` should be passed to field(): `is_worth_it` when writing, the key's
+    /// presence when reading.
     bool wants(const char* key, bool is_worth_it);
 
-    /// Errors: E222 for unknown keys, if they are refused.
+    /// Checks for unknown keys if they are refused. Errors: E222.
     void finish() const;
 
-    /// What was written.
+    /// Returns what was written.
     Json take_made() { return std::move(made_); }
 
-    /// E222 for a value that does not fit, naming origin and key.
+    /// Returns E222 for a value that does not fit, naming origin and key.
     Error unfit(const std::string& key, const Json& value, std::string_view wanted) const;
 
   private:
@@ -130,7 +135,7 @@ class Record {
     static Json json_of(const T& value) {
         if constexpr (Described<T>) {
             Record inner;
-            describe(inner, const_cast<T&>(value));  // which a writer does not change
+            describe(inner, const_cast<T&>(value));  // a writer does not change it
             return inner.take_made();
         } else {
             return value;
@@ -197,22 +202,22 @@ class Record {
     std::string within(const std::string& key) const;
     static std::string item_key(const std::string& key, std::size_t index);
 
-    const Json* read_ = nullptr;  // none: this writes
+    const Json* read_ = nullptr;  // nullptr: this is a writer
     Json made_;
     std::string origin_;
     UnknownKeys unknown_keys_ = UnknownKeys::ignored;
-    std::vector<std::string> asked_;  // in case that unknown keys are refused
+    std::vector<std::string> asked_;  // keys asked for, if unknown keys are refused
 };
 
-/// `value` as the JSON that its describe() names.
+/// Returns `value` as the JSON of its describe().
 template <Described T>
 Json json_of_record(const T& value) {
     Record record;
-    describe(record, const_cast<T&>(value));  // which a writer does not change
+    describe(record, const_cast<T&>(value));  // a writer does not change it
     return record.take_made();
 }
 
-/// A T from `json`, by the same describe(). Errors: E222 naming `origin`.
+/// Reads a T from `json` by its describe(). Errors: E222 naming `origin`.
 template <Described T>
 T record_from_json(const Json& json,
                    const std::string& origin,

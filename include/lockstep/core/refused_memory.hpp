@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A refusal of memory with the number of bytes.
+/// A failed allocation with its number of bytes.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-/// What operator new throws in Lockstep's programs (src/app/operator_new.cpp); the standard's says
-/// nothing. E225, as any std::bad_alloc is.
+/// The exception of operator new in Lockstep's programs (src/app/operator_new.cpp), because the
+/// standard's holds no number. It becomes E225, as every std::bad_alloc does.
 class RefusedMemory : public std::bad_alloc {
   public:
-    /// That were asked for.
+    /// `bytes` is the size that was asked for.
     explicit RefusedMemory(std::size_t bytes) : bytes_(bytes) {}
 
-    /// What was asked for.
+    /// Returns the size that was asked for.
     std::size_t bytes() const { return bytes_; }
 
   private:

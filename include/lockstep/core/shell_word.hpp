@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// In single quotes if a shell would split or change it; control characters, which may
-/// be escapes of terminals, as bash's $'\\033' has them.
+/// Returns the text in single quotes if a shell would split or change it. Control characters, which
+/// may be terminal escapes, are written as in bash's $'\\033'.
 std::string shell_word(std::string_view text);
 
-/// "mpirun -np 2 ..." with quotes if a shell needs them.
+/// Returns "mpirun -np 2 ...", with quotes where a shell needs them.
 std::string shell_text(const std::vector<std::string>& argv);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The parts between the separators, also if they are empty: "a,,b" is three, "" is one.
+/// Returns the parts between the separators, empty ones included: "a,,b" has three, "" has one.
 inline std::vector<std::string> split(std::string_view text, char separator) {
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= text.size();) {

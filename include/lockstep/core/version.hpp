@@ -5,10 +5,10 @@
 
 #include <string_view>
 
-/// All of Lockstep. Modules share it; headers say which one they belong to.
+/// The namespace of all Lockstep. Modules share it; headers say which module they belong to.
 namespace lockstep {
 
-/// "0.1.0"
+/// Returns the version: "0.1.0".
 std::string_view version_text();
 
 }  // namespace lockstep

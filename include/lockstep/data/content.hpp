@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A digest of the samples themselves: the manifest of foreign files only has the files' times.
+/// A digest of the samples themselves: the manifest of foreign files covers only the files' times.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -14,22 +14,24 @@
 
 namespace lockstep {
 
-/// Of all rows, decoded: what content_hashes() of one part reads.
+/// Returns the bytes of all rows, decoded: the amount that content_hashes() of one part reads.
 std::uint64_t content_bytes(const DatasetIndex& index);
 
-/// Memory that one thread needs to read, without the target rows: a block is expanded whole.
-/// Errors: E106 if that is more than `allowed`.
+/// Checks the memory that one thread needs to read, without the target rows: a block is expanded
+/// whole. Errors: E106 if it exceeds `allowed`.
 void check_reading_memory(const DatasetIndex& index, std::uint64_t allowed);
 
-/// XXH3-64 of the decoded rows of each stored block, field after field, of those that are in part
-/// `part` of `parts` of the data; 0 in the places of the others, so that parts are added. A block
-/// that cannot be had counts as one without rows. Errors: of the machine only, E402 and kin.
+/// Returns XXH3-64 of the decoded rows of each stored block in part `part` of `parts` of the data,
+/// field after field. Other blocks have 0, so that the results of all parts can be added. A block
+/// that cannot be decoded counts as one without rows. Errors: of the machine only, E402 and
+/// similar.
 std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> index,
                                          int part = 0,
                                          int parts = 1);
 
-/// XXH3-128 in hexadecimal of the `hashes` of all blocks, and of what else of the index decides
-/// samples and their order: fields, numbers of rows. Files' names, times and storage do not count.
+/// Returns XXH3-128 in hexadecimal of the `hashes` of all blocks and of other facts that decide
+/// samples and their order: fields, numbers of rows. Names, times and storage of files do not
+/// count.
 std::string content_digest(const DatasetIndex& index, std::span<const std::int64_t> hashes);
 
 /// Watches the files of a data set whose blocks have no hashes: nothing else would notice that they

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where every block of a data set lies and how it is stored: opened once per job, sent to all
-/// ranks as bytes.
+/// The place and form of every block of a data set: opened once per job and sent to all ranks.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -61,41 +60,42 @@ struct Cut {
     std::vector<std::uint64_t> sample, chunk;  ///< elements by dimension, without that of rows
     bool operator==(const Cut&) const = default;
 
-    std::uint64_t tiles() const;           ///< of a band
-    std::uint64_t chunk_elements() const;  ///< of one row of a chunk, with padding
+    std::uint64_t tiles() const;           ///< number of tiles in a band
+    std::uint64_t chunk_elements() const;  ///< elements of one row of a chunk, with padding
 
-    /// Elements of one row of a tile that belong to the sample.
+    /// Returns the number of elements of one row of a tile that belong to the sample.
     std::uint64_t elements_of(std::uint64_t tile) const;
 
-    /// Whether every sample's size is at least 1, every chunk's too, and nothing overflows.
+    /// Returns true if all sizes of samples and chunks are at least 1, and nothing overflows.
     bool is_sound() const;
 };
 
-/// Moves what belongs to samples to the front of `chunk`, `rows` rows of tile number `tile`,
-/// padding left out, and returns it: [rows, elements_of(tile)].
+/// Removes padding: moves the elements that belong to samples to the front of `chunk`, which has
+/// `rows` rows of tile number `tile`. Returns them: [rows, elements_of(tile)].
 std::span<std::byte> without_padding(const Cut& cut,
                                      std::uint64_t tile,
                                      std::size_t element_bytes,
                                      std::uint64_t rows,
                                      std::span<std::byte> chunk);
 
-/// Copies rows of a tile without padding to where they belong in `samples`, as many whole rows.
+/// Copies rows of a tile without padding to their places in `samples`, which has the same number of
+/// whole rows.
 void put_tile(const Cut& cut,
               std::uint64_t tile,
               std::size_t element_bytes,
               std::span<const std::byte> values,
               std::span<std::byte> samples);
 
-/// The filters that are read. The numbers are HDF5's registered identifiers.
+/// The filters that can be read. The numbers are HDF5's registered identifiers.
 enum class FilterKind : std::uint16_t {
     deflate = 1,
     shuffle = 2,
     fletcher32 = 3,
-    lzf = 32000,  ///< h5py's own
+    lzf = 32000,  ///< filter of h5py
     blosc = 32001,
     lz4 = 32004,
     zstd = 32015,
-    /// None of HDF5's: numbers that become the field's wider ones, or change their byte order.
+    /// No filter of HDF5: converts numbers to the field's wider type, or changes their byte order.
     /// Only the first of a chain.
     widening = 65535,
     /// None either: numbers that stand for others, and become f32 (format/widening.hpp). Only the
@@ -103,158 +103,163 @@ enum class FilterKind : std::uint16_t {
     unpacking = 65534,
 };
 
-/// One filter and what undoing it takes.
+/// One filter and the data for reversing it.
 struct Filter {
     FilterKind kind = FilterKind::deflate;
-    std::uint32_t element = 0;  ///< of shuffle: its bytes; of the last two: their code; else 0
-    std::vector<std::uint64_t> values = {};  ///< of unpacking: by what; else none
+    std::uint32_t element = 0;  ///< shuffle: bytes of an element; the last two: their code; else 0
+    std::vector<std::uint64_t> values = {};  ///< unpacking: its parameters; else none
     bool operator==(const Filter&) const = default;
 };
 
-/// In the order of writing; reading undoes the last one first. Empty: stored as it is.
+/// Filters in the order of writing; reading reverses the last one first. Empty: no filters.
 using FilterChain = std::vector<Filter>;
 
-/// Whether `kind` is the number of one of HDF5's filters that this build reads.
+/// Returns true if `kind` is the number of one of HDF5's filters that this build reads.
 bool is_known_filter(std::uint64_t kind);
 
-/// Whether `kind` is one that HDF5 has not: of elements that change when they are read.
+/// Returns true if `kind` is not a filter of HDF5, but converts elements on reading.
 bool is_own_filter(std::uint64_t kind);
 
-/// "shuffle+deflate"; "none" for an empty chain.
+/// Returns "shuffle+deflate"; "none" for an empty chain.
 std::string filter_text(const FilterChain& chain);
 
-/// Why a chain cannot be undone: more than one filter that compresses, too many filters, a shuffle
-/// of elements without size. "" if it can be.
+/// Returns the reason why a chain cannot be reversed: several filters that compress, too many
+/// filters, a shuffle of elements without size. Returns "" if it can.
 std::string filter_fault(const FilterChain& chain);
 
-/// In the place of a file's number: the block's bytes are kept in the index.
+/// Replaces the number of a file if the block's bytes are kept in the index.
 inline constexpr std::uint32_t kept_in_index = 0xffffffff;
 
-/// A field's rows as they lie in a file; if chunks cut samples, one tile of them.
+/// A field's rows in a file; if chunks cut samples, one tile of them.
 struct StoredBlock {
     std::uint64_t first_row = 0;      ///< global sample number
-    std::uint64_t offset = 0;         ///< in the file
-    std::uint64_t stored_bytes = 0;   ///< in the file
-    std::uint64_t decoded_bytes = 0;  ///< rows, and a chunk's padding
+    std::uint64_t offset = 0;         ///< offset in the file
+    std::uint64_t stored_bytes = 0;   ///< size in the file
+    std::uint64_t decoded_bytes = 0;  ///< size of the rows, with a chunk's padding
     std::uint64_t hash = 0;           ///< XXH3-64 of the stored bytes, if `is_hashed`
-    std::uint32_t rows = 0;           ///< samples in it
+    std::uint32_t rows = 0;           ///< number of samples
     std::uint32_t shard = 0;          ///< number of its file, or kept_in_index
-    Codec codec = Codec::none;        ///< by which it is stored
+    Codec codec = Codec::none;        ///< form in which it is stored
     bool is_hashed = false;           ///< false: the file has no hash of it
-    std::uint16_t chain = 0;          ///< if `codec` is `filters`: which of BlockForms::chains
-    std::uint16_t cut = 0;            ///< of tiles: which of BlockForms::cuts, counted from 1
-    std::uint32_t tile = 0;           ///< its number; blocks of a band are in this order
+    std::uint16_t chain = 0;          ///< if `codec` is `filters`: index into BlockForms::chains
+    std::uint16_t cut = 0;            ///< for tiles: index into BlockForms::cuts, counted from 1
+    std::uint32_t tile = 0;           ///< number of the tile; blocks of a band are in this order
     bool operator==(const StoredBlock&) const = default;
 };
 
-/// What blocks have in common.
+/// Forms that blocks share.
 struct BlockForms {
     std::vector<FilterChain> chains;
     std::vector<Cut> cuts;
     bool operator==(const BlockForms&) const = default;
 };
 
-/// A data set that has been looked at and can be read. Rank 0 opens it; the other ranks
-/// deserialize() what rank 0 serialize()d and touch neither the manifest nor HDF5. Immutable.
+/// An opened data set that can be read. Rank 0 opens it. The other ranks deserialize() the bytes of
+/// rank 0's serialize() and read neither the manifest nor HDF5. Immutable.
 class DatasetIndex {
   public:
-    /// Reads the manifest and each shard's index. libhdf5 opens a shard only if it is not the file
-    /// that the manifest describes: then it is either diagnosed, or (rewritten, as h5repack does)
-    /// its blocks are found again, with a warning that they carry no hashes.
-    /// Errors: E201, E216, E220, E222, E223 for folder and manifest; per shard E201, E202,
+    /// Reads the manifest and each shard's index. libhdf5 opens a shard only if the file differs
+    /// from the manifest's description. Then the damage is diagnosed; or, if the shard was
+    /// rewritten, as h5repack does, its blocks are located again, with a warning that they have no
+    /// hashes. Errors: E201, E216, E220, E222, E223 for folder and manifest; per shard E201, E202,
     /// E203 (not HDF5), E204 (cut short), E205, E207, E208, E212.
     static DatasetIndex open(const std::filesystem::path& folder);
 
-    /// An index of HDF5 files that others wrote, as they are: in the order given, each data set of
-    /// `fields` with the sample as first dimension, of equal shapes and types in all files. They
-    /// are looked at in a child process (see lockstep-h5probe); the manifest is made up, and its
-    /// digest depends on their names, sizes, times and layouts, so that a changed file is noticed.
-    /// Warns of the guarantees that packed shards have and these lack. Errors: E201, E202, E203,
-    /// E204, E205; E207 (no such data set), E208 (files differ), E209 (fields differ in samples),
-    /// E210 (labels), E212 (filters), E234 (layout or type), E235 (fields); E231, E232, E233.
+    /// Makes an index of unchanged HDF5 files of other programs, in the order given. Each data set
+    /// of `fields` has the sample as first dimension, and equal shapes and types in all files. A
+    /// child process examines them (see lockstep-h5probe). The generated manifest has a digest of
+    /// their names, sizes, times and layouts, so that a changed file is noticed. Warns of the
+    /// guarantees that packed shards have and these lack. Errors: E201, E202, E203, E204, E205;
+    /// E207 (no such data set), E208 (files differ), E209 (fields differ in samples), E210
+    /// (labels), E212 (filters), E234 (layout or type), E235 (fields); E231, E232, E233.
     static DatasetIndex open_foreign(const std::vector<std::filesystem::path>& files,
                                      const std::vector<FieldMapping>& fields);
 
-    /// What `--data` and `--field` name: open(where) without fields, else
+    /// Opens the data of `--data` and `--field`: open(where) without fields, else
     /// open_foreign(foreign_files(where), fields). Errors: also E106 for fields of a packed data
     /// set.
     static DatasetIndex open(const std::filesystem::path& where,
                              const std::vector<FieldMapping>& fields);
 
-    /// What `--test-data` and `--test-field` name: a packed data set has fields of its own; files
-    /// of others have `own` ones, and those of the training data, `trained`, with other names.
+    /// Opens the data of `--test-data` and `--test-field`. A packed data set has its own fields.
+    /// Foreign files have the fields of `own`, and those of the training data, `trained`, with
+    /// other names.
     static DatasetIndex open_test(const std::filesystem::path& where,
                                   const std::vector<FieldMapping>& trained,
                                   const std::vector<FieldMapping>& own);
 
-    /// An index of blocks that are known already, by field; `manifest_text` is what
-    /// parse_manifest() takes. For tools that read part of a data set.
+    /// Makes an index of known blocks, by field; `manifest_text` is for parse_manifest(). For tools
+    /// that read part of a data set.
     static DatasetIndex of_blocks(const std::filesystem::path& folder,
                                   const std::string& manifest_text,
                                   std::vector<std::vector<StoredBlock>> blocks,
                                   BlockForms forms = {},
                                   ManifestKind kind = ManifestKind::packed);
 
-    /// For deserialize() on other ranks.
+    /// Returns bytes for deserialize() on other ranks.
     std::vector<std::byte> serialize() const;
 
-    /// Errors: E230 for bytes that are not what serialize() gave; E222, E223.
+    /// Reads the bytes of serialize(). Errors: E230 for other bytes; E222, E223.
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 
-    const std::filesystem::path& path() const { return path_; }  ///< its folder, or what was named
-    std::string place() const;  ///< for users: path(), or the only foreign file
-    const Manifest& manifest() const { return manifest_; }        ///< made up for foreign files
-    const std::string& name() const { return manifest_.name; }    ///< of the data set
+    const std::filesystem::path& path() const { return path_; }  ///< folder, or path as given
+    std::string place() const;  ///< text for users: path(), or the only foreign file
+    const Manifest& manifest() const { return manifest_; }        ///< generated for foreign files
+    const std::string& name() const { return manifest_.name; }    ///< name of the data set
     const std::string& split() const { return manifest_.split; }  ///< "train", "test", ...
     const std::string& uuid() const { return manifest_.uuid; }    ///< made when it was packed
 
-    /// The manifest's: what decides, of the data, a run's bits.
+    /// Returns the manifest's digest: the part of the data that decides a run's bits.
     const std::string& digest() const { return manifest_.digest; }
-    std::uint64_t samples() const { return manifest_.samples; }  ///< of all shards
+    std::uint64_t samples() const {
+        return manifest_.samples;
+    }  ///< number of samples in all shards
 
-    /// In the manifest's order.
+    /// Returns the fields in the manifest's order.
     const std::vector<Field>& fields() const { return manifest_.fields; }
     const std::vector<Shard>& shards() const { return manifest_.shards; }  ///< in order of samples
 
-    /// Position of the field called `name`. Errors: E207 naming the fields there are.
+    /// Returns the position of the field called `name`. Errors: E207 naming the existing fields.
     std::size_t field_position(std::string_view name) const;
 
-    /// The field called `name`. Errors: E207.
+    /// Returns the field called `name`. Errors: E207.
     const Field& field(std::string_view name) const { return fields()[field_position(name)]; }
 
-    /// The blocks that the order permutes: of manifest().block_rows, whatever codec and shards. In
-    /// foreign files each file begins a new one.
+    /// Returns the blocks that the order permutes: manifest().block_rows each, independent of codec
+    /// and shards. In foreign files each file begins a new one.
     std::vector<RowBlock> blocks() const;
 
-    /// By field, ascending, without gaps; tiles of the same rows side by side.
+    /// Returns the blocks of a field, ascending, without gaps; tiles of the same rows are
+    /// neighbours.
     const std::vector<StoredBlock>& stored_blocks(std::size_t field) const {
         return stored_[field];
     }
 
-    /// The filters that blocks of codec `filters` went through, and how chunks cut samples.
+    /// Returns the filters of blocks with codec `filters`, and the cuts of samples by chunks.
     const BlockForms& forms() const { return forms_; }
 
-    /// How the chunk of `block` cuts samples; nullptr if it holds whole ones.
+    /// Returns the cut of samples by the chunk of `block`; nullptr if it holds whole samples.
     const Cut* cut_of(const StoredBlock& block) const {
         return block.cut == 0 ? nullptr : &forms_.cuts.at(block.cut - 1U);
     }
 
-    /// Bytes of one row of a block of `field`: of its tile's part, without padding.
+    /// Returns the bytes of one row of a block of `field`: of its tile's part, without padding.
     std::uint64_t row_bytes_of(std::size_t field, const StoredBlock& block) const;
 
-    /// The filters that `block`, one of this index, went through; Decoder::decode() undoes them.
+    /// Returns the filters of `block`, which is one of this index; Decoder::decode() reverses them.
     const FilterChain& chain_of(const StoredBlock& block) const;
 
-    /// What blocks `kept_in_index` hold: class numbers that were made of texts or one-hot rows.
+    /// Returns the bytes of blocks `kept_in_index`: class numbers made of texts or one-hot rows.
     std::span<const std::byte> kept() const { return kept_; }
 
-    /// What a user should know, e.g. that a shard was rewritten; also logged by open().
+    /// Returns warnings for the user, e.g. that a shard was rewritten; open() has logged them.
     const std::vector<std::string>& warnings() const { return warnings_; }
 
-    /// How the shards' files looked before this process opened them; none after deserialize().
+    /// Returns the stamps of the shards' files before this process opened them; none after
+    /// deserialize().
     const std::vector<FileStamp>& stamps() const { return stamps_; }
 
-    /// Whether both say the same of the same data; stamps do not count.
+    /// Returns true if both describe the same data in the same way; stamps do not count.
     bool operator==(const DatasetIndex& other) const;
 
   private:

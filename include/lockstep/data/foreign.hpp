@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which data sets of HDF5 files that others wrote are the fields of a data set.
+/// Maps data sets of HDF5 files of other programs to the fields of a data set.
 #pragma once
 
 #include "lockstep/core/options.hpp"
@@ -15,25 +15,25 @@
 
 namespace lockstep {
 
-/// "NAME=PATH", "NAME=PATH:LAYOUT" and either with ":cf" or ":cf=NUMBER" behind it, as `--field`
-/// takes it. Errors: E235, also for a layout that there is not (what follows a path's last colon is
-/// one if it has letters only), and for class numbers with ":cf".
+/// Parses "NAME=PATH", "NAME=PATH:LAYOUT" and either with ":cf" or ":cf=NUMBER" behind it, as for
+/// `--field`. Letters after a path's last colon are a layout. Errors: E235, also for an unknown
+/// layout, and for class numbers with ":cf".
 FieldMapping parse_field_mapping(std::string_view text);
 
-/// What parse_field_mapping() makes `mapping` of.
+/// Returns a text from which parse_field_mapping() makes `mapping`.
 std::string mapping_text(const FieldMapping& mapping);
 
-/// Several, with commas between them; none for "".
+/// Parses several, with commas between them; none for "".
 std::vector<FieldMapping> parse_field_mappings(std::string_view text, Links links = Links::refused);
 
-/// For what works on packed data alone. Errors: E216 with the command that packs them if `where`
-/// are HDF5 files that others wrote; other places are for others to judge.
+/// For commands that need packed data. Errors: E216 with the command that packs them if `where` are
+/// foreign HDF5 files; other faults are for other checks.
 void check_is_packed(const std::filesystem::path& where);
 
-/// The files that `where` names; several, with commas between them, name those of each. One is
-/// itself if it is a file; the *.h5, *.hdf5, *.hdf and *.he5 in it,
-/// by name, if it is a folder, but for hidden ones (".a.h5"), which one warning counts; else what
-/// the pattern matches ("runs/*/part-?.h5"), by name. Errors: E201 if that is nothing.
+/// Returns the files that `where` names; it may hold several names with commas between them. A file
+/// stands for itself. A folder stands for its *.h5, *.hdf5, *.hdf and *.he5, by name, without
+/// hidden ones (".a.h5"), which one warning counts. Any other text is a pattern
+/// ("runs/*/part-?.h5"), and its matches are sorted by name. Errors: E201 if there are none.
 std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where);
 
 /// As many words a shell may make of an unquoted pattern.

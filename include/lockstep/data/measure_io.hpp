@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures how fast a data set is read, compared with the limit of the machine.
+/// Measures the speed of reading a data set, compared with the limit of the machine.
 #pragma once
 
 #include "lockstep/core/json.hpp"
@@ -18,96 +18,98 @@
 
 namespace lockstep {
 
-/// Ways of moving a data set's bytes. The first is the limit: nothing that reads files can beat it.
+/// Methods of reading a data set. The first is the limit: no method that reads files can be faster.
 enum class IoWay {
     pread,   ///< 1 MiB requests into a ring of buffers; stored bytes
     blocks,  ///< the block reader: pread, hash, decode
     stream,  ///< shuffled batches from BatchStream; its caller does nothing else
 };
-std::string_view way_name(IoWay way);  ///< as `bench io` shows it
+std::string_view way_name(IoWay way);  ///< name in `bench io`
 
-/// Whether the files' pages are in memory when a measurement begins.
+/// The state of the files' pages when a measurement begins.
 enum class CacheState {
     hot,   ///< in the operating system's page cache
     cold,  ///< dropped from it before each pass
 };
-std::string_view state_name(CacheState state);  ///< as `bench io` shows it
+std::string_view state_name(CacheState state);  ///< name in `bench io`
 
-/// What to measure, and how often.
+/// The plan of a measurement.
 struct IoPlan {
-    std::vector<int> threads = {1, 2};  ///< of a way; I/O threads of the stream
-    std::vector<CacheState> states = {CacheState::hot, CacheState::cold};  ///< of the page cache
-    int rounds = 3;                           ///< ways take turns in each
-    std::int64_t batch = 256;                 ///< samples
-    std::uint64_t least_bytes = 256u << 20;   ///< decoded, of a hot pass: data sets are read again
+    std::vector<int> threads = {1, 2};  ///< threads of a method; I/O threads of the stream
+    std::vector<CacheState> states = {CacheState::hot, CacheState::cold};  ///< of the cache
+    int rounds = 3;            ///< methods take turns in each
+    std::int64_t batch = 256;  ///< samples
+    std::uint64_t least_bytes =
+        256u << 20;  ///< decoded bytes of a hot pass: data sets are read again until then
     std::uint64_t limit_bytes = 4ull << 30;   ///< larger data sets: cold only, their first rows
     std::uint64_t ring_bytes = 64u << 20;     ///< buffers for data that are read, over all threads
-    std::uint64_t memory_bytes = 512u << 20;  ///< of the stream
-    /// Called before each pass with the number of passes done and to do.
+    std::uint64_t memory_bytes = 512u << 20;  ///< memory of the stream
+    /// Called before each pass with the numbers of finished and of all passes.
     std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> report;
 };
 
-/// One way with one number of threads: the best of all rounds.
+/// One method with one number of threads: the best of all rounds.
 struct IoRow {
-    IoWay way = IoWay::pread;            ///< that was measured
-    CacheState state = CacheState::hot;  ///< of the page cache
-    int threads = 1;                     ///< of the way
-    double best_s = 0;                   ///< of the fastest pass
+    IoWay way = IoWay::pread;            ///< the method measured
+    CacheState state = CacheState::hot;  ///< state of the page cache
+    int threads = 1;                     ///< threads of the method
+    double best_s = 0;                   ///< time of the fastest pass
     double median_s = 0;                 ///< over passes
-    std::uint64_t bytes = 0;             ///< handed over, decoded, in a pass; 0 for pread
-    std::uint64_t stored_bytes = 0;      ///< taken from files in a pass
-    double first_s = 0;                  ///< stream: until the first batch
-    StreamStats spent;                   ///< blocks, stream: of the best pass
+    std::uint64_t bytes = 0;             ///< decoded bytes delivered in a pass; 0 for pread
+    std::uint64_t stored_bytes = 0;      ///< bytes read from files in a pass
+    double first_s = 0;                  ///< stream: time to the first batch
+    StreamStats spent;                   ///< blocks, stream: statistics of the best pass
 
-    double bytes_per_s() const { return static_cast<double>(bytes) / best_s; }  ///< of decoded data
+    double bytes_per_s() const {
+        return static_cast<double>(bytes) / best_s;
+    }  ///< rate of decoded data
 
-    /// Of bytes as they lie in the files.
+    /// Returns the rate of bytes as stored in the files.
     double stored_per_s() const { return static_cast<double>(stored_bytes) / best_s; }
 };
 
-/// What was measured, by row.
+/// The results, by row.
 struct IoMeasurements {
-    std::uint64_t samples = 0;           ///< of what was measured
+    std::uint64_t samples = 0;           ///< number of measured samples
     std::uint64_t bytes_per_sample = 0;  ///< decoded, all fields
-    std::uint64_t decoded_bytes = 0;     ///< of what was measured
-    std::uint64_t stored_bytes = 0;      ///< of what was measured
-    std::string codec;                   ///< as --codec spells it
-    std::vector<IoRow> rows;             ///< one for each way, state and number of threads
+    std::uint64_t decoded_bytes = 0;     ///< size of the measured samples
+    std::uint64_t stored_bytes = 0;      ///< size of the measured samples
+    std::string codec;                   ///< name for --codec
+    std::vector<IoRow> rows;             ///< one for each method, state and number of threads
     std::vector<std::string> notes;      ///< what could not be measured, and why
 
-    /// The row of that way, state and number of threads; nullptr if it was not measured.
+    /// Returns the row of that method, state and number of threads; nullptr if it was not measured.
     const IoRow* find(IoWay way, CacheState state, int threads) const;
 
-    /// Rate of stored bytes over pread's with the same threads and state.
+    /// Returns the rate of stored bytes divided by pread's with the same threads and state.
     std::optional<double> share_of_pread(const IoRow& row) const;
 };
 
-/// Measures all of `plan` in turns. Drops the shards' pages from the page cache for
-/// CacheState::cold (only theirs). Errors: those of BlockReader and BatchStream; E102 for threads
-/// < 1.
+/// Measures all of `plan` in turns. For CacheState::cold it drops the shards' pages, and only
+/// theirs, from the page cache. Errors: those of BlockReader and BatchStream; E102 for threads < 1.
 IoMeasurements measure_io(std::shared_ptr<const DatasetIndex> index, const IoPlan& plan);
 
-/// One sentence for each state: what the stream supplies, its share of the limit, which stage
-/// binds it, and what would help.
+/// Returns one sentence for each state: the rate of the stream, its share of the limit, the stage
+/// that binds it, and what would help.
 std::vector<std::string> io_verdicts(const IoMeasurements& measured);
 
-/// The same for programs.
+/// Returns the same for programs.
 Json io_json(const IoMeasurements& measured);
 
-/// Drops the shards' pages from the page cache, unwritten ones after writing them. Returns the
-/// share of pages still there (of memory file systems: all).
+/// Drops the shards' pages from the page cache; unwritten ones are written first. Returns the share
+/// of pages still there (for memory file systems: all).
 double drop_page_cache(const DatasetIndex& index);
 
-/// Made-up images that compress as real ones do.
+/// The shape of generated images that compress like real ones.
 struct ScratchShape {
-    std::uint64_t samples = 0;                      ///< how many
+    std::uint64_t samples = 0;                      ///< number of samples
     std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W
-    std::int64_t classes = 10;                      ///< of labels
+    std::int64_t classes = 10;                      ///< classes of the labels
 };
 
-/// `images` u8 and `labels` i64, the same for equal shapes: smooth shapes before a black ground
-/// with noise in the lower bits. About 1.3 times smaller by deflate, 1.2 by lz4, like photographs
-/// of that size. As many different images as make 32 MiB; then they repeat.
+/// Makes `images` u8 and `labels` i64, the same for equal shapes: smooth shapes on a black ground
+/// with noise in the lower bits. Deflate makes them about 1.3 times smaller, lz4 1.2 times, like
+/// photographs of that size. Different images fill 32 MiB; then they repeat.
 std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape);
 
 }  // namespace lockstep

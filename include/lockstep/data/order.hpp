@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// In which order an epoch's samples come: pure functions of (blocks, seed, epoch, lanes, window).
+/// The order of an epoch's samples: pure functions of (blocks, seed, epoch, lanes, window).
 #pragma once
 
 #include "lockstep/core/order_kind.hpp"
@@ -14,35 +14,35 @@
 
 namespace lockstep {
 
-std::string_view order_name(OrderKind kind);  ///< its word of order_names
+std::string_view order_name(OrderKind kind);  ///< its name in order_names
 
-/// Everything, with the blocks, that an epoch's sequence depends on.
+/// All facts besides the blocks on which an epoch's sequence depends.
 struct OrderSpec {
-    OrderKind kind = OrderKind::lanes;  ///< how samples are shuffled
-    std::uint64_t seed = 0;             ///< another one, another order
+    OrderKind kind = OrderKind::lanes;  ///< way of shuffling
+    std::uint64_t seed = 0;             ///< another seed gives another order
     int lanes = 64;                     ///< G; at most one per block is used
     int window_blocks = 5;              ///< K
-    SamplePart part;                    ///< by which rows of blocks were left out
+    SamplePart part;                    ///< selection by which rows of blocks were left out
 };
 
-/// Part of one lane, in lane positions, half-open.
+/// A half-open range of positions in one lane.
 struct LaneRange {
     int lane = 0;                                       ///< below G
     std::uint64_t begin = 0;                            ///< the first position
     std::uint64_t end = 0;                              ///< one past the last
-    std::uint64_t size() const { return end - begin; }  ///< samples
+    std::uint64_t size() const { return end - begin; }  ///< number of samples
     bool operator==(const LaneRange&) const = default;
 };
 
-/// A block's rows in two lanes: the end of one and the beginning of the next.
+/// A block with rows in two lanes: at the end of one and the begin of the next.
 struct LaneBorder {
     LaneRange before, after;
 };
 
-/// Consecutive samples.
+/// A range of consecutive samples.
 struct RowRun {
     std::uint64_t first = 0;  ///< global sample number
-    std::uint64_t rows = 0;   ///< from there on
+    std::uint64_t rows = 0;   ///< number of samples
     bool operator==(const RowRun&) const = default;
 };
 
@@ -51,45 +51,46 @@ struct RowRun {
 /// The blocks are permuted and their rows, end to end, cut into G lanes of near-equal length. A
 /// lane is read window by window: K whole blocks (fewer in its first window, which staggers the
 /// lanes), whose rows are permuted. Position p of the epoch is position p / G of lane p % G.
-/// Nothing here knows of batches, leaves, ranks or threads: they only cut the sequence. Cost: one
-/// permutation of the blocks when made; one window's rows for each question.
+/// Batches, leaves, ranks and threads have no influence: they only cut the sequence. Cost: one
+/// permutation of the blocks in the constructor; one window's rows for each query.
 class EpochOrder {
   public:
-    /// `blocks` cover the samples once; of a part they are what blocks_in() gives. Errors: E102 for
-    /// `spec`.
+    /// `blocks` cover the samples once; for a part they are the result of blocks_in(). Errors: E102
+    /// for `spec`.
     EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch);
 
-    std::uint64_t samples() const { return starts_.back(); }  ///< of the epoch
-    int lanes() const { return lanes_; }                      ///< in use: at most one per block
-    std::uint64_t lane_samples(int lane) const;               ///< positions of that lane
+    std::uint64_t samples() const { return starts_.back(); }  ///< samples of the epoch
+    int lanes() const { return lanes_; }                      ///< used lanes: at most one per block
+    std::uint64_t lane_samples(int lane) const;               ///< number of positions of that lane
 
-    /// How many of them are before position `position` of the epoch.
+    /// Returns how many of them are before position `position` of the epoch.
     std::uint64_t lane_samples_before(int lane, std::uint64_t position) const;
 
-    /// The window that holds position `position` of `lane`; its range lies within the lane.
+    /// Returns the window that holds position `position` of `lane`; its range lies within the lane.
     LaneRange window_at(int lane, std::uint64_t position) const;
 
-    /// The block that both `lane` - 1 and `lane` have rows of; nothing if a block begins where the
-    /// lane does, or if there are no such lanes.
+    /// Returns the block of which both `lane` - 1 and `lane` have rows; nothing if a block begins
+    /// where the lane does, or if there are no such lanes.
     std::optional<LaneBorder> border_before(int lane) const;
 
-    /// Of blocks, in all lanes: one on the border of two is read for both.
+    /// Returns the number of block reads in all lanes: one on the border of two is read twice.
     std::uint64_t block_reads() const;
 
-    std::uint64_t max_block_rows() const;   ///< no block has more of them in the epoch
-    std::uint64_t max_window_rows() const;  ///< no window has more
+    std::uint64_t max_block_rows() const;   ///< largest number of rows of a block in the epoch
+    std::uint64_t max_window_rows() const;  ///< largest number of rows of a window
 
-    /// What to read for a window: its rows, in the order they are stored and then permuted.
+    /// Returns the rows to read for a window, in stored order, then permuted.
     std::vector<RowRun> rows_of(const LaneRange& window) const;
 
-    /// Position window.begin + i of the lane is row permutation[i] of rows_of(window), end to end.
+    /// Returns a permutation: position window.begin + i of the lane is row permutation[i] of
+    /// rows_of(window), end to end.
     std::vector<std::uint32_t> permutation_of(const LaneRange& window) const;
 
-    /// The samples at the window's lane positions, one after the other: what rows_of() and
-    /// permutation_of() give together. At most 2^32 samples.
+    /// Returns the samples at the window's lane positions in order: rows_of() and permutation_of()
+    /// together. At most 2^32 samples.
     std::vector<std::uint32_t> samples_of(const LaneRange& window) const;
 
-    /// The sample at `position` of the epoch, from first principles (slow; for tests and tools).
+    /// Returns the sample at `position` of the epoch by the definition (slow; for tests and tools).
     std::uint64_t sample_at(std::uint64_t position) const;
 
   private:
@@ -102,14 +103,14 @@ class EpochOrder {
     int lanes_ = 1;
     std::uint64_t window_blocks_ = 1;
     std::vector<RowBlock> blocks_;       // permuted
-    std::vector<std::uint64_t> starts_;  // of each block in the permuted rows; then their sum
+    std::vector<std::uint64_t> starts_;  // begin of each block in the permuted rows; then their sum
 };
 
-/// First of `samples` that leaf `leaf` of `leaves` computes: ceil(samples * leaf / leaves), so that
-/// leaf 0 has a sample whenever there is one.
+/// Returns the first of `samples` that leaf `leaf` of `leaves` computes: ceil(samples * leaf /
+/// leaves), so that leaf 0 has a sample whenever there is one.
 std::uint64_t leaf_begin(std::uint64_t samples, int leaf, int leaves);
 
-/// The samples of leaves [first_leaf, last_leaf) in the step that covers epoch positions
+/// Returns the samples of leaves [first_leaf, last_leaf) in the step that covers epoch positions
 /// [begin, end): sorted by (lane, lane position), then cut into `leaves` near-equal parts.
 std::vector<LaneRange> leaf_slice(
     std::uint64_t begin, std::uint64_t end, int lanes, int first_leaf, int last_leaf, int leaves);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Turns input files, or another data set, into a data set: shards, block index, statistics,
-/// manifest.
+/// Turns input files or a data set into a data set: shards, block index, statistics, manifest.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -19,47 +18,47 @@
 
 namespace lockstep {
 
-/// What to do with what an unfinished pack left.
+/// Treatment of the remains of an unfinished pack.
 enum class Leftovers { resume, discard };
 
-/// How a data set is to be laid out.
+/// Inputs and layout of a new data set.
 struct PackOptions {
     std::filesystem::path output;  ///< the folder that becomes the data set
-    std::string name;              ///< of the data set and its shards; "" = output's name
-    std::string split = "train";   ///< "train", "test", as the manifest names it
-    Codec codec = Codec::none;     ///< of blocks
-    int level = 0;                 ///< of the codec; 0 = its usual one
+    std::string name;              ///< name of the data set and its shards; "" = output's name
+    std::string split = "train";   ///< name of the split in the manifest: "train", "test"
+    Codec codec = Codec::none;     ///< codec of blocks
+    int level = 0;                 ///< level of the codec; 0 = its default
     int shards = 0;                ///< 0 = about 512 MiB each
     std::uint32_t block_rows = 0;  ///< 0 = so that a block has at most 512 KiB
     std::optional<std::uint64_t> shuffle_seed = 0;  ///< rows are shuffled once; nullopt = kept
     std::int64_t classes = 0;                       ///< expected; 0 = largest label + 1
     std::vector<std::string> class_names;           ///< empty, or one per class
-    Leftovers leftovers = Leftovers::resume;        ///< of an unfinished pack
-    int threads = 1;                                ///< of each member; 0: one for each core
-    Team team;                                      ///< shards are divided among its members
+    Leftovers leftovers = Leftovers::resume;        ///< remains of an unfinished pack
+    int threads = 1;  ///< threads of each member; 0: one for each core
+    Team team;        ///< shards are divided among its members
 };
 
-/// How far packing is: this member's part, scaled to all of it. Throwing from the callback cancels:
-/// a later pack with the same options goes on after the last finished shard.
+/// The progress of packing: this member's part, scaled to the whole. An exception thrown from the
+/// callback cancels: a later pack with the same options resumes after the last finished shard.
 struct PackProgress {
     std::string_view stage;   ///< "scan", "write", "verify"
     std::uint64_t done = 0;   ///< samples, samples, bytes
-    std::uint64_t total = 0;  ///< the same, in all
+    std::uint64_t total = 0;  ///< total in the same unit
 };
 
-/// Called by the calling thread, now and then. Throwing from it interrupts the pack.
+/// Called from time to time by the calling thread. An exception thrown from it interrupts the pack.
 using PackReport = std::function<void(const PackProgress&)>;
 
-/// What was written.
+/// The result of a pack.
 struct PackResult {
-    std::filesystem::path path;      ///< its folder
-    Manifest manifest;               ///< as it was written
-    std::uint64_t raw_bytes = 0;     ///< of all fields, uncompressed
-    std::uint64_t stored_bytes = 0;  ///< of all shards
-    std::size_t resumed_shards = 0;  ///< finished by an earlier pack
+    std::filesystem::path path;      ///< folder of the data set
+    Manifest manifest;               ///< manifest as written
+    std::uint64_t raw_bytes = 0;     ///< size of all fields, uncompressed
+    std::uint64_t stored_bytes = 0;  ///< size of all shards
+    std::size_t resumed_shards = 0;  ///< number of shards finished by an earlier pack
 };
 
-/// A data set is never overwritten. Errors: E407 if `target` exists.
+/// Checks that `target` is free, as a data set is never overwritten. Errors: E407 if it exists.
 void check_is_free(const std::filesystem::path& target);
 
 /// Collective. Packs the rows of `source`. The same source and options give the same bytes
@@ -74,7 +73,7 @@ PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,
                         const PackReport& report = {});
 
-/// Rows of a data set, as stored; each block is read once as long as rows are asked for in order.
+/// Opens the rows of a data set, as stored; each block is read once if rows are requested in order.
 /// Keeps `cached_blocks` blocks of each field. Names, statistics and the order of rows are those of
 /// the data set; the fingerprint is made from its digest. Errors of read(): those of damage (E213
 /// naming shard, field, block, offset and samples; E204; E210).

@@ -14,27 +14,28 @@
 
 namespace lockstep {
 
-/// Samples with named fields, in the order of the input. Random access by several threads at once,
-/// in bounded memory: rows are read, decoded or made when they are asked for.
+/// Samples with named fields, in the order of the input. Several threads may access them at random,
+/// in bounded memory: rows are read, decoded or generated on request.
 class RowSource {
   public:
     virtual ~RowSource() = default;
 
-    virtual std::uint64_t samples() const = 0;  ///< rows that read() knows
+    virtual std::uint64_t samples() const = 0;  ///< number of rows for read()
 
-    /// Name, type, shape and layout of each field, and the names of classes if the input has them;
-    /// statistics are left empty, unless they are known to be right.
+    /// Returns name, type, shape and layout of each field, and the names of classes if the input
+    /// has them; statistics are empty, unless they are known to be right.
     virtual const std::vector<Field>& fields() const = 0;
 
-    /// In which order the rows are; a manifest's row_order if they are not shuffled again.
+    /// Returns the order of the rows; it becomes a manifest's row_order unless they are shuffled.
     virtual std::string row_order() const { return "source"; }
 
     /// Fills `out`, of the field's bytes_per_sample(), with row `row` of field number `field`,
-    /// little-endian. Threads may call it at once. Errors: those of the format, naming the input.
+    /// little-endian. Several threads may call it at the same time. Errors: those of the format,
+    /// naming the input.
     virtual void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const = 0;
 
-    /// Hash of the input's content, which may take reading all of it; equal inputs give equal data
-    /// sets.
+    /// Returns a hash of the input's content, which may require reading all of it; equal inputs
+    /// give equal data sets.
     virtual Hash128 fingerprint() const = 0;
 };
 

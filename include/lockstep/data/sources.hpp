@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The inputs that a data set can be packed from, each opened as a RowSource.
+/// The inputs from which a data set can be packed, each opened as a RowSource.
 #pragma once
 
 #include "lockstep/data/foreign.hpp"
@@ -17,26 +17,26 @@
 
 namespace lockstep {
 
-/// How far opening an input is, in bytes (`total` 0: not known). Throwing from it cancels.
+/// The progress of opening an input, in bytes (`total` 0: unknown). An exception cancels.
 using ReadReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-/// For inputs whose rows cannot be read at random: opening reads them once, from beginning to end,
-/// into a nameless file that is gone when the source is.
+/// Settings of inputs whose rows cannot be read at random: opening reads them once, from begin to
+/// end, into a nameless file, which ends with the source.
 struct SourceOptions {
-    std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary one
+    std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary folder
     ReadReport report;
-    Links links = Links::refused;  ///< of HDF5 files
-    /// Most that reading a field of HDF5 files takes at a time, in this process and its child.
+    Links links = Links::refused;  ///< rule for links of HDF5 files
+    /// Largest piece when reading a field of HDF5 files, in this process and its child.
     std::uint64_t memory_bytes = std::uint64_t{4} << 30;
 };
 
-/// "images=/data/x": a field and where it is.
+/// A field and its place: "images=/data/x".
 struct NamedInput {
     std::string field;  ///< "images"
-    std::string place;  ///< "/data/x": a path in a file, or of a file
+    std::string place;  ///< "/data/x": a path in a file, or the path of a file
 };
 
-/// Errors: E103 if `text` is not NAME=PLACE, with a name of letters, digits, '_' and '-'.
+/// Parses NAME=PLACE, with a name of letters, digits, '_' and '-'. Errors: E103.
 NamedInput parse_named_input(const std::string& option, std::string_view text);
 
 /// IDX files (http://yann.lecun.com/exdb/mnist/): `images` as u8 [C,H,W] (C = 1 for three
@@ -48,105 +48,106 @@ std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const SourceOptions& options = {},
                                     ImageLayout layout = ImageLayout::unstated);
 
-/// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
-/// 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either byte
-/// order, converted as HDF5's are; C order; the first dimension is the sample. `images` become
+/// Opens one NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html,
+/// versions 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either
+/// byte order, converted as for HDF5; C order; the first dimension is the sample. `images` become
 /// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106; E235 if images of two
-/// dimensions are said to have a layout of three.
+/// dimensions have a layout of three.
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout = ImageLayout::unstated);
 
-/// `images` and `labels` from two files, both IDX or both NPY: their first bytes decide.
+/// Opens `images` and `labels` from two files, both IDX or both NPY, by their first bytes.
 std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
                                        const std::filesystem::path& labels,
                                        ImageLayout layout,
                                        const SourceOptions& options = {});
 
-/// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): files, or the folder
-/// with data_batch_*.bin (any split but "test") and test_batch.bin. Names of classes come from
-/// batches.meta.txt next to them. Errors: E201, E202, E214.
+/// Opens CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): files, or the
+/// folder with data_batch_*.bin (any split but "test") and test_batch.bin. Names of classes come
+/// from batches.meta.txt next to them. Errors: E201, E202, E214.
 std::unique_ptr<RowSource> open_cifar10(const std::vector<std::filesystem::path>& inputs,
                                         const std::string& split);
 
-/// CIFAR-100: files, or the folder with train.bin and test.bin. `labels` are the 100 fine classes,
-/// `coarse_labels` the 20 coarse ones; names from fine_label_names.txt and coarse_label_names.txt.
+/// Opens CIFAR-100: files, or the folder with train.bin and test.bin. `labels` are the 100 fine
+/// classes, `coarse_labels` the 20 coarse ones; names come from fine_label_names.txt and
+/// coarse_label_names.txt.
 std::unique_ptr<RowSource> open_cifar100(const std::vector<std::filesystem::path>& inputs,
                                          const std::string& split);
 
-/// Whether the first line of a CSV file names its columns.
+/// Tells whether the first line of a CSV file names its columns.
 enum class Header { guess, yes, no };
 
-/// What of a CSV file is what. Columns are given by name, or by number from 1.
+/// Roles of a CSV file's columns. Columns are given by name, or by number from 1.
 struct CsvOptions {
-    std::string label;   ///< column of classes: whole numbers, or names (numbered as they sort)
-    std::string target;  ///< column of numbers to be predicted; at most one of the two is given
-    Header header = Header::guess;  ///< guess: it is one if it has a column and none is a number
-    char separator = ',';           ///< between columns
-    ElementType type = ElementType::f32;  ///< of features and target: f32 or f64
-    std::string encoding;  ///< of the file, as iconv calls it; "": bytes stay as they are
+    std::string label;   ///< column of classes: whole numbers, or names (numbered in sorted order)
+    std::string target;  ///< column of numbers to predict; label and target exclude each other
+    Header header = Header::guess;        ///< guess: yes if it has a column and none is a number
+    char separator = ',';                 ///< between columns
+    ElementType type = ElementType::f32;  ///< type of features and target: f32 or f64
+    std::string encoding;  ///< iconv's name of the encoding; "": bytes stay unchanged
 };
 
-/// What files of tokens without a header hold, little-endian; `none`: all of them have one.
+/// The type of tokens in files without a header, little-endian; `none`: all files have a header.
 enum class RawTokens { none, u16, u32 };
 
-/// Each byte is a token: `tokens` u8 [length + 1]. The files are joined in the order given; sample
-/// k has tokens [k length, k length + length], so that neighbours share one. What fills no sample
-/// is left out. Errors: E106 (less than one sample), E201, E202, E214 (an empty file), E402.
+/// Opens texts in which each byte is a token: `tokens` u8 [length + 1]. The files are joined in the
+/// order given; sample k has tokens [k length, k length + length], so that neighbours share one. A
+/// rest that does not fill a sample is left out. Errors: E106 (less than one sample), E201, E202,
+/// E214 (an empty file), E402.
 std::unique_ptr<RowSource> open_text(const std::vector<std::filesystem::path>& files,
                                      std::uint64_t length);
 
-/// As open_text(), of tokens that are there already: NPY files of one dimension (u8, u16, u32, i32,
-/// i64), or raw ones. All u8 stay u8, others become i32. Errors: also E105, E106 (`raw` is missing,
-/// or does not go with the files); E210 from reading a token that i32 does not hold.
+/// Opens existing tokens in the same way: NPY files of one dimension (u8, u16, u32, i32, i64), or
+/// raw ones. All u8 stay u8, others become i32. Errors: also E105, E106 (`raw` is missing, or does
+/// not match the files); E210 on reading a token that exceeds i32.
 std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>& files,
                                        std::uint64_t length,
                                        RawTokens raw = RawTokens::none);
 
-/// RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202, E214 and
-/// E239 (a cell is no number), naming line and column; E103 (no such encoding), E106 (no such
-/// column).
+/// Opens CSV by RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202,
+/// E214 and E239 (a cell is no number), naming line and column; E103 (no such encoding), E106 (no
+/// such column).
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options = {});
 
-/// Data sets of HDF5 files, one per field, files in the order given. What a stream reads is read
-/// with the same decoders; the rest through libhdf5 in a child process, so that every layout and
-/// filter that it knows will do. Types are converted: whole numbers of up to 8 bits without sign to
-/// u8, others to i32 or i64, floating ones to f32 or f64; labels to i64, also from texts,
-/// enumerations and one-hot rows, as DatasetIndex::open_foreign() does. A field's own layout goes
-/// before `layout`.
-/// Errors: E201 to E205, E207, E208, E209, E210 (labels), E213 (cannot be read), E214, E231 to
-/// E233, E235 (a layout that does not go with the field's name), E405.
+/// Opens data sets of HDF5 files, one per field, files in the order given. Forms that a stream
+/// reads are read with the same decoders; others through libhdf5 in a child process, so that every
+/// layout and filter that it knows can be read. Types are converted: whole numbers of up to 8 bits
+/// without sign to u8, others to i32 or i64, floating-point ones to f32 or f64; labels to i64, also
+/// from texts, enumerations and one-hot rows, as DatasetIndex::open_foreign() does. A field's own
+/// layout overrides `layout`. Errors: E201 to E205, E207, E208, E209, E210 (labels), E213 (cannot
+/// be read), E214, E231 to E233, E235 (a layout that does not match the field's name), E405.
 std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
                                      const std::vector<FieldMapping>& fields,
                                      ImageLayout layout = ImageLayout::unstated,
                                      const SourceOptions& options = {});
 
-/// What pixels become.
+/// The colours of packed images.
 enum class Color { as_first, rgb, gray };
 
-/// In pixels.
+/// A size in pixels.
 struct ImageSize {
     std::uint32_t height = 0;  ///< rows
     std::uint32_t width = 0;   ///< columns
     bool operator==(const ImageSize&) const = default;
 };
 
-/// How images of a folder become rows.
+/// Conversion of a folder's images to rows.
 struct FolderOptions {
-    Color color = Color::as_first;    ///< as_first: what the first image has
+    Color color = Color::as_first;    ///< as_first: like the first image
     std::optional<ImageSize> resize;  ///< unset: all images must have one size
 };
 
-/// Images in one sub-folder per class; classes are numbered as their names sort, byte by byte, and
-/// so are images. PNG and PNM (P5, P6) of up to 8 bits, JPEG; what a file is says its content.
+/// Opens images in one sub-folder per class; classes and images are numbered in the order of their
+/// names, byte by byte. PNG and PNM (P5, P6) of up to 8 bits, JPEG; the content decides the format.
 /// Files are decoded each time they are read. Resizing averages (a triangle filter) as Pillow's
-/// BILINEAR does, bit for bit. Transparency is dropped; CMYK and 16 bits are refused.
-/// Errors: E201, E202, E214; E237 (an image cannot be decoded), E238 (sizes differ), naming it.
+/// BILINEAR does, bit for bit. Transparency is dropped; CMYK and 16 bits are refused. Errors: E201,
+/// E202, E214; E237 (an image cannot be decoded), E238 (sizes differ), naming it.
 std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
                                        const FolderOptions& options = {});
 
-/// "224x192" (height x width), or E103.
+/// Parses "224x192" (height x width). Errors: E103.
 ImageSize parse_image_size(const std::string& option, std::string_view text);
 
 /// classes: `images` u8 [3,size,size] and `labels`: a pattern per class, moved about, its contrast

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Image transforms written as a text that decides bits: parsed, bound to a shape, drawn by keys.
+/// Image transforms in a text that decides bits: parsed, bound to a shape, and randomised by keys.
 #pragma once
 
 #include "lockstep/data/transform_launch.hpp"
@@ -25,7 +25,7 @@ struct ImageShape {
     bool operator==(const ImageShape&) const = default;
 };
 
-/// The steps of a pipeline; transform_help() says what each does.
+/// The steps of a pipeline; transform_help() explains each.
 enum class TransformKind {
     resize,
     crop,
@@ -39,10 +39,10 @@ enum class TransformKind {
     cutmix,
 };
 
-/// Whose mean and standard deviation `normalise` uses.
+/// The source of mean and standard deviation for `normalise`.
 enum class Statistics { data_set, imagenet };
 
-/// One step of a pipeline. Which members count depends on the kind.
+/// One step of a pipeline. The kind decides which members are used.
 struct TransformOp {
     TransformKind kind = TransformKind::normalise;
     int height = 0;  ///< resize, crops; a resize of width 0 sets the shorter side to `height`
@@ -53,32 +53,32 @@ struct TransformOp {
     bool operator==(const TransformOp&) const = default;
 };
 
-/// A list of steps as the user wrote it. `normalise` is always the last that is done to an image by
-/// itself; mixup or cutmix, if there is one, mixes normalised images.
+/// A list of steps in the user's order. `normalise` is always the last step on a single image;
+/// mixup or cutmix, if given, mixes normalised images.
 class TransformPipeline {
   public:
     TransformPipeline() = default;  ///< "normalise"
 
-    /// Steps and names of presets between commas; transform_help() is the grammar.
-    /// Errors: E247 (unknown step, wrong order or arguments), E102 (a number out of range).
+    /// Parses steps and names of presets between commas; transform_help() is the grammar. Errors:
+    /// E247 (unknown step, wrong order or arguments), E102 (a number out of range).
     static TransformPipeline parse(std::string_view text);
 
-    /// Whether `text`, of which this can be made, has `normalise` by the data set's statistics: all
-    /// pipelines do it, but who writes it wants it. Errors: E247.
+    /// Returns true if `text`, which must be valid, contains `normalise` by the data set's
+    /// statistics. All pipelines normalise, but only this text asks for it. Errors: E247.
     static bool is_asked_to_normalise(std::string_view text);
 
-    /// In the order in which they are applied.
+    /// Returns the steps in the order of their application.
     const std::vector<TransformOp>& ops() const { return ops_; }
 
-    /// The canonical text, every default written out: equal texts give equal bits.
+    /// Returns the canonical text with every default written out: equal texts give equal bits.
     /// parse(text()) is this pipeline.
     std::string text() const;
 
-    /// Without what is random: resize, centre crop and normalise stay, a random crop becomes a
-    /// centre crop of its size.
+    /// Returns the pipeline without randomness: resize, centre crop and normalise stay, a random
+    /// crop becomes a centre crop of its size.
     TransformPipeline evaluation() const;
 
-    /// Errors: E248 if images of this shape cannot go through.
+    /// Returns the shape after the pipeline. Errors: E248 if images of this shape cannot pass.
     ImageShape output_shape(const ImageShape& input) const;
 
     bool mixes_labels() const;  ///< it has mixup or cutmix: a sample then has two labels
@@ -88,10 +88,11 @@ class TransformPipeline {
     std::vector<TransformOp> ops_ = {TransformOp{}};
 };
 
-/// The steps and presets, for --help.
+/// Returns the steps and presets, for --help.
 std::string transform_help();
 
-/// With a sample's id and a step's place in the pipeline: all that a random choice depends on.
+/// All that a random choice depends on, together with a sample's id and a step's place in the
+/// pipeline.
 struct TransformKey {
     std::uint64_t seed = 0, epoch = 0;
 };
@@ -107,23 +108,23 @@ struct BoundTransform;
 /// A pipeline for images of one shape. Immutable: any thread may call.
 class ImageTransform {
   public:
-    /// `mean` and `std` by channel, of value / 255, as in a Field; empty: 0 and 1.
-    /// Errors: those of output_shape.
+    /// `mean` and `std` by channel, of value / 255, as in a Field; empty: 0 and 1. Errors: those of
+    /// output_shape.
     ImageTransform(const TransformPipeline& pipeline,
                    const ImageShape& input,
                    std::span<const double> mean,
                    std::span<const double> std);
     ~ImageTransform();
 
-    /// What was moved from may only be destroyed.
+    /// The moved-from object may only be destroyed.
     ImageTransform(ImageTransform&&) noexcept;
 
-    const ImageShape& input() const;   ///< of each image
-    const ImageShape& output() const;  ///< of each image
+    const ImageShape& input() const;   ///< shape of each image
+    const ImageShape& output() const;  ///< shape of each image
 
-    /// `images` u8 [n, C, H, W], `ids` [n] the sample numbers, `out` f32 of n output images in
-    /// `layout`. An image's values depend on its bytes, its id and the key only. With `threads` > 1
-    /// as many threads are started and joined: worth it from a millisecond of work.
+    /// Transforms `images` u8 [n, C, H, W] to `out`, f32 of n output images in `layout`; `ids` [n]
+    /// are the sample numbers. An image's values depend on its bytes, its id and the key only. With
+    /// `threads` > 1 as many threads are started and joined, which pays from a millisecond of work.
     void apply(std::span<const std::uint8_t> images,
                std::span<const std::uint64_t> ids,
                TransformKey key,
@@ -131,9 +132,10 @@ class ImageTransform {
                std::span<float> out,
                int threads = 1) const;
 
-    /// Partners and shares of the rows of one leaf, `ids` being its sample numbers in order; rows
-    /// whose `valid` is 0, and their partners, stay unmixed (empty: all are valid). Empty if the
-    /// pipeline does not mix. To depend on no number of ranks, call it for a whole leaf.
+    /// Returns partners and shares of the rows of one leaf; `ids` are its sample numbers in order.
+    /// Rows whose `valid` is 0, and their partners, stay unmixed (empty: all are valid). Empty if
+    /// the pipeline does not mix. Call it for a whole leaf, so that the result does not depend on
+    /// the number of ranks.
     std::vector<MixRow> mix_rows(std::span<const std::uint64_t> ids,
                                  TransformKey key,
                                  std::span<const std::uint8_t> valid = {}) const;
@@ -144,28 +146,28 @@ class ImageTransform {
              PixelLayout layout,
              int threads = 1) const;
 
-    /// The stages that apply() and a GPU execute.
+    /// Returns the stages that apply() and a GPU execute.
     std::span<const TransformStage> stages() const;
     std::span<const float> mean() const;   ///< f32 [C], in units of u8
     std::span<const float> scale() const;  ///< f32 [C], in units of u8
 
-    /// What apply() draws: [n, stages().size()], to be sent to a GPU with the images.
+    /// Returns the random choices of apply(): [n, stages().size()], for a GPU.
     std::vector<StageDraw> draw(std::span<const std::uint64_t> ids, TransformKey key) const;
 
-    /// Floats of each of the two scratch buffers that a GPU needs for `images` images.
+    /// Returns the floats of each of the two scratch buffers that a GPU needs for `images` images.
     std::size_t scratch_values(std::size_t images) const;
 
   private:
     std::unique_ptr<const BoundTransform> bound_;
 };
 
-/// Labels of a leaf after mixing. `labels` i64 [n], `rows` from mix_rows().
+/// Returns the labels of a leaf after mixing. `labels` i64 [n], `rows` from mix_rows().
 MixedLabels mix_labels(std::span<const std::int64_t> labels, std::span<const MixRow> rows);
 
-/// A device's memory for a batch; all of it allocated by the caller.
+/// A device's memory for a batch; the caller allocates all of it.
 struct DeviceBatch {
     const std::uint8_t* images = nullptr;  ///< u8 [n, C, H, W]
-    const StageDraw* draws = nullptr;      ///< as draw() returned them
+    const StageDraw* draws = nullptr;      ///< result of draw()
     const float *mean = nullptr, *scale = nullptr;
     float* scratch[2] = {};  ///< scratch_values() floats each; may be null if that is 0
     float* out = nullptr;
@@ -173,7 +175,7 @@ struct DeviceBatch {
     std::int64_t count = 0;  ///< n
 };
 
-/// The stages over a batch, for the entry point of liblockstep_cuda.so.
+/// Returns the stages over a batch, for the entry point of liblockstep_cuda.so.
 std::vector<StageLaunch> plan_launches(const ImageTransform& transform, const DeviceBatch& batch);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finds a network that connects hosts before MPI starts, and whether RDMA does: asks each host
-/// over ssh for its addresses and ports, and then to try those of the others.
+/// Finds a network that connects hosts before MPI starts, and whether they share RDMA. It asks each
+/// host over ssh for its addresses and ports, and then to try those of the others.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -21,34 +21,37 @@ struct ProbedPort {
     bool operator==(const ProbedPort&) const = default;
 };
 
-/// What one host said.
+/// The answer of one host.
 struct HostProbe {
-    std::string name;                         ///< as the user wrote it
-    HostAddresses own;                        ///< what it offers for a network
-    std::vector<UnreachedAddress> unreached;  ///< others' addresses, in networks that it is in
-    std::vector<ProbedPort> rdma_ports = {};  ///< of an older program: none
+    std::string name;   ///< name as the user wrote it
+    HostAddresses own;  ///< addresses that it offers for a network
+    std::vector<UnreachedAddress>
+        unreached;  ///< others' addresses that it could not reach, in networks that it is in
+    std::vector<ProbedPort> rdma_ports = {};  ///< empty from an older program
 };
 
-/// The network of a launch.
+/// The network chosen for a launch.
 struct JoiningNetwork {
-    std::string network;    ///< "10.0.0.0/24"
-    std::string note;       ///< for people: what it joins, and what is left out, and why
-    bool has_rdma = false;  ///< all hosts also have a common fabric
+    std::string network;  ///< "10.0.0.0/24"
+    std::string
+        note;  ///< for people: the hosts it connects, the networks left out, and the reasons
+    bool has_rdma = false;  ///< true if all hosts also have a common fabric
 };
 
-/// Talks over stdin and stdout with ask_hosts(): offers this host's addresses, hears everyone's,
-/// tries them, says what did not answer. Returns when stdin closes, or after `limit_s`.
+/// Talks over stdin and stdout with ask_hosts(): sends this host's addresses, receives those of all
+/// hosts, tries them, and reports those that did not answer. Returns when stdin closes, or after
+/// `limit_s`.
 void answer_probe(double limit_s = 60);
 
-/// Starts each line of `commands` ("ssh", "n1", "/opt/lockstep", ...), one a host; it must run
-/// answer_probe(). Errors: E647 naming the host that does not answer within `limit_s`, with its
-/// last words.
+/// Starts each line of `commands` ("ssh", "n1", "/opt/lockstep", ...), one for each host; each must
+/// run answer_probe(). Errors: E647 naming the host that does not answer within `limit_s`, with its
+/// last output.
 std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
                                  std::span<const std::vector<std::string>> commands,
                                  double limit_s = 30);
 
-/// A network in which every host has an address and reached all the others: `preferred` if it is
-/// one, else the first. Errors: E647 if there is none, with the reason for each.
+/// Returns a network in which every host has an address and reached all the others: `preferred` if
+/// it is one, else the first. Errors: E647 if there is none, with the reason for each.
 JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred);
 
 }  // namespace lockstep

@@ -20,16 +20,18 @@ namespace lockstep {
 struct LivePlacement {
     Placement plan;                 ///< the place of each rank
     std::vector<RankSeat> reality;  ///< with the cores that each may use now
-    NodeTopology node;              ///< this rank's, with what all its ranks see
+    NodeTopology node;              ///< this rank's node, with everything that its ranks see
 };
 
-/// Collective. Errors: E604, E646 (the three witnesses), E608, E609, E643, E648; on all ranks.
+/// Collective. Reads the placement. Errors: E604, E646 (launcher, MPI and system disagree),
+/// E608, E609, E643, E648; on all ranks.
 LivePlacement place_live(const Communicator& ranks,
                          const RankFacts& facts,
                          const PlacementRules& rules);
 
-/// Collective. Errors: E644 on all ranks unless the job runs as the plan in `path` (map --format
-/// json); those of place_live, but ranks that share cores or GPUs are not an error.
+/// Collective. Checks that the job runs as the plan in `path` says (map --format json). Errors:
+/// E644 on all ranks if it does not; those of place_live, but ranks that share cores or GPUs are
+/// not an error.
 void check_plan(const Communicator& ranks,
                 const RankFacts& facts,
                 const std::filesystem::path& path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Facts of this process about its launch and its node, without communication: read once.
+/// Facts of this process about its launch and its node, read once and without communication.
 #pragma once
 
 #include "lockstep/cluster/launch_facts.hpp"
@@ -11,24 +11,24 @@
 
 namespace lockstep {
 
-/// Each part is read when it is first asked for, and kept: all code that places, checks or binds
-/// this rank uses the same facts. Made after the first thread has the cores that it is to keep. One
+/// Each part is read on first use and then cached: all code that places, checks or binds this rank
+/// uses the same facts. Make it after the first thread has the cores that it is to keep. One
 /// thread.
 class RankFacts {
   public:
-    /// How the node is read.
+    /// Reads the node.
     using Reader = std::function<NodeTopology()>;
 
-    /// With GPUs' drivers asked.
+    /// Reads the node with its GPU drivers.
     RankFacts();
 
-    /// `read` is called once, or never.
+    /// `read` is called at most once.
     explicit RankFacts(Reader read);
 
-    /// Errors: those of read_launch_facts().
+    /// Returns the launch. Errors: those of read_launch_facts().
     const LaunchFacts& launch() const;
 
-    /// Errors: those of the reader.
+    /// Returns the node. Errors: those of the reader.
     const NodeTopology& node() const;
 
   private:

@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// How long the first contact may take.
+/// Time limits of the first contact.
 struct StartLimits {
-    double init_s = 300;    ///< MPI_Init: the ranks of a large job load their libraries meanwhile
-    double contact_s = 45;  ///< from then on: all have arrived
+    double init_s =
+        300;  ///< limit of MPI_Init, in which the ranks of a large job load their libraries
+    double contact_s = 45;  ///< limit from then on until all ranks have arrived
 };
 
-/// The limits, with LOCKSTEP_START_TIMEOUT (seconds) for each of them if it is set. Errors:
-/// E102.
+/// Returns the limits; LOCKSTEP_START_TIMEOUT (seconds) replaces each if it is set. Errors: E102.
 StartLimits start_limits(const Environment& environment);
 
-/// What it means that MPI_Init ended this process with exit code `status`, as Open MPI's does where
-/// it fails: E632 if a folder of MPI's files on this host has no room, else E604.
+/// Returns the error for an MPI_Init that ended this process with exit code `status`, as Open MPI's
+/// does on failure: E632 if a folder of MPI's files on this host is full, else E604.
 Error init_failed(int status, const Environment& environment);
 
-/// While it lives, this rank waits for the others for the first time. Over a network that leads
-/// nowhere Open MPI does so for ever: after the limit the rank says which addresses of mpirun's
-/// host answer and which mpirun line works (E692), and ends itself, whereupon its launcher ends the
-/// rest. Made before MPI_Init; a process that this ends says so, too. No limit for a rank that is
-/// alone.
+/// During its lifetime, this rank waits for the others for the first time. Over a network without a
+/// route Open MPI would wait for ever. After the limit the rank reports which addresses of mpirun's
+/// host answer and which mpirun line works (E692), and ends itself; its launcher then ends the
+/// rest. Make it before MPI_Init; a process that MPI_Init ends reports its error too. A single rank
+/// has no limit.
 class StartWatch {
   public:
     /// Begins to wait.
@@ -38,7 +38,7 @@ class StartWatch {
     StartWatch(const StartWatch&) = delete;
     StartWatch& operator=(const StartWatch&) = delete;
 
-    /// MPI_Init has returned, on this rank and therefore soon on all.
+    /// Notes that MPI_Init has returned on this rank, and therefore soon on all.
     void note_init();
 
   private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What follows from losses: the best evaluation, the end of a run, the loss scale, the noise
-/// scale.
+/// Decisions that depend on losses: the best evaluation, the end of a run, the loss scale, the
+/// noise scale.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -15,63 +15,64 @@
 
 namespace lockstep {
 
-/// Errors: E103 if --keep-best is none of `metrics`, a task's.
+/// Checks that --keep-best is one of the task's `metrics`. Errors: E103.
 void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics);
 
-/// Takes an evaluation after `step` into account; one by another metric than before is the first.
-/// Values that are not finite are never better.
+/// Takes an evaluation after `step` into account. The first one by another metric than before
+/// replaces the old best. Values that are not finite are never better.
 void note_evaluation(BestEvaluation& best,
                      const TrainSettings& settings,
                      const std::map<std::string, double>& metrics,
                      std::int64_t step);
 
-/// For the log: that this evaluation cannot be the best, for its metric is not finite; "": it can,
-/// or none is looked for.
+/// Returns a log text if the evaluation cannot be the best because its metric is not finite.
+/// Returns "" if it can, or if no best is kept.
 std::string passed_over(const TrainSettings& settings,
                         const std::map<std::string, double>& metrics);
 
-/// The step whose checkpoint stays; 0: none.
+/// Returns the step whose checkpoint is kept; 0: none.
 std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best);
 
-/// Why the run ends before its last step; "": it does not.
+/// Returns the reason why the run ends before its last step; "": it continues.
 std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& best);
 
-/// E701. The loss of step 1 is that of the initial weights: no learning rate is to blame for it.
-/// With several threads, or fp16, the arithmetic itself is a suspect.
+/// Returns E701. The loss of step 1 belongs to the initial weights: the learning rate cannot be its
+/// cause. With several threads, or fp16, the arithmetic itself may be.
 Error loss_error(double loss, std::int64_t step, const TrainSettings& settings);
 
-/// E701. Step `step` is not finite, and there is no whole checkpoint of step `wanted`.
+/// Returns E701: step `step` is not finite, and there is no whole checkpoint of step `wanted`.
 Error no_rollback_error(std::int64_t step, std::int64_t wanted);
 
-/// E701. Step `step` overflows fp16 with a loss that is scaled by next to nothing.
+/// Returns E701: step `step` overflows fp16 although the loss scale is near zero.
 Error scale_error(double factor, std::int64_t step);
 
-/// E701. So many steps in a row, the last one `step`, changed nothing.
+/// Returns E701: `steps` steps in a row, the last one `step`, changed nothing.
 Error skipped_error(int steps, std::int64_t step);
 
-/// The factor of the next step, after one whose gradients were finite or not.
+/// Returns the loss scale of the next step, after one whose gradients were finite or not.
 LossScale next_scale(const LossScale& scale, bool overflowed);
 
-/// Whether it is below 2^-14, the least number that fp16 holds with all its digits: a gradient that
-/// overflows even then is beyond 2^30, and others are lost. torch.amp.GradScaler goes on to zero.
+/// Returns true if the scale is below 2^-14, the smallest number that fp16 holds with all its
+/// digits. A gradient that overflows even then is beyond 2^30, and others are lost.
+/// torch.amp.GradScaler continues to zero.
 bool is_spent(const LossScale& scale);
 
-/// Gradients of one step, of means over samples.
+/// Norms of one step's gradients of means over samples.
 struct GradientNorms {
     double leaf_squares = 0;  ///< mean over leaves of the squared norm
-    double step_squares = 0;  ///< squared norm of the whole step's
-    double leaf_samples = 1;  ///< fewer than step_samples
+    double step_squares = 0;  ///< squared norm of the whole step's gradient
+    double leaf_samples = 1;  ///< samples of a leaf, fewer than step_samples
     double step_samples = 2;
 };
 
-/// Estimates the gradient noise scale tr(S) / |G|^2, in samples: below it a batch twice as large
-/// needs nearly half the steps, above it hardly fewer. Both parts are averaged over steps, for one
-/// step's quotient says little.
+/// Estimates the gradient noise scale tr(S) / |G|^2, in samples. Below it a batch twice as large
+/// needs nearly half the steps, above it hardly fewer. Both parts are averaged over steps, because
+/// the quotient of a single step says little.
 class NoiseScale {
   public:
-    void add(const GradientNorms& norms);  ///< of the next step
+    void add(const GradientNorms& norms);  ///< adds those of the next step
 
-    /// Nothing before there is a gradient that noise does not hide.
+    /// Returns nothing until some gradient stands out from the noise.
     std::optional<double> samples() const;
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How long a run is, its learning rate at each step, its virtual ranks, and when its time is up.
+/// The length of a run, its learning rate at each step, its virtual ranks, and its time limit.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -14,21 +14,23 @@
 
 namespace lockstep {
 
-/// How long a run is.
+/// The length of a run.
 struct RunLength {
     std::int64_t steps_per_epoch = 0;  ///< at least 1
-    std::int64_t total_steps = 0;      ///< of all epochs
+    std::int64_t total_steps = 0;      ///< steps of all epochs
 };
 
-/// The rate that a run reaches: the given one, times batch by reference batch (Goyal et al.,
-/// https://arxiv.org/abs/1706.02677) or its root (Krizhevsky, https://arxiv.org/abs/1404.5997).
+/// Returns the peak rate of a run: the given one, times batch by reference batch (Goyal et al.,
+/// https://arxiv.org/abs/1706.02677) or the square root of that (Krizhevsky,
+/// https://arxiv.org/abs/1404.5997).
 double peak_rate(const TrainSettings& settings);
 
-/// For people: what became of the rate and of the number of updates; "" without a scale.
+/// Returns a text for people about the scaled rate and the number of updates; "" without scaling.
 std::string scale_text(const TrainSettings& settings, const RunLength& length);
 
-/// The learning rate of `step` (from 0) of a run that reaches `peak`. First it grows linearly for
-/// the steps of the warm-up, to what the schedule begins with. Then, over the steps that are left:
+/// Returns the learning rate of `step` (from 0) of a run with peak rate `peak`. During the warm-up
+/// it grows linearly to the first value of the schedule. Over the remaining steps it follows the
+/// schedule:
 /// - constant: `peak`;
 /// - step: `peak` times gamma for each `every` that has passed since step 0;
 /// - cosine: half a cosine down to `end` (Loshchilov and Hutter, https://arxiv.org/abs/1608.03983,
@@ -42,53 +44,56 @@ double learning_rate(double peak,
                      std::int64_t step,
                      const RunLength& length);
 
-/// Of a run over `samples`, whose V is settled.
+/// Returns the length of a run over `samples`, whose V is known.
 RunLength length_of(const TrainSettings& settings, std::int64_t samples);
 
-/// After `done` steps: the last one after which a checkpoint was due, by steps or epochs; 0: none.
+/// Returns the last step up to `done` with a checkpoint due after it, by steps or epochs; 0: none.
 std::int64_t rollback_step(const TrainSettings& settings,
                            const RunLength& length,
                            std::int64_t done);
 
-/// Samples that an epoch leaves out with --drop-last.
+/// Returns the number of samples that an epoch leaves out with --drop-last.
 std::uint32_t dropped_samples(const TrainSettings& settings, std::uint64_t samples);
 
-/// E217 where some step computes a single sample by itself, for models that cannot.
+/// Returns E217 if some step computes a single sample by itself, for models that cannot.
 std::optional<Error> single_rows(const TrainSettings& settings,
                                  std::int64_t samples,
                                  const RunLength& length);
 
-/// Facts of a model that decide into how many leaves its steps are cut.
+/// Properties of a model that decide the number of leaves of its steps.
 struct ModelTraits {
     std::int64_t parameters = 0;
-    /// Multiplications of products and convolutions in one sample's forward pass; 0: not known.
+    /// Multiplications of matrix products and convolutions in one sample's forward pass; 0:
+    /// unknown.
     std::uint64_t products = 0;
-    bool looks_across_samples = false;  ///< of a leaf, as batch norm and mixup do
+    bool looks_across_samples =
+        false;  ///< true if samples of a leaf depend on each other, as with batch norm and mixup
 };
 
-/// V where nobody said it: as many as cost little where leaves are computed together, or as few as
-/// `ranks` need. Up to it V does not depend on them, nor ever on how fast a machine is: the same
-/// command has the same V, and so the same bits, everywhere.
+/// Returns V if the user did not set it: as many as cost little if leaves are computed together,
+/// else as few as `ranks` need. Up to that number V does not depend on `ranks`, and never on the
+/// speed of a machine: the same command has the same V, and so the same bits, everywhere.
 int default_virtual_ranks(const TrainSettings& settings,
                           std::int64_t samples,
                           const ModelTraits& model,
                           int ranks);
 
-/// The rule: two of the longest recent turns of the loop, two of the longest saves, and a margin
-/// of 90 s, at most a tenth of what was left at the start, still fit. Times are those of now_s():
-/// a wall clock that is set cannot move the limit.
+/// Decides when a run must save and stop before its deadline. Two of the longest recent turns of
+/// the loop, two of the longest saves and a margin must still fit. The margin is 90 s, but at most
+/// a tenth of the time left at the start. Times are those of now_s(): setting the wall clock cannot
+/// move the limit.
 class TimeLimit {
   public:
     /// `deadline_unix_s` 0: no limit. `unix_now_s` and `now_s` are the same moment.
     TimeLimit(std::int64_t deadline_unix_s, double unix_now_s, double now_s);
 
-    /// To be called at the begin of every turn.
+    /// Must be called at the begin of every turn.
     void begin_turn(double now_s);
 
-    /// A checkpoint took so long.
+    /// Notes the duration of a checkpoint.
     void note_save(double seconds);
 
-    /// Whether another turn might be one too many.
+    /// Returns true if there may be too little time for another turn.
     bool is_near(double now_s) const;
 
   private:

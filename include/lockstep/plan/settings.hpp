@@ -34,46 +34,47 @@ struct OptimizerSettings {
     double beta1 = 0.9;                        ///< adam, adamw, lamb
     double beta2 = 0.999;                      ///< adam, adamw, lamb
     double epsilon = 1e-8;                     ///< adam, adamw, lamb
-    double trust = 1e-3;                       ///< lars: a tensor's rate by its norms
-    double weight_decay = 0;                   ///< adamw, lamb: decoupled; others: L2 penalty
-    double average_decay = 0;                  ///< of the weights' moving average; 0: none is kept
-    std::string rate_factors;  ///< "fc.*=0.1": of the learning rate, for tensors of these names
-    bool decays_all = false;   ///< biases and norms, too; see parameter_group()
+    double trust = 1e-3;       ///< lars: trust coefficient of the rate of each tensor
+    double weight_decay = 0;   ///< adamw, lamb: decoupled; others: L2 penalty
+    double average_decay = 0;  ///< decay of the weights' moving average; 0: none is kept
+    std::string rate_factors;  ///< "fc.*=0.1": factors of the learning rate for tensors by name
+    bool decays_all = false;   ///< decays biases and norms too; see parameter_group()
 };
 
-/// What the learning rate does after its warm-up; see learning_rate().
+/// The schedule of the learning rate after its warm-up; see learning_rate().
 enum class ScheduleKind { constant, step, cosine, linear, polynomial, one_cycle };
 
-/// How the learning rate follows the batch.
+/// The dependence of the learning rate on the batch size.
 enum class RateScale { none, linear, square_root };
 
-/// How the learning rate changes.
+/// Settings of the learning rate's schedule.
 struct ScheduleSettings {
     ScheduleKind kind = ScheduleKind::constant;  ///< after the warm-up
-    std::int64_t warmup_steps = 0;               ///< in which the rate grows linearly; 0: none
-    Period every{Period::Unit::epochs, 30};      ///< step: multiplies by gamma
-    double gamma = 0.1;                          ///< step
-    double power = 2;                            ///< polynomial
-    double end = 0;                              ///< the rate at the end, if there is one
-    RateScale scale = RateScale::none;           ///< from the reference batch to the run's
-    std::int64_t reference_batch = 256;          ///< that the given rate is for
+    std::int64_t warmup_steps = 0;           ///< steps in which the rate grows linearly; 0: none
+    Period every{Period::Unit::epochs, 30};  ///< step: interval between multiplications by gamma
+    double gamma = 0.1;                      ///< step: factor
+    double power = 2;                        ///< polynomial: exponent
+    double end = 0;                          ///< the rate at the end, if the schedule has one
+    RateScale scale = RateScale::none;       ///< scaling from the reference batch to the run's
+    std::int64_t reference_batch = 256;      ///< batch that the given rate is meant for
 };
 
-/// Whether the rate depends on how long the run is.
+/// Returns true if the rate depends on the length of the run.
 bool has_end(ScheduleKind kind);
 
 /// Settings of make_model().
 struct ModelSettings {
     std::string name = "cnn";  ///< one of model_names()
-    bool bias = true;          ///< whether layers have one
-    /// "16,32,256": of the layers of cnn, cnn-bn and mlp but the last; "": the model's own.
+    bool bias = true;          ///< true if layers have biases
+    /// "16,32,256": channels of the layers of cnn, cnn-bn and mlp but the last; "": the model's
+    /// own.
     std::string channels;
-    std::int64_t layers = 0;  ///< of gpt; 0: its own number
-    std::int64_t heads = 0;   ///< of each attention of gpt; 0: its own number
-    std::int64_t width = 0;   ///< of gpt, or of unet's first level; 0: the model's own
+    std::int64_t layers = 0;  ///< layers of gpt; 0: the model's own number
+    std::int64_t heads = 0;   ///< heads of each attention of gpt; 0: the model's own number
+    std::int64_t width = 0;   ///< width of gpt, or of unet's first level; 0: the model's own
 };
 
-/// The meaning of a model's outputs; see make_task(). automatic: by the data's fields.
+/// The meaning of a model's outputs; see make_task(). automatic: decided by the data's fields.
 enum class TaskKind {
     automatic,
     classification,
@@ -83,168 +84,171 @@ enum class TaskKind {
     next_token,
 };
 
-/// How far a predicted number is from the true one; see make_task().
+/// The distance between a predicted number and the true one; see make_task().
 enum class RegressionLoss { mse, mae, huber };
 
 /// Settings of make_task().
 struct TaskSettings {
     TaskKind kind = TaskKind::automatic;        ///< what the model learns
-    RegressionLoss loss = RegressionLoss::mse;  ///< of regression
-    double huber_delta = 1;                     ///< where Huber's loss becomes linear
-    double label_smoothing = 0;                 ///< of classes, 0 to 1
+    RegressionLoss loss = RegressionLoss::mse;  ///< loss of regression
+    double huber_delta = 1;                     ///< error above which Huber's loss is linear
+    double label_smoothing = 0;                 ///< label smoothing of classes, 0 to 1
     std::string class_weights = "none";         ///< "none", "balanced" or "W0,W1,..."
 };
 
-/// How a step is handled whose loss or gradient is not finite.
+/// Handling of a step whose loss or gradient is not finite.
 enum class NonFinite {
-    stop,  ///< a loss that is not ends the run
+    stop,  ///< a loss that is not finite ends the run
     skip,  ///< the step changes nothing
-    /// Skipped, too, and training continues from the weights of the last checkpoint that was due.
+    /// The step is skipped, and training continues from the weights of the last due checkpoint.
     rollback,
 };
 
-/// What operators compute in that gain by it (matrix products, convolutions, attention), as
-/// torch.autocast chooses them. Parameters, gradients, sums and optimizers are fp32 always.
+/// The number format of operators that gain by it (matrix products, convolutions, attention), as
+/// torch.autocast chooses them. Parameters, gradients, sums and optimizers are always fp32.
 enum class Precision { fp32, bf16, fp16 };
 
-/// The device of the ranks; automatic: GPUs, if every rank has its own that LibTorch can
-/// use.
+/// The device of the ranks. automatic: GPUs, if every rank has its own that LibTorch can use.
 enum class DeviceKind { automatic, cpu, cuda };
 
-/// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
+/// Use of a separate thread that sums gradients. automatic: if the rank has a core for it.
 enum class CommThread { automatic, on, off };
 
-/// How a rank computes the leaves that it has; automatic: together, if a trial shows that no
-/// bit differs, or else one by one; together: an error then.
+/// How a rank computes its leaves. automatic: together if a trial shows that no bit differs, else
+/// one by one. together: an error if a bit differs.
 enum class LeafMode { automatic, together, one_by_one };
 
-/// Whether a GPU's leaves are recorded once and replayed; automatic: those whose gradients no other
-/// rank waits for, where a rehearsal shows that no bit differs and that they take less time.
+/// Recording and replay of a GPU's leaves. automatic: leaves whose gradients no other rank waits
+/// for, if a rehearsal shows equal bits and less time.
 enum class GraphMode { automatic, on, off };
 
 /// Settings of `lockstep train`. If a comment says "decides", another value gives other bits.
-/// What each may be is said once, in setting_table().
+/// setting_table() defines the possible values.
 struct TrainSettings {
-    std::filesystem::path data;       ///< training data set; its digest decides
-    std::string fields;               ///< of foreign HDF5: "NAME=PATH,..."; "": packed shards
+    std::filesystem::path data;  ///< training data set; its digest decides
+    std::string fields;          ///< fields of foreign HDF5: "NAME=PATH,..."; "": packed shards
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
-    std::string
-        test_fields;  ///< of foreign test data, where they are not `fields`; alone: of `data`
-    bool follows_links = false;  ///< of foreign files, test data among them
+    std::string test_fields;  ///< fields of foreign test data if they differ from `fields`; without
+                              ///< test_data: of `data`
+    bool follows_links = false;  ///< for foreign files, test data included
     std::filesystem::path run;   ///< run directory
 
-    TaskSettings task;   ///< decides
-    std::string inputs;  ///< "images,age": fields that the model is given; "": the first; decides
-    /// Safetensors that a new run begins with; "": random ones of the seed. Its digest decides.
+    TaskSettings task;  ///< decides
+    std::string
+        inputs;  ///< "images,age": fields that are the model's inputs; "": the first; decides
+    /// Safetensors with the initial weights of a new run; "": random weights of the seed. Its
+    /// digest decides.
     std::filesystem::path load_weights;
-    std::string load_skip;    ///< "fc.*,head.*": names that stay as the seed has them; decides
-    std::string load_prefix;  ///< "module.": taken off the file's names; decides
-    std::string freeze;       ///< "features.*": parameters that do not learn; decides
+    std::string load_skip;    ///< "fc.*,head.*": names that keep the seed's weights; decides
+    std::string load_prefix;  ///< "module.": prefix removed from the file's names; decides
+    std::string freeze;       ///< "features.*": parameters that are not trained; decides
 
     ModelSettings model;          ///< decides
     OptimizerSettings optimizer;  ///< decides
     ScheduleSettings schedule;    ///< decides
     std::int64_t batch = 128;     ///< global batch; decides
     std::uint64_t seed = 1;       ///< decides
-    int virtual_ranks = 0;        ///< V; 0: as many as cost little; decides
+    int virtual_ranks = 0;        ///< V; 0: chosen by default_virtual_ranks(); decides
     int threads = 1;              ///< intra-op threads of each rank; decides
-    /// Nothing: the least among the ranks; decides.
+    /// Nothing: the lowest level among the ranks; decides.
     std::optional<InstructionSet> instruction_set;
     DeviceKind device = DeviceKind::automatic;  ///< decides
     Precision precision = Precision::fp32;      ///< decides
-    double loss_scale = 65536;                  ///< the first, with fp16; decides
-    OrderKind order = OrderKind::lanes;         ///< or uniform, of resident data; decides
-    double split = 0;  ///< this share is trained on, the rest is test data; 0: all is; decides
-    bool drops_last = false;         ///< an epoch's last step, if it is short; decides
+    double loss_scale = 65536;                  ///< initial scale with fp16; decides
+    OrderKind order = OrderKind::lanes;         ///< uniform needs resident data; decides
+    double split = 0;  ///< share to train on, the rest is test data; 0: train on all; decides
+    bool drops_last = false;         ///< leaves out an epoch's last step if it is short; decides
     std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
     int lanes = 64;                  ///< G; decides
     int window_blocks = 5;           ///< K; decides
     bool plain_summation = false;    ///< negative control; decides
-    int micro_batches = 1;           ///< a leaf is computed in so many parts; decides
-    double clip_norm = 0;            ///< largest norm of the gradient; 0: any; decides
+    int micro_batches = 1;           ///< number of parts in which a leaf is computed; decides
+    double clip_norm = 0;            ///< largest norm of the gradient; 0: no limit; decides
 
     std::int64_t epochs = 1;     ///< passes over the data
     std::int64_t max_steps = 0;  ///< 0: epochs decides
     std::int64_t deadline = 0;   ///< Unix time before which to save and stop; 0: none
     Period checkpoint_every{Period::Unit::epochs, 1};  ///< one is always written at the end
-    int keep_checkpoints = 3;                          ///< newest ones that stay
-    Period evaluate_every{Period::Unit::epochs, 1};    ///< on test_data
-    std::string keep_best;        ///< metric whose best checkpoint stays, too; "": none
-    std::int64_t early_stop = 0;  ///< evaluations without a better one that end the run; 0: none do
-    std::int64_t noise_scale_every = 0;  ///< steps between measurements of it; 0: none
+    int keep_checkpoints = 3;                        ///< number of newest checkpoints that are kept
+    Period evaluate_every{Period::Unit::epochs, 1};  ///< evaluations on test_data
+    std::string keep_best;  ///< metric whose best checkpoint is kept as well; "": none
+    std::int64_t early_stop =
+        0;  ///< number of evaluations without improvement that end the run; 0: off
+    std::int64_t noise_scale_every = 0;  ///< steps between measurements of the noise scale; 0: none
     std::int64_t log_every =
         0;  ///< steps between step lines; 0: one line every 30 s and each epoch
-    std::int64_t histograms_every = 0;         ///< steps between those of weights; 0: none
-    TraceSteps trace;                          ///< of which each rank keeps a trace; none: no trace
-    int io_threads = 0;                        ///< 0: as many as the data needs
-    std::uint64_t data_memory = 256u << 20;    ///< bytes of each rank
-    std::optional<DataMode> data_mode;         ///< nothing: resident if it fits
-    PageCache page_cache = PageCache::keep;    ///< whether the system may keep what was read
-    BadData on_bad_data = BadData::fail;       ///< what becomes of damaged samples
-    bool accepts_data = false;                 ///< foreign files of other times, if the same
-    NonFinite on_nonfinite = NonFinite::stop;  ///< losses and gradients
-    bool accepts_other_bits = false;           ///< of a resume on other processors
-    bool ledger = false;                       ///< keep a record of every sample trained on
+    std::int64_t histograms_every = 0;  ///< steps between histograms of weights; 0: none
+    TraceSteps trace;                   ///< steps of which each rank keeps a trace; none: no trace
+    int io_threads = 0;                 ///< 0: as many as the data needs
+    std::uint64_t data_memory = 256u << 20;  ///< bytes of each rank
+    std::optional<DataMode> data_mode;       ///< nothing: resident if it fits
+    PageCache page_cache = PageCache::keep;  ///< rule for the cache of read pages
+    BadData on_bad_data = BadData::fail;     ///< handling of damaged samples
+    bool accepts_data = false;  ///< accepts foreign files with other file times and equal content
+    NonFinite on_nonfinite =
+        NonFinite::stop;              ///< handling of losses and gradients that are not finite
+    bool accepts_other_bits = false;  ///< allows a resume on other processors
+    bool ledger = false;              ///< keep a record of every sample trained on
     Transport transport = Transport::automatic;      ///< how gradients travel
     CommThread comm_thread = CommThread::automatic;  ///< the thread that sums them
-    LeafMode leaves = LeafMode::automatic;           ///< of this rank
-    GraphMode graph = GraphMode::automatic;          ///< of this rank
-    bool shares_gpus = false;                        ///< with --device cuda, for trials
+    LeafMode leaves = LeafMode::automatic;           ///< how this rank computes its leaves
+    GraphMode graph = GraphMode::automatic;          ///< recording of this rank's leaves
+    bool shares_gpus = false;                        ///< allowed with --device cuda, for trials
 
-    double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
+    double comm_timeout_s = 600;          ///< a longer collective ends the job; 0: no limit
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps
 
-    bool shows_live = true;     ///< whether stdout is a terminal with a user
+    bool shows_live = true;     ///< true if stdout is a terminal with a user
     bool keeps_stderr = false;  ///< LogTarget::keeps_stderr
 
-    PlannedGpu gpu;                       ///< of this rank, by the placement; empty: none
-    std::vector<std::string> rdma_ports;  ///< "mlx5_0:1", active ones of this rank's node
+    PlannedGpu gpu;                       ///< GPU of this rank by the placement; empty: none
+    std::vector<std::string> rdma_ports;  ///< active ports of this rank's node: "mlx5_0:1"
     std::string rank_table;               ///< placement of the ranks, shown at the start
-    std::vector<std::string> warnings;    ///< about that, logged at the start
+    std::vector<std::string> warnings;    ///< warnings about the placement, logged at the start
 
     std::map<std::string, ConfigEntry> origins;  ///< the value of each option, and its origin
 };
 
-/// Whether a run with these is evaluated.
+/// Returns true if a run with these settings is evaluated.
 bool has_test_data(const TrainSettings& settings);
 
-/// One row for each setting: how it is read, shown, compared between ranks and kept with the run.
-/// Refers to `settings`, whose values are the defaults.
+/// Returns one row for each setting: how it is read, shown, compared between ranks and kept with
+/// the run. The rows refer to `settings`, whose values are the defaults.
 OptionTable setting_table(TrainSettings& settings);
 
-/// Sets one setting by its name and a text, as the command line and run.json have them. Errors:
-/// E101 unknown name, E102 and E103 a value that it cannot have.
+/// Sets one setting by its name and a text in the form of the command line and run.json. Errors:
+/// E101 unknown name, E102 and E103 an invalid value.
 void set_setting(TrainSettings& settings, const std::string& name, const std::string& text);
 
-/// For settings made by a program: none is out of its range. Errors: E102, E103.
+/// Checks that all settings of a program are in their ranges. Errors: E102, E103.
 void check_settings(const TrainSettings& settings);
 
-/// The settings that decide a run's bits, as run.json keeps them.
+/// Returns the settings that decide a run's bits, as run.json keeps them.
 std::vector<NamedValue> deciding_settings(const TrainSettings& settings);
 
-/// Those and all others that ranks must have alike.
+/// Returns those and all others that ranks must have alike.
 std::vector<NamedValue> shared_settings(const TrainSettings& settings);
 
-/// How a call of train_model ended.
+/// The end of a call of train_model().
 enum class TrainEnd { complete, saved_for_requeue, interrupted };
 
-/// Whether a run began with this start.
+/// Tells whether the run began with this start.
 enum class RunAge { created, resumed };
 
-/// What the effect of a setting depends on besides other settings.
+/// Facts besides other settings that decide whether a setting has an effect.
 struct EffectFacts {
     std::uint64_t samples = 0;
     std::int64_t total_steps = 0;
     RunAge age = RunAge::created;
 };
 
-/// Names of settings that others leave without an effect, given or not.
+/// Returns the names of settings that others make ineffective, given or not.
 std::vector<std::string> idle_settings(const TrainSettings& settings);
 
-/// Virtual ranks are settled. One sentence for each given setting without an effect that might be
-/// meant so: it came from a file or a variable, which serve other runs, too; or the run exists and
-/// must go on with what it was made with. Errors: E107 for any other; E102 a deadline that is no
-/// Unix time.
+/// Checks the given settings for effects, once V is known. Returns one sentence for each
+/// ineffective setting that may be intended: it came from a file or a variable, which serve other
+/// runs too, or the existing run was made with it. Errors: E107 for any other ineffective setting;
+/// E102 a deadline that is no Unix time.
 std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The manifest of a checkpoint as values, and which tensors leave it, by which names.
+/// The manifest of a checkpoint as values, and the tensors and names of an export.
 #pragma once
 
 #include "lockstep/core/hash.hpp"
@@ -17,55 +17,56 @@
 
 namespace lockstep {
 
-/// A stored run of one tensor's elements.
+/// A stored range of one tensor's elements.
 struct StoredPiece {
     std::uint64_t tensor = 0;
     std::uint64_t start = 0, count = 0;  ///< elements
     std::string file;
-    std::uint64_t offset = 0;  ///< of the first byte in the file
+    std::uint64_t offset = 0;  ///< first byte in the file
     std::string hash;          ///< XXH3-128 of the bytes, hexadecimal
 };
 
 /// Reads or writes it.
 void describe(Record& record, StoredPiece& piece);
 
-/// What manifest.json of a checkpoint says.
+/// The content of a checkpoint's manifest.json.
 struct CheckpointManifest {
     CheckpointState state;
     std::vector<TensorMeta> tensors;
     std::vector<StoredPiece> pieces;
 };
 
-/// The text, with its own digest as the last field.
+/// Returns the text, with its own digest as the last field.
 std::string checkpoint_manifest_text(const CheckpointManifest& manifest);
 
-/// Errors: E310 digest, E305 format, E222, E309 pieces that do not cover the tensors.
+/// Parses a manifest. Errors: E310 digest, E305 format, E222, E309 uncovered tensors.
 CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std::string& origin);
 
-/// The manifest in a checkpoint's folder. Errors: the same, and E201.
+/// Reads the manifest in a checkpoint's folder. Errors: the same, and E201.
 CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& checkpoint);
 
-/// Fills `out`, of the piece's floats, from its file. Errors: E310 if their hash is another.
+/// Fills `out`, which has the piece's number of floats, from its file. Errors: E310 (hash).
 void read_whole_piece(const std::filesystem::path& checkpoint,
                       const CheckpointManifest& manifest,
                       const StoredPiece& piece,
                       std::span<std::byte> out);
 
-/// A whole tensor is stored under its own name and shape, a part of one as a range of elements.
+/// Returns the entry of a whole tensor by name and shape, or of a part as a range of elements.
 SafetensorsEntry entry_of(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count);
 
-/// Where the checkpoint of `step` is written until it is whole.
+/// Returns the path at which the checkpoint of `step` is written until it is complete.
 std::filesystem::path unfinished_checkpoint(const CheckpointPlace& place, std::int64_t step);
 
-/// Makes of `unfinished`, whose shards are complete, the checkpoint of `step`; then older ones may
-/// go. Errors: E401, E402, E405, and those of place.check_still_ours.
+/// Turns `unfinished`, whose shards are complete, into the checkpoint of `step`, and then removes
+/// older ones. Errors: E401, E402, E405, and those of place.check_still_ours.
 void commit_checkpoint(const CheckpointPlace& place,
                        const std::filesystem::path& unfinished,
                        std::int64_t step,
                        const std::string& manifest);
 
-/// In the checkpoint's order, counters last. Values are read when they are fetched, and `manifest`
-/// is borrowed until then. Errors: E106 (no average); when fetched, those of read_whole_piece().
+/// Returns the tensors in the checkpoint's order, counters last. Values are read when they are
+/// fetched, and `manifest` is borrowed until then. Errors: E106 (no average); when fetched, those
+/// of read_whole_piece().
 std::vector<ExportedTensor> exported_tensors(const std::filesystem::path& checkpoint,
                                              const CheckpointManifest& manifest,
                                              ExportedTensors wanted);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares two runs: which settings differ, how far apart speed and accuracy are, and whether that
-/// is more than the noise of their steps.
+/// Compares two runs: the settings that differ, the differences in speed and accuracy, and whether
+/// they exceed the noise of the steps.
 #pragma once
 
 #include "lockstep/run/run_figures.hpp"
@@ -14,71 +14,72 @@
 
 namespace lockstep {
 
-/// Whom a setting concerns.
+/// The role of a setting.
 enum class SettingKind {
-    deciding,  ///< other values are other bits
-    contract,  ///< what the bits stand on besides: processor, instruction set, versions
-    free,      ///< speed and habits
+    deciding,  ///< other values give other bits
+    contract,  ///< other conditions of the bits: processor, instruction set, versions
+    free,      ///< settings of speed and habits
 };
 
-/// A setting with its values in two runs; "" if it has none there.
+/// A setting with its values in two runs; "" if a run does not have it.
 struct SettingDifference {
     std::string name;
     SettingKind kind = SettingKind::free;
     std::string first{}, second{};  ///< values as text
     std::string first_origin{},
-        second_origin{};  ///< "command line", "train.toml:3:1"; "": by default
+        second_origin{};  ///< "command line", "train.toml:3:1"; "": the default
 };
 
-/// Deciding ones first, by name; not where runs lie.
+/// Returns the differences, deciding settings first, by name; paths of runs are left out.
 std::vector<SettingDifference> settings_that_differ(const RunRecord& first,
                                                     const RunRecord& second);
 
-/// A mean, and how far it may be off.
+/// A mean and its error.
 struct Scatter {
     double mean = 0;
     double error = 0;        ///< standard error; 0 with too few values
-    std::int64_t count = 0;  ///< values
+    std::int64_t count = 0;  ///< number of values
 };
 
-/// `values` in order of time, which may hang together: their standard error is that of the means of
-/// ten stretches (batch means; Law, "Simulation Modeling and Analysis", 9.5.3).
+/// Returns the mean of `values` in order of time, which may be correlated. Their standard error is
+/// that of the means of ten stretches (batch means; Law, "Simulation Modeling and Analysis",
+/// 9.5.3).
 Scatter scatter_of(std::span<const double> values);
 
-/// Seconds that the steps took, of the first rank that kept some: every rank's are the same. The
-/// first of a start is left out, as in mean_step().
+/// Returns the seconds of steps, of the first rank that kept some, because they are equal on all
+/// ranks. The first step of a start is left out, as in mean_step().
 Scatter step_scatter(const RunFigures& run);
 
-/// The same of one phase, over all ranks: each step's mean.
+/// Returns the same for one phase, with each step's mean over all ranks.
 Scatter phase_scatter(const RunFigures& run, Phase phase);
 
-/// Whether means differ by more than twice their common standard error; fewer than four values tell
-/// nothing.
+/// Returns true if means differ by more than twice their common standard error; fewer than four
+/// values show nothing.
 bool is_beyond_scatter(const Scatter& first, const Scatter& second);
 
-/// Something that was measured now and then.
+/// A value that is measured from time to time.
 struct CurvePoint {
     double at = 0;  ///< samples or updates
     double value = 0;
 };
 
-/// The figure called `name` of the evaluations of `run`, by updates times `samples_each`.
+/// Returns the metric called `name` of the evaluations of `run`, by updates times `samples_each`.
 std::vector<CurvePoint> evaluation_curve(const RunFigures& run,
                                          const std::string& name,
                                          double samples_each);
 
-/// The value at `at`, on a straight line between the points next to it. A point not more than a
-/// hundredth away stands for it. Nothing beyond the curve's ends.
+/// Returns the value at `at` by linear interpolation, or that of a point within one hundredth.
+/// Returns nothing beyond the curve's ends.
 std::optional<double> value_at(std::span<const CurvePoint> curve, double at);
 
-/// Values of two curves as far along as both go.
+/// Values of two curves at the last place that both reach.
 struct CurveGap {
     double at = 0;
     double first = 0, second = 0;
     double difference() const { return second - first; }  ///< above 0: the second is higher
 };
 
-/// Nothing if there is no place that both reach.
+/// Returns nothing if there is no place that both reach.
 std::optional<CurveGap> curve_gap(std::span<const CurvePoint> first,
                                   std::span<const CurvePoint> second);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Requests of a user to a run, to save or to stop, by a file in its directory.
+/// Requests of a user that a run saves or stops, by a file in its directory.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-/// What may be asked of a run.
+/// The kinds of requests.
 enum class ControlAction {
-    save,                   ///< a checkpoint after the next step, then go on
+    save,                   ///< a checkpoint after the next step, then continue
     stop,                   ///< a checkpoint after the next step, then end
     stop_after_checkpoint,  ///< end with the next checkpoint that is due anyway
     stop_now,               ///< end after the next step without a checkpoint
 };
-std::string_view control_action_name(ControlAction action);  ///< as in the file
+std::string_view control_action_name(ControlAction action);  ///< name in the file
 
-/// One request. It is meant for one incarnation: no later one obeys it.
+/// One request. It is for one incarnation: no later one obeys it.
 struct ControlRequest {
     std::string id{};  ///< 32 hexadecimal digits
     ControlAction action = ControlAction::save;
@@ -30,46 +30,46 @@ struct ControlRequest {
     std::string asked{};  ///< UTC
 };
 
-/// Where a request waits to be read, and where it lies until it is met.
+/// Paths of a request before it is read, and until it is met.
 struct ControlPaths {
     fs::path root;
 
-    fs::path asked() const { return root / "control.json"; }  ///< where a request waits to be read
+    fs::path asked() const { return root / "control.json"; }  ///< path before it is read
 
-    /// Where it lies until it is met.
+    /// Returns the path until it is met.
     fs::path taken() const { return root / "control.taken.json"; }
 };
 
-/// Asks incarnation `incarnation` of the run in `root`; replaces a request that has not been read.
-/// Errors: E402, E405, those of system_error().
+/// Sends a request to incarnation `incarnation` of the run in `root`; replaces a request that has
+/// not been read. Errors: E402, E405, those of system_error().
 ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t incarnation);
 
-/// The request in `path`; nothing if there is none. Errors: E222, E406, E202.
+/// Reads the request in `path`; nothing if there is none. Errors: E222, E406, E202.
 std::optional<ControlRequest> read_control_request(const fs::path& path);
 
-/// The run's side, on rank 0. Takes requests by rename, so that none is lost between reading and
-/// removing. A request that cannot be read, or is for another incarnation, is removed with a
-/// warning.
+/// Receives requests in the run, on rank 0. It takes them by rename, so that none is lost between
+/// reading and removing. A request that cannot be read, or is for another incarnation, is removed
+/// with a warning.
 class ControlBox {
   public:
-    /// For start `incarnation` of the run in `root`.
+    /// Receives requests to start `incarnation` of the run in `root`.
     ControlBox(const fs::path& root, std::int64_t incarnation)
         : paths_{root}, incarnation_(incarnation) {}
 
-    /// The newest request that was not met yet. Looks at most once in `pause_s` at the file system;
-    /// `time_s` is that of now_s().
+    /// Returns the newest request that was not met yet. Reads the file system at most once in
+    /// `pause_s`; `time_s` is that of now_s().
     const std::optional<ControlRequest>& poll(double time_s);
 
-    /// What poll() gave last, until it is met.
+    /// Returns the last result of poll(), until that request is met.
     const std::optional<ControlRequest>& pending() const { return pending_; }
 
-    /// The pending request is met.
+    /// Marks the pending request as met.
     void answer();
 
-    /// Id of the request that was met last; "" before the first.
+    /// Returns the id of the request that was met last; "" before the first.
     const std::string& answered() const { return answered_; }
 
-    static constexpr double pause_s = 1;  ///< between two looks at the file system
+    static constexpr double pause_s = 1;  ///< between two reads of the file system
 
   private:
     void take();

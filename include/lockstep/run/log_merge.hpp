@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logs of all ranks of one start as one: by the clock of rank 0, in little memory.
+/// Merges the logs of all ranks of one start: by the clock of rank 0, in little memory.
 #pragma once
 
 #include "lockstep/core/error_kind.hpp"
@@ -19,86 +19,87 @@
 
 namespace lockstep {
 
-/// Where a line comes from.
+/// The origin of a line.
 enum class LogKind {
     said,      ///< the rank wrote it into its log
-    error,     ///< the rank ends with it
-    captured,  ///< something wrote it to the rank's stderr
-    launcher,  ///< it came out of mpirun or srun, and no rank's log says so
+    error,     ///< the rank ends with this error
+    captured,  ///< other code wrote it to the rank's stderr
+    launcher,  ///< mpirun or srun wrote it, and it is in no rank's log
 };
 
-/// LogLine::rank where the line is no rank's, but the launcher's.
+/// LogLine::rank of a line of the launcher.
 inline constexpr int no_rank = -1;
 
-/// A line of a rank's log. Its texts are views that hold until the log goes on; they may have any
-/// bytes in them, escapes of terminals too.
+/// A line of a rank's log. Its texts are views that are valid until the next line is read. They may
+/// contain any bytes, including terminal escapes.
 struct LogLine {
     double time_s = 0;             ///< seconds since 1970 on rank 0's clock
-    int rank = 0;                  ///< whose log it is in, or no_rank
-    Level level = Level::info;     ///< how much it matters
-    LogKind kind = LogKind::said;  ///< where it comes from
-    bool is_for_all = false;       ///< said once, by rank 0 for all ranks
-    std::string_view host;         ///< of the rank or launcher; "" in logs of older versions
-    std::string_view text;         ///< of an error: what happened
-    std::string_view alike;  ///< what other ranks say as well, each with its own figures; or ""
-                             ///< of a launcher's line: what the rank's own log has of it
-    std::string_view code, why, fix{};  ///< of an error
-    std::vector<int> failed{};          ///< of an error that ranks agreed on: who met it
+    int rank = 0;                  ///< rank of the log, or no_rank
+    Level level = Level::info;     ///< severity
+    LogKind kind = LogKind::said;  ///< origin
+    bool is_for_all = false;       ///< rank 0 wrote it once for all ranks
+    std::string_view host;         ///< host of the rank or launcher; "" in logs of older versions
+    std::string_view text;         ///< for an error: what happened
+    std::string_view alike;  ///< text without this rank's figures, equal on other ranks; or "". For
+                             ///< a launcher's line: its text in the rank's own log
+    std::string_view code, why, fix{};  ///< parts of an error
+    std::vector<int> failed{};  ///< for an error that ranks agreed on: the ranks that met it
 };
 
-/// Which lines are wanted.
+/// Selection of lines.
 struct LogChoice {
     std::optional<std::vector<int>> ranks{};  ///< in order; nothing: all
-    std::string node{};                       ///< of the ranks; "": all
+    std::string node{};                       ///< node of the ranks; "": all
     Level least = Level::debug;
     double since_s = -std::numeric_limits<double>::infinity();  ///< seconds since 1970
-    bool with_launcher = false;  ///< those of launcher-HOST.jsonl as well
-    std::uint64_t newest_bytes = std::numeric_limits<std::uint64_t>::max();  ///< of each log
+    bool with_launcher = false;  ///< includes lines of launcher-HOST.jsonl
+    std::uint64_t newest_bytes = std::numeric_limits<std::uint64_t>::max();  ///< limit per log
 };
 
-/// What is known of a rank's log without reading all of it.
+/// Facts about a rank's log that need not all of it.
 struct RankLogFacts {
     int rank = 0;
     std::string host{};  ///< "" if nothing was written yet, and in logs of older versions
     double clock_ahead_s = 0, clock_error_s = 0;  ///< ClockEvent
 };
 
-/// What rank logs are read with.
+/// Limits for reading rank logs.
 struct LogLimits {
-    std::size_t buffer_bytes = std::size_t{48} << 20;   ///< of all ranks together
-    std::size_t longest_line = std::size_t{256} << 10;  ///< longer ones are passed over
-    std::size_t most_open = 0;  ///< files; 0: what this process may open, less a reserve
+    std::size_t buffer_bytes = std::size_t{48} << 20;   ///< buffers of all ranks together
+    std::size_t longest_line = std::size_t{256} << 10;  ///< longer lines are skipped
+    std::size_t most_open =
+        0;  ///< most open files; 0: as many as this process may open, less a reserve
 };
 
-/// The ranks of a start whose logs lie in `folder`, and where. Errors: E201 if there is none.
+/// Returns the ranks of a start whose logs are in `folder`, and their nodes. Errors: E201 if none.
 std::vector<RankLogFacts> read_log_facts(const fs::path& folder);
 
-/// Lines of the rank-NNNNN.jsonl files of a folder in order of time, with the launcher's where they
-/// are wanted: its boxes and blocks as one line each, on the clock of a rank of its host. The lines
-/// of one rank stay in their order, also where its clock was set back. A line that is not whole
-/// yet, as it is while its rank writes or where the rank was killed, waits for its end; one that
-/// makes no sense is passed over and counted. Files may grow and appear meanwhile. Beyond
-/// `most_open` files each is opened anew for every piece. One thread.
+/// Reads the lines of a folder's rank-NNNNN.jsonl files in order of time. If wanted, it adds the
+/// launcher's lines, on the clock of a rank of its host, with its boxes and blocks as one line
+/// each. The lines of one rank stay in their order even if its clock was set back. An incomplete
+/// line, which its rank is still writing or which a killed rank left, waits for its end. A line
+/// that cannot be parsed is skipped and counted. Files may grow and appear during reading. Beyond
+/// `most_open` files each is opened again for every piece. One thread.
 class LogMerge {
   public:
-    /// Errors: E201, E202, E402.
+    /// Opens the logs. Errors: E201, E202, E402.
     LogMerge(const fs::path& folder, LogChoice choice, const LogLimits& limits = {});
 
     /// Null state: moved from.
     LogMerge(LogMerge&&) noexcept;
     ~LogMerge();
 
-    /// The next line that is not later than `until_s`; nullptr if there is none (yet).
+    /// Returns the next line that is not later than `until_s`; nullptr if there is none (yet).
     const LogLine* next(double until_s = std::numeric_limits<double>::infinity());
 
-    /// For starts that are over: goes on with what ranks left in rank-NNNNN.stderr and had no time
-    /// to log, as of their last log line, and with a launcher's box that is not whole.
+    /// For starts that are over: also reads output in rank-NNNNN.stderr that ranks had no time to
+    /// log, with the time of their last log line, and an incomplete box of a launcher.
     void take_last_words();
 
-    /// Looks for more lines of logs that had none left, and for new logs.
+    /// Searches for new lines in logs that were read to their end, and for new logs.
     void look_again();
 
-    /// Lines so far that made no sense.
+    /// Returns the number of lines so far that could not be parsed.
     std::uint64_t damaged() const;
 
   private:
@@ -106,20 +107,22 @@ class LogMerge {
     std::unique_ptr<Inside> inside_;
 };
 
-/// An error that ranks met.
+/// An error of one or more ranks.
 struct RankError {
     std::vector<int> ranks{};  ///< in order; never empty
-    std::string host{};        ///< of the first of them; "" if its log does not tell
+    std::string host{};        ///< host of the first of them; "" if its log does not have it
     std::string code{}, what{}, why{}, fix{};
     double time_s = 0;         ///< on rank 0's clock
-    Blame blame = Blame::own;  ///< whose doing it is, by its code
+    Blame blame = Blame::own;  ///< the rank that causes it, by its code
 };
 
 /// The errors in a start's logs.
 struct RankErrors {
-    std::optional<RankError> first{};  ///< of a rank's own; where there is none, of those in doubt
-    std::optional<RankError> told{};   ///< the first that tells of another rank's end
-    std::vector<int> followers{};      ///< ranks, in order, whose only errors tell of others' ends
+    std::optional<RankError> first{};  ///< the first error that blames its own rank; if there is
+                                       ///< none, the first unsure one
+    std::optional<RankError> told{};   ///< the first error that reports another rank's end
+    std::vector<int>
+        followers{};  ///< ranks, in order, with only errors that report other ranks' ends
 };
 
 /// Reads `logs` to their end. `facts`: read_log_facts() of the same folder.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lines of merged logs as people read them: equal lines of several ranks as one.
+/// Text of merged logs for people: equal lines of several ranks become one.
 #pragma once
 
 #include "lockstep/run/log_merge.hpp"
@@ -14,51 +14,51 @@
 
 namespace lockstep {
 
-/// A line, and the ranks that wrote it: the texts are those of the first. A launcher's has no
-/// ranks.
+/// A line, and the ranks that wrote it. The texts are those of the first rank. A launcher's line
+/// has no ranks.
 struct FoldedLine {
-    double time_s = 0;  ///< of the first
+    double time_s = 0;  ///< time of the first
     Level level = Level::info;
     LogKind kind = LogKind::said;
     bool is_for_all = false;
     std::string host{}, text{}, alike{}, code{}, why{};
     std::vector<int> failed{};
     std::vector<std::uint64_t> rank_bits{};  ///< bit i of word j: rank 64 j + i
-    std::size_t times = 1;                   ///< the launcher said it
+    std::size_t times = 1;                   ///< how often the launcher wrote it
 
-    bool has(int rank) const;        ///< whether that rank wrote it
+    bool has(int rank) const;        ///< true if that rank wrote it
     std::vector<int> ranks() const;  ///< in order
-    std::size_t count() const;       ///< of its ranks
+    std::size_t count() const;       ///< number of its ranks
 };
 
-/// How far a fold looks.
+/// Limits of folding.
 struct FoldLimits {
-    double window_s = 1;                             ///< lines further apart are two
-    double echo_s = 10;                              ///< for which launchers repeat lines
-    std::size_t most_lines = 8192;                   ///< that wait for others
-    std::size_t most_bytes = std::size_t{16} << 20;  ///< of their texts
+    double window_s = 1;            ///< lines further apart are not folded
+    double echo_s = 10;             ///< time in which launchers repeat lines of ranks
+    std::size_t most_lines = 8192;  ///< most lines that wait for others
+    std::size_t most_bytes = std::size_t{16} << 20;  ///< most bytes of their texts
 };
 
-/// Takes lines in order of time and gives them on in that order, each after `window_s`, or sooner
-/// where too many wait: equal ones of several ranks as one, with the time of the first. Two lines
-/// are equal if level and `alike` are, or text where there is none. A rank's own repetitions stay.
-/// What a launcher says as well goes, though it comes up to `echo_s` after the rank's own line, as
-/// does what a rank left in its stderr and its launcher has told; what a launcher says again within
-/// the window is counted.
+/// Takes lines in order of time and emits them in that order, each after `window_s`, or sooner if
+/// too many wait. Equal lines of several ranks become one, with the time of the first. Two lines
+/// are equal if level and `alike` are, or the text if `alike` is empty. A rank's own repetitions
+/// stay. A launcher's copy of a rank's line is dropped if it comes up to `echo_s` after that line;
+/// so is a line of a rank's stderr that its launcher has written. Repetitions of a launcher's line
+/// within the window are counted.
 class LogFold {
   public:
-    using Emit = std::function<void(const FoldedLine&)>;  ///< what becomes of a line
+    using Emit = std::function<void(const FoldedLine&)>;  ///< receives each line
 
-    /// `emit` is called by the functions below.
+    /// The functions below call `emit`.
     LogFold(const FoldLimits& limits, Emit emit);
 
-    /// Takes a line, and gives on those that have waited long enough by its time.
+    /// Takes a line, and emits those that have waited long enough by its time.
     void add(const LogLine& line);
 
-    /// Gives on what is earlier than `time_s` less the window.
+    /// Emits lines earlier than `time_s` minus the window.
     void pass(double time_s);
 
-    /// Gives on all.
+    /// Emits all lines.
     void finish();
 
   private:
@@ -74,31 +74,31 @@ class LogFold {
     FoldLimits limits_;
     Emit emit_;
     std::vector<FoldedLine> ring_;  // lines first_ to next_ - 1, by number
-    std::vector<Slot> slots_;  // the newest line of each hash; stale where it has been given on
+    std::vector<Slot> slots_;       // newest line of each hash; stale if that was emitted
     std::uint64_t first_ = 1, next_ = 1;
     std::size_t bytes_ = 0;
 };
 
-/// Whether terminals colour what is shown.
+/// Use of colours on terminals.
 enum class Colours { off, on };
 
-/// How lines are shown.
+/// Style of lines.
 struct LogStyle {
-    int ranks = 1;                   ///< in all
-    bool names_hosts = false;        ///< of lines of one rank
-    Colours colours = Colours::off;  ///< warnings, errors, and what is less important
+    int ranks = 1;                   ///< number of ranks
+    bool names_hosts = false;        ///< adds the host to lines of one rank
+    Colours colours = Colours::off;  ///< colours of warnings, errors, and less important text
 };
 
-/// `text` on one line, without escapes of terminals and other control characters.
+/// Returns `text` on one line, without terminal escapes and other control characters.
 std::string plain_text(std::string_view text);
 
-/// "2026-01-31T12:34:56.789Z [0-7]  warn  ...": lines as text. One thread.
+/// Formats lines: "2026-01-31T12:34:56.789Z [0-7]  warn  ...". One thread.
 class LogText {
   public:
-    /// For lines of one start, whose columns fit its ranks.
+    /// Formats lines of one start, with columns that fit its ranks.
     explicit LogText(const LogStyle& style);
 
-    /// `line` and a line feed, behind what `out` holds; before it `mark`, as of a comparison.
+    /// Appends `mark` (for comparisons), `line` and a line feed to `out`.
     void append(std::string& out, const FoldedLine& line, std::string_view mark = {});
 
   private:

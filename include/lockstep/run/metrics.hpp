@@ -16,11 +16,11 @@ namespace lockstep {
 /// Appends lines. Rank 0 only.
 class MetricsFile {
   public:
-    /// Opens or creates `path` (0600) and cuts what lies beyond `resumed_step`: a last line that is
-    /// not whole, and lines at the end whose "step" is larger. Errors: E402.
+    /// Opens or creates `path` (0600) and removes lines after `resumed_step`: an incomplete last
+    /// line, and lines at the end whose "step" is larger. Errors: E402.
     MetricsFile(const fs::path& path, std::int64_t resumed_step);
 
-    /// One line, in one write. `record` has a "step". Errors: E402, E405.
+    /// Appends one line in one write. `record` has a "step". Errors: E402, E405.
     void append(const Json& record);
 
   private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Progress of a long operation: a live line on a terminal, elsewhere a plain line from time to
-/// time.
+/// Progress of a long operation: a live line on a terminal, or plain lines from time to time.
 #pragma once
 
 #include <cstdint>
@@ -11,61 +10,62 @@
 
 namespace lockstep {
 
-/// Where progress is shown. Tests bring their own; a program uses log_sink().
+/// Output of progress. Tests use their own; a program uses log_sink().
 struct ProgressSink {
     bool is_live = false;                          ///< show() reaches a terminal
     std::function<void(std::string_view)> show;    ///< replaces the live line; "" removes it
     std::function<void(std::string_view)> say;     ///< a plain line for file and terminal
-    std::function<void(std::string_view)> record;  ///< a plain line for the file alone
+    std::function<void(std::string_view)> record;  ///< a plain line for the file only
     std::function<double()> now_s;
-    bool sums_up = true;  ///< finish() says how much was done in which time
+    bool sums_up = true;  ///< finish() reports the amount and the time
 
-    /// Rank 0's terminal and log; nothing on other ranks.
+    /// Returns rank 0's terminal and log; nothing on other ranks.
     static ProgressSink log_sink();
 
-    /// For commands whose stdout is read by a program (--json): plain lines go to stderr, and the
-    /// end is not told. On rank 0 only.
+    /// For commands whose stdout a program reads (--json): plain lines go to stderr, and the end is
+    /// not reported. On rank 0 only.
     static ProgressSink beside_output();
 };
 
-/// What progress counts: how it is written.
+/// The unit of progress.
 enum class ProgressUnit { count, bytes };
 
-/// One thread only.
+/// Shows progress. One thread only.
 class Progress {
   public:
-    /// `label` ("packing") begins lines that are given no text; `total` 0 means that the end is not
-    /// known. Plain lines come every `plain_every_s`, live ones at most ten times a second.
+    /// `label` ("packing") begins lines without an own text; `total` 0 means that the end is
+    /// unknown. Plain lines come every `plain_every_s`, live ones at most ten times a second.
     Progress(std::string label,
              std::uint64_t total,
              ProgressUnit unit = ProgressUnit::count,
              ProgressSink sink = ProgressSink::log_sink(),
              double plain_every_s = 30);
 
-    /// Of work that comes in stages: a label and a total come with each update().
+    /// For work in stages: a label and a total come with each update().
     explicit Progress(ProgressSink sink = ProgressSink::log_sink());
     ~Progress();
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    /// Whether update() would show anything now: spares callers the making of a line.
+    /// Returns true if update() would show something now, so that callers need not format a line.
     bool is_due() const;
 
-    /// `done` of `total` are done; shows `line` when it is time. Without a line, progress writes
-    /// its own: "packing 1.2 GiB of 4 GiB | 312 MiB/s".
+    /// Reports that `done` of `total` are done; shows `line` when it is time. Without a line it
+    /// writes its own: "packing 1.2 GiB of 4 GiB | 312 MiB/s".
     void update(std::uint64_t done, std::string_view line = {});
 
-    /// The same of the stage `label`. Another label or total ends the stage before.
+    /// Reports the same for the stage `label`. Another label or total ends the previous stage.
     void update(std::string_view label, std::uint64_t done, std::uint64_t total, ProgressUnit unit);
 
-    /// Work done before this object was made (a resumed run): not counted in rate and ETA.
+    /// Sets the work done before this object was made (a resumed run): it does not count in rate
+    /// and ETA.
     void start_at(std::uint64_t done) { first_ = done; }
 
-    /// Removes the live line; says how much was done in which time, where the sink wants that. The
-    /// destructor only removes.
+    /// Removes the live line and, if the sink wants that, reports the amount and the time. The
+    /// destructor only removes the line.
     void finish();
 
-    /// Seconds to the end at the average rate so far; negative while not known.
+    /// Returns the seconds to the end at the average rate so far; negative if unknown.
     double eta_s() const;
 
   private:

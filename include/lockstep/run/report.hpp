@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The report of a run, on one page: made once from its directory, shown as text, JSON, Markdown or
-/// HTML.
+/// The report of a run, on one page. It is made once from the run's directory and shown as text,
+/// JSON, Markdown or HTML.
 #pragma once
 
 #include "lockstep/run/log_merge.hpp"
@@ -19,68 +19,69 @@
 
 namespace lockstep {
 
-/// Why a start failed, as `lockstep logs --first-error` says it.
+/// The reason why a start failed, as in `lockstep logs --first-error`.
 struct ReportCause {
     RankError error{};             ///< ranks, node, code, what, why and fix
     std::string trouble{};         ///< "rank dead", ... if flight records show it, else ""
-    std::vector<int> followers{};  ///< ranks that ended for it
+    std::vector<int> followers{};  ///< ranks that ended because of it
 };
 
-/// Settings in other values: {"io-threads", "4"}.
+/// Settings with changed values: {"io-threads", "4"}.
 using ChangedSettings = std::vector<std::pair<std::string, std::string>>;
 
-/// What others know about a run, for this module reads no flight records and knows no settings.
+/// Facts about a run from other modules: this one reads no flight records and no settings.
 struct ReportClues {
     RunStatus status{};
-    std::int64_t start = 0;              ///< the one whose end `cause` is; 0: none has begun
-    std::optional<ReportCause> cause{};  ///< nothing if all is well, or if it is not known
-    std::string next{};                  ///< the command to type next
-    std::string resume{};                ///< the command that resumes the run; "": none does
+    std::int64_t start = 0;  ///< the start whose end `cause` explains; 0: none has begun
+    std::optional<ReportCause>
+        cause{};           ///< nothing if there is no failure, or if the cause is unknown
+    std::string next{};    ///< the command to type next
+    std::string resume{};  ///< the command that resumes the run; "": none can
 
-    /// The command that made the run, with some settings changed; "" if that is not known.
+    /// Returns the command that made the run, with some settings changed; "" if it is unknown.
     std::function<std::string(const ChangedSettings&)> train_line{};
 };
 
-/// A setting, a version, a size: by name.
+/// A setting, a version or a size, by name.
 struct ReportFact {
     std::string name, value;
 };
 
-/// Which rank ran where: rank 0's log has it as a table.
+/// The places of the ranks: a table from rank 0's log.
 struct PlacementTable {
     std::vector<std::string> columns;
-    std::vector<std::vector<std::string>> rows;  ///< as many cells as columns
+    std::vector<std::vector<std::string>> rows;  ///< each with a cell per column
     std::vector<std::string> notes;              ///< lines above and below it
 };
 
 /// One or more neighbouring values of a curve.
 struct ReportPoint {
-    std::int64_t step = 0;       ///< the newest of them
+    std::int64_t step = 0;       ///< the newest of their steps
     double value = 0;            ///< their mean
-    double least = 0, most = 0;  ///< of them
+    double least = 0, most = 0;  ///< their range
 };
 
-/// What a curve is made of.
+/// The source of a curve's values.
 enum class CurveSource {
-    reports,      ///< of training steps
-    evaluations,  ///< of tests
+    reports,      ///< reports of training steps
+    evaluations,  ///< evaluations of test data
 };
 
-/// One line of a chart, by step, at most ReportLimits::points long. Values that are not finite are
-/// left out.
+/// One line of a chart, by step, with at most ReportLimits::points points. Values that are not
+/// finite are left out.
 struct ReportCurve {
     CurveSource source = CurveSource::reports;
     std::string name;
     std::vector<ReportPoint> points;
-    double last = 0, best_low = 0, best_high = 0;  ///< of all values
-    std::int64_t low_step = 0, high_step = 0;      ///< where these two are
+    double last = 0, best_low = 0, best_high = 0;  ///< values over all steps
+    std::int64_t low_step = 0, high_step = 0;      ///< steps of these two
 };
 
-/// What a chart shows.
+/// The content of a chart.
 enum class ChartKind {
-    loss,           ///< of training and tests
-    figure,         ///< another one of tests
-    learning_rate,  ///< where it changes
+    loss,           ///< loss of training and tests
+    figure,         ///< another metric of tests
+    learning_rate,  ///< only if it changes
     speed,          ///< samples per second
 };
 
@@ -91,31 +92,31 @@ struct ReportChart {
     std::vector<ReportCurve> curves;  ///< none is empty
 };
 
-/// A rank of the start that is looked at.
+/// A rank of the start that is reported.
 struct ReportRank {
     int rank = 0;
     std::string host{};
-    MeanStep mean{};       ///< of the steps that it kept
-    std::string damage{};  ///< why its steps could not be read; "": they could
+    MeanStep mean{};       ///< average of the steps that it kept
+    std::string damage{};  ///< the reason why its steps could not be read; "": they could
 };
 
 /// A row of the heat map: ranks `first` to `last`.
 struct HeatRow {
     int first = 0, last = 0;
-    std::vector<double> ratio;  ///< by column; NaN: nothing is known
-    double mean = 0;            ///< of the whole row; NaN: nothing is known
+    std::vector<double> ratio;  ///< by column; NaN: unknown
+    double mean = 0;            ///< mean of the whole row; NaN: unknown
 };
 
-/// What a rank's steps took without waiting for others, divided by the median over all ranks in the
-/// same steps (of an even number the lower of both; with one rank: over all columns). Of several
-/// ranks in a row the largest.
+/// The time of a rank's steps without waiting for others, divided by the median over all ranks in
+/// the same steps. For an even number it is the lower median; with one rank the median over all
+/// columns. A row of several ranks has the largest value.
 struct HeatMap {
-    std::vector<std::int64_t> first_step;  ///< of each column
-    std::int64_t last_step = 0;            ///< of the last column
+    std::vector<std::int64_t> first_step;  ///< first step of each column
+    std::int64_t last_step = 0;            ///< last step of the last column
     std::vector<HeatRow> rows;
 };
 
-/// What a finding is about.
+/// The subject of a finding.
 enum class FindingKind {
     failure,
     straggler,
@@ -140,59 +141,60 @@ enum class FindingKind {
     all_well,
     count,
 };
-std::string_view finding_name(FindingKind kind);  ///< the enumerator's word, as in JSON
+std::string_view finding_name(FindingKind kind);  ///< the enumerator's name, as in JSON
 
-/// How much a finding matters.
+/// The importance of a finding.
 enum class FindingWeight { note, warning, problem };
-std::string_view finding_weight_name(FindingWeight weight);  ///< the enumerator's word
+std::string_view finding_weight_name(FindingWeight weight);  ///< the enumerator's name
 
-/// Something worth knowing, and what to try.
+/// An observation, and what to try.
 struct ReportFinding {
     FindingKind kind = FindingKind::all_well;
     FindingWeight weight = FindingWeight::note;
     std::string title;      ///< one sentence, with the number
     std::string advice;     ///< what to try, or what it means
-    std::string command{};  ///< to type; "" if there is none
+    std::string command{};  ///< command to type; "" if there is none
 };
 
-/// How much of a run a report holds, however long it was.
+/// The size of a report, which does not depend on the length of the run.
 struct ReportLimits {
-    static constexpr std::size_t points = 400;   ///< of a curve
-    static constexpr std::size_t columns = 120;  ///< of the heat map
-    static constexpr std::size_t rows = 64;      ///< of the heat map
+    static constexpr std::size_t points = 400;   ///< points of a curve
+    static constexpr std::size_t columns = 120;  ///< heat map
+    static constexpr std::size_t rows = 64;      ///< heat map
 };
 
-/// All that a report shows.
+/// The content of a report.
 struct Report {
     ReportClues clues;                ///< status, cause, commands
-    std::int64_t incarnation = 0;     ///< the start that ranks and steps are of; 0: none
+    std::int64_t incarnation = 0;     ///< the start of the ranks and steps; 0: none
     std::string outcome;              ///< one sentence
-    std::vector<ReportFact> facts;    ///< what ran
+    std::vector<ReportFact> facts;    ///< facts about the run
     PlacementTable placement;         ///< empty if the log has none
-    std::int64_t batch = 0;           ///< samples of a step; 0: not known
-    std::vector<ReportChart> charts;  ///< of all starts
+    std::int64_t batch = 0;           ///< samples of a step; 0: unknown
+    std::vector<ReportChart> charts;  ///< curves over all starts
     MeanStep mean;                    ///< over all ranks
     std::vector<ReportRank> ranks;
     HeatMap heat;
     std::vector<Straggler> stragglers;    ///< the worst first
-    std::vector<ReportFinding> findings;  ///< what matters most first; never empty
+    std::vector<ReportFinding> findings;  ///< the most important first; never empty
 
-    std::string run() const { return clues.status.root.string(); }  ///< its directory
+    std::string run() const { return clues.status.root.string(); }  ///< directory of the run
 };
 
-/// The report of a run. Reads rank 0's log for the placement, and nothing else.
+/// Makes the report of a run. Reads rank 0's log for the placement, and no other file.
 Report make_report(const RunFigures& run, ReportClues clues);
 
-/// For a terminal of at least 80 columns; no escapes.
+/// Returns text for a terminal of at least 80 columns, without escapes.
 std::string report_text(const Report& report);
 
-/// For programs.
+/// Returns JSON for programs.
 Json report_json(const Report& report);
 
-/// For wikis and pull requests (GitHub's dialect).
+/// Returns Markdown for wikis and pull requests (GitHub's dialect).
 std::string report_markdown(const Report& report);
 
-/// One file that needs no network and runs no script, for light and dark screens and for paper.
+/// Returns one HTML file that needs no network and runs no script, for light and dark screens and
+/// for paper.
 std::string report_html(const Report& report);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Why a start of a run failed: by its ranks' own errors, else by their flight records.
+/// Finds why a start of a run failed: by its ranks' own errors, else by their flight records.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -20,18 +20,19 @@
 
 namespace lockstep {
 
-/// The first thing that went wrong.
+/// The first failure of a start.
 struct RootCause {
-    RankError error{};             ///< its code is E660 or E661 where flight records tell it
-    bool is_verdict = false;       ///< they do
-    std::string trouble{};         ///< "rank dead", ...: with is_verdict
+    RankError error{};             ///< its code is E660 or E661 if it comes from flight records
+    bool is_verdict = false;       ///< it comes from flight records
+    std::string trouble{};         ///< "rank dead", ...: if is_verdict
     std::vector<int> followers{};  ///< RankErrors::followers
 };
 
-/// Of start `incarnation`; nothing where all is well, or nobody says what is not. Errors: E201.
+/// Returns the cause for start `incarnation`; nothing if there is no failure or no record of its
+/// cause. Errors: E201.
 std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnation);
 
-/// Several lines: rank, node, what and why, and what its ranks wrote last.
+/// Returns several lines: rank, node, what and why, and the last output of its ranks.
 std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause);
 
 /// Who, what, why and when, for programs.
@@ -40,51 +41,50 @@ Json json_of(const RankError& error);
 /// The same for programs.
 Json json_of(const RootCause& cause);
 
-/// What the user has seen of a start.
+/// The output about a start that the user has already seen.
 enum class AlreadyTold { logs, cause };
 
-/// What to type next about a run that stands so: another command than the one that showed its
-/// logs, or `cause`.
+/// Returns the next command for a run in this state; never the one that showed its logs or `cause`.
 std::string next_command(const RunStatus& status,
                          std::int64_t incarnation,
                          AlreadyTold seen,
                          const std::optional<RootCause>& cause);
 
-/// One of both, or neither.
+/// The cause of a failure or the slow ranks of a run; may be empty.
 struct FirstError {
     std::optional<RootCause> cause{};
-    std::vector<Straggler> slow{};  ///< ranks that others wait for, as `report` has them
+    std::vector<Straggler> slow{};  ///< ranks that others wait for, as in `report`
     std::string next{};             ///< the command to type next
 };
 
-/// Of start `incarnation`. Errors: E201.
+/// Returns the first error of start `incarnation`. Errors: E201.
 FirstError first_error(const RunStatus& status, std::int64_t incarnation);
 
-/// A few lines: rank, node, what and why, and what to try.
+/// Returns a few lines: rank, node, what and why, and what to try.
 std::string first_error_text(const RunStatus& status,
                              std::int64_t incarnation,
                              const FirstError& found);
 
-/// The same for programs: `kind` is error, verdict or slow, and missing where nothing is wrong.
+/// Returns the same for programs: `kind` is error, verdict or slow, missing without failure.
 Json json_of(const FirstError& found);
 
-/// The wait that is worth a word by what the ranks were told.
+/// Returns the length of a wait that is reported, from the ranks' own settings.
 double patience_of(std::span<const RankTrace> traces);
 
-/// What the flight records of a start say.
+/// The conclusion from the flight records of a start.
 struct Diagnosis {
     std::int64_t incarnation = 0;
     std::vector<RankTrace> traces;
     Verdict verdict;
-    bool is_over = false;  ///< nobody is at work in that start any more
+    bool is_over = false;  ///< no rank of that start is alive any more
     double now_s = 0;
 };
 
-/// Of start `incarnation`; 0: the newest. A verdict that ranks gave when they ended their job knows
-/// more than what is left of it, and stands in place of a new one. Errors: E201, E202, E222, E663.
+/// Diagnoses start `incarnation`; 0: the newest. A verdict that ranks wrote when they ended their
+/// job replaces a new one, because they knew more. Errors: E201, E202, E222, E663.
 Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation);
 
-/// Errors: those of read_run_status().
+/// Returns the status of a run. Errors: those of read_run_status().
 RunStatus status_of_run(const fs::path& run, StatusDepth depth);
 
 /// The records of a launch's ranks, and the callback for their end.

@@ -17,47 +17,47 @@ namespace lockstep {
 
 /// One rank of one start.
 struct RankFigures {
-    RankLogFacts facts{};               ///< which rank, on which node, and how its clock stands
-    std::vector<StepBudget> steps{};    ///< the newest it has kept, by its own clock
-    std::string damage{};               ///< not "": why they could not be read
+    RankLogFacts facts{};               ///< its number, node and clock
+    std::vector<StepBudget> steps{};    ///< the newest that it has kept, by its own clock
+    std::string damage{};               ///< the reason why they could not be read; "": they could
     std::optional<PlaceEvent> place{};  ///< its cores; nothing in logs of earlier versions
     std::vector<LinkTimes> links{};     ///< StartSums::links
     std::string data_bound{};           ///< what_bound() of its newest reports
 };
 
-/// One run, of which one start is looked at closely.
+/// The data of one run, with details of one start.
 struct RunFigures {
     fs::path root;
     RunRecord record;                 ///< settings with their origins, contract, versions
-    std::int64_t incarnation = 0;     ///< the start that `ranks` are of; 0: none has logs
+    std::int64_t incarnation = 0;     ///< the start of `ranks`; 0: none has logs
     std::vector<RankFigures> ranks;   ///< by rank
     std::vector<StepsEvent> reports;  ///< metrics.jsonl, each step once, of all starts
-    std::vector<EvaluationMetrics> evaluations;  ///< from there, too
+    std::vector<EvaluationMetrics> evaluations;  ///< from metrics.jsonl, too
 };
 
-/// Of start `incarnation`; 0: the newest that has kept steps, else the newest. Errors: E201, E222
-/// of run.json.
+/// Reads start `incarnation`; 0: the newest that has kept steps, else the newest. Errors: E201,
+/// E222 of run.json.
 RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation = 0);
 
-/// The same without metrics.jsonl, which grows as long as a run: `reports` and `evaluations` are
-/// empty.
+/// Reads the same without the growing metrics.jsonl: `reports` and `evaluations` are empty.
 RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation = 0);
 
-/// What batches waited for longest, as DataReport::bound has it; "" if they did not wait.
+/// Returns the stage that batches waited for longest, as DataReport::bound; "" if none.
 std::string what_bound(std::span<const StepsEvent> reports);
 
-/// The average times of steps, the first of a start (which warms caches up) left out where there
-/// are others.
+/// The average times of steps. The first step of a start, which warms up caches, is left out if
+/// there are others.
 struct MeanStep {
-    std::int64_t steps = 0;  ///< averaged over; 0: nothing is known
-    PhaseSeconds phases{};   ///< of one step; they sum to its wall time
-    double wall_s() const;   ///< all phases
+    std::int64_t steps = 0;  ///< number of averaged steps; 0: unknown
+    PhaseSeconds phases{};   ///< times of one step; they sum to its wall time
+    double wall_s() const;   ///< sum of all phases
 };
 
-/// Of one rank's steps.
+/// Returns the mean of one rank's steps.
 MeanStep mean_step(const RankFigures& rank);
 
-/// Over all ranks, each step counting once: a rank's wall time is every rank's.
+/// Returns the mean over all ranks. Each step counts once, because its wall time is the same on
+/// every rank.
 MeanStep mean_step(const RunFigures& run);
 
 }  // namespace lockstep

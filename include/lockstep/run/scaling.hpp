@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the speed grows with the number of ranks: efficiency, the causes of losses, a forecast, and
-/// how many ranks are worth it. Pure arithmetic on measured times; docs/scaling.md derives it.
+/// The speed as a function of the number of ranks: efficiency, the causes of losses, a forecast,
+/// and the number of ranks that is worthwhile. Pure arithmetic on measured times; docs/scaling.md
+/// derives it.
 #pragma once
 
 #include "lockstep/run/run_figures.hpp"
@@ -19,67 +20,70 @@
 
 namespace lockstep {
 
-/// What ranks spend a step's time on, as far as their number changes it.
+/// The parts of a step's time that depend on the number of ranks.
 enum class StepPart : std::size_t {
-    sharing,    ///< taking turns on cores; a loss only, measured as `computing`
+    sharing,    ///< taking turns on cores; only a loss, measured as `computing`
     computing,  ///< forward and backward
     data,       ///< waiting for batches
-    copying,    ///< waiting for samples on their way to the GPU
-    reducing,   ///< summing gradients, where that is not hidden behind backward
-    waiting,    ///< for the slowest rank
+    copying,    ///< waiting for copies of samples to the GPU
+    reducing,   ///< summing gradients, if not hidden behind backward
+    waiting,    ///< waiting for the slowest rank
     updating,   ///< the optimizer
     saving,     ///< checkpoints
     other,      ///< everything else
     count,
 };
-std::string_view step_part_name(StepPart part);  ///< "exposed all-reduce": as in tables
+std::string_view step_part_name(StepPart part);  ///< name for tables: "exposed all-reduce"
 
-/// By StepPart.
+/// Seconds by StepPart.
 using StepParts = std::array<double, static_cast<std::size_t>(StepPart::count)>;
 
-/// A step's phases as parts; the sum stays.
+/// Returns a step's phases as parts; the sum is the same.
 StepParts parts_of(const PhaseSeconds& phases);
 
-/// What the same work took on one number of ranks.
+/// The time of the same work on one number of ranks.
 struct ScalePoint {
     int ranks = 1;
-    double seconds = 0;  ///< of a step, an epoch, a training: of the same on any number of ranks
-    double error_s = 0;  ///< standard error of `seconds`; 0: not known
-    /// How many ranks its cores can compute for at a time; not a bound where ranks have their own.
+    double seconds = 0;  ///< seconds of a step, an epoch or a training, the same for every point
+    double error_s = 0;  ///< standard error of `seconds`; 0: unknown
+    /// Number of ranks that its cores can compute for at a time; no bound if each rank has its own
+    /// cores.
     double room = std::numeric_limits<double>::infinity();
     std::optional<StepParts> parts{};  ///< mean over the ranks, in seconds; they sum to `seconds`
 
-    double at_once() const { return std::min<double>(ranks, room); }  ///< ranks that compute
-    double turns() const { return ranks / at_once(); }  ///< ranks for each that computes
+    double at_once() const {
+        return std::min<double>(ranks, room);
+    }                                                   ///< ranks that compute at a time
+    double turns() const { return ranks / at_once(); }  ///< ranks per computing rank
 };
 
-/// Beside the fewest ranks that were measured.
+/// A point compared with the smallest number of ranks measured.
 struct ScaleRow {
     ScalePoint point;
-    double speedup = 1;     ///< so many times as fast
-    double ideal_s = 0;     ///< what twice the ranks would take in half the time
+    double speedup = 1;     ///< ratio of times
+    double ideal_s = 0;     ///< seconds if the time were inverse to the number of ranks
     double efficiency = 1;  ///< ideal_s / seconds
-    /// Where 1 - efficiency went: shares of `seconds` beyond what the fewest ranks' parts come to
-    /// when they are divided by as many more ranks. They sum to 1 - efficiency; one below 0 is a
-    /// gain. Known where both have parts.
+    /// Causes of 1 - efficiency: each part's excess over the smallest number's part divided by the
+    /// ratio of ranks, as a share of `seconds`. They sum to 1 - efficiency; a negative one is a
+    /// gain. Known if both points have parts.
     std::optional<StepParts> losses{};
 };
 
-/// `point` beside `base`, the fewest ranks.
+/// Returns `point` compared with `base`, the smallest number of ranks.
 ScaleRow scale_row(const ScalePoint& base, const ScalePoint& point);
 
-/// One row for each point, by ranks. `points` is not empty and has no number of ranks twice.
+/// Returns one row for each point, by ranks. `points` is not empty, and all differ in ranks.
 std::vector<ScaleRow> scale_table(std::vector<ScalePoint> points);
 
-/// What a time is made of as ranks P grow, each with a factor of its own.
+/// The terms of a time as a function of ranks P, each with its own factor.
 enum class ScaleTerm : std::size_t {
     work,    ///< 1/P
-    fixed,   ///< 1: no rank takes it off another (Amdahl's serial part)
-    hops,    ///< log2 P: messages one after the other, as in a tree
-    bytes,   ///< (P-1)/P: what a rank sends in a ring's reduction and its distribution
-    spread,  ///< sqrt(2 ln P): by how much the slowest of P is behind, where times scatter
+    fixed,   ///< 1: not divided among ranks (Amdahl's serial part)
+    hops,    ///< log2 P: successive messages, as in a tree
+    bytes,   ///< (P-1)/P: data sent by a rank in a ring's reduction and distribution
+    spread,  ///< sqrt(2 ln P): lag of the slowest of P ranks if times scatter
 };
-std::string_view scale_term_name(ScaleTerm term);  ///< the enumerator's word
+std::string_view scale_term_name(ScaleTerm term);  ///< the enumerator's name
 
 /// One term of a model.
 struct FittedTerm {
@@ -88,65 +92,65 @@ struct FittedTerm {
     double seconds = 0;  ///< the factor, not negative
 };
 
-/// T(P), as a sum of terms for each part, or for the whole where parts are not known. Each rank has
-/// cores of its own.
+/// T(P), as a sum of terms for each part, or for the whole if parts are unknown. Each rank has its
+/// own cores.
 struct ScaleModel {
     std::vector<FittedTerm> terms;
     bool has_parts = false;
-    double misfit = 0;  ///< root mean square of what points and model differ by, relative
+    double misfit = 0;  ///< root mean square of the relative differences between points and model
 
-    /// On `ranks`.
+    /// Returns the time on `ranks`.
     ScalePoint at(int ranks) const;
 };
 
-/// Factors by least squares relative to the points' times, none below 0. `points` is not empty, and
-/// none has ranks that share cores.
+/// Fits factors by least squares relative to the points' times, none below 0. `points` is not
+/// empty, and none has ranks that share cores.
 ScaleModel fit_scale_model(std::span<const ScalePoint> points);
 
-/// What a number of ranks would take.
+/// The forecast for a number of ranks.
 struct ScaleForecast {
-    ScaleRow row;                    ///< of the model
+    ScaleRow row;                    ///< row of the model
     double least_s = 0, most_s = 0;  ///< see forecast_scale()
     double least_efficiency = 0, most_efficiency = 0;
 };
 
-/// By the model of `points`. Its band reaches over the models of all points but one and those of
-/// other terms that fit as well. Beyond that it is wider by what points and model differ by
-/// (Student's 95 %), twice the points' own errors, or 5 %, whatever is most: wide where points are
-/// few. `points` as for fit_scale_model().
+/// Returns the forecast by the model of `points`. Its band covers the models of all points but one,
+/// and those of other terms that fit as well. It is widened by the largest of the differences
+/// between points and model (Student's 95 %), twice the points' own errors, and 5 %; few points
+/// give a wide band. `points` as for fit_scale_model().
 ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks);
 
-/// How many ranks are worth it. Figure 8.1 asks: distribute at all?
+/// The number of ranks that is worthwhile. Figure 8.1 asks whether to distribute at all.
 struct ScaleAdvice {
-    int ranks = 1;                   ///< of those that were measured
+    int ranks = 1;                   ///< one of the measured numbers
     std::optional<int> worth_a_try;  ///< more than `ranks`, by the forecast
-    /// The next larger number of ranks that was measured and is not worth it.
+    /// The next larger measured number of ranks that is not worthwhile.
     std::optional<int> not_worth;
-    bool not_worth_is_slower = false;  ///< else it is not efficient enough
+    bool not_worth_is_slower = false;  ///< it is slower; else it is not efficient enough
 };
 
-/// The largest number of ranks that is at least `least_efficiency` efficient and faster than every
-/// smaller number by more than the errors. `rows` as scale_table() gives them.
+/// Returns the largest number of ranks that is at least `least_efficiency` efficient and faster
+/// than every smaller number by more than the errors. `rows` as scale_table() returns them.
 ScaleAdvice advise_scale(std::span<const ScaleRow> rows,
                          std::span<const ScaleForecast> forecasts,
                          double least_efficiency);
 
-/// Of the part that costs most, where any does.
+/// Returns the part with the largest loss, if any has one.
 std::optional<StepPart> largest_loss(const ScaleRow& row);
 
-/// `parts`, which sum to `whole`, in whole units of which there are `units` in 1, so rounded that
-/// they sum to `whole` rounded.
+/// Returns `parts`, which sum to `whole`, in whole units, of which there are `units` in 1. They are
+/// rounded so that they sum to the rounded `whole`.
 std::vector<std::int64_t> rounded_parts(std::span<const double> parts, double whole, double units);
 
-/// What runs say of one number of ranks. Seconds are of a step; the ranks that compute at a time
-/// follow from their cores. Errors: E420 if the run kept no steps.
+/// Returns the point of a run, with the seconds of a step. The number of ranks that compute at a
+/// time follows from their cores. Errors: E420 if the run kept no steps.
 ScalePoint scale_point(const RunFigures& run);
 
-/// Errors: E421 naming what differs, unless all runs do the same work: model, data, batch, and what
-/// else decides how long that takes.
+/// Checks that all runs do the same work: model, data, batch, and other settings that decide its
+/// time. Errors: E421 naming the differences.
 void check_same_work(std::span<const RunFigures> runs);
 
-/// Settings that decide bits, differ between `runs` and do not change how much work it is.
+/// Returns the settings that decide bits and differ between `runs`, but not the amount of work.
 std::vector<std::string> other_differences(std::span<const RunFigures> runs);
 
 }  // namespace lockstep

@@ -14,32 +14,32 @@ namespace lockstep {
 struct StepReport {
     std::int64_t epoch = 0;
     std::int64_t step = 0;
-    std::int64_t steps_total = 0;  ///< of the whole run; 0 = not known
+    std::int64_t steps_total = 0;  ///< steps of the whole run; 0: unknown
     double loss = 0;
     double lr = 0;
     double samples_per_s = 0;
     PhaseSeconds phases{};
-    std::uint64_t memory_bytes = 0;  ///< resident now; 0 = not known
-    double eta_s = -1;               ///< seconds to the end; negative = not known
+    std::uint64_t memory_bytes = 0;  ///< resident memory; 0: unknown
+    double eta_s = -1;               ///< seconds to the end; negative: unknown
 };
 
-/// "step 1200 | loss 0.4183 | lr 4.0e-2 | 14.2k samples/s | data 1 % comm 4 % wait 2 % | mem 1.2
-/// GiB".
+/// Returns "step 1200 | loss 0.4183 | lr 4.0e-2 | 14.2k samples/s | data 1 % comm 4 % wait 2 % |
+/// mem 1.2 GiB".
 std::string step_line(const StepReport& report);
 
-/// "[#####---------------]  25 % eta 4m12s | `text`", cut to `columns`; below 30 columns without
-/// the bar. `fraction` is clamped to [0, 1]; a negative `eta_s` is left out.
+/// Returns "[#####---------------]  25 % eta 4m12s | `text`", cut to `columns`; below 30 columns
+/// without the bar. `fraction` is clamped to [0, 1]; a negative `eta_s` is left out.
 std::string live_line(double fraction, double eta_s, const std::string& text, std::size_t columns);
 
-/// The front of `line`, at most `columns` bytes of it, which no terminal shows wider; no UTF-8
-/// character is cut in two.
+/// Returns the front of `line`, at most `columns` bytes, which no terminal shows wider; no UTF-8
+/// character is cut.
 std::string cut_to_columns(const std::string& line, std::size_t columns);
 
-/// "14.2k", "873", "1.31M": three digits.
+/// Returns three digits: "14.2k", "873", "1.31M".
 std::string rate_text(double per_second);
 
-/// Width of the terminal on stdout, or of the one that controls this process where that has none;
-/// 80 if stdout is no terminal. Asked again at each call, for it may have been resized.
+/// Returns the width of the terminal on stdout, or of the controlling terminal if that has none; 80
+/// if stdout is no terminal. It is read at each call, because it may have been resized.
 std::size_t terminal_columns();
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which ranks the others waited for, by how much and why, from the steps that each has kept.
+/// The ranks that others waited for, how long and why, from the steps that each rank has kept.
 #pragma once
 
 #include "lockstep/core/link_times.hpp"
@@ -15,101 +15,102 @@
 
 namespace lockstep {
 
-/// What a rank has timed.
+/// The messages that a rank has timed.
 struct RankLinks {
     int rank = 0;
     std::string host;
     std::span<const LinkTimes> links;  ///< to this rank; borrowed
 };
 
-/// Which way a link is slow, seen from its node.
+/// The direction in which a link is slow, seen from its node.
 enum class LinkWay { both, sends, receives };
 
-/// A node all of whose messages are slow one way or both; or two nodes between which they are.
+/// A node whose messages all are slow one way or both, or a pair of nodes with slow messages
+/// between them.
 struct SlowLink {
     std::string host;
-    std::vector<int> ranks;        ///< of that node
-    std::string other_host{};      ///< of two nodes the second; "": it is slow to all others
-    std::vector<int> other_ranks;  ///< of that
+    std::vector<int> ranks;        ///< ranks of that node
+    std::string other_host{};      ///< second node of a pair; "": the node is slow to all others
+    std::vector<int> other_ranks;  ///< ranks of the second node
     LinkWay way = LinkWay::both;   ///< seen from `host`
-    double bytes_per_s = 0;        ///< from rank to rank
-    double usual_bytes_per_s = 0;  ///< of the others
-    bool are_alone = false;        ///< there are no others: these two exchange messages alone
+    double bytes_per_s = 0;        ///< speed from rank to rank
+    double usual_bytes_per_s = 0;  ///< speed of the others
+    bool are_alone = false;        ///< there are no others: only these two exchange messages
 };
 
-/// Compares what came from node to node: slow is less than 0.4 of what is usual, between two nodes
-/// less than a quarter. As few nodes as explain all that is slow, and as two what one alone does
-/// not; the one with the most to explain first. Nothing if nothing is to be compared.
+/// Compares the messages from node to node: slow is below 0.4 of the usual speed, between two nodes
+/// below a quarter. Returns the fewest single nodes that explain the slow messages, and pairs for
+/// those that no single node explains; the one that explains most is first. Nothing if there is
+/// nothing to compare.
 std::vector<SlowLink> find_slow_links(std::span<const RankLinks> ranks);
 
-/// "; from node to node a rank gets 48 MB/s"; "" without figures.
+/// Returns "; from node to node a rank gets 48 MB/s"; "" without measurements.
 std::string link_rate_clause(std::span<const RankLinks> ranks);
 
-/// "1.1 GB/s", "48 MB/s" (powers of 1000, as links are sold).
+/// Returns "1.1 GB/s", "48 MB/s" (powers of 1000, as for links).
 std::string link_rate_text(double bytes_per_s);
 
-/// What a straggler takes longer for than the other ranks.
+/// The activity in which a straggler is slower than the other ranks.
 enum class StragglerCause {
     data,   ///< getting its batches
-    copy,   ///< getting them onto its GPU
+    copy,   ///< copying them to its GPU
     cores,  ///< computing
-    link,   ///< sums, its waiting for others left out; or its node's messages are slow
+    link,   ///< sums, without its waiting for others; or its node's messages are slow
     files,  ///< saving
-    other,  ///< what has no phase of its own
-    more,   ///< computing, of more leaves than the others have
+    other,  ///< activities without an own phase
+    more,   ///< computing, because it has more leaves than others
 };
 
-std::string_view cause_name(StragglerCause cause);  ///< the enumerator's word, for records
+std::string_view cause_name(StragglerCause cause);  ///< the enumerator's name, for records
 
-/// A rank that others wait for; or a node whose link all wait for, by its first rank.
+/// A rank that others wait for; or a node with a slow link that all wait for, by its first rank.
 struct Straggler {
     int rank = 0;
     std::string host;
     StragglerCause cause = StragglerCause::other;
-    double lost_s = 0;               ///< of each step: its own time less the other ranks' median
-    double share = 0;                ///< of the steps' wall time that this is
-    double persistence = 0;          ///< share of the run in which it was so
-    std::string data_bound;          ///< StragglerCause::data: what binds them, if that is known
-    std::optional<SlowLink> link{};  ///< StragglerCause::link of a node, or of two
+    double lost_s = 0;       ///< seconds of each step: its own time minus the other ranks' median
+    double share = 0;        ///< the same as a share of the steps' wall time
+    double persistence = 0;  ///< share of the run in which it was so
+    std::string data_bound;  ///< StragglerCause::data: the limiting stage, if known
+    std::optional<SlowLink> link{};  ///< StragglerCause::link of a node, or of a pair
 };
 
-/// What is known of a rank.
+/// The data of a rank.
 struct RankSteps {
     int rank = 0;
     std::string host;
     std::span<const StepBudget> steps;   ///< in order, of one start; borrowed
-    int leaves = 0;                      ///< of each step; 0: not known
-    std::string data_bound{};            ///< DataReport::bound; "": not known
+    int leaves = 0;                      ///< leaves of each step; 0: unknown
+    std::string data_bound{};            ///< DataReport::bound; "": unknown
     std::span<const LinkTimes> links{};  ///< to this rank, of that start; borrowed
 };
 
-/// The ranks whose own time (without waiting) is longer than the median of the other ranks' by 5 %
+/// Returns the ranks whose own time (without waiting) exceeds the median of the other ranks by 5 %
 /// of the step or more, most of the time; the worst is first. Steps that not all ranks have are
-/// passed over, and the first one, which warms caches up. Where all own times are alike, as those
-/// of GPUs are, which wait inside their sums, times without sums are compared.
-/// A slow link (find_slow_links()) makes all ranks wait alike. It counts where they stand still for
-/// that: what the rank that waits least spends on sums and waiting, less what it would with the
-/// usual rate, is 5 % or more.
+/// skipped, and so is the first step, which warms up caches. If all own times are alike, as for
+/// GPUs, which wait inside their sums, times without sums are compared. A slow link
+/// (find_slow_links()) makes all ranks wait alike. It counts if it costs 5 % or more: the sums and
+/// waiting of the rank that waits least, minus their time at the usual speed.
 std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks);
 
-/// Takes out those whose loss is no more than what the system itself takes of so short steps:
-/// less than half a millisecond a step, and less than a quarter of it. `lost_s` is of real steps.
+/// Removes those with a loss that the system itself may cause in such short steps: less than half a
+/// millisecond per step, and less than a quarter of it. `lost_s` refers to real steps.
 void erase_unsure(std::vector<Straggler>& stragglers);
 
-/// Of the start that was looked at; without the unsure ones.
+/// Returns the stragglers of the run's start, without the unsure ones.
 std::vector<Straggler> find_stragglers(const RunFigures& run);
 
-/// "its data are slow (I/O)"
+/// Returns "its data are slow (I/O)".
 std::string cause_text(const Straggler& straggler);
 
-/// "rank 3 on n2 holds the others up by 12ms a step (18 %): its data are slow (I/O)"; of several
-/// the worst, and which others there are. "" without any.
+/// Returns "rank 3 on n2 holds the others up by 12ms a step (18 %): its data are slow (I/O)". For
+/// several it describes the worst and names the others. "" for none.
 std::string stragglers_text(std::span<const Straggler> stragglers);
 
-/// What to try, in one line.
+/// Returns one line: what to try.
 std::string advice(const Straggler& straggler);
 
-/// All that is known of it.
+/// Returns all its data.
 Json json_of(const Straggler& straggler);
 
 }  // namespace lockstep

@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-/// CRC-32 of zip (APPNOTE.TXT 4.4.7) of bytes after others whose value is `before`; 0: there are
+/// Returns zip's CRC-32 (APPNOTE.TXT 4.4.7) of bytes that follow others with value `before`; 0:
 /// none.
 std::uint32_t zip_crc(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-/// What an exported tensor's elements are, little-endian.
+/// The type of an exported tensor's elements, little-endian.
 enum class ExportedElement { f32, i64 };
 
 /// A tensor whose values are fetched when they are written.
@@ -30,26 +30,26 @@ struct ExportedTensor {
     std::vector<std::int64_t> shape;
     std::function<std::vector<std::byte>()> values;
 
-    std::uint64_t bytes() const;  ///< of its values
+    std::uint64_t bytes() const;  ///< size of its values
 };
 
-/// A large file that appears under its name when it is whole. Written beside `path` as
-/// .NAME.partial, which goes if finish() is not reached.
+/// A large file that gets its name when it is complete. It is written beside `path` as
+/// .NAME.partial, which is removed if finish() is not reached.
 class NewFile {
   public:
-    /// Errors: E407 if `path` exists, E401.
+    /// Creates the partial file. Errors: E407 if `path` exists, E401.
     explicit NewFile(const std::filesystem::path& path);
     ~NewFile();
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
     void write(std::span<const std::byte> bytes);   ///< Errors: E402, E405
-    std::uint64_t bytes() const { return bytes_; }  ///< written so far
+    std::uint64_t bytes() const { return bytes_; }  ///< bytes written so far
 
-    /// `wrote` hears bytes() after each write.
+    /// Sets `wrote`, which is called with bytes() after each write.
     void tell(std::function<void(std::uint64_t)> wrote) { wrote_ = std::move(wrote); }
 
-    /// Flushed and renamed.
+    /// Flushes and renames the file.
     void finish();
 
   private:
@@ -60,14 +60,14 @@ class NewFile {
     bool is_finished_ = false;
 };
 
-/// The header of an NPY file in C order (numpy.lib.format, version 1).
+/// Returns the header of an NPY file in C order (numpy.lib.format, version 1).
 std::string npy_header(ExportedElement element, const std::vector<std::int64_t>& shape);
 
-/// https://github.com/huggingface/safetensors#format
+/// Writes the format of https://github.com/huggingface/safetensors#format.
 void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors);
 
-/// What numpy.savez() writes: a ZIP archive, not compressed, of NAME.npy. Errors: E106 beyond 4
-/// GiB, which need another kind of archive.
+/// Writes the format of numpy.savez(): an uncompressed ZIP archive of NAME.npy. Errors: E106 beyond
+/// 4 GiB, which need another kind of archive.
 void write_npz(NewFile& file, std::span<const ExportedTensor> tensors);
 
 }  // namespace lockstep

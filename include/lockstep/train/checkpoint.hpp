@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-/// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`
-/// exactly once. `state` comes back from load_checkpoint(). Commit order:
-/// temporary shards, hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync,
-/// `latest`, retention. Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
+/// Collective. Writes root/step-NNNNNN from the `pieces` of all ranks, which together cover
+/// `tensors` exactly once. load_checkpoint() returns `state` again. Commit order: temporary shards,
+/// hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync, `latest`, retention.
+/// Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
 void save_checkpoint(const Communicator& ranks,
                      const CheckpointPlace& place,
                      const CheckpointState& state,
@@ -24,8 +24,8 @@ void save_checkpoint(const Communicator& ranks,
                      std::span<const TensorPiece> pieces);
 
 /// Collective. Finds the newest whole checkpoint below `root`, or that of `step` alone, fills
-/// `pieces` from it and returns its state; nothing if there is none. Damaged ones are passed over
-/// with a warning. Errors: E303 all damaged, if no `step` is given; E304 other tensors than
+/// `pieces` from it and returns its state; nothing if there is none. Damaged checkpoints are
+/// skipped with a warning. Errors: E303 all damaged, if no `step` is given; E304 other tensors than
 /// `tensors`, E305 format.
 std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
                                                const std::filesystem::path& root,

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// Writes the TorchScript model that `run` was trained with, its parameters, buffers and counters
-/// those of `checkpoint`, frozen parameters as they were, into the new file `file`: what Python's
-/// torch.jit.load() and --model take. `tensors`: of_model or averaged. Errors: E106 if the run's
-/// model is none of TorchScript; E201 and kin for its file, E306 if that is another now; those of
+/// Writes the TorchScript model of `run` into the new file `file`, which Python's torch.jit.load()
+/// and --model can read. Parameters, buffers and counters are those of `checkpoint`; frozen
+/// parameters keep their values. `tensors`: of_model or averaged. Errors: E106 if the run's model
+/// is not TorchScript; E201 and similar for its file, E306 if that has changed; those of
 /// export_checkpoint().
 ExportSummary export_script(const std::filesystem::path& run,
                             const std::filesystem::path& checkpoint,

@@ -17,23 +17,23 @@
 
 namespace lockstep {
 
-/// A model, whatever its task. Buffers may be floats (running
-/// statistics, averaged over leaves) or integers (counters, which all leaves advance alike).
+/// A model for any task. Buffers may be floats (running statistics, averaged over leaves) or
+/// integers (counters, which all leaves advance alike).
 class Classifier : public torch::nn::Module {
   public:
-    /// What the first input of --inputs holds, by the shape of a sample: f32 [n, C, H, W] for
-    /// images, [n, F, 1, 1] for [F], [n, 1, T, F] for [T, F], [n, D, H, W] for other [D, H, W]; i64
-    /// [n, T] for tokens. Returns f32, by the task: logits [n, classes] for classification and
-    /// multi-label, numbers [n, K] for regression, logits [n, classes, H, W] for segmentation and
-    /// [n, T, vocabulary] for next-token.
+    /// Computes the outputs for the first input of --inputs, by the shape of a sample: f32 [n, C,
+    /// H, W] for images, [n, F, 1, 1] for [F], [n, 1, T, F] for [T, F], [n, D, H, W] for other [D,
+    /// H, W]; i64 [n, T] for tokens. Returns f32, by the task: logits [n, classes] for
+    /// classification and multi-label, numbers [n, K] for regression, logits [n, classes, H, W] for
+    /// segmentation and [n, T, vocabulary] for next-token.
     virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 
-    /// The same of several inputs, as --inputs names them, each as forward() takes one. Errors:
-    /// E217 if the model takes one only.
+    /// Does the same for several inputs in the order of --inputs, each in the form of forward().
+    /// Errors: E217 if the model takes only one.
     virtual torch::Tensor forward_all(const std::vector<torch::Tensor>& inputs);
 };
 
-/// Makes a model; LibTorch's generator is seeded before, so that weights depend on the run's seed
+/// Makes a model. LibTorch's generator is seeded before, so that weights depend on the run's seed
 /// alone.
 using ModelFactory =
     std::function<std::shared_ptr<Classifier>(const ModelShape&, const ModelSettings&)>;
@@ -41,7 +41,7 @@ using ModelFactory =
 /// Adds a model under `name`; call before training starts. An existing name is replaced.
 void register_model(const std::string& name, ModelFactory factory);
 
-/// All names, sorted: those of built_in_models(), and what was registered.
+/// Returns all names, sorted: those of built_in_models(), and all registered ones.
 std::vector<std::string> model_names();
 
 /// Builds a model with weights that depend on `seed` only. Errors: E103 unknown name, E217 a shape

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model in a shared library, which `lockstep train` opens as --model FILE.so: a Classifier, and
-/// LOCKSTEP_MODEL_PLUGIN(its name) below it. docs/examples/own-model is one.
+/// A model in a shared library, which `lockstep train` opens as --model FILE.so. Such a library
+/// holds a Classifier and LOCKSTEP_MODEL_PLUGIN(its name) below it. An example is
+/// docs/examples/own-model.
 #pragma once
 
 #include "lockstep/train/model.hpp"
@@ -14,21 +15,21 @@
 
 namespace lockstep {
 
-/// The data that a plug-in passes to the program that opens it. The first three must be the
-/// program's own: objects of LibTorch and of the standard library cross between the two.
+/// The data that a plug-in passes to the program that opens it. The first three must equal the
+/// program's own, because objects of LibTorch and of the standard library cross between the two.
 struct ModelPlugin {
-    int version;              ///< of this struct
-    const char* libtorch;     ///< "2.11.0", which it was compiled with
-    std::size_t shape_bytes;  ///< of ModelShape and ModelSettings together
+    int version;              ///< version of this struct
+    const char* libtorch;     ///< the LibTorch that it was compiled with: "2.11.0"
+    std::size_t shape_bytes;  ///< bytes of ModelShape and ModelSettings together
     std::shared_ptr<Classifier> (*make)(const ModelShape&, const ModelSettings&);
 };
 
-/// Of this header, and of what it includes: 2 since Classifier has forward_all().
+/// Version of this header and of what it includes. It is 2 since Classifier has forward_all().
 inline constexpr int plugin_version = 2;
-/// Of what a plug-in is given, as this header has it.
+/// Bytes of the arguments of a plug-in, as this header has them.
 inline constexpr std::size_t plugin_shape_bytes = sizeof(ModelShape) + sizeof(ModelSettings);
 
-/// What make_plugin() of an `Own` model is: see LOCKSTEP_MODEL_PLUGIN.
+/// Makes the ModelPlugin of an `Own` model: see LOCKSTEP_MODEL_PLUGIN.
 template <class Own>
 constexpr ModelPlugin plugin_of() {
     constexpr bool can_be_made =
@@ -50,8 +51,8 @@ constexpr ModelPlugin plugin_of() {
 
 }  // namespace lockstep
 
-/// In one source file of the library, outside of namespaces: exports `Own`, a Classifier that is
-/// made from (const ModelShape&, const ModelSettings&).
+/// Exports `Own`, a Classifier that is made from (const ModelShape&, const ModelSettings&). Write
+/// it in one source file of the library, outside of namespaces.
 #define LOCKSTEP_MODEL_PLUGIN(Own)                                                  \
     extern "C" __attribute__((visibility("default"))) const lockstep::ModelPlugin*  \
     lockstep_model_plugin() {                                                       \

@@ -16,11 +16,11 @@ namespace lockstep {
 
 /// Settings of profile_model().
 struct ProfileSettings {
-    ModelSettings model;                            ///< a name or a file, as of training
-    ModelShape shape;                               ///< of one sample, and of what is predicted
-    std::int64_t batch = 128;                       ///< samples of a step
-    std::int64_t steps = 5;                         ///< that are watched, after a warm-up
-    int threads = 1;                                ///< of one operator
+    ModelSettings model;       ///< a name or a file, as for training
+    ModelShape shape;          ///< shape of one sample, and of what is predicted
+    std::int64_t batch = 128;  ///< samples of a step
+    std::int64_t steps = 5;    ///< steps that are measured, after a warm-up
+    int threads = 1;           ///< threads of one operator
     std::optional<InstructionSet> instruction_set;  ///< nothing: the processor's best
 };
 
@@ -29,38 +29,43 @@ enum class StepPass { forward, backward };
 
 /// All calls of one operator in one half of a step.
 struct OperatorCost {
-    StepPass pass = StepPass::forward;   ///< which half
-    std::string name;                    ///< LibTorch's, "aten::addmm"
-    double calls = 0;                    ///< a step
-    double self_s = 0;                   ///< a step, without what it called that is listed itself
-    std::optional<std::uint64_t> flops;  ///< a step, if a formula is known
+    StepPass pass = StepPass::forward;  ///< half of the step
+    std::string name;                   ///< LibTorch's name, "aten::addmm"
+    double calls = 0;                   ///< calls in each step
+    double self_s = 0;  ///< seconds in each step, without operators that it calls and that are
+                        ///< listed themselves
+    std::optional<std::uint64_t>
+        flops;  ///< floating-point operations in each step, if a formula is known
 };
 
 /// A module that has parameters of its own.
 struct LayerCost {
-    std::string name;                    ///< its parameters' up to the last dot; "": the model
-    std::int64_t parameters = 0;         ///< how many it has
-    std::vector<std::int64_t> output;    ///< shape, with samples first; empty: never used
-    std::uint64_t activation_bytes = 0;  ///< that forward leaves for backward; see ModelProfile
+    std::string name;                  ///< its parameters' names up to the last dot; "": the model
+    std::int64_t parameters = 0;       ///< number of its parameters
+    std::vector<std::int64_t> output;  ///< shape with samples first; empty: never used
+    std::uint64_t activation_bytes =
+        0;  ///< bytes that forward keeps for backward; see ModelProfile
 };
 
-/// What profile_model() found.
+/// Results of profile_model().
 struct ModelProfile {
     std::vector<std::int64_t> input;      ///< shape, with samples first
-    std::vector<std::int64_t> output;     ///< likewise
+    std::vector<std::int64_t> output;     ///< shape, with samples first
     std::vector<OperatorCost> operators;  ///< the slowest first
-    /// In the model's order. What follows a layer until the next one, pooling or an activation, is
-    /// counted with it, and what precedes the first with the first.
+    /// Layers in the model's order. Operations without parameters, such as pooling or an
+    /// activation, count with the layer before them, or with the first if none is before.
     std::vector<LayerCost> layers;
-    double forward_s = 0;          ///< a step, median of as many that were not watched
-    double backward_s = 0;         ///< likewise
-    std::uint64_t peak_bytes = 0;  ///< of activations, gradients and what operators need meanwhile
+    double forward_s =
+        0;  ///< seconds in each step: median of as many steps without measurement of operators
+    double backward_s = 0;  ///< likewise
+    std::uint64_t peak_bytes =
+        0;  ///< peak of activations, gradients and operators' temporary memory
 };
 
-/// Trains the model on samples that are made up, by this process alone, and measures LibTorch's
-/// operators and at the memory that they take. Backward begins at the outputs: there is no loss,
-/// and no update. Once in a process, which must not have computed with LibTorch before. Errors:
-/// E103, E250 of the model, E217 if it cannot take such samples; those of the arithmetic.
+/// Trains the model on random samples in this process alone, and measures the time and memory of
+/// LibTorch's operators. Backward begins at the outputs: there is no loss, and no update. Call it
+/// once in a process, which must not have computed with LibTorch before. Errors: E103, E250 of the
+/// model, E217 if it cannot take such samples; those of the arithmetic.
 ModelProfile profile_model(const ProfileSettings& settings);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A trained model with fewer channels: smaller and faster, and ready for more training.
+/// Removes channels from a trained model, which gets smaller and faster and can be trained on.
 #pragma once
 
 #include "lockstep/plan/settings.hpp"
@@ -13,34 +13,35 @@ namespace lockstep {
 
 /// Settings of prune_run().
 struct PruneSettings {
-    std::filesystem::path run;         ///< a run's folder, whose newest whole checkpoint is used
-    std::filesystem::path weights;     ///< safetensors to use in its place; "": none
-    std::filesystem::path train_data;  ///< where the run's training data are now; "": where then
-    std::filesystem::path output;      ///< new safetensors
-    double keep = 0.5;                 ///< share of each layer's channels that stay
+    std::filesystem::path run;      ///< folder of a run, whose newest whole checkpoint is used
+    std::filesystem::path weights;  ///< safetensors to use instead of the checkpoint; "": none
+    std::filesystem::path
+        train_data;  ///< present place of the run's training data; "": where the run had them
+    std::filesystem::path output;  ///< new safetensors file
+    double keep = 0.5;             ///< share of each layer's channels that is kept
 };
 
-/// One of the two models.
+/// The model before or after pruning.
 struct PrunedSide {
-    std::string channels;         ///< "16,32,256", as ModelSettings::channels has them
-    std::int64_t parameters = 0;  ///< how many there are
-    double forward_s = 0;         ///< of a batch, in evaluation mode
+    std::string channels;         ///< "16,32,256", in the form of ModelSettings::channels
+    std::int64_t parameters = 0;  ///< number of parameters
+    double forward_s = 0;         ///< time of one batch, in evaluation mode
 };
 
-/// What prune_run() did.
+/// Results of prune_run().
 struct PruneResult {
-    std::string model;       ///< of both
-    std::int64_t batch = 0;  ///< samples that forward was measured with
-    PrunedSide before;       ///< as it was trained
-    PrunedSide after;        ///< as it was written
+    std::string model;       ///< name of both models
+    std::int64_t batch = 0;  ///< samples of the batch that is timed
+    PrunedSide before;       ///< the trained model
+    PrunedSide after;        ///< the model as written
 };
 
-/// Takes away the channels of each layer but the last whose weights have the least L1 norm (Li et
-/// al., "Pruning Filters for Efficient ConvNets", https://arxiv.org/abs/1608.08710), with what
-/// reads them, layer by layer. Writes parameters and running statistics as safetensors: for a model
-/// with these channels, by --load-weights. Once in a process, which must not have computed with
-/// LibTorch before. Errors: E106 for a model whose channels are not a simple chain; E407 `output`
-/// exists; those of infer().
+/// Removes from each layer but the last the channels whose weights have the smallest L1 norm, and
+/// the weights that read them, layer by layer (Li et al., "Pruning Filters for Efficient ConvNets",
+/// https://arxiv.org/abs/1608.08710). Writes parameters and running statistics as safetensors: for
+/// a model with these channels, by --load-weights. Call it once in a process, which must not have
+/// computed with LibTorch before. Errors: E106 for a model whose channels are not a simple chain;
+/// E407 `output` exists; those of infer().
 PruneResult prune_run(const PruneSettings& settings);
 
 }  // namespace lockstep

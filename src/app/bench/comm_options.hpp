@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `lockstep bench comm`: nccl-tests' where it has one.
+// The options of `lockstep bench comm`: nccl-tests' names where they exist.
 #pragma once
 
 #include "lockstep/comm/measure.hpp"
@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-/// Which ranks reduce together.
+/// The ranks that reduce together.
 enum class RankSplit { all, intra, inter };
-std::string_view split_name(RankSplit split);  ///< the enumerator's word
+std::string_view split_name(RankSplit split);  ///< the enumerator's name
 
-/// Everything the command line of `bench comm` sets.
+/// All values of the command line of `bench comm`.
 struct BenchOptions {
     std::uint64_t min_bytes = 8, max_bytes = 256u << 20;
     double factor = 2;
@@ -29,10 +29,10 @@ struct BenchOptions {
     bool oversubscribe = false;
 };
 
-/// The table that fills `options`, which must outlive it.
+/// Returns the table that fills `options`, which must outlive it.
 OptionTable bench_option_table(BenchOptions& options);
 
-/// Errors: E106 for options that do not go together.
+/// Checks the combination of options. Errors: E106.
 void check_bench_options(const BenchOptions& options);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// An option that only some inputs take.
+// An option that only some inputs accept.
 struct Extra {
     bool is_given = false;
     std::string_view name;

@@ -26,11 +26,11 @@ struct PackArguments {
 /// What is written, how, and by whom. `seed_name` is what the seed of the shuffling is called.
 OptionTable pack_output_table(PackArguments& arguments, const std::string& seed_name);
 
-/// Errors: E105 if --out is missing, E407 if it exists. Opening an input can take long: call this
-/// before.
+/// Checks the output. Errors: E105 if --out is missing, E407 if it exists. Opening an input can
+/// take long: call this before.
 void check_output_given(const PackArguments& arguments);
 
-/// Collective. Packs on all `ranks`, shows progress, says what was packed. Errors: also E242 if a
+/// Collective. Packs on all `ranks`, shows progress, and reports the result. Errors: also E242 if a
 /// signal ends it.
 void pack_rows(const RowSource& source,
                PackArguments& arguments,

@@ -21,11 +21,11 @@
 namespace lockstep {
 namespace {
 
-/// Ends a training that takes too long.
+/// Thrown to end a training that takes too long.
 struct TooLong {};
 
 constexpr std::int64_t few_steps = 40;
-constexpr int saves = 10;  // of a training: the first comes after a tenth of it
+constexpr int saves = 10;  // saves of a training: the first comes after a tenth of it
 
 std::optional<pid_t> pid_named(const std::string& name) {
     pid_t pid = 0;
@@ -50,7 +50,7 @@ pid_t parent_of(pid_t pid) {
     return static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10));
 }
 
-// Where Open MPI's files of this launch are: the launcher keeps a lock there open.
+// Returns the folder of Open MPI's files of this launch: the launcher keeps a lock there open.
 fs::path launch_folder_of(pid_t launcher) {
     std::error_code none;
     for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", launcher), none)) {

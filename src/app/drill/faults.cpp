@@ -27,8 +27,8 @@ constexpr std::array faults{
     Fault{"node-loss", "all ranks of the last host in --hosts stop answering", lose_node},
 };
 
-/// What ends every rehearsal: nothing is left, and the run goes on as if nothing had happened. What
-/// a launcher leaves that was killed itself, the next one removes: so this is looked at after it.
+/// Adds the checks that end every rehearsal: nothing is left, and the run continues as if nothing
+/// had happened. The next launcher removes the files of a killed one, so they are checked after it.
 void expect_recovery(DrillBed& bed, const Attack& attack, FaultReport& report) {
     report.expectations.push_back(bed.expect_same_parameters(attack));
     report.expectations.push_back(bed.expect_nothing_left(attack));

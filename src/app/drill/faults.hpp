@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The faults that are rehearsed: a row and a function for each.
+// The faults of a drill: a row and a function for each.
 #pragma once
 
 #include "drill/drill_bed.hpp"
@@ -8,34 +8,34 @@
 
 namespace lockstep {
 
-/// One fault: its option without dashes, what --help says, and what rehearses it. The function
-/// fills in `done`, `why_skipped` and `expectations`. Errors: E242 when a signal asked to end.
+/// One fault: its option without dashes, its help, and the function that rehearses it. The function
+/// fills in `done`, `why_skipped` and `expectations`. Errors: E242 when a signal asks to end.
 struct Fault {
     const char* name;
     const char* help;
     FaultReport (*rehearse)(DrillBed& bed);
 };
 
-/// In the order in which they are rehearsed.
+/// Returns the faults in the order of their rehearsal.
 std::span<const Fault> all_faults();
 
 FaultReport kill_rank(DrillBed& bed);      ///< kill -9 of the last rank
-FaultReport stop_rank(DrillBed& bed);      ///< the last rank stands still
+FaultReport stop_rank(DrillBed& bed);      ///< stops the last rank
 FaultReport kill_launcher(DrillBed& bed);  ///< kill -9 of `lockstep train` itself
-FaultReport preempt(DrillBed& bed);        ///< TERM, as SLURM sends it before it takes a node away
+FaultReport preempt(DrillBed& bed);        ///< TERM, as SLURM sends it before a preemption
 FaultReport damage_data(DrillBed& bed);    ///< a block of the data is damaged
-FaultReport fill_disk(DrillBed& bed);      ///< the run's file system has no byte left
+FaultReport fill_disk(DrillBed& bed);      ///< fills the run's file system
 FaultReport fill_shm(DrillBed& bed);       ///< /dev/shm has too little room for Open MPI
-FaultReport lose_node(DrillBed& bed);      ///< all ranks of the last host fall silent
+FaultReport lose_node(DrillBed& bed);      ///< stops all ranks of the last host
 
-/// The expectation that `logs --first-error` names this rank on this host with this trouble, such
-/// as "rank dead", or error code.
+/// Makes the expectation that `logs --first-error` names this rank on this host with this trouble,
+/// such as "rank dead", or error code.
 Expectation expect_cause(const fs::path& run,
                          int rank,
                          const std::string& host,
                          const std::string& trouble);
 
-/// The expectation of an exit code; of a training that did not end it says so.
+/// Makes the expectation of an exit code; it reports a training that did not end by itself.
 Expectation expect_exit(int code, const Struck& struck);
 
 }  // namespace lockstep

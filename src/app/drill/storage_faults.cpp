@@ -34,7 +34,7 @@
 namespace lockstep {
 namespace {
 
-/// Why no file system could be mounted.
+/// Returns the reason why no file system could be mounted.
 struct MountRefused {
     std::string why;
 };
@@ -43,7 +43,7 @@ MountRefused refused(const char* what) {
     return {fmt::format("{}: {}", what, std::strerror(errno))};
 }
 
-// Of one user, who keeps his name: files stay his.
+// Maps one user, who keeps his name: files stay his.
 void map_this_user(uid_t user, gid_t group) {
     std::ofstream("/proc/self/setgroups") << "deny";
     std::ofstream("/proc/self/uid_map") << fmt::format("{} {} 1", user, user);
@@ -78,7 +78,7 @@ FaultReport report_of(const std::function<FaultReport()>& work) {
     die_with_parent(parent);
     const std::string text = serialize(report_of(work));
     write_all(out, std::as_bytes(std::span(text)), "pipe");
-    ::_exit(0);  // what the parent has made is the parent's to remove
+    ::_exit(0);  // the parent removes what it has made
 }
 
 std::string read_to_end(int fd, const std::function<void()>& look) {
@@ -145,7 +145,7 @@ void fill(const fs::path& file) {
     }
 }
 
-/// What the training said, as it may have had no room to log it.
+/// Checks the training's output, because it may have had no room to log.
 Expectation expect_said(const Struck& struck, const std::string& words) {
     const bool is_said = struck.output.find(words) != std::string::npos;
     return {"its message", words, is_said ? words : "it does not say so", is_said};

@@ -51,7 +51,7 @@ int show(const ShowOptions& options, const Invocation& call) {
     return 0;
 }
 
-// Whether a file's options stand in tables, as a user's or site's do.
+// Returns true if a file's options are in tables, as in a user's or site's file.
 bool has_sections(const Config& config) {
     return std::ranges::any_of(
         config, [](const auto& entry) { return entry.first.find('.') != std::string::npos; });

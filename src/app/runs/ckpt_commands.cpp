@@ -42,7 +42,7 @@ std::uint64_t bytes_of_folder(const fs::path& folder) {
     return bytes;
 }
 
-// As the newest checkpoint that can be read says.
+// Returns the best evaluation by the newest readable checkpoint.
 BestEvaluation best_of(const std::vector<CheckpointInfo>& found) {
     for (const CheckpointInfo& info : found | std::views::reverse) try {
             return read_checkpoint_state(info.path).best;

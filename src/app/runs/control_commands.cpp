@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stop and save: ask a run by a file in its directory, and wait until it has happened.
+// The commands stop and save: they send a request by a file in the run's directory, and wait until
+// it has happened.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
@@ -110,7 +111,7 @@ bool is_met(const Request& request, const RunStatus& status) {
     return !is_stop(request) && status.answered == request.asked.id;
 }
 
-// Whether it is pending is looked at before the status: a run writes its answer first.
+// Checks whether it is pending before the status: a run writes its answer first.
 std::optional<RunStatus> met_status(const Request& request) {
     const bool was_pending = is_pending(request);
     RunStatus status = status_of_run(request.run, StatusDepth::now);

@@ -57,7 +57,7 @@ bool is_over(const RankTrace& trace) {
     return trace.end != FlightEnd::none || trace.life == Life::gone;
 }
 
-// How long before now, or before the rank's last heartbeat where it has ended.
+// Returns the time before now, or before the rank's last heartbeat if it has ended.
 double age_s(const RankTrace& trace, double time_s, double now_s) {
     return std::max((is_over(trace) ? trace.heartbeat_s : now_s) - time_s, 0.0);
 }
@@ -91,7 +91,7 @@ std::string row_text(const RankTrace& trace, double now_s) {
                        duration_text(age_s(trace, since_s, now_s)));
 }
 
-// Where no rule of diagnose() holds: what that is worth.
+// Returns the meaning of a diagnosis for which no rule of diagnose() holds.
 std::string calm_text(const Diagnosis& found) {
     const auto all = found.traces.size();
     const auto finished = std::ranges::count(found.traces, FlightEnd::finished, &RankTrace::end);

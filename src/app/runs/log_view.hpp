@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Showing merged logs, to their end or as they grow.
+// Shows merged logs, to their end or as they grow.
 #pragma once
 
 #include "lockstep/run/log_text.hpp"
@@ -11,20 +11,20 @@
 
 namespace lockstep {
 
-/// Text on its way to stdout, in large pieces.
+/// Text for stdout, written in large pieces.
 class Output {
   public:
-    std::string& text() { return text_; }  ///< to append to
+    std::string& text() { return text_; }  ///< text to append to
 
-    /// Writes what has come together, if it is enough for a piece.
+    /// Writes the collected text if it is enough for a piece.
     void pass() {
         if (text_.size() >= piece_bytes) flush();
     }
 
-    /// A reader that went away, as `head`, is no error. Errors: E405, E402.
+    /// Writes all text. A reader that closed the pipe is no error. Errors: E405, E402.
     void flush();
 
-    bool is_closed() const { return is_closed_; }  ///< nobody reads it any more
+    bool is_closed() const { return is_closed_; }  ///< the reader closed it
 
   private:
     static constexpr std::size_t piece_bytes = 64 << 10;
@@ -32,28 +32,28 @@ class Output {
     bool is_closed_ = false;
 };
 
-/// Whether stdout is to be coloured: a terminal that can, and NO_COLOR (https://no-color.org) is
+/// Returns whether stdout is coloured: a terminal that can, and NO_COLOR (https://no-color.org) is
 /// not set.
 Colours colours_of_stdout();
 
-/// What is shown of a start's logs, and how.
+/// Selection and style of a start's logs.
 struct LogView {
     LogChoice choice{};
     LogStyle style{};
     int diff_rank = -1;  ///< not negative: only lines by which that rank differs from the others
     bool is_json = false;
-    bool is_over = false;  ///< that start: nothing more will come
+    bool is_over = false;  ///< the start is over: no more lines will come
 };
 
-/// A rank's difference from the others looks at lines so far apart, and at so many.
+/// Limits of the comparison of a rank with the others: number of lines and their distance in time.
 inline constexpr FoldLimits diff_limits{
     .window_s = 60, .most_lines = std::size_t{64} << 10, .most_bytes = std::size_t{64} << 20};
 
-/// Shows the logs in `folder` as they are now.
+/// Shows the present logs in `folder`.
 std::uint64_t show_logs(const fs::path& folder, const LogView& view, Output& out);
 
-/// Shows them, and what comes, until `is_over` says that nothing will, or a signal asks to stop.
-/// `is_over` is asked about once a second.
+/// Shows them, and later lines, until `is_over` returns that no more will come, or a signal asks to
+/// stop. `is_over` is called once a second.
 std::uint64_t follow_logs(const fs::path& folder,
                           const LogView& view,
                           const std::function<bool()>& is_over,

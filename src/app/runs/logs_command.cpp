@@ -54,7 +54,7 @@ std::string under(const std::string& title, const std::deque<std::string>& lines
     return text;
 }
 
-/// Whether any of that start were kept.
+/// Returns true if any output of that start's launcher was kept.
 bool has_launcher_words(const fs::path& run, std::int64_t start) {
     return !last_words(run, start).empty();
 }

@@ -140,7 +140,7 @@ ScaleUnit unit_of(const RunFigures& run) {
     return run.record.deciding.value("device", "cpu") == "cpu" ? ScaleUnit::core : ScaleUnit::gpu;
 }
 
-// What the evaluations of all runs tell of, the accuracy first.
+// Returns the metric that the evaluations of all runs have, accuracy first.
 std::string figure_of(std::span<const RunFigures> runs) {
     std::vector<std::string> names{"test_accuracy", "test_loss"};
     for (const RunFigures& run : runs)
@@ -217,7 +217,7 @@ void add_runs(ScaleReport& report,
     }
 }
 
-// Of forecasts: what is asked for, else what the runs had.
+// Returns the room of forecasts: the requested one, else that of the runs.
 double room_of(const ScaleOptions& options,
                const ScaleReport& report,
                std::span<const ScalePoint> points) {

@@ -28,7 +28,7 @@ std::string short_of_text(const ScaleReport& report, double efficiency) {
                        100 * report.least_efficiency);
 }
 
-// Of ranks beyond the advice: tried, or forecast.
+// Describes ranks beyond the advice: tried, or forecast.
 std::string more_text(const ScaleReport& report) {
     const ScaleAdvice& advice = report.advice;
     if (advice.not_worth && advice.not_worth_is_slower)
@@ -70,7 +70,7 @@ double ranks_paid(const ScaleReport& report, const ScalePoint& point) {
     return report.unit == ScaleUnit::core ? point.at_once() * report.threads : point.ranks;
 }
 
-// Of a training, or of what was timed.
+// Returns the hours of a training, or of what was timed.
 double hours_paid(const ScaleReport& report, const ScalePoint& point) {
     const double times = report.time == ScaleTime::given ? 1 : report.steps_total;
     return ranks_paid(report, point) * point.seconds * times / 3600;
@@ -104,7 +104,7 @@ Cells heads(const ScaleReport& report) {
             report.figure};
 }
 
-// What rows of measured and of forecast times have in common.
+// The common cells of rows with measured and with forecast times.
 Cells cells_of(const ScaleReport& report, const ScaleRow& row, const std::string& within) {
     const double seconds = row.point.seconds;
     const bool is_step = report.time == ScaleTime::step;
@@ -216,7 +216,7 @@ std::string forecast_text(const ScaleReport& report) {
     return text;
 }
 
-// What could be done about a loss.
+// Returns the remedy for a loss.
 std::string remedy_of(StepPart part) {
     switch (part) {
         case StepPart::sharing:
@@ -239,7 +239,7 @@ std::string remedy_of(StepPart part) {
     }
 }
 
-// Of the most ranks, where a tenth or more is lost.
+// Returns advice on the largest number of ranks, if a tenth or more is lost.
 std::string next_text(const ScaleReport& report) {
     const ScaleRow& most = report.rows.back();
     const auto part = largest_loss(most);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep scale` says: the table, where the losses are, the forecast, the advice.
+// The output of `lockstep scale`: the table, the losses, the forecast, the advice.
 #pragma once
 
 #include "lockstep/core/json.hpp"
@@ -13,23 +13,23 @@
 
 namespace lockstep {
 
-/// What the times are of.
+/// The meaning of the times.
 enum class ScaleTime {
     step,   ///< of runs
-    given,  ///< --times: of whatever the user timed
+    given,  ///< from --times: measured by the user
 };
 
-/// What ranks compute on, and so what they cost.
+/// The device of ranks, which decides their cost.
 enum class ScaleUnit { core, gpu, rank };
 
-/// What else is known of a run, beside its point.
+/// Further facts of a run, besides its point.
 struct ScaleRun {
     std::string place;                    ///< its folder
-    std::optional<double> accuracy{};     ///< the newest evaluation's, or its loss
+    std::optional<double> accuracy{};     ///< newest evaluation's accuracy, or its loss
     std::optional<double> epoch_steps{};  ///< steps of an epoch
 };
 
-/// All that is told.
+/// The content of the report.
 struct ScaleReport {
     ScaleTime time = ScaleTime::step;
     ScaleUnit unit = ScaleUnit::rank;
@@ -39,19 +39,19 @@ struct ScaleReport {
     ScaleModel model{};
     ScaleAdvice advice{};
     double least_efficiency = 0;
-    /// How many ranks the forecasts have cores for; more of them get none.
+    /// Number of ranks with cores in forecasts; more ranks get none.
     double room = std::numeric_limits<double>::infinity();
-    int threads = 1;         ///< of each rank
-    std::string figure{};    ///< that ScaleRun::accuracy is
-    double batch = 0;        ///< samples of a step; 0: not known
-    double steps_total = 0;  ///< of a training; 0: not known
+    int threads = 1;         ///< threads of each rank
+    std::string figure{};    ///< name of ScaleRun::accuracy
+    double batch = 0;        ///< samples of a step; 0: unknown
+    double steps_total = 0;  ///< steps of a training; 0: unknown
     std::vector<std::string> notes{};
 };
 
-/// The verdict in one sentence, then the tables.
+/// Returns the verdict in one sentence, then the tables.
 std::string scale_text(const ScaleReport& report);
 
-/// The same for programs.
+/// Returns the same for programs.
 Json scale_json(const ScaleReport& report);
 
 }  // namespace lockstep

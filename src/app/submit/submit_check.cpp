@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// A path whose parent is not here may be on a file system that only the nodes have.
+// A path whose parent is missing here may be on a file system that only the nodes have.
 void check_data(const fs::path& data) {
     std::error_code missing;
     const fs::path train = fs::absolute(data).lexically_normal() / "train";
@@ -51,7 +51,7 @@ void check_place(fs::path folder) {
     });
 }
 
-// Who waits for other jobs does so, perhaps, for the one that has the run.
+// A job that waits for others may wait for the one that holds the run.
 void check_run(const SubmitOptions& options, const JobRequest& request) {
     const fs::path root = fs::absolute(options.run).lexically_normal();
     errno = 0;

@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-/// `settings`: what train will be told. What other nodes may have, and this one has not, is no
-/// error. Errors: E201 data; E404, E407 and those of folders for the run; E528 memory below the
-/// estimate; E548 GPUs; E640 more ranks than virtual ranks.
+/// `settings`: those of train. Things that this node lacks but other nodes may have are no error.
+/// Errors: E201 data; E404, E407 and those of folders for the run; E528 memory below the estimate;
+/// E548 GPUs; E640 more ranks than virtual ranks.
 void check_ranks_will_run(const SubmitOptions& options,
                           const JobRequest& request,
                           const TrainSettings& settings);

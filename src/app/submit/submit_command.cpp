@@ -31,7 +31,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double patience_s = 15;  // of one command; SLURM's own is 9 s for a controller
+constexpr double patience_s = 15;  // limit of one command; SLURM's own is 9 s for a controller
 constexpr int tries = 3;
 
 void check_installed(const std::string& program) {
@@ -155,7 +155,8 @@ class ScriptFile {
     std::string path_ = (fs::temp_directory_path() / "lockstep-submit-XXXXXX").string();
 };
 
-// What `train` will be told, read as it will read it: a mistake is found now, not in the queue.
+// Returns the settings of `train`, read in its own way, so that a mistake is found now, not in the
+// queue.
 TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& plan) {
     TrainOptions train;
     const OptionTable table = train_option_table(train);
@@ -239,7 +240,7 @@ std::string submit_once(const std::string& path) {
 // A rehearsal is all that a dry run does; else the submission itself tells.
 enum class Submission { rehearsed, real };
 
-// What SLURM would do now, in its own words; "" where it does not say. Errors: E540 if sbatch
+// Returns SLURM's expected start, in its own words; "" if it does not tell. Errors: E540 if sbatch
 // itself refuses what it reads. The controller may refuse only while nodes are down.
 std::string expected_start(const std::string& script, Submission submission) {
     const ScriptFile file(script);
@@ -259,7 +260,7 @@ std::string expected_start(const std::string& script, Submission submission) {
     return printable(rest.substr(0, rest.find(' ')));
 }
 
-// Where the job will write, for people: what only SLURM knows stays as it is (%a, %N).
+// Returns the place of the job's output, for people: SLURM's own patterns stay (%a, %N).
 std::string log_of(const SubmitPlan& plan, const std::string& job) {
     const SbatchOptions& first = plan.script.parts.front();
     std::string name = value_of(first, "output").value_or("slurm-%j.out");

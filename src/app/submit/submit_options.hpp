@@ -41,15 +41,15 @@ struct SubmitOptions {
     ContainerRuntime runtime = ContainerRuntime::none;  ///< none: the site's, or apptainer
     std::filesystem::path data, run;
     std::int64_t chain = 1;
-    std::uint64_t parameters = 0;  ///< of the model; 0: known from its name
+    std::uint64_t parameters = 0;  ///< parameters of the model; 0: known from its name
     bool exclusive = false;
     bool dry_run = false;
 };
 
-/// Long names of the options that are SLURM's.
+/// Returns the long names of SLURM's options.
 const std::vector<std::string>& slurm_option_names();
 
-/// The table that fills `options`, which must outlive it.
+/// Returns the table that fills `options`, which must outlive it.
 OptionTable submit_option_table(SubmitOptions& options);
 
 }  // namespace lockstep

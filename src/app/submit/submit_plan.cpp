@@ -178,7 +178,8 @@ void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
     });
 }
 
-// What starts the ranks: said, or needed, or the site's, or the template's.
+// Returns the launcher of the ranks: the given one, the required one, the site's, or the
+// template's.
 Launcher settled_launcher(const SubmitOptions& options,
                           const SitePreset& site,
                           const JobTemplate& script,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options, site and template to the batch script that is to be submitted.
+// Makes the batch script from options, site and template.
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
@@ -11,21 +11,21 @@
 
 namespace lockstep {
 
-/// Everything that is settled before SLURM is asked.
+/// All facts of a submission before SLURM is asked.
 struct SubmitPlan {
     JobTemplate script;                  ///< with all options in place
-    ScriptSettings settings;             ///< what the script gets besides
+    ScriptSettings settings;             ///< the script's settings besides options
     JobRequest request;                  ///< the options by type
     Launcher launcher = Launcher::none;  ///< none: the template starts no ranks
 };
 
-/// The folder that holds slurm/: LOCKSTEP_ROOT, this folder, an installation's or a build's.
-/// Errors: E539.
+/// Returns the folder that holds slurm/: LOCKSTEP_ROOT, this folder, an installation's or a
+/// build's. Errors: E539.
 std::filesystem::path find_root(const Environment& environment);
 
-/// Settles everything but what SLURM has. `call` says which options were given. Errors: E539 no
-/// such template, site or image, those of parse_template(), read_site_preset() and read_request(),
-/// E106 options that exclude each other, E537 launchers.
+/// Plans everything that needs no data of SLURM. `call` tells which options were given. Errors:
+/// E539 no such template, site or image, those of parse_template(), read_site_preset() and
+/// read_request(), E106 options that exclude each other, E537 launchers.
 SubmitPlan plan_submit(const SubmitOptions& options,
                        const Invocation& call,
                        const std::filesystem::path& root);

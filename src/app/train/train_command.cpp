@@ -31,7 +31,7 @@
 namespace lockstep {
 namespace {
 
-// A sanitizer's report is followed by _exit(): it would reach the file alone.
+// A sanitizer calls _exit() after its report, which would therefore reach only the captured file.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool is_sanitized = true;
 #else
@@ -89,7 +89,7 @@ void mark_failed(const fs::path& run, const Error& error) {
     }
 }
 
-// Of a crash nobody knows whether it comes again.
+// Nobody knows whether a crash will happen again.
 std::string next_start_text(const fs::path& run) {
     const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
     if (checkpoints.empty())
@@ -98,7 +98,7 @@ std::string next_start_text(const fs::path& run) {
     return fmt::format("the same command again goes on from step {}", checkpoints.back().step);
 }
 
-// Of ranks that a signal ended while they began, by what they left.
+// Reports ranks that a signal ended while they began, by their files.
 int tell_early_end(const fs::path& run, ExitCode usual) {
     const RunStatus status = status_of_run(run, StatusDepth::now);
     std::int64_t step = status.step;

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Everything the command line of `train` sets.
+/// All values of the command line of `train`.
 struct TrainOptions {
     TrainSettings settings;
     int np = 0;         ///< 0: not given
@@ -21,13 +21,13 @@ struct TrainOptions {
     bool oversubscribe = false;
     bool dry_run = false;
     std::filesystem::path config, plan;
-    std::vector<std::string> skip_checks;  ///< of the doctor's; "all" for all
+    std::vector<std::string> skip_checks;  ///< checks of the doctor; "all" for all
 };
 
-/// The table that fills `options`, which must outlive it.
+/// Returns the table that fills `options`, which must outlive it.
 OptionTable train_option_table(TrainOptions& options);
 
-/// Puts where each setting came from into `settings.origins`; says what overrides what.
+/// Stores the origin of each setting in `settings.origins`, and logs which values override others.
 void keep_origins(TrainSettings& settings, const std::vector<ResolvedOption>& resolved);
 
 }  // namespace lockstep

@@ -34,7 +34,7 @@ std::vector<std::string> other_values(const std::string& name) {
 
 // The table of settings knows, so that a setting which begins to decide bits is seen here.
 KnobEffect effect_of(const std::string& name) {
-    if (name == "np") return KnobEffect::speed_only;  // that is Lockstep's promise
+    if (name == "np") return KnobEffect::speed_only;  // Lockstep's promise
     TrainSettings settings;
     return find_option(setting_table(settings), name).scope == OptionScope::decides
                ? KnobEffect::decides_bits
@@ -73,7 +73,7 @@ std::vector<Variant> numbers_of_ranks(const KnobFacts& facts, const Variant& cur
     return variants;
 }
 
-// As many ranks as leave each of them so many threads: the book's chapter 9.
+// Returns numbers of ranks that leave each of them this number of threads: chapter 9 of the book.
 std::vector<Variant> numbers_of_threads(const KnobFacts& facts, const Variant& current) {
     const std::string now = std::to_string(ranks_in(current, facts));
     std::vector<Variant> variants = {

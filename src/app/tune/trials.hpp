@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that `lockstep tune` tries, the short trainings that take turns with them, and what
-// these show of time and bits.
+// The settings that `lockstep tune` tries, their short trainings in turns, and the results for time
+// and bits.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -20,94 +20,95 @@
 
 namespace lockstep {
 
-/// Of times taken in turns: how many times as fast the second way is.
+/// The speed of a second way relative to a first one, from times taken in turns.
 struct SpeedUp {
-    double median = 1, least = 1, most = 1;  ///< of the rounds
-    double noise = 0;                        ///< how much of it the times' own spread can explain
+    double median = 1, least = 1, most = 1;  ///< over the rounds
+    double noise = 0;  ///< part of it that the spread of the times can explain
 
-    /// Every round says so, and by more than the noise.
+    /// Returns true if every round shows a gain, and it exceeds the noise.
     bool is_gain() const { return least > 1 && median - 1 > noise; }
 };
 
-/// Seconds of the two ways, round by round; at least one round. The noise is half of what each
-/// way's own times spread, by its median, both added.
+/// Compares the seconds of the two ways, round by round; at least one round. The noise is half of
+/// the relative spread of each way's times, added.
 SpeedUp speed_up(std::span<const double> before, std::span<const double> after);
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the median, or the mean of the two in the middle.
 double median_of(std::vector<double> values);
 
-/// "1.42 times as fast (1.38 to 1.45)".
+/// Returns "1.42 times as fast (1.38 to 1.45)".
 std::string speed_up_text(const SpeedUp& found);
 
-/// The index in `ways` of the way that is the quickest beyond the noise; 0, the first, where none
-/// is. Each way's seconds, round by round; a way with fewer rounds was not possible.
+/// Returns the index in `ways` of the fastest way beyond the noise; 0, the first, if there is none.
+/// Each way has seconds by round; a way with fewer rounds was not possible.
 std::size_t quickest_way(std::span<const std::vector<double>> ways);
 
-/// Options of `train` with the values that a training has instead of the user's.
+/// Options of `train` with values that replace the user's.
 using Variant = std::map<std::string, std::string>;
 
-/// Whether another value of a setting gives a run other bits.
+/// The effect of a setting: another value may give a run other bits.
 enum class KnobEffect { speed_only, decides_bits };
 
-/// A setting, and what is tried: the first is what the user has now.
+/// A setting, and the values to try: the first is the user's present one.
 struct Knob {
     std::string name{};
     KnobEffect effect = KnobEffect::speed_only;
     std::vector<Variant> variants{};
 };
 
-/// What choices depend on.
+/// The facts on which choices depend.
 struct KnobFacts {
-    int cores = 1;                  ///< that this process may use
-    int np = 1;                     ///< ranks now
-    int threads = 1;                ///< of each rank now
-    int virtual_ranks = 1;          ///< no more ranks than these
+    int cores = 1;                  ///< cores that this process may use
+    int np = 1;                     ///< present number of ranks
+    int threads = 1;                ///< present threads of each rank
+    int virtual_ranks = 1;          ///< upper limit of ranks
     std::set<std::string> given{};  ///< options that the user has set: they stay
 };
 
-/// All names, in the order in which they are tried.
+/// Returns all names, in the order of trial.
 std::vector<std::string> knob_names();
 
-/// The knob of that name as things stand, `current` being chosen already; fewer than two variants:
-/// there is nothing to try.
+/// Returns the knob of that name; `current` is chosen already. With fewer than two variants there
+/// is nothing to try.
 Knob knob_of(const std::string& name, const KnobFacts& facts, const Variant& current);
 
-/// "--np 2 --transport mpi".
+/// Returns "--np 2 --transport mpi".
 std::string settings_text(const Variant& variant);
 
-/// The value that the variant has for the knob, or all of it; of threads "2 in each of 1 rank(s)".
+/// Returns the variant's value for the knob, or all of it; for threads "2 in each of 1 rank(s)".
 std::string variant_text(const Knob& knob, const Variant& variant);
 
-/// What one training showed.
+/// The result of one training.
 struct TrialResult {
-    double step_s = 0;  ///< of a step on average, the first left out
-    double wall_s = 0;  ///< of all of it, its start included
+    double step_s = 0;  ///< mean time of a step, without the first
+    double wall_s = 0;  ///< total time, with its start
     int virtual_ranks = 1;
     std::string parameters{};  ///< hash
 };
 
-/// What all trainings have in common, and what they have shown so far.
+/// The common part of all trainings, and their results so far.
 class Trials {
   public:
-    /// `words`: of train, without those that trials choose. `look` is called ten times a second
-    /// with what is tried, and may throw. Runs are made in `scratch`, which outlives this.
+    /// `words`: those of train, without options that trials choose. `look` is called ten times a
+    /// second with the present trial, and may throw. Runs are made in `scratch`, which must outlive
+    /// this.
     Trials(std::filesystem::path program,
            std::filesystem::path scratch,
            std::vector<std::string> words,
            std::function<void(const std::string&)> look);
 
-    /// Trains once. Nothing where the training refused to run so, which `why_not` then tells.
+    /// Trains once. Returns nothing if the training refused to run, with the reason in `why_not`.
     std::optional<TrialResult> train(const Variant& variant, std::int64_t steps);
 
-    /// From now on: settings that every training has.
+    /// Fixes a setting for every later training.
     void fix(const std::string& name, const std::string& value) { fixed_[name] = value; }
 
     const std::string& why_not() const { return why_not_; }
 
-    /// E705 for a training that should have run: ends as it did.
+    /// Returns E705 for a training that should have run; it ends with that one's code.
     Error failure() const;
 
-    /// How many trainings there were.
+    /// Returns the number of trainings.
     int count() const { return count_; }
 
   private:
@@ -120,20 +121,20 @@ class Trials {
     int count_ = 0;
 };
 
-/// All ways of a knob in turns.
+/// The results of all values of a knob, in turns.
 struct KnobResult {
     Knob knob;
     std::vector<std::vector<double>> step_s;  ///< by variant, by round; fewer: it does not run
     std::vector<std::string> parameters;      ///< by variant; "": it does not run
     std::vector<std::string> why_not;         ///< by variant
-    std::size_t quickest = 0;                 ///< beyond the noise; 0: what there is now
+    std::size_t quickest = 0;                 ///< beyond the noise; 0: the present value
 };
 
-/// What one more training of a variant showed. Errors: E743 where its bits are not those of the
-/// rounds before.
+/// Adds the result of one more training of a variant. Errors: E743 if its bits differ from those of
+/// the rounds before.
 void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial);
 
-/// Tries every variant `rounds` times, A B C A B C. Errors: E705 where the first does not run.
+/// Tries every variant `rounds` times, A B C A B C. Errors: E705 if the first does not run.
 KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int rounds);
 
 }  // namespace lockstep

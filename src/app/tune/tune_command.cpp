@@ -46,7 +46,7 @@ struct TuneOptions {
     TrainOptions train;
     double minutes = 5;
     int rounds = 3;
-    std::int64_t steps = 0;  ///< of each training; 0: by `minutes`
+    std::int64_t steps = 0;  ///< steps of each training; 0: by `minutes`
     std::string knobs;       ///< "": all
     bool allow_bits = false, json = false;
     fs::path out = "tuned.toml";
@@ -235,7 +235,7 @@ class Search {
 
     int turns() const { return options_.rounds + 2; }
 
-    /// What is found by choosing the best looks better than it is: it is measured anew.
+    /// The best of several values looks better than it is, so it is measured again.
     void confirm() {
         const Knob both{.name = "confirmed", .variants = {original_, tuning_.chosen}};
         const KnobResult result = try_knob(trials_, both, tuning_.steps, turns());
@@ -252,7 +252,7 @@ class Search {
     KnobFacts facts_;
     Trials& trials_;
     Variant original_;
-    TrialResult first_;  ///< of the trainings that count
+    TrialResult first_;  ///< first result of the trainings that count
     Tuning tuning_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tuning found, for people, for programs, and as a file for `train --config`.
+// The results of tuning, for people, for programs, and as a file for `train --config`.
 #pragma once
 
 #include "lockstep/core/json.hpp"
@@ -12,34 +12,35 @@
 
 namespace lockstep {
 
-/// All of it.
+/// All results.
 struct Tuning {
-    std::int64_t steps = 0;           ///< of each training
-    int rounds = 0;                   ///< that the ways of a knob took
-    int virtual_ranks = 1;            ///< V, of all trainings
-    int trainings = 0;                ///< in all
-    double step_s = 0;                ///< as it was, by the first training
-    std::vector<KnobResult> knobs{};  ///< that were tried, in turn
-    std::vector<std::string> left{};  ///< "io-threads: it was given": what was not, and why
-    Variant chosen{};                 ///< what is written; empty: nothing
-    SpeedUp confirmed{};              ///< chosen against what there was, in turns of their own
-    int turns = 0;                    ///< that this took; 0: nothing was chosen
-    std::string parameters{};         ///< hash of those that may not differ
-    bool changes_bits = false;        ///< chosen decides bits, as was allowed
+    std::int64_t steps = 0;           ///< steps of each training
+    int rounds = 0;                   ///< rounds of each knob
+    int virtual_ranks = 1;            ///< V of all trainings
+    int trainings = 0;                ///< number of trainings
+    double step_s = 0;                ///< original time of a step, by the first training
+    std::vector<KnobResult> knobs{};  ///< knobs that were tried, in turn
+    std::vector<std::string>
+        left{};        ///< knobs that were not tried, with the reason: "io-threads: it was given"
+    Variant chosen{};  ///< values that are written; empty: nothing
+    SpeedUp confirmed{};        ///< the choice compared with the original, in separate turns
+    int turns = 0;              ///< number of these turns; 0: nothing was chosen
+    std::string parameters{};   ///< hash that all speed-only trainings share
+    bool changes_bits = false;  ///< the choice decides bits, as was allowed
 };
 
-/// One line for each way of the knob: its time for a step, and what of that is gain.
+/// Returns one line for each value of the knob: its time for a step, and the gain.
 std::string knob_text(const KnobResult& result);
 
-/// What follows from all of them.
+/// Returns the conclusion from all of them.
 std::string verdict_text(const Tuning& tuning);
 
-/// TOML with `chosen`; comments alone where nothing is.
+/// Returns TOML with `chosen`; only comments if it is empty.
 std::string config_of(const Tuning& tuning, const std::string& when);
 
 Json tuning_json(const Tuning& tuning);
 
-/// The hash that all trainings with settings of speed alone have in common. Errors: E743 naming the
+/// Returns the hash that all trainings with settings of speed alone share. Errors: E743 naming the
 /// setting and value that changed it.
 std::string common_parameters(const std::vector<KnobResult>& knobs, const std::string& first);
 

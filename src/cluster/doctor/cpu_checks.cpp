@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double slow_share = 0.5;     // of the highest frequency
+constexpr double slow_share = 0.5;     // share of the highest frequency
 constexpr double taken_cores = 0.3;    // that the ranks would need
 constexpr double noticed_cores = 0.5;  // that the ranks would not need
 constexpr double least_told = 0.05;    // cores
@@ -223,11 +223,11 @@ Ailments slow_cores(const RanksOfNode& ranks) {
     return found;
 }
 
-/// What the moment in which they computed says of ranks on the same CPUs, in CPUs.
+/// The load of shared CPUs during the ranks' own computation, in CPUs.
 struct Load {
-    double others = 0, stolen = 0;  ///< what is not the ranks' own; of that, the machine's host
-    double share = 1;               ///< of the time for which a rank had a CPU
-    double missing = 0;             ///< of what the ranks' threads need
+    double others = 0, stolen = 0;  ///< load of others; the part taken by the machine's host
+    double share = 1;               ///< share of the time in which a rank had a CPU
+    double missing = 0;             ///< missing part of the need of the ranks' threads
 };
 
 std::optional<Load> load_of(const Cpus& cpus, const RanksOfNode& ranks) {
@@ -269,7 +269,7 @@ Ailments busy_cores(const Cpus& cpus, const RanksOfNode& ranks) {
              .ranks = numbers_of(ranks)}};
 }
 
-/// Where ranks share cores with each other, C2 says so, and nobody can tell whose load is whose.
+/// If ranks share cores with each other, C2 reports it, and the load cannot be attributed.
 Ailments busy_with_others(const RanksOfNode& ranks) {
     const RanksByCpus groups = by_cpus(ranks);
     Ailments found;

@@ -85,7 +85,7 @@ DoctorFinding finding_of(const DoctorCheck& row, const Ailment& ailment, const L
             .ranks = ailment.ranks.empty() ? looked.ranks : ailment.ranks};
 }
 
-/// What tells findings apart: all but whose they are.
+/// Returns the text that distinguishes findings: all but their ranks.
 std::string words_of(const DoctorFinding& finding) {
     return fmt::format("{}\n{}\n{}\n{}\n{}",
                        finding.id,

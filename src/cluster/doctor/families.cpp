@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-/// The GPU that a word of CUDA_VISIBLE_DEVICES names: its index, or the beginning of its UUID.
+/// Returns the GPU that a word of CUDA_VISIBLE_DEVICES names: its index, or the begin of its UUID.
 const GpuFacts* named_gpu(const std::vector<const GpuFacts*>& gpus, const std::string& word) {
     if (const auto index = parse_integer(word)) {
         const bool is_there = *index >= 0 && static_cast<std::size_t>(*index) < gpus.size();

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// Ranks that train on CPUs have nothing to fear from GPUs.
+/// GPU checks do not apply to ranks that train on CPUs.
 bool concerns(const DoctorFacts& facts) {
     return facts.plan.uses_gpus;
 }

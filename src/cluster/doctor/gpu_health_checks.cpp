@@ -12,9 +12,10 @@
 namespace lockstep {
 namespace {
 
-constexpr double crowded_share = 0.1;  // of a GPU's memory that others hold
+constexpr double crowded_share = 0.1;  // share of a GPU's memory that others hold
 
-/// What `of` says of each GPU this rank sees; nothing for ranks that train on CPUs.
+/// Returns the result of `of` for each GPU that this rank sees; nothing for ranks that train on
+/// CPUs.
 Ailments for_each_gpu(const DoctorFacts& facts,
                       const std::function<Ailments(const GpuFacts&)>& of) {
     Ailments found;

@@ -101,7 +101,7 @@ Ailments nested_launch(const DoctorFacts& facts) {
                                 *size)}};
 }
 
-/// Whether a file lies below the folder that holds `launcher`'s bin.
+/// Returns true if a file is below the folder that holds `launcher`'s bin.
 bool shares_prefix(const std::string& launcher, const std::string& library) {
     const auto prefix = std::filesystem::path(launcher).parent_path().parent_path().string();
     return library.starts_with(prefix);

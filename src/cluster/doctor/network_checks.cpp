@@ -36,7 +36,7 @@ std::vector<std::string> chosen_interfaces(const DoctorFacts& facts,
     return chosen;
 }
 
-/// What is wrong with one word of a variable that chooses interfaces; "" if nothing is.
+/// Returns the fault of one word of a variable that chooses interfaces; "" if there is none.
 std::string fault_of(const DoctorFacts& facts, const std::string& word, bool is_nccl) {
     if (word.starts_with('^') || word.find('/') != word.npos) return "";
     const auto chosen = chosen_interfaces(facts, word, is_nccl);
@@ -68,7 +68,7 @@ Ailments chosen_badly(const DoctorFacts& facts) {
     return found;
 }
 
-/// The same network behind two interfaces, or left-out interfaces that MPI and NCCL would still
+/// Returns networks behind two interfaces, and left-out interfaces that MPI and NCCL would still
 /// try.
 std::vector<std::string> distractions(const NodeTopology& node) {
     std::vector<std::string> text;

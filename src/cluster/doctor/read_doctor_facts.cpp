@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_messages = 20;
 
-/// What checks look at, and no more: the environment may hold secrets.
+/// The variables that checks read, and no more: the environment may hold secrets.
 constexpr std::array variables{"CUDA_VISIBLE_DEVICES",
                                "LOCAL_RANK",
                                "LOCAL_WORLD_SIZE",

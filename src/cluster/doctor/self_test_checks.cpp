@@ -14,9 +14,9 @@ namespace lockstep {
 namespace {
 
 constexpr double least_link = 100e6;  // bytes a second; Gigabit Ethernet gives 112 to 118 million
-constexpr double least_link_share = 0.5;    // of the interface's speed
-constexpr double least_memory_share = 0.2;  // of the speed that memory allows
-constexpr double straggler_factor = 1.2;    // of the median rank
+constexpr double least_link_share = 0.5;    // share of the interface's speed
+constexpr double least_memory_share = 0.2;  // share of the speed that memory allows
+constexpr double straggler_factor = 1.2;    // multiple of the median rank
 constexpr std::size_t least_steps = 20;
 
 double median(std::vector<double> values) {
@@ -102,7 +102,7 @@ std::string slow_link_text(double bytes_per_s, const NamedSpeed& interface) {
                        8e-9 * interface.bytes_per_s);
 }
 
-/// Of links that are slow by themselves the slowest is told: all may be.
+/// Of links that are slow by themselves the slowest is reported, because all may be slow.
 Ailments slow_in_themselves(JobRanks ranks, const std::map<std::pair<int, int>, double>& links) {
     Ailment worst;
     std::set<int> ends;

@@ -74,8 +74,8 @@ std::string train_words(const Placement& placement) {
 
 using CpuGroups = std::vector<std::vector<int>>;
 
-/// What --map-by ppr:N:OBJECT:PE=n does: N ranks to each object in turn, each the next n cores of
-/// it.
+/// The rule of --map-by ppr:N:OBJECT:PE=n: N ranks to each object in turn, each with the next n
+/// cores of it.
 std::vector<std::vector<int>> cores_by_ppr(const NodeTopology& node,
                                            const CpuGroups& objects,
                                            std::size_t ranks,

@@ -13,14 +13,14 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-/// The group that holds `cpu`, by the first CPU of it; -1 if none does.
+/// Returns the group that holds `cpu`, by the first CPU of it; -1 if none does.
 int group_of(const Groups& groups, int cpu) {
     for (const auto& group : groups)
         if (std::ranges::binary_search(group, cpu)) return group.front();
     return -1;
 }
 
-/// Where each core's group ends: one past the last core that shares it.
+/// Returns the end of each core's group: one past the last core that shares it.
 std::vector<int> group_ends(std::span<const std::vector<int>> cores, const Groups& groups) {
     const auto count = static_cast<int>(cores.size());
     std::vector<int> ends(cores.size(), count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU, or part of one, each rank computes on, as one table of costs. Digits of a number, the
-// greater ones first:
+// Chooses the GPU, or part of one, of each rank by one table of costs. A cost is a number whose
+// digits are, the greater ones first:
 //
 //     hidden   the rank's CUDA_VISIBLE_DEVICES or control group does not show it: never
 //     taken    as many times as it is shared; only where the user allows it
@@ -8,33 +8,33 @@
 //     path     how far the nearest network port of the fabric is: between nodes all goes there
 //     index    else in order
 //
-// A column per GPU and turn of sharing lets the same search decide who shares. Ports come after:
-// they may be shared, so each seat takes the nearest, and of equally near ones that with the fewest
-// seats.
+// A column per GPU and turn of sharing lets the same search decide which ranks share. Ports are
+// chosen afterwards: they may be shared, so each seat takes the nearest, and of equally near ones
+// that with the fewest seats.
 //
-// What must never happen: a rank computes on a GPU that it does not see, or on another's without a
-// word. `hidden` is only a large cost, so that the search has a full table; whoever ends up with it
-// is an error that names the rank (E608).
+// What must never happen: a rank computes on a GPU that it does not see, or on another rank's
+// without a warning. `hidden` is only a large cost, so that the search has a full table; a rank
+// that gets such a GPU is an error that names the rank (E608).
 //
 // Tested: cluster/placement/placement_test.cpp (near a card first, MIG, odd NUMA nodes),
 // gpus_and_witnesses_test.cpp and launched_ranks_test.cpp (visible GPUs, sharing).
 //
-// The search in that table: giving each rank its best GPU in turn is not the best for all: the
-// first takes the one that the second needed. Rows are ranks, columns are what they may get:
+// The search in that table. Giving each rank its best GPU in turn is not the best for all: the
+// first may take the one that the second needs. Rows are ranks, columns are what they may get:
 //
 //               A    B                       in turn    0-A, 1-B    1 + 100
 //     rank 0    1    2                       together   0-B, 1-A    2 + 1
 //     rank 1    1  100
 //
-// So the least sum is searched: one row after another is added by the shortest path of exchanges,
-// where prices on rows and columns keep all costs non-negative (H. W. Kuhn, "The Hungarian method
-// for the assignment problem", 1955; in the form with shortest augmenting paths). Beyond most_exact
-// rows, where that would take long, each row takes the cheapest column left.
+// So the search is for the least sum: one row after another is added by the shortest path of
+// exchanges, where prices on rows and columns keep all costs non-negative (H. W. Kuhn, "The
+// Hungarian method for the assignment problem", 1955; in the form with shortest augmenting paths).
+// Beyond most_exact rows, where that would take long, each row takes the cheapest free column.
 //
 // What must never happen: equal nodes give unequal answers. Many costs are equal, and which of the
-// equal sums a search finds first is an accident of its steps. So every cost gets a second digit,
-// the squared distance from the diagonal, in units too small to outweigh a first digit
-// (with_order): straight beats crossed, and the answer is the one a person would write down.
+// equal sums a search finds first depends on its steps. So every cost gets a second digit, the
+// squared distance from the diagonal, in units too small to outweigh a first digit (with_order).
+// Ranks then take GPUs in order wherever sums are equal.
 //
 // Tested: cluster/placement/matching_test.cpp (against all permutations; order among equals).
 #include "gpu_choice.hpp"

@@ -12,31 +12,32 @@
 
 namespace lockstep {
 
-/// Row r gets column result[r], each column at most once; `costs[row][column]` with no more rows
-/// than columns, none negative. Among equal sums, rows and columns keep their order as far as it
-/// goes. Up to 16 rows the least sum (Hungarian method, Kuhn 1955; shortest augmenting paths,
-/// O(rows^2 * columns)); beyond, row by row the cheapest column left.
+/// Returns the column of each row, each column at most once; `costs[row][column]` with no more rows
+/// than columns, none negative. Among equal sums, rows and columns keep their order as far as
+/// possible. Up to 16 rows it finds the smallest sum (Hungarian method, Kuhn 1955; shortest
+/// augmenting paths, O(rows^2 * columns)); beyond, row by row the cheapest free column.
 std::vector<int> cheapest_pairs(const std::vector<std::vector<std::int64_t>>& costs);
 
-/// What a rank can compute on: a GPU, or one instance of a GPU that is cut up.
+/// A device that a rank can compute on: a GPU, or one instance of a divided GPU.
 struct GpuUnit {
     const GpuFacts* gpu = nullptr;  ///< lent by the topology
     std::string uuid;
 };
 
-/// In order of addresses.
+/// Returns the units in order of addresses.
 std::vector<GpuUnit> gpu_units(const NodeTopology& node);
 
-/// Ports that can carry messages between nodes: up, and of InfiniBand where there is any.
+/// Returns the ports that can carry messages between nodes: active ones, and only InfiniBand if
+/// there is any.
 std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node);
 
-/// A unit for each rank, or -1 for each where the node has none. Errors: E608.
+/// Returns a unit for each rank, or -1 for each if the node has none. Errors: E608.
 std::vector<int> choose_gpus(const NodeTopology& node,
                              std::span<const GpuUnit> units,
                              std::span<const LaunchedRank> ranks,
                              const PlacementRules& rules);
 
-/// The nearest port for each seat; of equally near ones, that with the fewest seats so far.
+/// Chooses the nearest port for each seat; of equally near ones, that with the fewest seats so far.
 void choose_ports(const NodeTopology& node, std::span<RankSeat> seats);
 
 /// From near to far: direct links; at most one switch; several switches; through the CPU's host

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// The OS's name for the host, or where there is none the plan's.
+/// Returns the system's name of the host, or the plan's if there is none.
 const std::string& host_of(const RankSeat& seat) {
     return seat.host_id.empty() ? seat.host : seat.host_id;
 }
@@ -114,8 +114,8 @@ RankSeat seat_of(const NodeTopology& node, const LaunchedRank& rank) {
     return seat;
 }
 
-/// What the first two ranks have in common that should not: a core of sets that differ, or one set
-/// that is too small for its ranks.
+/// Returns the first forbidden sharing of two ranks: a core of sets that differ, or one set that is
+/// too small for its ranks.
 std::optional<Error> first_conflict(const NodeTopology& node,
                                     std::span<const LaunchedRank> ranks,
                                     const std::vector<LaunchedSet>& sets,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launcher left to each rank: cores of its own, or one set for several.
+// The cores that a launcher gave to each rank: cores of its own, or one set for several.
 #pragma once
 
 #include "lockstep/cluster/placement.hpp"
@@ -11,25 +11,25 @@
 namespace lockstep {
 
 enum class LauncherBinding {
-    shared,  ///< its ranks may use one set of cores, large enough: ours to split
+    shared,  ///< its ranks may use one set of cores, large enough to be split here
     kept,    ///< the launcher gave it to one rank
-    crowded  ///< one set, with fewer cores than ranks, and the user allows that
+    crowded  ///< one set, with fewer cores than ranks, permitted by the user
 };
 
-/// A set of cores, and which ranks the launcher gave just it.
+/// A set of cores, and the ranks to which the launcher gave exactly this set.
 struct LaunchedSet {
     std::vector<int> cpus;
     std::vector<std::size_t> members;  ///< indices into the ranks
     LauncherBinding binding = LauncherBinding::shared;
 };
 
-/// What a launcher that binds nothing leaves: what it may use itself, or else the job's control
-/// group, or else the whole node.
+/// Returns the cores under a launcher that binds nothing: those it may use itself, else those of
+/// the job's control group, else the whole node.
 std::vector<int> available_cpus(const NodeTopology& node, const std::vector<int>& offered);
 
-/// The sets that ranks were given, in order of their first ranks. `warnings`: of cores that are
-/// shared because the rules allow it. Errors: E609 cores that the launcher gave twice, E643 a node
-/// with fewer cores than ranks; both only where rules.cores refuses.
+/// Returns the sets of cores, in order of their first ranks. `warnings`: for cores that are shared
+/// because the rules permit it. Errors: E609 cores that the launcher gave twice, E643 a node with
+/// fewer cores than ranks; both only if rules.cores refuses.
 std::vector<LaunchedSet> launched_sets(const NodeTopology& node,
                                        std::span<const LaunchedRank> ranks,
                                        const PlacementRules& rules,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank of a node gets which GPU, cores, communication core and network port. What is scarce
-// is chosen first, and everything later stays near it:
+// Assigns GPU, cores, communication core and network port to each rank of a node. Scarce resources
+// are chosen first, and all later ones stay near them:
 //
 //     GPUs  ->  cores, on the NUMA node of the rank's GPU  ->  threads  ->  network port, nearest
 //               (even shares of neighbours, or those the                    to the GPU
@@ -11,9 +11,9 @@
 //     socket 1   GPU 2          mlx5_1        rank 2: GPU 2, cores 8-11, mlx5_1
 //                cores 8-15                   (12-15 stay idle, and a warning says so: see below)
 //
-// A pure function of what is known about the node and its ranks. Each rank evaluates it for its own
-// node and must come to the same as its neighbours; `lockstep map` evaluates it for a node that is
-// not there.
+// It is a pure function of the known facts about the node and its ranks. Each rank evaluates it for
+// its own node and must get the same result as its neighbours; `lockstep map` evaluates it for a
+// node that does not exist.
 //
 // What must never happen:
 // - Ranks get different numbers of cores and so of threads: the number of threads decides the bits

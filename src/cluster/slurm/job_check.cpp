@@ -40,7 +40,7 @@ std::string offer(const char* name,
     return fmt::format("--{} {}", name, nearest.empty() ? names.front() : nearest);
 }
 
-// Where no accounts are kept, SLURM takes any QOS.
+// If no accounts are kept, SLURM accepts any QOS.
 void check_qos(const JobRequest& request, const SlurmFacts& facts) {
     if (!facts.has_accounts || request.qos.empty() || facts.qos.empty()) return;
     check(std::ranges::count(facts.qos, request.qos) > 0, [&] {

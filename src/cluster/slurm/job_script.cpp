@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job script is a template of slurm/ with other options and values. The body stays what a person
-// wrote:
+// A job script is a template of slurm/ with other options and values. The body stays unchanged:
 //
 //     #! and comments   head       kept
 //     #SBATCH lines     parts      written anew from options
@@ -8,8 +7,8 @@
 //     the rest          body       kept
 //
 // What must never happen: a value becomes code. Variables, paths and words after -- are the user's,
-// and may hold quotes, dollars and blanks. Each is one word in single quotes (bash_word), and what
-// cannot be quoted, a control character, is refused. The one thing that bash shall expand, the
+// and may hold quotes, dollars and blanks. Each is one word in single quotes (bash_word), and
+// control characters, which cannot be quoted, are refused. The only text that bash expands, the
 // number of an array's task, stands between such words.
 //
 // Tested: cluster/slurm/job_script_test.cpp (any text is carried unchanged), job_request_test.cpp;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why would SLURM leave this request in the queue for ever? sbatch accepts much that can never
-// start, and the user finds out days later. So a request is held against the partition and its
-// kinds of nodes, by the questions that SLURM would ask, from the outside in:
+// Finds out why SLURM would leave a request in the queue for ever. sbatch accepts much that can
+// never start, and the user finds out days later. So a request is compared with the partition and
+// its kinds of nodes, by SLURM's own questions, from the outside in:
 //
 //     partition's nodes  - constraint, exclude ->  groups  - CPUs, GPUs, memory ->  those that hold
 //       check_choice                            check_node_shape       check_node_count, _tasks
 //     and beside it the partition's own rules: check_state, check_time, check_names (account, QOS)
 //
-// All reasons are told at once, each with the nearest request that would do: who fixes one and
-// submits again must not meet the next.
+// All reasons are reported at once, each with the nearest possible request: a user who fixes one
+// and submits again must not meet the next.
 //
-// What must never happen: a job is refused that could start. Where only SLURM can decide (features
-// in brackets, mixed operators, a limit that is not known) the answer is "it fits". Nodes that are
-// down or taken do not count as missing: they come back. Drained ones do so where no other is left.
-// A consequence is not told beside its cause: that no node has all of it is said only where each
-// thing alone would fit.
+// What must never happen: a job is refused that could start. If only SLURM can decide (features in
+// brackets, mixed operators, an unknown limit) the answer is "it fits". Nodes that are down or
+// taken do not count as missing, because they come back. Drained nodes count as missing only if no
+// other is left. A consequence is not reported beside its cause: that no node has all of it is
+// reported only if each item alone would fit.
 //
 // Tested: cluster/slurm/job_check_test.cpp, one test a reason; cluster/submit_test on a real SLURM.
 
@@ -30,7 +30,7 @@
 namespace lockstep {
 namespace {
 
-// Without the nodes that the job must not get, and those that lack what it wants.
+// Nodes without those that the job must not get, and without those that lack what it needs.
 std::vector<NodeGroup> groups_of(const JobPart& part,
                                  const SlurmPartition& partition,
                                  const SlurmFacts& facts) {
@@ -260,7 +260,7 @@ void check_time(const JobPart& part, const SlurmPartition& partition, std::vecto
          .fix = fmt::format("--time {} (a run that is longer requeues itself and goes on)", most)});
 }
 
-// Whom a partition lets in by name: accounts, or qualities of service.
+// Rules of a partition about names: accounts, or qualities of service.
 struct Admission {
     const std::vector<std::string>& only;  // empty: everyone but the denied
     const std::vector<std::string>& denied;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch script does when the ranks are gone. mpirun's exit code does not decide it: it is 0
-// when a remote daemon dies; nor srun's, which is that of the rank with the largest one, 143 where
-// it ended others for one that failed. The run's own state file does, where this start wrote it;
-// then what ranks said as they failed; the launcher's code only where nobody has said more:
+// Decides what a batch script does after its ranks have ended. mpirun's exit code does not decide
+// it, because it is 0 when a remote daemon dies. Nor does srun's, which is the largest code of a
+// rank: 143 if it ended others for one that failed. The run's own state file decides, if this start
+// wrote it; then the errors that ranks wrote when they failed; and the launcher's code only if
+// there is nothing else:
 //
 //     state of the run    rank's, failure's, launcher's code  then
 //     complete            any                                 done, 0
@@ -13,7 +14,7 @@
 //     none of this start  0, 76, above 130: the world         requeue (76)
 //                         any other: a mistake                stop with that code
 //
-// and each "requeue" only while starts bring new checkpoints and are not too many (once_more).
+// Each "requeue" also requires that starts bring new checkpoints and are not too many (once_more).
 //
 // What must never happen:
 // - A start that never held the run takes an earlier one's success for its own.
@@ -41,7 +42,7 @@ namespace {
 constexpr int saved = static_cast<int>(ExitCode::saved_please_requeue);
 constexpr int lost = static_cast<int>(ExitCode::peer_lost);
 
-// What the world did to the run, and another start may mend.
+// Returns true for external causes, which another start may overcome.
 bool may_mend(int exit_code) {
     return exit_code == 0 || exit_code == 1 || exit_code == saved || exit_code == lost ||
            exit_code > 130;
@@ -75,7 +76,7 @@ RequeueVerdict once_more(const JobEnd& end,
 // no start has begun the run, they are counted instead of its checkpoints.
 RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
     const int exit_code = end.launcher_exit;
-    constexpr int not_loadable = 126, not_found = 127;  // of the shell and the loader
+    constexpr int not_loadable = 126, not_found = 127;  // codes of the shell and the loader
     if (exit_code == not_loadable || exit_code == not_found)
         return stop(exit_code,
                     "the run did not begin: a node could not load the program or one of its "
@@ -90,7 +91,7 @@ RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
         fmt::format("the ranks were gone before the run began (the launcher says {})", exit_code));
 }
 
-// Of several ranks one may have seen no more than the loss of another.
+// One of several ranks may have seen no more than the loss of another.
 const RankEnd* lasting_failure(const std::vector<RankEnd>& ends) {
     const auto found =
         std::ranges::find_if(ends, [](const RankEnd& end) { return !may_mend(end.exit); });
@@ -104,7 +105,7 @@ std::string_view outlook(int exit_code) {
                : "failed, and would again";
 }
 
-// Of a start whose run is neither complete nor saved.
+// Judges a start whose run is neither complete nor saved.
 RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
     if (const RankEnd* failure = lasting_failure(end.rank_ends))
         return stop(failure->exit,

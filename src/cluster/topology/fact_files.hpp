@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's small files: keys, lists and numbers out of /proc and /sys. What is missing is
+// Reads keys, lists and numbers from the kernel's small files in /proc and /sys. Missing ones are
 // empty.
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-/// The value after "key :" or "key:" in a file of such lines; "" if there is none.
+/// Returns the value after "key :" or "key:" in a file of such lines; "" if there is none.
 std::string value_of(const std::string& text, std::string_view key);
 
-/// Directory entries in order of name; none if the directory is missing.
+/// Returns directory entries in order of name; none if the directory is missing.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory);
 
-/// The CPU list that `file` holds; nothing if it is missing, empty or no list.
+/// Returns the CPU list in `file`; nothing if it is missing, empty or no list.
 std::optional<std::vector<int>> cpu_list_in(const std::filesystem::path& file);
 
-/// The whole number that `file` holds, or `otherwise`.
+/// Returns the whole number in `file`, or `otherwise`.
 std::int64_t integer_in(const std::filesystem::path& file, std::int64_t otherwise);
 
 }  // namespace lockstep

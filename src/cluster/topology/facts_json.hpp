@@ -13,7 +13,7 @@ namespace lockstep {
 void cpu_list(Record& record, const char* key, std::vector<int>& cpus);
 void cpu_lists(Record& record, const char* key, std::vector<std::vector<int>>& lists);
 
-/// By its name; the lowest level is left out.
+/// Reads or writes a level by its name; the lowest level is left out.
 void instruction_set(Record& record, const char* key, InstructionSet& level);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first list found on the way up; the kernel has already cut it to what is above.
+/// Returns the first list found on the way up; the kernel has already restricted it to those above.
 std::vector<int> first_list(const std::vector<fs::path>& folders,
                             std::initializer_list<const char*> names) {
     for (const auto& folder : folders)

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "ACTIVE" of "4: ACTIVE".
+/// Returns "ACTIVE" for "4: ACTIVE".
 std::string word_of(const fs::path& file) {
     const auto text = text_of(file);
     const auto colon = text.find(": ");

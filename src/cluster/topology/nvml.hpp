@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's management library as a table of functions: loaded where it is, made up by tests.
+// NVIDIA's management library as a table of functions: loaded from the library, or made by tests.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct NvmlMemory {
     unsigned long long total_bytes, free_bytes, used_bytes;
 };
 
-/// Each may be null: older libraries lack some, and then those facts stay unknown.
+/// Each may be null: older libraries lack some, and then those facts are unknown.
 struct NvmlFunctions {
     NvmlStatus (*driver_version)(char* text, unsigned size);
     NvmlStatus (*count)(unsigned* devices);
@@ -50,7 +50,7 @@ struct NvmlFunctions {
     NvmlStatus (*peer_status)(NvmlDevice, NvmlDevice, int capability, int* status);
 };
 
-/// libnvidia-ml.so.1, loaded and initialised as long as this lives.
+/// Keeps libnvidia-ml.so.1 loaded and initialised during its lifetime.
 class NvmlLibrary {
   public:
     NvmlLibrary();
@@ -58,10 +58,10 @@ class NvmlLibrary {
     NvmlLibrary(const NvmlLibrary&) = delete;
     NvmlLibrary& operator=(const NvmlLibrary&) = delete;
 
-    /// Null where the library is missing or does not start.
+    /// Returns null if the library is missing or does not start.
     const NvmlFunctions* functions() const { return is_ready_ ? &functions_ : nullptr; }
 
-    /// Why functions() is null; "" if it is not.
+    /// Returns the reason why functions() is null; "" if it is not.
     const std::string& why_not() const { return why_not_; }
 
   private:

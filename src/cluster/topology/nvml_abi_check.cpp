@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proof, by the compiler, that nvml.hpp and nvml_codes.hpp say the same as NVIDIA's nvml.h.
-// Compiled only where that header is found; it needs neither driver nor GPU.
+// Proof, by the compiler, that nvml.hpp and nvml_codes.hpp agree with NVIDIA's nvml.h. It is
+// compiled only if that header is found, and needs neither driver nor GPU.
 #include "nvml_codes.hpp"
 #include "topology/nvml.hpp"
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace code = nvml_codes;
 
-/// What `function` puts into a T, or nothing where it is missing or fails.
+/// Returns the T that `function` fills in, or nothing if it is missing or fails.
 template <class T, class Function, class... Before>
 std::optional<T> ask(Function function, Before... before) {
     T value{};

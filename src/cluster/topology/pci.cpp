@@ -11,12 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "16.0 GT/s PCIe" as 16.
+/// Returns 16 for "16.0 GT/s PCIe".
 double speed_of(const fs::path& file) {
     return std::strtod(text_of(file).c_str(), nullptr);
 }
 
-/// What stands behind /sys/devices/ in the real path of `link`.
+/// Returns the part after /sys/devices/ in the real path of `link`.
 std::string device_path(const fs::path& link) {
     std::error_code missing;
     const auto real = fs::canonical(link, missing).string();

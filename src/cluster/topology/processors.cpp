@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores, caches, sockets and NUMA nodes as hwloc knows them, which Open MPI asks as well.
+// Reads cores, caches, sockets and NUMA nodes from hwloc, which Open MPI uses as well.
 //
-// Everything else of hwloc is left alone, for it costs time at every start of a rank: its other
-// sources (x86's cpuid binds the thread to each CPU in turn), devices, distances, and its plugins,
-// which bring OpenCL and X11 into the process (3 to 7 ms against 1 ms for all the rest).
+// All other parts of hwloc are switched off, because they cost time at every start of a rank: its
+// other sources (x86's cpuid binds the thread to each CPU in turn), devices, distances, and its
+// plugins, which bring OpenCL and X11 into the process (3 to 7 ms against 1 ms for all the rest).
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 

@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// CPUs, cores, caches, sockets and NUMA nodes; only CPUs that are online. Errors: E222 naming an
-/// XML that hwloc does not read.
+/// Reads CPUs, cores, caches, sockets and NUMA nodes; only online CPUs. Errors: E222 naming an XML
+/// that hwloc cannot read.
 void read_processors(const TopologySource& source, NodeTopology& node);
 
-/// Where the device behind `link` (a symbolic link into /sys/devices) sits.
+/// Returns the place of the device behind `link` (a symbolic link into /sys/devices).
 PciPlace read_pci_place(const std::filesystem::path& link);
 
-/// Display controllers on PCI, and what the driver's own /proc says of them.
+/// Reads display controllers on PCI, and their data in the driver's /proc files.
 std::vector<GpuFacts> read_pci_gpus(const std::filesystem::path& root);
 
-/// Adds what NVML knows, matching by PCI address; a line of notes where it cannot be asked.
+/// Adds NVML's facts, matched by PCI address; a line of notes if it cannot be queried.
 void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node);
 
 std::vector<RdmaPort> read_rdma_ports(const std::filesystem::path& root);
 
-/// Interfaces without their addresses.
+/// Reads interfaces without their addresses.
 std::vector<NetworkInterface> read_interfaces(const std::filesystem::path& root);
 
-/// The live system's addresses, into the interfaces of the same names.
+/// Adds the live system's addresses to the interfaces of the same names.
 void add_live_addresses(std::vector<NetworkInterface>& interfaces);
 
 ControlGroupFacts read_control_group(const std::filesystem::path& root);

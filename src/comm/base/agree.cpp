@@ -31,7 +31,7 @@ bool any_failed(const Communicator& ranks, bool mine) {
     return failed[0] != 0;
 }
 
-/// Who failed, by what they say.
+/// The ranks that failed, by their errors.
 struct Failures {
     std::vector<int> same;   ///< with the text of the lowest failing rank, that one included
     std::vector<int> other;  ///< with another text

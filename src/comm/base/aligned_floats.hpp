@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private memory for gradients and parameters, aligned as the shared kind is.
+// Private memory for gradients and parameters, aligned like shared memory.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// Both for vector loads and so that no two ranks' pages mix.
+/// Alignment for vector loads, and so that ranks share no page.
 inline constexpr std::size_t page_bytes = 4096;
 
-/// The next multiple of page_bytes.
+/// Returns `bytes` rounded up to a multiple of page_bytes.
 inline std::size_t whole_pages(std::size_t bytes) {
     return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
@@ -23,7 +23,7 @@ struct FreeMemory {
 };
 using AlignedFloats = std::unique_ptr<float[], FreeMemory>;
 
-/// `count` zeros at a page boundary.
+/// Returns `count` zeros at a page boundary.
 inline AlignedFloats make_aligned_floats(std::size_t count) {
     const std::size_t bytes = whole_pages(count * sizeof(float) + 1);
     auto* memory = static_cast<float*>(std::aligned_alloc(page_bytes, bytes));

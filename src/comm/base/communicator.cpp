@@ -33,7 +33,7 @@ bool has_mpi() {
     return initialized != 0 && finalized == 0;
 }
 
-/// Where each rank's bytes begin in the joined message; one entry more than ranks.
+/// Returns the begin of each rank's bytes in the joined message; one entry more than ranks.
 std::vector<int> offsets_of(const std::vector<int>& sizes) {
     std::vector<int> offsets = {0};
     for (const int size : sizes) {
@@ -55,7 +55,7 @@ std::vector<std::string> split_at(const std::string& joined,
 
 enum class Receivers { all, root };
 
-/// Everyone's bytes by rank, of the `senders` that this rank hears.
+/// Returns the bytes of the `senders` that this rank hears, by rank.
 std::vector<std::string> gather_for(Receivers to,
                                     const std::string& bytes,
                                     MPI_Comm comm,

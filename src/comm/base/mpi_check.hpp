@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Error E620 with MPI's own text unless `result` is MPI_SUCCESS; `call` is "MPI_Bcast".
+/// Throws E620 with MPI's own text unless `result` is MPI_SUCCESS; `call` is "MPI_Bcast".
 void check_mpi(int result, std::string_view call);
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ std::byte* at_page_boundary(std::byte* address) {
     return address + (whole_pages(number) - number);
 }
 
-// Where there is one, it is why Open MPI makes no window; its error does not say so.
+// A limit of addresses explains why Open MPI makes no window; its error does not.
 bool has_address_limit() {
     rlimit addresses{};
     ::getrlimit(RLIMIT_AS, &addresses);

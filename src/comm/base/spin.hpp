@@ -17,17 +17,19 @@
 
 namespace lockstep {
 
-/// How long a rank waits for another before it offers its core to others.
+/// The time for which a rank spins before it yields its core.
 enum class Patience {
-    /// For messages: each look is a system call, and the kernel may need this core to deliver them.
+    /// For messages: each check is a system call, and the kernel may need this core to deliver
+    /// them.
     none,
     /// Ranks outnumber cores: the awaited rank may need this very core.
     little,
-    /// Each rank has a core. Who yields it to a stranger waits for that one's whole time slice.
+    /// Each rank has a core. A core yielded to another process is lost for that one's whole time
+    /// slice.
     much,
 };
 
-/// Collective over ranks of one node. Compares their number with the cores that they may use.
+/// Collective over ranks of one node. Compares their number with that of their cores.
 Patience patience_of(const Communicator& ranks);
 
 inline constexpr double no_deadline = std::numeric_limits<double>::infinity();
@@ -46,7 +48,7 @@ inline int spins_before_yielding(Patience patience) {
     return patience == Patience::much ? 5000 : 50;
 }
 
-/// Returns true when `done()` is, false when it was not for `limit_s` seconds.
+/// Waits until `done()` is true. Returns false if that took longer than `limit_s` seconds.
 template <class Done>
 bool spin_until(Done&& done, Patience patience = Patience::little, double limit_s = no_deadline) {
     for (int spins = spins_before_yielding(patience); spins > 0; --spins) {

@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// Whole numbers that depend on the element and the rank; sums stay within 128. Another `round`,
-/// other values.
+/// Writes whole numbers that depend on the element and the rank; sums stay within 128. Another
+/// `round` gives other values.
 void fill_exact(std::span<float> data, int rank, int ranks, int round);
 
-/// How many elements are not the sum over all ranks of what fill_exact() wrote.
+/// Returns the number of elements that are not the sum over all ranks of fill_exact()'s values.
 std::uint64_t count_wrong(std::span<const float> data, int ranks, int round);
 
 }  // namespace lockstep

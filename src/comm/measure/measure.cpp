@@ -51,7 +51,7 @@ class BucketSum {
     std::unique_ptr<Exchange> exchange_;
 };
 
-/// What takes turns at one size: a method, or the memory limit.
+/// A method, or the memory limit, that takes turns at one size.
 struct Contestant {
     std::span<float> in;
     std::span<const float> out;
@@ -146,7 +146,7 @@ class Measuring {
         return wrong;
     }
 
-    /// How many sums make a block, by contestant.
+    /// Returns the number of sums in a block, by contestant.
     std::vector<int> warm_up(std::vector<Contestant>& turns) {
         std::vector<std::int64_t> ns;
         for (Contestant& one : turns) {
@@ -194,7 +194,7 @@ class Measuring {
     const Communicator ranks_;
     const MeasurePlan& plan_;
     const AlignedFloats own_;
-    std::vector<InPlaceSum> textbook_;  ///< of the methods that are not the exchange
+    std::vector<InPlaceSum> textbook_;  ///< textbook sums, for methods that are not the exchange
 };
 
 }  // namespace

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The textbook's all-reduces over MPI point-to-point, one function each, and MPI_Allreduce. Nothing
-// trains with them: they are here to be read, and to be measured beside the exchange. Costs, for P
-// ranks and n bytes, with a the time of an empty message, b that of a byte, and g that of adding a
-// byte:
+// The textbook's all-reduces over MPI point-to-point, one function each, and MPI_Allreduce.
+// Training does not use them: they are here to be read, and to be compared with the exchange.
+// Costs, for P ranks and n bytes, with a the time of an empty message, b that of a byte, and g that
+// of adding a byte:
 //
 //     ring                 2(P-1) a + 2(P-1)/P n b + (P-1)/P n g    fewest bytes, most steps
 //     recursive doubling   log2 P (a + n b + n g)                   fewest steps, most bytes
 //     tree                 2 ceil(log2 P) (a + n b) + ceil(log2 P) n g
 //     parameter server     2(P-1) a + 2(P-1)/P n b + (P-1)/P n g    all messages at once
 //
-// The order of additions, and so the bits, differ from one to the next; those of the exchange do
-// not depend on who carries them (docs/decisions/0002-own-reducer.md).
+// Each has its own order of additions, and so its own bits. The bits of the exchange do not depend
+// on its transport (docs/decisions/0002-own-reducer.md).
 //
 // What must never happen: a rank reads a part that is still arriving. finish() ends each exchange
 // of messages.

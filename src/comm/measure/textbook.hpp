@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other ways to sum over ranks, to compare the exchange with.
+// Textbook algorithms that sum over ranks, for comparison with the exchange.
 #pragma once
 
 #include "lockstep/comm/measure.hpp"
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// Collective. data[i] = sum over ranks of data[i], on every rank.
+/// Collective. Sets data[i] to its sum over ranks, on every rank.
 using InPlaceSum = std::function<void(std::span<float> data)>;
 
-/// Collective. Any method but SumMethod::lockstep.
+/// Collective. Makes any method but SumMethod::lockstep.
 InPlaceSum make_textbook_sum(const Communicator& ranks, SumMethod method);
 
 }  // namespace lockstep

@@ -31,9 +31,9 @@ struct CudaApi {
 
     std::function<const char*(Status)> error_text;
     std::function<Status(int*)> device_count;
-    std::function<Status(const char*, int*)> device_by_pci;  ///< makes no context
+    std::function<Status(const char*, int*)> device_by_pci;  ///< creates no context
     std::function<Status(int)> set_device;
-    std::function<Status(int*)> get_device;  ///< the calling thread's
+    std::function<Status(int*)> get_device;  ///< device of the calling thread
     std::function<Status(int, CudaDeviceFacts*)> device_facts;
     std::function<Status(void**, std::size_t)> allocate;
     std::function<Status(void*)> release;
@@ -44,16 +44,16 @@ struct CudaApi {
     std::function<Status(Event*)> create_event;  ///< without timing
     std::function<Status(Event)> destroy_event;
     std::function<Status(Event, Stream)> record_event;
-    std::function<Status(Event)> query_event;  ///< not_ready while work is before it
+    std::function<Status(Event)> query_event;  ///< not_ready while earlier work is unfinished
     std::function<Status(Stream, Event)> stream_wait_event;
     std::function<Status(void*, const void*, std::size_t, Stream)> copy_async;  ///< any direction
-    std::function<Status(void*, std::size_t, Stream)> zero_async;               ///< bytes of a GPU
-    /// All bits of 4 bytes at each of `count` places, so many bytes apart.
+    std::function<Status(void*, std::size_t, Stream)> zero_async;  ///< bytes of GPU memory
+    /// Sets all bits of 4 bytes at each of `count` places, `apart` bytes from one to the next.
     std::function<Status(void*, std::size_t apart, std::size_t count, Stream)> mark_async;
     std::function<Status(const TreeSumLaunch&, Stream)> sum_in_tree_order;  ///< our own kernel
 };
 
-/// Error E681 with CUDA's own text unless `status` is success; `call` is "cudaMalloc".
+/// Throws E681 with CUDA's own text unless `status` is success; `call` is "cudaMalloc".
 void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call);
 
 struct CudaLibrary {

@@ -50,18 +50,18 @@ using CudaStream = CudaOwner<GpuStream, free_stream>;
 using CudaEvent = CudaOwner<CudaApi::Event, free_event>;
 using CudaMemory = CudaOwner<void*, free_memory>;
 
-/// Errors of all: E681.
+/// Makes a stream. Errors of all functions here: E681.
 CudaStream make_stream(const std::shared_ptr<GpuRuntime>& runtime);
 CudaEvent make_event(const std::shared_ptr<GpuRuntime>& runtime);
 CudaMemory make_memory(const std::shared_ptr<GpuRuntime>& runtime, std::size_t bytes);
 
-/// `event` passes when all that `stream` holds now is done.
+/// Records in `event` the end of all present work of `stream`.
 void record(const GpuRuntime& runtime, const CudaEvent& event, GpuStream stream);
 
-/// Work that comes to `stream` from now on waits for what `event` was last recorded for.
+/// Makes later work of `stream` wait for the last record of `event`.
 void let_wait(const GpuRuntime& runtime, GpuStream stream, const CudaEvent& event);
 
-/// Work that comes to `later` from now on waits for what `earlier` holds now.
+/// Makes later work of `later` wait for the present work of `earlier`.
 void let_wait(const std::shared_ptr<GpuRuntime>& runtime, GpuStream later, GpuStream earlier);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// How far the aborts are; shared with threads that may never come back.
+/// The progress of the aborts; shared with threads that may never return.
 struct PendingAborts {
     std::mutex mutex;
     std::condition_variable changed;

@@ -111,7 +111,7 @@ void GroupWatch::forget_passed() {
         groups_.pop_front();
 }
 
-/// Of ranks that send as much as their neighbours the places are evenly apart: one call for all.
+/// If ranks send as much as their neighbours the places are evenly spaced: one call marks all.
 void GroupWatch::mark(std::vector<AwaitedPart>& parts) {
     const CudaApi& cuda = inside_.cuda();
     std::size_t first = 0;

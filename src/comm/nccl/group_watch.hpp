@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the GPU has come with the groups of sends on a communicator's stream.
+// The GPU's progress in the groups of sends on a communicator's stream.
 //
-// From outside, a group that hangs looks the same on all ranks: it does not end. What tells them
-// apart is whose bytes have come. So the last float of what each rank sends here is marked before
-// the group, and where a wait takes long a stream of its own copies these floats to the host:
+// From outside, a group that hangs looks the same on all ranks: it does not end. The arrived bytes
+// show which rank is late. So the last float of each rank's data is marked before the group, and
+// during long waits a separate stream copies these floats to the host:
 //
 //     stream   | waits for slots | marks ... | begun |  group  | end |
 //     beside                                     copies what was marked, again and again
@@ -29,17 +29,17 @@
 
 namespace lockstep {
 
-/// What a rank sends in a group: where the last float of it comes.
+/// The place at which the last float of a rank's data arrives.
 struct AwaitedPart {
     int peer = 0;
     float* last = nullptr;
 };
 
-/// The last part of each rank; `received`: where the places of `moves` begin.
+/// Returns the last part of each rank; `received`: the begin of the places of `moves`.
 std::vector<AwaitedPart> awaited_parts(const StripeMoves& moves, float* received);
 
-/// The same of a publication in one of the teams: of each rank the last bucket in which it owns
-/// something.
+/// Returns the same for a publication in one of the teams: for each rank the last bucket in which
+/// it owns something.
 std::vector<AwaitedPart> awaited_values(const FlatLayout& layout,
                                         const TreePlan& plan,
                                         const StripeTeam& team,
@@ -48,7 +48,7 @@ std::vector<AwaitedPart> awaited_values(const FlatLayout& layout,
 
 class GroupWatch {
   public:
-    /// Looks whenever the communicator waits long. Errors: E681.
+    /// Checks the floats whenever the communicator waits long. Errors: E681.
     explicit GroupWatch(NcclCommunicator::Inside& inside);
     ~GroupWatch();
     GroupWatch(const GroupWatch&) = delete;
@@ -56,15 +56,15 @@ class GroupWatch {
 
     void listen(StandListener listener) { listener_ = std::move(listener); }
 
-    /// The group of `stand` is issued next. `parts`: at most one for each rank.
+    /// Call before the group of `stand` is issued. `parts`: at most one for each rank.
     void begin(const GpuStand& stand, std::vector<AwaitedPart> parts);
 
-    /// NCCL has taken it.
+    /// Call when NCCL has accepted the group.
     void end();
 
   private:
     struct Group {
-        GpuStand stand;  ///< as far as it is known
+        GpuStand stand;  ///< the known part of the state
         std::vector<AwaitedPart> parts;
         CudaEvent begun, end;
         bool is_taken = false;
@@ -81,11 +81,11 @@ class GroupWatch {
     NcclCommunicator::Inside& inside_;
     const CudaStream beside_;
     const CudaEvent copied_;
-    std::unique_ptr<Room> room_;  ///< for what is copied; none where pages cannot be locked
+    std::unique_ptr<Room> room_;  ///< for copies; null if pages cannot be locked
     StandListener listener_;
-    std::deque<std::shared_ptr<Group>> groups_;  ///< that the GPU may not have finished
-    std::shared_ptr<Group> copying_;             ///< whose parts were copied last
-    int unanswered_ = 0;                         ///< looks since then
+    std::deque<std::shared_ptr<Group>> groups_;  ///< groups that the GPU may not have finished
+    std::shared_ptr<Group> copying_;             ///< the group whose parts were copied last
+    int unanswered_ = 0;                         ///< checks since then
 };
 
 }  // namespace lockstep

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// One member for each ncclXxx, with its arguments. Members marked optional are empty where the
-/// library is too old for them.
+/// One member for each ncclXxx, with its arguments. Members marked optional are empty if the
+/// library is too old.
 struct NcclApi {
     using Comm = nccl::Comm;
     using Result = nccl::Result;
@@ -47,18 +47,18 @@ struct NcclApi {
     std::function<Result(const void*, std::size_t, Type, int, Comm, Stream)> send;
     std::function<Result(void*, std::size_t, Type, int, Comm, Stream)> recv;
 
-    /// Optional, 2.19, all four or none.
+    /// Optional, 2.19: all four or none.
     std::function<Result(void**, std::size_t)> mem_alloc;
     std::function<Result(void*)> mem_free;
     std::function<Result(Comm, void*, std::size_t, void**)> comm_register;
     std::function<Result(Comm, void*)> comm_deregister;
 
-    /// What ncclGetVersion says: 22809 for 2.28.9.
+    /// Returns the number of ncclGetVersion: 22809 for 2.28.9.
     int version() const;
     bool can_register() const { return mem_alloc && mem_free && comm_register && comm_deregister; }
 };
 
-/// "2.28.9"
+/// Returns "2.28.9".
 std::string nccl_version_text(int code);
 
 /// A loaded libnccl and its functions. Stays loaded for the lifetime of this.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU memory that NCCL knows beforehand, where it can.
+// GPU memory that is registered with NCCL, if possible.
 #pragma once
 
 #include "nccl/nccl_inside.hpp"
@@ -11,12 +11,12 @@ namespace lockstep {
 
 class RegisteredMemory;
 
-/// Owns memory from ncclMemAlloc, registered with the communicator, if every rank's NCCL can do
-/// that (some with and some without is undefined); else from cudaMalloc. Goes before its
+/// Owns memory from ncclMemAlloc, registered with the communicator, if every rank's NCCL supports
+/// that (a mixture is undefined); else from cudaMalloc. It must be destroyed before its
 /// communicator is closed. Move-only.
 class NcclBuffer {
   public:
-    /// Collective. `bytes` on every rank. Errors: E630, E681.
+    /// Collective. Allocates `bytes` on every rank. Errors: E630, E681.
     NcclBuffer(NcclCommunicator& communicator, std::size_t bytes);
     ~NcclBuffer();
     NcclBuffer(NcclBuffer&&) noexcept;
@@ -24,7 +24,7 @@ class NcclBuffer {
 
     void* data() const;  ///< in GPU memory
 
-    /// With the communicator: NCCL need not copy.
+    /// Returns true if it is registered with the communicator: then NCCL need not copy.
     bool is_registered() const { return registered_ != nullptr; }
 
   private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How GPUs sum in the order of the tree at the traffic of a ring. A ring's reduce-scatter moves
-// (P - 1) / P of a bucket from each rank, and adds in the ring's order. Here the same bytes go
-// straight to the owners of stripes, who add when they have all:
+// Explains how GPUs sum in the order of the tree with the traffic of a ring. A ring's
+// reduce-scatter moves (P - 1) / P of a bucket from each rank, and adds in the ring's order. Here
+// the same bytes go directly to the owners of stripes, who add them when they have all:
 //
 //     bucket in the slot of    rank 0       rank 1       rank 2        one group of ncclSend/Recv
 //                            [ a0|b0|c0 ] [ a1|b1|c1 ] [ a2|b2|c2 ]
@@ -11,9 +11,9 @@
 //     one kernel on each owner: a0, a1, a2 in the tree's order (tree_sum.hpp), in place of a0
 //     the caller's optimizer:   a of the values from a; publish() gathers a, b, c everywhere
 //
-// A rank whose leaves are no complete subtree has several partials and sends each. Over several
+// A rank whose leaves are not a complete subtree has several partials and sends each. Over several
 // nodes there are two rounds of this, inside the nodes and between them (stripe_moves.hpp);
-// publish() goes the same way back.
+// publish() uses the same rounds in reverse.
 //
 // reduce() and publish() order the GPU's work and do not wait for it. The streams meet by events:
 //
@@ -21,9 +21,10 @@
 //                                   v                                 ^                    ^
 //     communicator              |waits| group of bucket 0 | kernels |summed| ... | publish |end|
 //
-// NCCL takes a group in the background and only then is it on the stream; kernels must come
-// after. So a bucket waits in `arrivals_`, is issued while the one before it is taken, round by
-// round, and is complete when its last kernel is on the stream. arrive() and reduce() move this on.
+// NCCL accepts a group in the background, and only then is it on the stream; kernels must come
+// after it. So a bucket waits in `arrivals_` and is issued, round by round, while NCCL accepts the
+// previous one. It is complete when its last kernel is on the stream. arrive() and reduce() move
+// this on.
 //
 // What must never happen:
 // - A kernel is launched before NCCL has taken its bucket's group: it would read old bytes.
@@ -70,8 +71,8 @@ using Inside = NcclCommunicator::Inside;
 constexpr const char* reduction = "reduction of a bucket";
 constexpr std::array left_to_right{0, 1};  // how two numbers are merged
 
-/// Where everything lies in the one buffer, in numbers of 4 bytes: values, slots, what one bucket
-/// receives, merges: left_to_right, and each team's.
+/// The places in the one buffer, in numbers of 4 bytes: values, slots, what one bucket receives,
+/// merges: left_to_right, and each team's.
 class BufferLayout {
   public:
     BufferLayout(std::size_t vector, int slots, std::size_t received, std::size_t merges)
@@ -89,7 +90,7 @@ class BufferLayout {
     std::size_t vector_, slots_, received_, merges_;
 };
 
-/// What NCCL and the kernels work on. Lives until they are done with it.
+/// The memory of NCCL and the kernels. It lives until they are done with it.
 struct ExchangeMemory {
     NcclBuffer buffer;
     std::vector<int> merges_on_host;  ///< until they are copied
@@ -237,7 +238,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     double take_wait_s() override { return waiting_.take(); }
 
   private:
-    /// What a bucket does in one of the teams.
+    /// The work of a bucket in one of the teams.
     struct Round {
         std::size_t bucket = 0, team = 0;
     };
@@ -279,7 +280,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     const int* merges(std::size_t first) const {
         return reinterpret_cast<const int*>(floats() + places_.merges()) + first;
     }
-    /// Of a team's; see merges_of().
+    /// Returns the first merge of a team; see merges_of().
     std::size_t first_merge(std::size_t team) const {
         std::size_t first = left_to_right.size();
         for (std::size_t before = 0; before < team; ++before)
@@ -311,7 +312,8 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         let_wait(inside_.runtime(), caller_, inside_.stream());
     }
 
-    /// Of all that the communicator's stream holds now. Keeps the memory until then.
+    /// Returns the end of all present work of the communicator's stream. Keeps the memory until
+    /// then.
     std::shared_ptr<const NcclPending> end_of(const char* what) {
         auto pending = std::make_shared<NcclPending>();
         pending->what = what;
@@ -322,7 +324,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         return pending;
     }
 
-    /// As far as it goes without waiting.
+    /// Advances as far as possible without waiting.
     void advance() {
         while (inside_.handle().poll() == nccl::success) {
             if (issued_) complete(*std::exchange(issued_, {}));

@@ -13,9 +13,8 @@
 
 namespace lockstep {
 
-/// Calls between construction and end() are one launch. Left by an exception, the group is closed
-/// all the same: an open one would swallow every later call of this thread. All memory is the
-/// GPU's.
+/// Calls between construction and end() are one launch. An exception also closes the group: an open
+/// one would absorb every later call of this thread. All memory is the GPU's.
 class NcclGroup {
   public:
     explicit NcclGroup(NcclCommunicator::Inside& inside);
@@ -23,25 +22,26 @@ class NcclGroup {
     NcclGroup(const NcclGroup&) = delete;
     NcclGroup& operator=(const NcclGroup&) = delete;
 
-    /// To or from `peer`. All messages of a group move at once; those between two ranks match in
-    /// the order of the calls.
+    /// Sends to `peer`, or receives from it. All messages of a group move at once; those between
+    /// two ranks match in the order of the calls.
     void send(int peer, std::span<const float> floats);
     void receive(int peer, std::span<float> floats);
 
-    /// In place: each number becomes its sum over all ranks.
+    /// Replaces each number by its sum over all ranks, in place.
     void add_up(std::span<std::int64_t> numbers);
 
-    /// In place: this rank's stripe of a bucket of `vector` becomes its sum, in NCCL's own order.
-    /// What the other stripes hold afterwards is unspecified.
+    /// Replaces this rank's stripe of a bucket of `vector` by its sum, in place and in NCCL's own
+    /// order. The other stripes are unspecified afterwards.
     void scatter_sum(float* vector, const FlatLayout& layout, std::size_t bucket);
 
-    /// In place: a bucket of `vector` becomes every rank's stripe.
+    /// Fills a bucket of `vector` with every rank's stripe, in place.
     void gather_stripes(float* vector, const FlatLayout& layout, std::size_t bucket);
 
-    /// NCCL takes the calls in the background: until it has, nothing may follow on the stream.
+    /// Closes the group. NCCL accepts the calls in the background: until then, nothing may follow
+    /// on the stream.
     void close();
 
-    /// Closes, and waits until NCCL has taken the calls.
+    /// Closes the group, and waits until NCCL has accepted the calls.
     void end(const std::string& what);
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator whose owner waits in NCCL can be ended by another thread only: ncclCommAbort is
-// the one call that is made beside others, and nothing may be made after it.
+// Only another thread can end a communicator whose owner waits in NCCL. ncclCommAbort is the only
+// call that may run beside others, and no call may follow it.
 //
 //     owner       in_use := 1, looks at abort_begun | calls NCCL | in_use := 0
 //     abort()     abort_begun := 1, waits for in_use = 0 (1 s at most) | revoke | ncclCommAbort

@@ -13,11 +13,11 @@
 
 namespace lockstep {
 
-/// Whether a communicator may go from one state to the other.
+/// Returns true if a communicator may go from one state to the other.
 bool may_follow(NcclState from, NcclState to);
 
-/// Once an abort has begun, no further call of the using thread reaches NCCL: the pointer dies
-/// with the abort.
+/// Once an abort has begun, no further call of the using thread reaches NCCL, because the abort
+/// frees the communicator.
 class NcclHandle {
   public:
     NcclHandle(const NcclApi& api, std::string name) : api_(api), name_(std::move(name)) {}
@@ -27,18 +27,19 @@ class NcclHandle {
     const std::string& name() const { return name_; }
     NcclState state() const { return state_; }
 
-    /// Expects may_follow(state(), next). After another thread's abort: Error E680, or nothing
-    /// where `next` is failed.
+    /// Enters `next`; expects may_follow(state(), next). After another thread's abort it throws
+    /// E680, or does nothing if `next` is failed.
     void enter(NcclState next);
 
-    /// What `function` of the communicator returns. Error E680 if an abort has begun.
+    /// Returns the result of `function` with the communicator. Errors: E680 if an abort has begun.
     template <class Function>
     auto use(Function&& function) {
         const UseScope scope(*this);
         return function(comm_);
     }
 
-    /// Like use(), for results: Error E677 with NCCL's last error unless success or in progress.
+    /// Does the same as use(), for NCCL's results. Errors: E677 with NCCL's last error unless
+    /// success or in progress.
     template <class Function>
     nccl::Result call(const char* name, Function&& function) {
         return use([&](nccl::Comm& comm) {
@@ -48,14 +49,15 @@ class NcclHandle {
         });
     }
 
-    /// What ncclCommGetAsyncError says; Error E677 for anything but success and in progress.
+    /// Returns the result of ncclCommGetAsyncError. Errors: E677 for anything but success and in
+    /// progress.
     nccl::Result poll();
 
-    /// From any thread, once. Stops operations in flight and frees the communicator; may hang.
+    /// Stops operations in flight and frees the communicator; may hang. Any thread, once.
     void abort();
 
   private:
-    /// Marks the time that the using thread spends in NCCL.
+    /// Marks the time in which the using thread is inside NCCL.
     class UseScope {
       public:
         explicit UseScope(NcclHandle& handle);
@@ -77,7 +79,7 @@ class NcclHandle {
     std::atomic<bool> in_use_ = false, abort_begun_ = false, was_ready_ = false;
 };
 
-/// Error E677 with NCCL's words for `result` and what to do about it.
+/// Returns E677 with NCCL's text for `result` and the remedy.
 Error nccl_error(const NcclApi& api, nccl::Comm comm, nccl::Result result, const std::string& call);
 
 }  // namespace lockstep

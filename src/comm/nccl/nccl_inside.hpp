@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator is made of, and the one way in which its thread waits and fails.
+// The parts of a communicator, and the only functions in which its thread waits and fails.
 #pragma once
 
 #include "lockstep/comm/nccl_communicator.hpp"
@@ -19,11 +19,11 @@ namespace lockstep {
 /// One issued collective.
 struct NcclPending {
     std::string what;
-    CudaEvent end;                        ///< on the communicator's stream, behind the collective
-    std::shared_ptr<const void> buffers;  ///< kept until `end`, whoever forgets them before
+    CudaEvent end;                        ///< on the communicator's stream, after the collective
+    std::shared_ptr<const void> buffers;  ///< kept until `end`
 };
 
-/// What a wait is for: true when it is over. Given what NCCL says of the communicator.
+/// The condition of a wait: true when it is met. Its argument is NCCL's state of the communicator.
 using Ready = std::function<bool(nccl::Result)>;
 
 class NcclCommunicator::Inside {
@@ -42,22 +42,22 @@ class NcclCommunicator::Inside {
     GpuStream stream() const { return stream_.value(); }
     std::vector<StartPhase>& phases() { return phases_; }
 
-    /// By rank, as NCCL tells hosts apart; after start().
+    /// Returns hosts by rank, as NCCL distinguishes them, after start().
     const std::vector<std::string>& hosts() const { return hosts_; }
 
-    /// Collective. Everything up to `ready`.
+    /// Collective. Makes all steps up to `ready`.
     void start();
-    /// Collective. `finalizing` to `destroyed`.
+    /// Collective. Makes the steps from `finalizing` to `destroyed`.
     void finish();
 
-    /// Never a bare synchronize: each round asks NCCL, the abort flag, other ranks and the clock.
-    /// `late` makes the error of a deadline.
+    /// Waits without a plain synchronize: each round checks NCCL, the abort flag, other ranks and
+    /// the clock. `late` makes the error of a deadline.
     void wait(const Ready& ready, double deadline_s, const std::function<Error()>& late);
 
-    /// Waits until NCCL has taken what was issued: only then is the stream complete.
+    /// Waits until NCCL has accepted the issued work: only then is the stream complete.
     void settle(const std::string& what);
 
-    /// What `step` returns. Any error of it ends everything: see give_up().
+    /// Returns the result of `step`. An error of it ends everything: see give_up().
     template <class Step>
     auto guarded(Step&& step) {
         try {
@@ -67,17 +67,17 @@ class NcclCommunicator::Inside {
         }
     }
 
-    /// Tells the other ranks, aborts all communicators, and says so in the error returned.
+    /// Tells the other ranks, aborts all communicators, and returns an error that reports it.
     Error give_up(const Error& error);
     Error told_by_cuda(const Error& error);
 
     bool has_passed(const CudaEvent& event) const;
     void wait_for(const NcclPending& pending);
 
-    /// `look` is called every half second of a wait, and `over` at the end of one that came to it.
+    /// `look` is called every half second of a long wait, and `over` at its end.
     void on_long_wait(std::function<void()> look, std::function<void()> over);
 
-    /// Lives on until its end has passed.
+    /// Keeps it until its end has passed.
     void keep(std::shared_ptr<const NcclPending> pending);
 
   private:

@@ -154,7 +154,7 @@ std::pair<std::string, std::string> cause_of(const RankNetwork& rank) {
             "LD_LIBRARY_PATH may be the cause"};
 }
 
-/// Whether `rank` sends or receives between nodes so.
+/// Returns true if `rank` uses it to send or receive between nodes.
 template <class Uses>
 bool uses_between(Ranks ranks, std::size_t rank, Uses&& uses) {
     return std::ranges::any_of(ranks[rank].report.links, [&](const NcclLink& link) {

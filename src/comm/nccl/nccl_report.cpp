@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's report, line by line. What is looked for, with the source of each form (github.com/NVIDIA/
-// nccl; the same from v2.14.3-1 to v2.30.7-1 but for what is said here):
+// Parses NCCL's report, line by line. These forms are recognised, with the source of each
+// (github.com/NVIDIA/ nccl; the same from v2.14.3-1 to v2.30.7-1 unless noted):
 //
 //     host:pid:tid [dev] NCCL INFO MESSAGE                               src/debug.cc
 //     Channel 00/0 : 0[0] -> 1[1] via P2P/IPC/read                       src/transport/p2p.cc
@@ -11,10 +11,10 @@
 //     + PCI[48.0] - GPU/0-1b000 (3)          GPU/1B000 before 2.21       src/graph/topo.cc
 //     GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) GPU/0-43000 (2/370.8/NVL)  src/graph/paths.cc
 //
-// "P2P" alone does not say by what link: that is in the last two, which need
-// NCCL_DEBUG_SUBSYS=GRAPH and are joined by the GPUs' names.
+// "P2P" alone does not name the link: that is in the last two, which need NCCL_DEBUG_SUBSYS=GRAPH
+// and are joined by the GPUs' names.
 //
-// What must never happen: a guess. A line in another form is passed over.
+// What must never happen: a guess. A line in another form is skipped.
 //
 // Tested: comm/nccl/nccl_report_test.cpp.
 
@@ -37,7 +37,7 @@ namespace {
 constexpr std::array<std::string_view, 9> kind_names{
     "nvlink", "pcie", "peer", "shared memory", "infiniband", "roce", "rdma", "sockets", "plugin"};
 
-/// What lies between the first `before` and the next `after` ("": the end).
+/// Returns the text between the first `before` and the next `after` ("": the end).
 std::optional<std::string_view> between(std::string_view text,
                                         std::string_view before,
                                         std::string_view after) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom NCCL's report goes to. A user who has set NCCL_DEBUG wants it where it goes by that; where
-// nobody has, it goes to a file of ours, and is read from there.
+// Chooses the destination of NCCL's report. A user's NCCL_DEBUG decides; without it, the report
+// goes to a file of ours, which is read afterwards.
 #include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// Of connections INIT, of cards NET's part that is INIT, of NVLink GRAPH, of settings ENV.
+// Subsystems: INIT for connections, NET's INIT part for cards, GRAPH for NVLink, ENV for settings.
 constexpr const char* subsystems = "INIT,ENV,GRAPH";
 
 std::string value_of(const std::map<std::string, std::string>& variables, const char* name) {
@@ -62,7 +62,7 @@ std::string escaped(const std::string& path) {
     return name;
 }
 
-/// Of a user who has set NCCL_DEBUG.
+/// Returns the plan for a user who has set NCCL_DEBUG.
 NcclReportPlan plan_of_users(const std::string& level, const std::string& file) {
     NcclReportPlan plan;
     const bool is_enough = upper_case(level) == "INFO" || upper_case(level) == "TRACE";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's binary interface in our own words, so that everything but the GPU library builds, and is
-// tested, without CUDA. Where nccl.h is present, cuda/nccl_abi_check.cpp proves that both agree.
+// NCCL's binary interface in our own declarations, so that everything but the GPU library builds,
+// and is tested, without CUDA. If nccl.h is present, cuda/nccl_abi_check.cpp proves that both
+// agree.
 #pragma once
 
 #include "lockstep/comm/gpu_runtime.hpp"
@@ -26,7 +27,7 @@ struct UniqueId {
     std::array<char, 128> internal;
 };
 
-/// ncclConfig_t of 2.28. Older libraries read as much of it as they know, newer ones all of it.
+/// ncclConfig_t of 2.28. Older libraries read the part that they know, newer ones all of it.
 struct Config {
     std::size_t size = sizeof(Config);
     unsigned int magic = 0xcafebeef;

@@ -149,7 +149,8 @@ Error NcclCommunicator::Inside::told_by_cuda(const Error& error) {
 
 Error NcclCommunicator::Inside::give_up(const Error& first) {
     const Error error = told_by_cuda(first);
-    // Who heard of it from others need not tell, but while starting all say how far they came.
+    // A rank that heard of it from others need not tell them, but while starting all report their
+    // progress.
     const ErrorKind kind = kind_of(error);
     const bool is_first = kind != ErrorKind::peer_gave_up && kind != ErrorKind::aborted;
     if (is_first || handle_->state() == NcclState::initializing)

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Places and printing: a rank may have its own. Everything else decides what goes over the wire.
+// Settings of places and output: each rank may have its own. All others decide what is sent.
 constexpr auto may_differ = std::to_array<std::string_view>({"NCCL_HOSTID",
                                                              "NCCL_DEBUG",
                                                              "NCCL_SOCKET_IFNAME",

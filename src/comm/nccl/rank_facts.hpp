@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must have in common, and what they must not, before NCCL may start: each violation
-// would be a hang or an obscure error inside NCCL.
+// Facts that must be equal on all ranks, or different, before NCCL starts: each violation would be
+// a hang or an obscure error inside NCCL.
 #pragma once
 
 #include "lockstep/core/environment.hpp"
@@ -14,35 +14,36 @@ namespace lockstep {
 
 struct NcclRankFacts {
     std::string host;      ///< for people
-    std::string host_id;   ///< as NCCL sees it: NCCL_HOSTID, or this boot of this host
+    std::string host_id;   ///< for NCCL: NCCL_HOSTID, or this boot of this host
     std::string gpu_uuid;  ///< "GPU-..."
     std::string gpu_pci;
     int nccl_version = 0;
-    std::map<std::string, std::string> settings;  ///< NCCL_* that must be equal on all ranks
+    std::map<std::string, std::string>
+        settings;  ///< NCCL_* variables that must be equal on all ranks
 
     bool operator==(const NcclRankFacts&) const = default;
 };
 
 void describe(Record& record, NcclRankFacts& facts);  ///< for serialize() and back
 
-/// NCCL_* of the environment, then of ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf, as NCCL
-/// reads them.
+/// Returns NCCL_* of the environment, then of ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf,
+/// as NCCL reads them.
 std::map<std::string, std::string> nccl_variables(const Environment& environment,
                                                   const std::string& root = "");
 
-/// nccl_variables() without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces, file
-/// names.
+/// Returns nccl_variables() without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces,
+/// file names.
 std::map<std::string, std::string> nccl_settings(const Environment& environment,
                                                  const std::string& root = "");
 
-/// This host as NCCL tells hosts apart.
+/// Returns this host's identity for NCCL.
 std::string nccl_host_id(const Environment& environment, const std::string& root = "");
 
-/// Facts by rank. Errors: E673 two ranks on one GPU of one host.
+/// Checks facts by rank. Errors: E673 two ranks on one GPU of one host.
 void check_gpus_apart(const std::vector<NcclRankFacts>& facts);
 
-/// Facts by rank. Errors: E673 two ranks on one GPU, E674 versions differ, E675 settings differ;
-/// each names the ranks and values.
+/// Checks facts by rank. Errors: E673 two ranks on one GPU, E674 versions differ, E675 settings
+/// differ; each names the ranks and values.
 void check_agreement(const std::vector<NcclRankFacts>& facts);
 
 }  // namespace lockstep

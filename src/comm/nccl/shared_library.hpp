@@ -20,21 +20,21 @@ class SharedLibrary {
     }
     ~SharedLibrary();
 
-    /// Null where the loader fails; `reason` then says why.
+    /// Returns null if the loader fails; `reason` then holds the cause.
     static SharedLibrary open(const std::string& name, std::string& reason);
-    /// Null unless the process has it already.
+    /// Returns null unless the process has loaded it already.
     static SharedLibrary already_loaded(const std::string& name);
 
     explicit operator bool() const { return handle_ != nullptr; }
-    void* symbol(const char* name) const;  ///< null where there is none
-    std::string path() const;              ///< the file it came from
+    void* symbol(const char* name) const;  ///< null if there is none
+    std::string path() const;              ///< file of the library
 
   private:
     explicit SharedLibrary(void* handle) : handle_(handle) {}
     void* handle_ = nullptr;
 };
 
-/// Files of this process's loaded libraries whose name begins with `prefix`, each once.
+/// Returns the files of this process's loaded libraries whose name begins with `prefix`, each once.
 std::vector<std::string> loaded_libraries(const std::string& prefix);
 
 }  // namespace lockstep

@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// Of `partials`, and the one that they merge into; nothing where they are no whole subtree.
+// Returns the partial into which `partials` merge, and fills in their merges; nothing if they are
+// no whole subtree.
 std::optional<Partial> merge_all(std::span<const Partial> partials,
                                  std::vector<int>& merges_after) {
     std::vector<Partial> stack;
@@ -45,7 +46,7 @@ StripeTeam team_of_all(const TreePlan& plan) {
     return team;
 }
 
-// Of owners who have the place of `rank` on their nodes of `size`.
+// Returns the owners with the place of `rank` on their nodes of `size`.
 std::vector<int> owners_in_place(int rank, int size, int ranks) {
     std::vector<int> owners;
     for (int owner = rank % size; owner < ranks; owner += size) owners.push_back(owner);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of a stripe's partials in GPU memory, as plain data and as what each thread of the kernel
-// does; also run on the host, thread by thread, by tests. Nothing is contracted (-ffp-contract=off,
-// nvcc --fmad=false) and the order is that of the CPU's loops: both give tree_sum()'s bits.
+// The sum of a stripe's partials in GPU memory, as plain data and as the work of each thread of the
+// kernel; tests also run it on the host. Nothing is contracted (-ffp-contract=off, nvcc
+// --fmad=false) and the order is that of the CPU's loops: both give tree_sum()'s bits.
 #pragma once
 
 #include "lockstep/core/host_device.hpp"
@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-/// out[i] = the sum of all partials' element i, for i in [0, count). Partials are numbered as in
-/// TreePlan::partials(): those of this rank, [own_first, own_first + own_count), lie in its slots,
-/// the others one behind another where they were received. `out` may be the first of its own.
-/// Pointers are of the memory of who executes it, borrowed until it is done.
+/// Computes out[i] = the sum of all partials' element i, for i in [0, count). Partials are numbered
+/// as in TreePlan::partials(). Those of this rank, [own_first, own_first + own_count), are in its
+/// slots; the others are contiguous where they were received. `out` may be the first of its own.
+/// Pointers are in the memory of the executing device, borrowed until it is done.
 struct TreeSumLaunch {
     const float* own = nullptr;         ///< this rank's first partial
     std::int64_t own_pitch = 0;         ///< floats from one to the next
@@ -24,7 +24,7 @@ struct TreeSumLaunch {
     std::int64_t received_pitch = 0;    ///< floats from one to the next
     const int* merges_after = nullptr;  ///< TreePlan::merges_after()
     std::int32_t own_first = 0, own_count = 0;
-    std::int32_t partials = 0;  ///< all of them, at least one
+    std::int32_t partials = 0;  ///< number of partials, at least one
     float* out = nullptr;
     std::int64_t count = 0;  ///< floats of the stripe
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm of all gradients decides how far they are clipped, so its bits decide everything after
-// it; and it is a sum over all parameters, cut differently for every number of ranks. A fixed order
-// of additions would tie it to one cut. This sum has no order, because it does not round:
+// it. It is a sum over all parameters, which are cut differently for every number of ranks. A fixed
+// order of additions would tie it to one cut. This sum has no order, because it does not round:
 //
 //     2^-298 is the square of the smallest float     2^256 is above the square of the largest
 //       |                                                                        |
@@ -9,8 +9,8 @@
 //                         |<--- the 53 bits of one double --->|
 //                          added into three limbs; carries wait in the words' upper halves
 //
-// Integers add in any order and on any rank: MPI_SUM over the words gives the sum over all ranks.
-// It is rounded once, when value() is asked for.
+// Integers can be added in any order and on any rank: MPI_SUM over the words gives the sum over all
+// ranks. It is rounded once, in value().
 //
 // Blocks of squares are first added in doubles that provably do not round (square_sums()); only
 // their few totals come here, or the cost of three limbs a value would show in every step.
@@ -50,7 +50,8 @@ constexpr std::size_t square_block = 1024;
 /// Up to three doubles whose sum is the block's.
 using SquareSums = std::array<double, 3>;
 
-/// What every processor has: as fast as one double at a time, which waits for each addition.
+/// Vectors that every processor has. One double at a time would be slower, because it waits for
+/// each addition.
 constexpr std::size_t vector_bytes = 16;
 constexpr std::size_t lanes = vector_bytes / sizeof(double);
 constexpr std::size_t int_lanes = vector_bytes / sizeof(std::int32_t);

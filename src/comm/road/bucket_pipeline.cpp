@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between a backward that finishes buckets and an exchange that sums them lies this queue of two
+// A queue between backward, which finishes buckets, and the exchange, which sums them. It has two
 // marks:
 //
 //     bucket   0  1  2  3  4  5  6
@@ -8,9 +8,9 @@
 //              known   |   way    |
 //                   summed_    arrived_
 //
-// It is moved on by the thread of the step, at each launch and at the end, or by one that does
-// nothing else (CommThread, comm_thread.cpp). The time in which the marks differ is what
-// communication costs; what of it finish() still waits for is what the step feels.
+// It is moved on by the thread of the step, at each launch and at the end, or by a separate thread
+// (CommThread, comm_thread.cpp). The time in which the marks differ is the cost of communication;
+// the part for which finish() waits is what the step loses.
 //
 // What must never happen: a bucket overtakes another. arrive() and reduce() go through the exchange
 // in index order, because other ranks' calls are paired with these by nothing but their order; and

@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-/// One step is: restart, launch_before (growing), finish; then sum(). This one is moved on by the
-/// step's thread.
+/// One step is: restart, launch_before (growing), finish; then sum(). The step's thread moves this
+/// pipeline on.
 class BucketPipeline {
   public:
-    /// `exchange` outlives the pipeline.
+    /// `exchange` must outlive the pipeline.
     BucketPipeline(Exchange& exchange, std::size_t buckets) : exchange_(exchange), sums_(buckets) {}
     virtual ~BucketPipeline() = default;
     BucketPipeline(const BucketPipeline&) = delete;
@@ -25,10 +25,10 @@ class BucketPipeline {
     /// Begins a step. The buckets of the last one are all summed.
     virtual void restart();
 
-    /// Buckets up to `end` are complete in this rank's slots.
+    /// Announces that buckets up to `end` are complete in this rank's slots.
     virtual void launch_before(std::size_t end);
 
-    /// Waits until all that was launched is summed. Throws what went wrong on the way.
+    /// Waits until all launched buckets are summed. Throws errors that occurred on the way.
     virtual void finish();
 
     const float* sum(std::size_t bucket) const { return sums_[bucket]; }
@@ -38,7 +38,7 @@ class BucketPipeline {
   protected:
     void arrive_before(std::size_t end);
 
-    /// Sums what has arrived. Returns whether nothing is left.
+    /// Sums what has arrived. Returns true if nothing is left.
     bool reduce(Wait wait);
 
   private:
@@ -48,15 +48,15 @@ class BucketPipeline {
     std::vector<const float*> sums_;
     std::size_t arrived_ = 0, summed_ = 0;
     double busy_since_s_ = 0, busy_s_ = 0;
-    double launch_s_ = 0;  ///< that launch_before() took the step's thread
+    double launch_s_ = 0;  ///< time of the step's thread in launch_before()
 };
 
-/// Errors: E642 if the communication thread cannot stay on its CPU.
+/// Makes a pipeline. Errors: E642 if the communication thread cannot stay on its CPU.
 std::unique_ptr<BucketPipeline> make_pipeline(Exchange& exchange,
                                               std::size_t buckets,
                                               const ProgressSettings& progress);
 
-/// The same, moved on by a thread that does nothing else. Errors: E642.
+/// Makes a pipeline that a separate thread moves on. Errors: E642.
 std::unique_ptr<BucketPipeline> make_comm_thread(Exchange& exchange,
                                                  std::size_t buckets,
                                                  std::optional<int> cpu);

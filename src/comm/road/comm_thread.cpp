@@ -123,7 +123,7 @@ class CommThread : public BucketPipeline {
     std::mutex mutex_;
     std::condition_variable_any launched_more_, summed_more_;
     std::atomic<std::size_t> launched_ = 0;  ///< written under the mutex
-    std::atomic<bool> step_waits_ = false;   ///< likewise
+    std::atomic<bool> step_waits_ = false;   ///< written under the mutex
     std::size_t moved_ = 0;  ///< the pipeline is the thread's while this is less than launched_
     std::exception_ptr failure_;
     std::jthread thread_;  ///< last: ended before what it uses

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which way gradients travel. Every transport is one class, NodeExchange
-// (hierarchical/node_exchange.cpp); a transport is only another answer to "which ranks share
-// memory" (a rank alone has none):
+// Chooses the transport of gradients. Every transport is one class, NodeExchange
+// (node_exchange.cpp); transports differ only in which ranks share memory (a rank alone has none):
 //
 //     shared memory   { 0 1 2 3 }                one node
 //     hierarchical    { 0 1 } { 2 3 }            nodes as the system shows them
 //     mpi             { 0 } { 1 } { 2 } { 3 }    each rank a node of its own
 //
-// so that no transport has an order of summation of its own: bits cannot depend on the choice.
+// So no transport has its own order of summation, and bits cannot depend on the choice.
 //
-// What must never happen: two ranks choose differently. A window that one node has no room for is
-// therefore no local matter: the room is asked for on every node first and all ranks take the
-// answer together, since one that fell back alone would wait for messages while the others wait for
-// flags. Layout and plan are compared before anything is allocated: other buckets on another rank
-// would be sums of unlike things, or a hang, long after the mistake.
+// What must never happen: two ranks choose differently. A node without room for its window is
+// therefore not a local matter. The room is checked on every node first and all ranks take the
+// decision together: a rank that changed alone would wait for messages while the others wait for
+// flags. Layout and plan are compared before anything is allocated. Other buckets on another rank
+// would sum unrelated values, or hang, long after the mistake.
 //
 // Tested: comm/exchange_test.cpp (each transport, too small a /dev/shm),
 // comm/road/node_exchange_test.cpp, and comm/road/recorded_test.cpp (another layout on
@@ -40,7 +39,7 @@
 namespace lockstep {
 namespace {
 
-/// Slots and values are private, and nothing is summed.
+/// An exchange of a single rank: slots and values are private, and nothing is summed.
 class SingleExchange : public Exchange {
   public:
     SingleExchange(const FlatLayout& layout, const TreePlan& plan)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floating-point addition is not associative, so "the sum of the gradients" has bits only together
-// with an order. Here the order is one tree over V leaves, V a power of two, and ranks are only a
-// way to deal out its leaves. With V = 8 on P = 3 ranks:
+// Floating-point addition is not associative, so "the sum of the gradients" has definite bits only
+// together with an order. Here the order is one tree over V leaves, V a power of two, and ranks
+// only divide its leaves among themselves. With V = 8 on P = 3 ranks:
 //
 //                0-7                   rank 0 computes leaves 0 1     its partials: 0-1
 //           +-----+-----+              rank 1 computes leaves 2 3 4                 2-3, 4
@@ -12,13 +12,12 @@
 //       0 1   2 3   4 5   6 7          4 and 5 are siblings on two ranks: they stay apart until
 //       r0 |   rank 1 | rank 2         somebody has both
 //
-// A rank adds what is a complete subtree of its own and hands on the rest as it is. Who adds those,
-// and where, is free (an owner on one node, rails between nodes in hierarchical/): the additions
-// are the same.
+// A rank adds each complete subtree of its own and passes on the partials unchanged. Any rank may
+// add those (an owner on one node, rails between nodes: rail_plan.cpp): the additions are the same.
 //
-// What must never happen: two numbers are added that are not siblings. It would be right to a human
-// eye, right to any tolerance, and end the promise that P does not decide bits. Hence a partial
-// says which leaves it is, and everything that adds takes its order from merges_after().
+// What must never happen: two numbers are added that are not siblings. The sum would look right,
+// within any tolerance, but P would then decide bits. Hence a partial names its leaves, and every
+// addition takes its order from merges_after().
 //
 // Tested: comm/leaf_tree_test.cpp, whose properties compare with the tree written down directly,
 // for random V and P; whole runs on 1 to 4 ranks: e2e/verify_test.cpp.

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time from posting a receive to its end is mostly waiting for the sender, and says nothing of
-// the link. So some messages are announced by a note, which is empty, and which the sender posts
-// just before:
+// The time from posting a receive to its end is mostly waiting for the sender, which is no property
+// of the link. So some messages are announced by an empty note, which the sender posts just before:
 //
 //     sender     ....... computes ........ | note message |
 //     receiver   | posted .................. | note came ===== message came |
 //                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ on its way
 //
-// and are timed from the note, or from posting if that was later. The note waits behind whatever is
-// on the same link, as the message does, so what else is under way is not counted as lateness.
+// They are timed from the note, or from posting if that was later. The note waits behind other
+// traffic on the same link, as the message does, so such traffic does not count as lateness.
 //
-// MPI moves long messages only while both ends call it. Where one of them computes meanwhile, or
-// waits for a core, a good link looks slow: so of a sender's messages the fastest count. A slow
+// MPI moves long messages only while both ends call it. If one of them computes in that time, or
+// waits for a core, a good link looks slow. So only the fastest messages of a sender count: a slow
 // link has no fast ones.
 //
 // What must never happen:

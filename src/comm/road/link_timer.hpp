@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast messages of other nodes come in, whoever is late.
+// Measures the speed of messages from other nodes, independent of late ranks.
 #pragma once
 
 #include "lockstep/core/link_times.hpp"
@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// Messages that were timed, by sender.
+/// Timed messages, by sender.
 class LinkMeter {
   public:
     void add(int from, std::size_t bytes, double seconds);
 
-    /// Since the last call: of each sender the eighth that was fastest.
+    /// Returns the fastest eighth of each sender's messages since the last call.
     std::vector<LinkTimes> take();
 
   private:
@@ -25,7 +25,7 @@ class LinkMeter {
     };
     struct Sender {
         std::vector<Message> messages;
-        std::size_t next = 0;  ///< where the next one goes when there are enough
+        std::size_t next = 0;  ///< place of the next one when there are enough
     };
     std::map<int, Sender> senders_;
 };
@@ -33,23 +33,23 @@ class LinkMeter {
 /// Times one message at a time. See link_timer.cpp.
 class LinkTimer {
   public:
-    /// Half of a shorter message may be through before anybody waits for it.
+    /// Half of a shorter message may have arrived before a rank waits for it.
     static constexpr std::size_t least_bytes = 128 << 10;
 
-    /// `meter` outlives this.
+    /// `meter` must outlive this.
     explicit LinkTimer(LinkMeter& meter) : meter_(meter) {}
 
-    /// The receives of a note and of `bytes` from `from` are posted.
+    /// Call when the receives of a note and of `bytes` from `from` are posted.
     void begin(int from, std::size_t bytes, double now);
     bool awaits_note() const { return stage_ == Stage::note; }
     bool awaits_message() const { return stage_ == Stage::message; }
     bool is_running() const { return stage_ != Stage::none; }
 
-    /// Before a look at note and message.
+    /// Call before testing note and message.
     void look(double now);
-    /// This look has found the note.
+    /// Call when this test has found the note.
     void note_came();
-    /// It has found the message by now.
+    /// Call when a test has found the message.
     void message_came(double now);
 
   private:
@@ -59,7 +59,7 @@ class LinkTimer {
     Stage stage_ = Stage::none;
     int from_ = 0;
     std::size_t bytes_ = 0;
-    double begun_s_ = 0;  ///< the message, at the latest
+    double begun_s_ = 0;  ///< latest begin of the message
     double looked_s_ = 0, looked_before_s_ = 0;
 };
 

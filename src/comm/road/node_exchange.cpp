@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gradients are summed without being sent inside a node. All ranks of a node keep their slots
-// in one shared window; the sum of a stripe is made by one rank that reads the others' slots where
-// they lie:
+// Sums gradients without sending them inside a node. All ranks of a node keep their slots in one
+// shared window; the sum of a stripe is made by one rank that reads the others' slots in place:
 //
 //     window       | flags | values | slots of rank 0 | slots of rank 1 | slots of rank 2 |
 //                             ^         bucket b: [ s0 | s1 | s2 ] in every slot
@@ -13,7 +12,7 @@
 //
 // So a gradient is read once and a parameter written once on each node, and the owners share the
 // adding evenly. Every node gets the whole sum and updates its own copy of `values`. A node with
-// more ranks than the smallest node has ranks without a stripe: they only arrive and publish.
+// more ranks than the smallest node has ranks without a stripe, which only arrive and publish.
 //
 // Arrivals and publications are one count per rank that only grows (RankFlags): ranks arrive at the
 // same buckets in the same order, so the n-th raise means the same on every rank, and nothing is
@@ -50,7 +49,7 @@
 namespace lockstep {
 namespace {
 
-/// Where everything lies in the window: flags, values, then each rank's slots.
+/// The places in the window: flags, values, then each rank's slots.
 struct WindowLayout {
     std::size_t flag_bytes, vector_bytes, slots;
 
@@ -138,7 +137,7 @@ class NodeExchange : public Exchange {
   private:
     struct Arrival {
         std::size_t bucket;
-        std::uint64_t count;  ///< what this rank's flag was raised to
+        std::uint64_t count;  ///< count to which this rank's flag was raised
     };
 
     float* floats_at(std::size_t byte) const {
@@ -211,7 +210,7 @@ class NodeExchange : public Exchange {
     std::atomic<int> awaited_sender_ = -1;
     std::vector<float*> local_partials_;
     LinkMeter links_;
-    std::optional<RailPipeline> pipeline_;  ///< where this rank owns stripes
+    std::optional<RailPipeline> pipeline_;  ///< set if this rank owns stripes
     WaitClock waiting_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The back end behind make_exchange() for several ranks.
+// The implementation of make_exchange() for several ranks.
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
@@ -11,14 +11,14 @@
 
 namespace lockstep {
 
-/// Collective over all ranks of `nodes`. Slots and values of a node live in one window that its
-/// ranks share; between nodes stripes travel in messages. One node: shared memory alone; one rank
-/// on each: messages alone. Errors: E632 no room for the window.
+/// Collective over all ranks of `nodes`. Slots and values of a node are in one window that its
+/// ranks share; between nodes stripes travel in messages. One node: only shared memory; one rank
+/// per node: only messages. Errors: E632 no room for the window.
 std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
                                              const FlatLayout& layout,
                                              const TreePlan& plan);
 
-/// The size of this rank's window.
+/// Returns the size of this rank's window.
 std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks share memory, and which of them talk to other nodes.
+// The ranks that share memory, and those that communicate with other nodes.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -10,17 +10,17 @@
 
 namespace lockstep {
 
-/// Collective. The lowest rank that shares memory with this one: what Nodes takes for a node.
+/// Collective. Returns the lowest rank that shares memory with this one, which identifies a node.
 int node_by_memory(const Communicator& ranks);
 
 class Nodes;
 
-/// Collective. Every rank a node of its own: no memory is shared.
+/// Collective. Makes every rank a node of its own: no memory is shared.
 Nodes each_alone(const Communicator& ranks);
 
-/// Ranks grouped by node; nodes are numbered in the order of their lowest ranks. A node hands
-/// stripe j of everything to its local rank j; there are as many stripes (and rails between nodes)
-/// as the node with the fewest ranks has ranks.
+/// Ranks grouped by node; nodes are numbered in the order of their lowest ranks. Local rank j of a
+/// node owns stripe j of everything. The number of stripes (and of rails between nodes) is the
+/// smallest number of ranks on a node.
 class Nodes {
   public:
     /// Collective. `node`: any number, the same for the ranks that share memory.
@@ -38,7 +38,7 @@ class Nodes {
         return members_[static_cast<std::size_t>(node)];
     }
 
-    /// Whether this rank owns a stripe: the one of its local rank.
+    /// Returns true if this rank owns a stripe: that of its local rank.
     bool has_rail() const { return local_.rank() < rails_; }
     Rail own_rail() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large sums are cut into chunks, and a few are under way at once, so that one travels while
-// another is added and a third is sent:
+// Large sums are cut into chunks, and a few are processed at a time: one travels while another is
+// added and a third is sent:
 //
 //     jobs_      [ bucket 0: chunks a b c | bucket 1: chunks d e ]
 //     lanes_     0: a, in, step 1    1: b, in, step 0    2: c    3: d      next: e, in lane 0
@@ -36,8 +36,8 @@ std::size_t timed_every(std::size_t chunks) {
     return chunks < 1000 ? 5 : 51;
 }
 
-/// Of three nodes two never meet: if all messages are slow, the third's link may be, or all. So
-/// half of what is timed has them meet, in an eighth more bytes.
+/// Of three nodes two never meet: if all messages are slow, the third's link may be slow, or all.
+/// So half of the timed sums have them meet, with an eighth more bytes.
 int turns(int nodes) {
     return nodes == 3 ? 2 : 1;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over nodes in chunks, several under way at once: one travels while another is added.
+// Sums over nodes in chunks, several at a time: one travels while another is added.
 #pragma once
 
 #include "road/rail_sum.hpp"
@@ -13,17 +13,17 @@
 
 namespace lockstep {
 
-/// What is summed on one rail; see RailTask.
+/// A sum on one rail; see RailTask.
 struct RailJob {
     std::vector<float*> inputs;
     float* out = nullptr;
     std::size_t count = 0;
 };
 
-/// The same jobs in the same order on every node of the rail.
+/// Processes the same jobs in the same order on every node of the rail.
 class RailPipeline {
   public:
-    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes. `meter` outlives
+    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes. `meter` must outlive
     /// this; with one, on all nodes, a few messages are timed.
     RailPipeline(Rail rail,
                  const SumTree& tree,
@@ -33,14 +33,14 @@ class RailPipeline {
 
     void submit(RailJob job) { jobs_.push_back({std::move(job), 0, 0}); }
 
-    /// Does what can be done without waiting.
+    /// Does all work that needs no waiting.
     void advance();
     bool has_news() const;
 
-    /// How many jobs are done since the beginning; they end in order.
+    /// Returns the number of finished jobs since the begin; they end in order.
     std::size_t finished() const { return finished_; }
 
-    /// The ranks of the rail whose messages are awaited.
+    /// Returns the ranks of the rail whose messages are awaited.
     std::vector<int> awaited_ranks() const;
 
   private:
@@ -52,7 +52,7 @@ class RailPipeline {
     };
     struct Lane {
         std::unique_ptr<RailSum> sum;
-        std::size_t job = 0;  ///< counted from the beginning
+        std::size_t job = 0;  ///< number since the begin
     };
 
     std::size_t chunk_count(const RailJob& job) const;
@@ -64,11 +64,11 @@ class RailPipeline {
 
     Rail rail_;
     RailPlan short_plan_, long_plan_;
-    std::vector<RailPlan> timed_plans_;  ///< instead of `long_plan_`; empty: nothing is timed
+    std::vector<RailPlan> timed_plans_;  ///< replace `long_plan_`; empty: nothing is timed
     std::size_t chunks_ = 0;             ///< begun
     std::vector<Lane> lanes_;
     std::size_t next_lane_ = 0;
-    std::deque<ActiveJob> jobs_;  ///< those that are not done
+    std::deque<ActiveJob> jobs_;  ///< unfinished jobs
     std::size_t finished_ = 0;
 };
 

@@ -11,15 +11,15 @@
 //     the way out is the same backwards: finished parts return, at last from 0 to 1
 //
 // (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
-// MPICH", 2005.) What differs from the paper is what travels. There a member sends one partial sum.
-// Here only siblings of the one tree may be added (leaf_tree.cpp), so a member that holds parts of
-// several subtrees sends several pieces, and the receiver adds those that meet their siblings.
-// Where subtrees are whole nodes there is one piece, and the cost is the paper's.
+// MPICH", 2005.) The difference from the paper is in the messages. There a member sends one partial
+// sum. Here only siblings of the one tree may be added (leaf_tree.cpp), so a member that holds
+// parts of several subtrees sends several pieces, and the receiver adds those that meet their
+// siblings. If subtrees are whole nodes there is one piece, and the cost is the paper's.
 //
-// What must never happen: two nodes disagree about a step. The messages carry no description: how
-// many pieces come, and which ones, each side computes for itself from (tree, node_of_input, nodes)
-// alone. So this file stays a pure function of these, with no look at memory, sizes or time; which
-// of the two kinds of plan is used depends on the size of the whole job, which is equal everywhere.
+// What must never happen: two nodes disagree about a step. The messages carry no description: each
+// side computes the number and identity of the pieces from (tree, node_of_input, nodes) alone. So
+// this file stays a pure function of these, independent of memory, sizes and time. The choice
+// between the two kinds of plan depends on the size of the whole job, which is equal everywhere.
 //
 // Tested: comm/road/rail_plan_test.cpp plays all nodes of random groupings in one process
 // and compares bits; on real ranks node_exchange_test.cpp beside it.
@@ -32,8 +32,8 @@
 
 namespace lockstep {
 
-// The order of additions as a tree of numbered pieces, so that one can ask: which of these that I
-// hold may I add now?
+// The order of additions as a tree of numbered pieces. It answers the question which of the present
+// pieces may be added now:
 //
 //     order 0 1 0 2 over inputs a b c d            pieces held     may be added
 //           6                                      a b c           a+b = 4; c stays, d is elsewhere
@@ -44,8 +44,8 @@ namespace lockstep {
 // combine() looks for the largest subtrees that are covered by the pieces held, and writes how each
 // is added as an order for sum_into().
 //
-// What must never happen: a sum that is no subtree, such as b+c. It would be right but for its
-// bits.
+// What must never happen: a sum that is no subtree, such as b+c. Its value would be right, but not
+// its bits.
 
 SumTree::SumTree(std::span<const int> merges_after) : sums_(merges_after.size()) {
     std::vector<int> stack;

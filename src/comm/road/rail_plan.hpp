@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parts of a fixed order of additions can be summed where, and who sends what to whom when
-// the owners of one stripe, one on each node, sum it: pure functions.
+// Plans of sums between the owners of one stripe, one on each node: the parts of a fixed order of
+// additions that each can sum, and the messages. Pure functions.
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
@@ -11,24 +11,23 @@
 
 namespace lockstep {
 
-/// Some pieces, added up to the larger piece `whole` in the tree's own order.
+/// Several pieces that add up to the larger piece `whole` in the tree's own order.
 struct Combination {
     int whole = 0;
-    std::vector<std::size_t> from;  ///< positions in the list of pieces, as the tree orders them
+    std::vector<std::size_t> from;  ///< positions in the list of pieces, in the tree's order
     std::vector<int> merges_after;  ///< for sum_into()
 };
 
-/// The binary tree that an order of additions is. A piece is a complete subtree, by number: input k
-/// is piece k.
+/// The binary tree of an order of additions. A piece is a complete subtree: input k is piece k.
 class SumTree {
   public:
-    /// As for sum_into().
+    /// `merges_after`: as for sum_into().
     explicit SumTree(std::span<const int> merges_after);
 
     int root() const { return static_cast<int>(sums_.size()) - 1; }
 
-    /// The fewest pieces that the disjoint `pieces` add up to, in the tree's order. Pieces with a
-    /// sibling elsewhere stay single.
+    /// Returns the fewest pieces to which the disjoint `pieces` add up, in the tree's order. Pieces
+    /// with a sibling elsewhere stay single.
     std::vector<Combination> combine(std::span<const int> pieces) const;
 
   private:
@@ -40,23 +39,23 @@ class SumTree {
     std::vector<Sum> sums_;  ///< inputs first, then each after its parts
 };
 
-/// The wholes of `combinations`.
+/// Returns the wholes of `combinations`.
 std::vector<int> wholes_of(std::span<const Combination> combinations);
 
-/// A part of the floats that a node is still concerned with.
+/// The part of the floats that a node still works on.
 enum class Share { none, low, high, all };
 
-/// The part of `range` that is meant; halves meet at a 64-byte line counted from its begin.
+/// Returns that part of `range`; halves meet at a 64-byte line counted from its begin.
 FloatRange share_of(FloatRange range, Share share);
 
-/// One exchange with one other node. On the way in: every piece's `sends` goes to the peer, its
-/// pieces' `keeps` come from there, and both add up. On the way out, in reverse order, the finished
+/// One exchange with one other node. On the way in, every piece's `sends` goes to the peer, its
+/// pieces' `keeps` arrive, and both are added. On the way out, in reverse order, the finished
 /// `keeps` goes to the peer and `sends` comes back, unless both have all of it.
 struct RailStep {
     int peer = 0;
     Share sends = Share::none, keeps = Share::none;
-    int received = 0;               ///< the peer's pieces
-    std::vector<Combination> sums;  ///< of own pieces, then the peer's
+    int received = 0;               ///< number of the peer's pieces
+    std::vector<Combination> sums;  ///< sums of own pieces, then the peer's
 };
 
 enum class RailKind {
@@ -65,15 +64,16 @@ enum class RailKind {
 };
 
 /// Recursive halving, nearest node first, then doubling (Thakur, Rabenseifner, Gropp 2005). Nodes
-/// beyond a power of two hand their pieces to a neighbour before and get the result after.
+/// beyond a power of two give their pieces to a neighbour before and get the result afterwards.
 struct RailPlan {
     std::vector<Combination> own;  ///< of this node's inputs, in the order of their numbers
     std::vector<RailStep> steps;   ///< none for one node: `own` is the whole sum
     int root = 0;                  ///< the piece that is the whole sum
 };
 
-/// For node `node` of `nodes`; `node_of_input[k]` holds input k of `tree`. With another `turn`
-/// other nodes meet: the same sum, of more pieces where neighbours in the tree do not meet first.
+/// Makes the plan of node `node` of `nodes`; `node_of_input[k]` holds input k of `tree`. Another
+/// `turn` pairs other nodes: the sum is the same, with more pieces if neighbours in the tree do not
+/// meet first.
 RailPlan make_rail_plan(const SumTree& tree,
                         std::span<const int> node_of_input,
                         int node,

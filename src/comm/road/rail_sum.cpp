@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One chunk on its way through a RailPlan: a machine that never waits, because several are under
-// way at once (rail_pipeline.cpp) and the same thread also moves buckets on.
+// Moves one chunk through a RailPlan. It is a state machine that never waits, because several
+// chunks are processed at a time (rail_pipeline.cpp) and the same thread also moves buckets on.
 //
 //     idle --begin--> in: exchange, add, step 0 -> 1 -> ... --> out: ... 1 -> 0 --> idle
 //
-// `pieces_` are where the parts of the sum lie just now: at first this node's inputs, then sums,
-// each in the place of its first part, and behind them what was received.
+// `pieces_` are the present places of the sum's parts: at first this node's inputs, then sums, each
+// in the place of its first part, followed by received pieces.
 //
 // What must never happen:
 // - Memory is overwritten that a message still reads. All requests of a step are through before
@@ -151,7 +151,7 @@ bool RailSum::has_note(std::size_t bytes) const {
     return timer_ && task_.is_timed && bytes >= LinkTimer::least_bytes;
 }
 
-/// What comes is timed from here on, if it is.
+/// Messages are timed from here on, if they are timed.
 void RailSum::begin_receiving(std::size_t bytes) {
     if (!has_note(bytes)) return;
     receive_floats(nullptr, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One chunk's way through a RailPlan, without ever waiting.
+// Moves one chunk through a RailPlan, without waiting.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -17,27 +17,27 @@
 
 namespace lockstep {
 
-/// The ranks that own the same stripe, by node, and how they address each other.
+/// The ranks that own the same stripe, by node, and their communicator.
 struct Rail {
     Communicator ranks;
     std::vector<int> rank_on_node;
 };
 
-/// What is summed: inputs of this node in the order of their numbers, and where the sum goes.
+/// The data of a sum: inputs of this node in the order of their numbers, and the place of the sum.
 /// Inputs are overwritten; `out` may be one of them.
 struct RailTask {
     const RailPlan* plan = nullptr;
     std::vector<float*> inputs;
     float* out = nullptr;
     std::size_t count = 0;
-    bool is_timed = false;  ///< its long messages are; the same on all nodes
+    bool is_timed = false;  ///< its long messages are timed; the same on all nodes
 };
 
 /// Sums one chunk at a time: begin(), then advance() whenever has_news(), until is_idle().
 class RailSum {
   public:
-    /// `rail` and `meter` outlive this. Chunks that are under way at once have different tags.
-    /// `meter`: null where nothing is timed.
+    /// `rail` and `meter` must outlive this. Simultaneous chunks have different tags. `meter`: null
+    /// if nothing is timed.
     RailSum(const Rail& rail, int tag, LinkMeter* meter) : rail_(rail), tag_(tag) {
         if (meter != nullptr) timer_.emplace(*meter);
     }
@@ -47,11 +47,11 @@ class RailSum {
     void begin(RailTask task);
     bool is_idle() const { return phase_ == Phase::idle; }
 
-    /// Whether the messages of the current step are through. Never waits.
+    /// Returns true if the messages of the current step have arrived. Never waits.
     bool has_news();
     void advance();
 
-    /// Whose message the current step waits for: its rank on the rail.
+    /// Returns the rank on the rail whose message the current step waits for.
     int awaited_rank() const;
 
   private:
@@ -79,12 +79,12 @@ class RailSum {
     RailTask task_;
     Phase phase_ = Phase::idle;
     std::size_t step_ = 0;
-    std::vector<float*> pieces_;         ///< float 0 of the chunk, wherever each lies
+    std::vector<float*> pieces_;         ///< float 0 of the chunk in each piece
     std::vector<FloatRange> ranges_;     ///< before each step, and after the last
-    std::vector<MPI_Request> requests_;  ///< receives first; of those that are timed a note's
+    std::vector<MPI_Request> requests_;  ///< receives first; for timed ones the note's
     std::size_t receives_ = 0;
     std::optional<LinkTimer> timer_;
-    AlignedFloats room_;  ///< for what is received
+    AlignedFloats room_;  ///< room for received data
     std::size_t room_floats_ = 0, room_used_ = 0;
 };
 

@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-/// A GPU's memory. What was asked of it has ended when the host has waited for it: a rank that
-/// hangs there waits for what is still open.
+/// The memory of a GPU. Work enqueued there has ended when the host has waited for it: a rank that
+/// hangs in that wait is recorded as waiting for the work that is still open.
 class RecordedMemory : public FlatMemory {
   public:
     RecordedMemory(FlatMemory& memory, FlightRecorder& recorder)
@@ -125,7 +125,7 @@ class RecordedExchange : public Exchange {
     std::uint32_t channel_;
     std::uint64_t bytes_;
     std::vector<std::uint64_t> bucket_bytes_;
-    StepTickets present_, before_;  ///< of this step and the last
+    StepTickets present_, before_;  ///< tickets of this step and the last
     std::int64_t step_ = 0;
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank computes its leaves one after another, and its slots hold what is summed so far, as the
-// digits of a binary counter do. With four leaves, slots are written (w) and added (+):
+// A rank computes its leaves one after another, and its slots hold the partial sums, like the
+// digits of a binary counter. With four leaves, slots are written (w) and added (+):
 //
 //     leaf 0   slot 0 w                                  0
 //     leaf 1   slot 1 w,   0 += 1                        0-1
 //     leaf 2   slot 1 w                                  0-1, 2
 //     leaf 3   slot 2 w,   1 += 2,   0 += 1              0-3
 //
-// Which merges a leaf leads to is known when it begins, so each bucket is merged by itself as soon
-// as its gradients are there, while they may still be in cache and backward works on the next one.
-// In the last leaf a merged bucket is final for this rank and leaves for the exchange at once.
+// The merges after a leaf are known when it begins. So each bucket is merged by itself as soon as
+// its gradients are complete, while they may still be in cache and backward works on the next one.
+// In the last leaf a merged bucket is final for this rank and goes to the exchange at once.
 //
 // What must never happen:
 // - Buckets leave in another order than that of their indices. Backward may finish them in another

@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-/// Ranks by what they gave, those that most gave first; between equals, the lowest rank's first.
+/// Groups ranks by their bytes, the largest group first; of equal ones the group with the lowest
+/// rank is first.
 std::vector<std::vector<int>> grouped_by(const std::vector<std::string>& given) {
     std::map<std::string, std::vector<int>> groups;
     for (std::size_t rank = 0; rank < given.size(); ++rank)

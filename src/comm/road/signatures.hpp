@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks compare before they do something together, whatever carries it between them.
+// Values that ranks compare before they exchange data, on any transport.
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
@@ -13,16 +13,16 @@
 
 namespace lockstep {
 
-/// Of a layout and a plan.
+/// The signature of a layout and a plan.
 struct LayoutSignature {
-    std::uint64_t bits = 0;  ///< differ where anything differs that an exchange depends on
+    std::uint64_t bits = 0;  ///< differ if anything differs on which an exchange depends
     std::string text;        ///< for a person
 };
 
 LayoutSignature signature_of(const FlatLayout& layout, const TreePlan& plan);
 
-/// An error with `code` that names the ranks whose bytes differ from most; nothing where all gave
-/// the same. `what`: rank 0's, for a person.
+/// Returns an error with `code` that names the ranks whose bytes differ from the majority; nothing
+/// if all are equal. `what`: rank 0's text for people.
 std::optional<Error> difference_of(const std::vector<std::string>& given,
                                    const char* code,
                                    const std::string& what);

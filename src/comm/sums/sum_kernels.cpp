@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// How many of `loops` below this processor can run.
+/// Returns how many of `loops` below this processor can run.
 std::size_t supported_loops() {
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2")) return 1;

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The arguments of sum_into(). Plain pointers: an inline function of the standard library that is
-/// compiled here for AVX-512 could be the copy that the linker keeps for all.
+/// The arguments of sum_into(). They are plain pointers: an inline function of the standard library
+/// that is compiled here for AVX-512 could become the linker's only copy.
 struct SumTask {
     const int* merges_after;
     const float* const* inputs;
@@ -34,7 +34,7 @@ struct SumLoop {
     void (*sum)(const SumTask& task);
 };
 
-/// Those that this processor can run, the fastest last.
+/// Returns the loops that this processor can run, the fastest last.
 std::span<const SumLoop> sum_loops();
 
 }  // namespace lockstep

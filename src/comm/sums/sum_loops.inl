@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sum of this project ends here. Vectors run along the elements, never along the inputs: lane
-// i of a register adds the i-th element of all inputs, in the order that merges_after says, and no
+// Every sum of gradients between slots ends here; products add leaves in
+// train/leaves/product_loops.inl. Vectors run along the elements, never along the inputs: lane i of a register adds the i-th element of all inputs, in the order that merges_after says, and no
 // lane ever meets another.
 //
 //                      element  0   1   2   3  | 4   5   6   7  | ...   one tile: 4 vectors

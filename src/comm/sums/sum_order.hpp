@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a sum, once for all that add: the CPU's loops, tile by tile, and a GPU's threads,
-// float by float.
+// The order of a sum, shared by the CPU's loops, tile by tile, and a GPU's threads, float by float.
 #pragma once
 
 #include "lockstep/core/host_device.hpp"
@@ -9,12 +8,12 @@
 
 namespace lockstep {
 
-/// More merges than any order of an int's number of inputs leaves pending at once.
+/// Upper bound of pending merges for any number of inputs that an int holds.
 inline constexpr int deepest_stack = 64;
 
-/// The sum of load(0), load(1), ..., load(inputs - 1), of which there is one at least: after each,
-/// the two topmost entries of a stack merge merges_after[k] times. The top of the stack stays in
-/// registers; only what waits for a later sibling leaves.
+/// Returns the sum of load(0), load(1), ..., load(inputs - 1), with inputs >= 1: after each, the
+/// two topmost entries of a stack merge merges_after[k] times. The top of the stack stays in
+/// registers; only entries that wait for a later sibling leave them.
 template <class Value, class Load>
 [[gnu::always_inline]] LOCKSTEP_HOST_DEVICE inline Value summed_in_order(const int* merges_after,
                                                                          std::size_t inputs,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with one block whose bytes are in memory already.
+// Checks one block whose bytes are already in memory.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -56,10 +56,10 @@ class BlockCheck {
 
     bool is_intact(const PlacedBlock& placed, std::span<const std::byte> stored) const;
 
-    /// Compares the hash, decodes, looks at labels.
+    /// Compares the hash, decodes, and checks labels.
     std::optional<Finding> check(const PlacedBlock& placed, std::span<const std::byte> stored);
 
-    /// A finding about all of `placed`. `why` may be empty.
+    /// Makes a finding about all of `placed`. `why` may be empty.
     Finding finding(const PlacedBlock& placed,
                     const std::string& code,
                     const std::string& why) const;

@@ -147,7 +147,7 @@ std::string storage_text(const DatasetFacts& facts) {
     return "";
 }
 
-// Whether a folder has just these.
+// Returns true if a folder has exactly these files.
 bool has_just(const fs::path& folder, std::vector<fs::path> files) {
     std::ranges::sort(files);
     try {
@@ -254,7 +254,7 @@ class Inspecting {
             open_fields();
     }
 
-    // What would be fields if nothing were in the way: opening them says what to do.
+    // Returns the fields without regard to obstacles: opening them gives the remedy.
     static std::vector<FieldMapping> without_obstacles(std::vector<Candidate> all) {
         std::vector<FieldMapping> fields;
         for (Candidate& each : all) {

@@ -147,7 +147,7 @@ void describe_others(const OtherFiles& others, Text out) {
         others.fault.empty() ? "their data sets fit the first file's" : printable(others.fault));
 }
 
-// What has a mean of its own.
+// Returns the text of a channel with its own mean.
 std::string channel_text(const Field& field, std::size_t number) {
     if (number < field.columns.size()) return printable(field.columns[number]);
     return fmt::format("{} {}", field.shape.size() == 1 ? "column" : "channel", number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fields lie, how well labels are mixed, and what to do about it.
-// Tested: data/check/inspect_test.cpp
+// Reports the layout of fields and the mixing of labels, with advice. Tested:
+// data/check/inspect_test.cpp
 #include "lockstep/core/numbers.hpp"
 
 #include "format/labels.hpp"
@@ -23,7 +23,7 @@ constexpr std::uint64_t least_block = std::uint64_t{256} << 10, most_block = std
 constexpr std::uint64_t least_blocks = 128, most_label_blocks = 4096;
 constexpr double ratio_worth_it = 1.1, mixed_enough = 0.8;
 
-// How to store the data another way: files of others are packed first.
+// Returns the command that stores the data in another way: foreign files are packed first.
 std::string rewriting(const DatasetIndex& index) {
     return index.manifest().kind == ManifestKind::packed ? "lockstep data reshard"
                                                          : "lockstep data pack --hdf5 ...";
@@ -74,7 +74,7 @@ double bits_of_block(ElementType type,
     return entropy_bits(counts);
 }
 
-// Of each label field with at least two classes, by evenly spaced blocks.
+// Returns the mixing of each label field with at least two classes, by evenly spaced blocks.
 std::vector<LabelMix> label_mixes(const std::shared_ptr<const DatasetIndex>& index) {
     std::vector<LabelMix> mixes;
     ShardFiles files(index);

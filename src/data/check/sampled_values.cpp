@@ -20,7 +20,7 @@ constexpr std::uint64_t most_bytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t large_block = std::uint64_t{8} << 20;
 constexpr std::uint64_t most_buffer_bytes = std::uint64_t{512} << 20;
 
-// Of a block as it is decoded; tiles of one band count each, and all of them are.
+// Returns the decoded size of the largest block; all tiles of one band count together.
 std::uint64_t largest_block(const DatasetIndex& index, std::size_t field) {
     std::uint64_t largest = 0;
     for (const StoredBlock& block : index.stored_blocks(field)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some rows of a field from all over it, in bounded memory and time, and what numbers they hold.
+// Rows of a field from evenly spaced places, read in bounded memory and time, and a summary of
+// their numbers.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -17,41 +18,41 @@
 
 namespace lockstep {
 
-/// Rows of one field, in ascending order, side by side.
+/// Rows of one field, in ascending order, contiguous.
 struct SampledRows {
     ElementType type = ElementType::u8;
-    std::vector<std::int64_t> shape;  ///< of a row
-    std::uint64_t rows = 0, of = 0;   ///< how many, of how many
+    std::vector<std::int64_t> shape;  ///< shape of a row
+    std::uint64_t rows = 0, of = 0;   ///< number of rows read, and of all rows
     std::vector<std::byte> bytes;
 
     std::span<const std::byte> row(std::uint64_t number) const;
 };
 
-/// All rows if they take at most 8 MiB; else as many as that from 16 places that are equally far
-/// apart, or one from each of fewer if blocks are large. Nothing where reading one would take more
-/// than 512 MiB. Errors: those of BlockReader.
+/// Returns all rows if they take at most 8 MiB. Otherwise it reads that much from 16 evenly spaced
+/// places, or one row from each of fewer places if blocks are large. Returns nothing if reading one
+/// would take more than 512 MiB. Errors: those of BlockReader.
 std::optional<SampledRows> sample_rows(const std::shared_ptr<const DatasetIndex>& index,
                                        std::size_t field);
 
-/// Of those that are finite; `count` 0: there are none.
+/// A summary of the finite values; `count` 0: there are none.
 struct ValueSummary {
     double least = 0, most = 0, mean = 0;
     std::uint64_t count = 0, not_finite = 0;
     bool are_whole = true;
 };
 
-/// Number `i` of rows of any type.
+/// Returns number `i` of rows of any type.
 double value_at(ElementType type, std::span<const std::byte> rows, std::size_t i);
 
 ValueSummary summary_of(const SampledRows& sample);
 
-/// Whether each row, of several numbers, has one 1, and 0 elsewhere.
+/// Returns true if each row, of several numbers, has one 1, and 0 elsewhere.
 bool is_one_hot(const SampledRows& sample);
 
-/// "0 .. 255, mean 72.9", and how many are not finite.
+/// Returns "0 .. 255, mean 72.9", and the number of values that are not finite.
 std::string range_text(const ValueSummary& summary);
 
-/// How often each whole number occurs; nothing of real ones, or where there are over `most`.
+/// Returns how often each whole number occurs; nothing for real ones or more than `most`.
 std::map<std::int64_t, std::uint64_t> whole_counts(const SampledRows& sample, std::size_t most);
 
 /// How the numbers of a row are an image: `[C, H, W]`, `[H, W, C]`, or `[H, W]`.

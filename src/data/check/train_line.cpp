@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which command trains on the fields, with the model and the batch that suit them, or what to do
-// where none does.
-// Tested: data/check/inspect_files_test.cpp; data/foreign_matrix and e2e/data_advice_test.cpp run
-// the commands
+// Finds the command that trains on the fields, with a suitable model and batch, or the remedy if
+// there is none. Tested: data/check/inspect_files_test.cpp; data/foreign_matrix and
+// e2e/data_advice_test.cpp run the commands
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/manifest.hpp"
 
@@ -27,7 +26,7 @@ constexpr double most_segments = 1024;    // classes of masks that training tell
 // A field that training would have, and the values of it that were seen.
 struct TrainField {
     std::string name;
-    std::vector<std::uint64_t> shape;  ///< of a sample; images as [C, H, W] or [H, W]
+    std::vector<std::uint64_t> shape;  ///< shape of a sample; images as [C, H, W] or [H, W]
     std::uint64_t samples = 0;
     const InspectedData* data = nullptr;
 
@@ -54,7 +53,7 @@ struct TrainField {
     const ValueSummary* values() const { return data && data->values ? &*data->values : nullptr; }
 };
 
-// What is learned, and what --task calls it.
+// A target, and its name for --task.
 struct Learned {
     const TrainField* field = nullptr;
     std::string_view task;
@@ -135,7 +134,7 @@ std::string norm_options(const TrainField& input, bool are_all_counted) {
     return batch_option(input, most) + (has_single ? " --drop-last" : "");
 }
 
-// Nothing where no built-in model takes such samples.
+// Returns nothing if no built-in model takes such samples.
 std::optional<std::string> model_options(const TrainField& input,
                                          const Learned& learned,
                                          bool are_all_counted) {
@@ -174,7 +173,8 @@ std::string run_option(const fs::path& place) {
     return " --run " + shell_word("runs/" + (is_name ? name : "first"));
 }
 
-// Of the fields that are called so, the first one as data set `d` of Python's command.
+// Returns the files with the first of the fields of these names as data set `d` of Python's
+// command.
 AskedFiles asked_for(const Inspection& all, const std::vector<std::string>& names) {
     AskedFiles asked{.files = all.files};
     for (const std::string& name : names)
@@ -200,7 +200,7 @@ std::string way_to_write(const Inspection& all,
            rewrite_command(asked_first(all, name), 0, numbers);
 }
 
-// What a file lacks comes from a file of NumPy beside it.
+// Returns a command that adds a missing field from a NumPy file.
 std::string way_to_add(const AskedFiles& asked, const std::string& what, const std::string& name) {
     return fmt::format(
         "save {} of each FILE with numpy as FILE.npy, one row for each sample; then let h5py write "
@@ -255,7 +255,7 @@ TrainCommand too_small(const Inspection& all, const TrainField& input) {
                                                repeated("i[r.pop(0)][()]", 1)))};
 }
 
-// Of numbers that a model cannot take.
+// Returns the remedy for numbers that a model cannot take.
 std::optional<TrainCommand> unsound(const Inspection& all, const TrainField& field) {
     if (field.is_damaged())
         return TrainCommand{

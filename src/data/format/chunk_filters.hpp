@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Undoes the filters that are no codec of packed shards: shuffle, fletcher32, lzf, blosc.
+// Reverses the filters that packed shards do not use: shuffle, fletcher32, lzf, blosc.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -10,30 +10,30 @@
 
 namespace lockstep {
 
-/// HDF5's fletcher32 (H5_checksum_fletcher32 of H5checksum.c): over 16-bit words, high byte first;
-/// an odd last byte counts as a high one.
+/// Computes HDF5's fletcher32 (H5_checksum_fletcher32 of H5checksum.c) over 16-bit words, high byte
+/// first; an odd last byte counts as a high one.
 std::uint32_t fletcher32(std::span<const std::byte> bytes);
 
-/// `stored` without the checksum at its end; an empty span if it is wrong or missing.
+/// Returns `stored` without the checksum at its end; an empty span if it is wrong or missing.
 std::span<const std::byte> checked_fletcher32(std::span<const std::byte> stored);
 
-/// Puts the bytes of elements of `element_bytes` together again that HDF5's shuffle filter has
-/// taken apart; what is left over at the end was left as it is. The spans have one size.
+/// Reverses HDF5's shuffle filter for elements of `element_bytes`; a rest at the end stays
+/// unchanged. The spans have one size.
 void unshuffle(std::span<const std::byte> stored,
                std::uint32_t element_bytes,
                std::span<std::byte> raw);
 
-/// What an LZF stream expands to, by its lengths alone; 0 if it ends in the middle of one.
+/// Returns the expanded size of an LZF stream by its lengths alone; 0 if cut short.
 std::uint64_t lzf_bytes(std::span<const std::byte> stored);
 
-/// Expands an LZF stream into exactly raw.size() bytes; false if it is anything else.
+/// Expands an LZF stream into exactly raw.size() bytes. Returns false if it is anything else.
 bool decode_lzf(std::span<const std::byte> stored, std::span<std::byte> raw);
 
-/// Whether this build has c-blosc (LOCKSTEP_WITH_BLOSC).
+/// Returns true if this build has c-blosc (LOCKSTEP_WITH_BLOSC).
 bool reads_blosc();
 
-/// Expands a Blosc 1 buffer into exactly raw.size() bytes. False if its header is not that of a
-/// whole buffer of these sizes, or blosc refuses it.
+/// Expands a Blosc 1 buffer into exactly raw.size() bytes. Returns false if its header is not that
+/// of a whole buffer of these sizes, or if blosc refuses it.
 bool decode_blosc(std::span<const std::byte> stored, std::span<std::byte> raw);
 
 /// No chunk that went through filters has more bytes: HDF5's own limit (H5Pset_chunk).

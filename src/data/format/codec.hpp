@@ -13,12 +13,12 @@
 
 namespace lockstep {
 
-/// The LZ4 filter's payload (https://github.com/HDFGroup/hdf5_plugins, LZ4): total size as 8 bytes,
-/// block size as 4, then each block's stored size as 4 and its data; all sizes big-endian. A block
-/// whose stored size is its own size is not compressed.
+/// Sizes of the LZ4 filter's headers (https://github.com/HDFGroup/hdf5_plugins, LZ4). The payload
+/// is the total size as 8 bytes, the block size as 4, then each block's stored size as 4 and its
+/// data; all sizes are big-endian. A block whose stored size is its own size is not compressed.
 inline constexpr std::size_t lz4_header = 12, lz4_block_header = 4;
 
-/// The libraries' view of bytes.
+/// Returns bytes in the type of the libraries.
 inline const char* chars(std::span<const std::byte> bytes) {
     return reinterpret_cast<const char*>(bytes.data());
 }
@@ -29,7 +29,7 @@ inline char* chars(std::span<std::byte> bytes) {
 /// Compresses blocks with one codec. Move-only; one thread.
 class Encoder {
   public:
-    /// `level` 0 means the codec's usual one. Errors: E102 for a level that the codec has not.
+    /// `level` 0 means the codec's default. Errors: E102 for a level that the codec does not have.
     Encoder(Codec codec, int level);
     ~Encoder();
     Encoder(Encoder&&) noexcept;
@@ -37,7 +37,7 @@ class Encoder {
     Codec codec() const { return codec_; }
     int level() const { return level_; }
 
-    /// What to store for `raw`, valid until the next call; nothing if it would not get smaller.
+    /// Returns the compressed `raw`, valid until the next call; nothing if it is no smaller.
     std::optional<std::span<const std::byte>> encode(std::span<const std::byte> raw);
 
   private:
@@ -55,18 +55,19 @@ class Decoder {
     ~Decoder();
     Decoder(Decoder&&) noexcept;
 
-    /// Fills `raw` exactly; false if `stored` is anything but a whole block of that size.
+    /// Fills `raw` exactly. Returns false if `stored` is anything but a whole block of that size.
     [[nodiscard]] bool decode(Codec codec,
                               std::span<const std::byte> stored,
                               std::span<std::byte> raw);
 
-    /// The same for a chunk that went through `chain`; checksums in it are compared. Keeps room for
-    /// what one filter leaves to the next: buffer_bytes().
+    /// Does the same for a chunk that went through `chain`, and compares its checksums. Keeps
+    /// buffers between filters: buffer_bytes().
     [[nodiscard]] bool decode(const FilterChain& chain,
                               std::span<const std::byte> stored,
                               std::span<std::byte> raw);
 
-    /// Most bytes that a decoder keeps after such chunks of at most `stored` and `raw` bytes.
+    /// Returns the most bytes that a decoder keeps after such chunks of at most `stored` and `raw`
+    /// bytes.
     static std::uint64_t buffer_bytes(const FilterChain& chain,
                                       std::uint64_t stored,
                                       std::uint64_t raw);

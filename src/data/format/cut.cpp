@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile goes from a chunk to its samples run by run: a run is what lies side by side in both.
-// h5py's own chunks have runs of a few bytes, so those sizes are compiled on their own.
+// A tile is copied from a chunk to its samples run by run: a run is contiguous in both. h5py's own
+// chunks have runs of a few bytes, so the code is compiled for those sizes separately.
 //
 //     axes     rows, y       how far it is to the next run in the chunk and in the samples
 //     run      x             bytes
@@ -19,7 +19,7 @@ struct Axis {
     std::uint64_t count = 1, from = 0, to = 0;  ///< steps in bytes
 };
 
-// What to copy, from the outermost axis to the innermost.
+// The elements to copy, from the outermost axis to the innermost.
 struct Box {
     std::vector<Axis> axes;
     std::uint64_t run = 0, to = 0;  ///< bytes; where it begins in the samples
@@ -77,7 +77,7 @@ std::uint64_t product(std::span<const std::uint64_t> sizes) {
     return all;
 }
 
-// Of a tile: where it begins in the sample and how far it goes in each dimension.
+// The begin of a tile in the sample and its size in each dimension.
 struct TilePlace {
     std::vector<std::uint64_t> begin, size;
 };

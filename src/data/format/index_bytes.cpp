@@ -243,7 +243,7 @@ DatasetIndex DatasetIndex::deserialize(std::span<const std::byte> bytes) {
 
 namespace {
 
-// Whether `block` is a tile, and `before` the one before it, if it is not the first.
+// Returns true if `block` is a tile, and `before` the previous one, if it is not the first.
 bool is_tile_of(const Cut& cut, const Field& field, const StoredBlock& block) {
     const auto is_like = [](std::uint64_t size, std::int64_t extent) {
         return size == static_cast<std::uint64_t>(extent);
@@ -260,7 +260,7 @@ bool continues_band(const StoredBlock& before, const StoredBlock& block) {
 
 // Rows of a band are counted with its last tile.
 void DatasetIndex::check_tiles(std::size_t field) const {
-    const StoredBlock* before = nullptr;  // of a band that is not complete
+    const StoredBlock* before = nullptr;  // previous tile of an incomplete band
     for (const StoredBlock& block : stored_[field]) {
         const Cut* const cut = cut_of(block);
         const bool is_right = before ? continues_band(*before, block) : block.tile == 0;

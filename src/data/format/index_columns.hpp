@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that an index travels as: numbers, texts and columns of numbers, sealed by a hash.
+// The form in which an index is sent: numbers, texts and columns of numbers, sealed by a hash.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -16,13 +16,13 @@
 
 namespace lockstep {
 
-/// More blocks of one field than any index has; bounds what a damaged one can ask for.
+/// Upper limit of the blocks of one field, which bounds the memory that a damaged index asks for.
 inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 28;
 
-/// No block is larger when it is expanded.
+/// Largest size of an expanded block.
 inline constexpr std::uint64_t most_decoded_bytes = std::uint64_t{1} << 40;
 
-/// E230 because `why`.
+/// Returns E230 with the reason `why`.
 Error damaged_index(std::string why);
 
 class ByteWriter {
@@ -33,14 +33,14 @@ class ByteWriter {
         bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     }
 
-    /// Everything, and a hash of it.
+    /// Returns all bytes, and a hash of them.
     std::vector<std::byte> finish();
 
   private:
     std::vector<std::byte> bytes_;
 };
 
-/// Reads what a ByteWriter wrote, wherever it comes from. Errors of all members: E230.
+/// Reads untrusted bytes of a ByteWriter. Errors of all members: E230.
 class ByteReader {
   public:
     explicit ByteReader(std::span<const std::byte> bytes);
@@ -48,7 +48,7 @@ class ByteReader {
     std::uint64_t number();
     std::string text();
 
-    /// How many items of at least `item_bytes` follow.
+    /// Reads the number of following items of at least `item_bytes`.
     std::uint64_t count(std::uint64_t item_bytes);
 
     std::span<const std::byte> take(std::uint64_t bytes);
@@ -58,7 +58,7 @@ class ByteReader {
     std::span<const std::byte> rest_;
 };
 
-/// As few bytes as is simple: none for values in equal steps, four each if all fit, else eight.
+/// Writes a column in few bytes: none for values in equal steps, four each if all fit, else eight.
 void add_column(ByteWriter& out, std::span<const std::uint64_t> values);
 std::vector<std::uint64_t> take_column(ByteReader& in, std::uint64_t count);
 

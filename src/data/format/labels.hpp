@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Class numbers, as whatever whole numbers they are stored.
+// Class numbers, stored as any type of whole numbers.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
@@ -44,17 +44,17 @@ auto with_type(ElementType type, Action&& action) {
 /// u8, i32 or i64.
 bool is_whole(ElementType type);
 
-/// Whether a field of that name has labels: `labels` and `..._labels`.
+/// Returns true if a field of that name has labels: `labels` and `..._labels`.
 bool is_label_name(std::string_view name);
 
-/// Whether each element of such a field is the number of a class by the field's name: one label for
-/// a sample, `masks` [H, W] one for each pixel, `tokens` [T] one for each place. All whole numbers.
+/// Returns true if each element of the field is a class number, by the field's name: one label for
+/// a sample, `masks` [H, W] one per pixel, `tokens` [T] one per place. All are whole numbers.
 bool is_of_classes(const Field& field);
 
-/// The class that element number `element` of rows of `type`, u8, i32 or i64, has.
+/// Returns the class of element number `element` in rows of `type`, u8, i32 or i64.
 std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::size_t element);
 
-/// A class, as errors call it: "label 5", or "value 5 of 'masks'".
+/// Returns a class in the form of errors: "label 5", or "value 5 of 'masks'".
 std::string label_text(const Field& field, std::int64_t label);
 
 /// A label that is no class of its field.
@@ -63,12 +63,12 @@ struct BadLabel {
     std::int64_t label = 0;
 };
 
-/// The first element of `rows` below 0, or of `limit` or more. Whole numbers only.
+/// Returns the first element of `rows` below 0, or of `limit` or more. Whole numbers only.
 std::optional<BadLabel> first_label_beyond(const Field& field,
                                            std::span<const std::byte> rows,
                                            std::int64_t limit);
 
-/// The first element of `rows` that is no class; nothing where `field` has no classes.
+/// Returns the first element of `rows` that is no class; nothing if `field` has no classes.
 std::optional<BadLabel> first_bad_label(const Field& field, std::span<const std::byte> rows);
 
 /// Adds each class in `rows` to `counts`, which grows as needed. No element is below 0.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// h5py's own filter, 32000: LZF as Marc Lehmann's liblzf writes it. A control byte below 32 is
-// followed by so many and one more bytes as they are; a larger one repeats what came before, 3 to
-// 264 bytes, from up to 8 KiB back.
+// h5py's own filter, 32000: LZF as in Marc Lehmann's liblzf. A control byte c below 32 is followed
+// by c + 1 literal bytes; a larger one repeats 3 to 264 earlier bytes, from up to 8 KiB back.
 #include "chunk_filters.hpp"
 
 #include <algorithm>

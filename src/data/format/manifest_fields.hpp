@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of manifest.json, to and from JSON.
+// Converts the members of manifest.json to and from JSON.
 #pragma once
 
 #include "lockstep/core/record.hpp"
@@ -13,7 +13,7 @@ namespace lockstep {
 /// One member of "fields".
 void describe(Record& record, Field& field);
 
-/// One member of "shards", whose index names `fields`. Errors: E222.
+/// Returns one member of "shards", whose index names `fields`. Errors: E222.
 Json shard_json(const Shard& shard, const std::vector<Field>& fields);
 Shard shard_from_json(const Json& json,
                       const std::vector<Field>& fields,

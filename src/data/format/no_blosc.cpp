@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of blosc_decoder.cpp where a build does without c-blosc.
+// Replaces blosc_decoder.cpp in a build without c-blosc.
 #include "chunk_filters.hpp"
 
 namespace lockstep {

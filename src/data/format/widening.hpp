@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements that a file has in another width or byte order than any field: they become the next
-// wider of our types that holds all their values.
+// Elements whose width or byte order no field has: they are converted to the next wider type of
+// ours that holds all their values.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -29,7 +29,7 @@ Value taken(const std::byte* from, std::endian order) {
     return std::bit_cast<Value>(bytes);
 }
 
-/// Floats of 16 bits: IEEE 754's binary16, and the upper half of a binary32.
+/// A 16-bit float: IEEE 754's binary16, or the upper half of a binary32.
 struct Half {
     std::uint16_t bits;
 };
@@ -37,7 +37,7 @@ struct Brain {
     std::uint16_t bits;
 };
 
-/// Exact, also for subnormal numbers; what is no number keeps its bits, as numpy has it.
+/// Converts exactly, also subnormal numbers; a NaN keeps its bits, as in numpy.
 inline float widened(Half half) {
     const std::uint32_t sign = std::uint32_t{half.bits} >> 15 << 31;
     const std::uint32_t exponent = half.bits >> 10 & 0x1fU, fraction = half.bits & 0x3ffU;
@@ -60,31 +60,31 @@ struct StoredNumber {
     bool operator==(const StoredNumber&) const = default;
 };
 
-/// One kind of such elements, numbered from 1. 8 and 16 bits become i32, u32 and u64 i64, floats of
-/// 16 bits f32; u64 beyond i64 becomes the largest i64, so it is for labels only, which are
-/// compared with their classes.
+/// The conversion of one kind of such elements, numbered from 1. 8 and 16 bits become i32, u32 and
+/// u64 i64, 16-bit floats f32. u64 beyond i64 becomes the largest i64, so it is for labels only,
+/// which are compared with their classes.
 class Widening {
   public:
-    /// Of numbers that no field has as they are; `code` 0 if they cannot become any.
+    /// Returns the conversion of numbers that no field has unchanged; `code` 0 if there is none.
     static Widening of(const StoredNumber& stored);
-    /// Of numbers that become class numbers, i64, of any width, or floating ones: what is not whole
-    /// becomes `no_class`. Code 0 if they cannot become any.
+    /// Returns the conversion to class numbers, i64, of whole numbers of any width or of floats:
+    /// values that are not whole become `no_class`. Code 0 if there is none.
     static Widening to_labels(const StoredNumber& stored);
     static constexpr std::int64_t no_class = INT64_MIN;
 
-    /// Whatever `code`: see is_known().
+    /// Accepts any `code`: see is_known().
     explicit Widening(std::uint32_t code = 0) : code_(code) {}
 
     std::uint32_t code() const { return code_; }
     bool is_known() const;
-    bool holds_all() const;  ///< of all but u64
+    bool holds_all() const;  ///< true for all but u64
     ElementType type() const;
-    std::size_t stored_bytes() const;  ///< of an element
+    std::size_t stored_bytes() const;  ///< size of an element
 
-    /// Fills `raw`; false unless both have as many elements, and nothing else.
+    /// Fills `raw`. Returns false unless both have the same number of elements, and nothing else.
     [[nodiscard]] bool undo(std::span<const std::byte> stored, std::span<std::byte> raw) const;
 
-    /// Of `raw` bytes of elements as they become.
+    /// Returns the stored size of `raw` bytes of converted elements.
     std::uint64_t stored_bytes_of(std::uint64_t raw) const {
         return raw / element_bytes(type()) * stored_bytes();
     }

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// One attribute that is there.
+// One existing attribute.
 class Attribute {
   public:
     Attribute(const h5::Handle& dataset, const char* name)
@@ -27,7 +27,7 @@ class Attribute {
         return points < 0 ? 0 : static_cast<std::size_t>(points);
     }
 
-    /// As the library converts them; none if it cannot.
+    /// Returns values as the library converts them; none if it cannot.
     template <class Value>
     std::vector<Value> values(hid_t type) const {
         std::vector<Value> read(count());
@@ -35,7 +35,7 @@ class Attribute {
         return read;
     }
 
-    /// Of fixed length (netCDF4's) or not (h5py's); "" if it is no single text.
+    /// Returns a text of fixed length (netCDF4's) or not (h5py's); "" if it is no single text.
     std::string text() const {
         if (kind() != H5T_STRING || count() != 1) return "";
         if (H5Tis_variable_str(type_.id()) > 0) {

@@ -117,7 +117,8 @@ std::string way_past_group(const AskedFiles& asked,
     return "name one of these data sets";
 }
 
-// What a typing error may have meant: no other field's, and one that can be a field.
+// Returns the data set that a misspelt name may mean: not another field's, and one that can be a
+// field.
 const Candidate* nearest_to(const FieldMapping& wanted,
                             const AskedFiles& asked,
                             const std::vector<Candidate>& all) {

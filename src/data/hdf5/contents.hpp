@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// Files and fields as somebody gave them.
+/// Files and fields as the user gave them.
 struct AskedFiles {
     std::vector<std::filesystem::path> files;
     std::vector<FieldMapping> fields;
@@ -26,19 +26,19 @@ struct AskedFiles {
     Links links = Links::refused;
 };
 
-/// What is in the way of packing a data set.
+/// The obstacle to packing a data set.
 enum class Obstacle {
-    elsewhere,  ///< its values lie in other files
-    elements,   ///< they are no numbers that a field has
+    elsewhere,  ///< its values are in other files
+    elements,   ///< no field has such numbers
     samples,    ///< it has none, or no dimension that counts them
-    library,    ///< libhdf5 does not open it: it is damaged, or newer
+    library,    ///< libhdf5 cannot open it: it is damaged, or newer
 };
 
-/// "lockstep data pack --hdf5 a.h5 --field images=/x --out NAME".
+/// Returns "lockstep data pack --hdf5 a.h5 --field images=/x --out NAME".
 std::string pack_command(const AskedFiles& asked, Links links = Links::refused);
 
-/// Whether samples of `shape`, `count` of them in the file, can have the layout that field number
-/// `field` states. Errors: E235.
+/// Checks that samples of `shape`, `count` of them in the file, can have the layout that field
+/// number `field` states. Errors: E235.
 void check_dimensions(const AskedFiles& asked,
                       std::size_t field,
                       const std::filesystem::path& file,
@@ -51,49 +51,51 @@ struct DatasetPlace {
     std::string name;
 };
 
-/// A command that writes the files anew into a folder NAME, with `numbers` in the data set of field
-/// number `field`: a Python expression of its array `x` and of NumPy, `n`, without single quotes.
+/// Returns a command that writes the files anew into a folder NAME, with `numbers` in the data set
+/// of field number `field`: a Python expression of its array `x` and of NumPy, `n`, without single
+/// quotes.
 std::string rewrite_command(const AskedFiles& asked, std::size_t field, const std::string& numbers);
 
-/// The same with `data_sets`, a Python dictionary of what is written by name: of `x`, which was
-/// data set `d`, of the file's name `f`, and of `i[k]` of the names `k` in `r`, the other fields'.
-/// What it takes out of `r` is not written as it is.
+/// Does the same with `data_sets`, a Python dictionary of what is written by name. It uses `x`,
+/// which was data set `d`, the file's name `f`, and `i[k]` of the names `k` in `r`, the other
+/// fields'. Names that it takes out of `r` are not written unchanged.
 std::string write_anew_command(const AskedFiles& asked,
                                std::size_t field,
                                const std::string& data_sets);
 
-/// The same of an NPY file, into NAME.npy.
+/// Does the same for an NPY file, into NAME.npy.
 std::string rewrite_npy_command(const std::filesystem::path& file, const std::string& numbers);
 
-/// A command that decodes the images of field number `field`, of which each is a row of its data
-/// set, or a data set of its group.
+/// Returns a command that decodes the images of field number `field`, each of which is a row of its
+/// data set, or a data set of its group.
 std::string decode_command(const AskedFiles& asked, std::size_t field);
 
-/// A command that makes one data set of the data sets in the group of field number `field`.
+/// Returns a command that makes one data set of the data sets in the group of field number `field`.
 std::string stack_group_command(const AskedFiles& asked, std::size_t field);
 
-/// A command that makes one file NAME.h5 of files of one sample each.
+/// Returns a command that makes one file NAME.h5 of files of one sample each.
 std::string stack_command(const AskedFiles& asked);
 
-/// A command that copies data sets of several files into a file NAME.h5.
+/// Returns a command that copies data sets of several files into a file NAME.h5.
 std::string join_command(const std::vector<DatasetPlace>& places);
 
-/// How field number `field`, which `facts` describe, gets past `obstacle`; looks into the first
-/// file for another data set where it cannot.
+/// Returns the remedy for `obstacle` of field number `field`, which `facts` describe; if there is
+/// none, searches the first file for another data set.
 std::string way_past(Obstacle obstacle,
                      const AskedFiles& asked,
                      std::size_t field,
                      const DatasetFacts& facts);
 
-/// E209: in `file`, field number `field` has `size`, which is other rows than `first`, the size of
-/// the first field.
+/// Returns E209: in `file`, field number `field` has `size`, with another number of rows than
+/// `first`, the size of the first field.
 Error other_rows(const std::filesystem::path& file,
                  const AskedFiles& asked,
                  std::size_t field,
                  const std::vector<std::uint64_t>& first,
                  const std::vector<std::uint64_t>& size);
 
-/// How libhdf5 gets a filter that it lacks, and the command that then works, where one is known.
+/// Returns the way in which libhdf5 gets a missing filter, and the command that then works, if one
+/// is known.
 std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked);
 
 /// Reads the first row of each field of one of the files as open_hdf5() would. Errors: as

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is virtual may take any pieces of any data sets. People join files with it:
+// A virtual data set may take any pieces of any data sets. Users join files with it:
 //
 //     day-1.h5:/x  [400, 32, 32]  -->  rows   0 to 399   of all.h5:/x  [1000, 32, 32]
 //     day-2.h5:/x  [600, 32, 32]  -->  rows 400 to 999
 //
-// These are blocks of rows like those of any files. All else (every second row, tiles, a part that
-// is missing, which libhdf5 fills) is left to the library, by packing.
+// These are blocks of rows like those of any files. All other forms (every second row, tiles, a
+// missing part, which libhdf5 fills) are left to the library, by packing.
 //
-// What must never happen: a part is taken for whole that is not. So both selections must be boxes
-// of as many elements as their bounds have, from the first element to the last, of a data set of
-// exactly that size and type.
+// What must never happen: a part that is not whole counts as whole. So both selections must be
+// boxes of as many elements as their bounds have, from the first element to the last, of a data set
+// of exactly that size and type.
 //
 // Tested: data/foreign_matrix (values as h5py's, and what is refused).
 
@@ -32,7 +32,7 @@ struct Box {
     std::vector<hsize_t> first, last;
 };
 
-// Nothing if the selection is not all of a box.
+// Returns nothing if the selection is not all of a box.
 std::optional<Box> box_of(const Handle& space) {
     const int rank = H5Sget_simple_extent_ndims(space.id());
     if (rank < 1) return {};
@@ -48,7 +48,7 @@ std::optional<Box> box_of(const Handle& space) {
     return left == 1 ? std::optional(box) : std::nullopt;
 }
 
-// Whether it has all of dimensions 1, 2, ... of `size`.
+// Returns true if it has all of dimensions 1, 2, ... of `size`.
 bool has_whole_rows(const Box& box, const std::vector<std::uint64_t>& size) {
     if (box.first.size() != size.size()) return false;
     for (std::size_t d = 1; d < size.size(); ++d)
@@ -56,7 +56,7 @@ bool has_whole_rows(const Box& box, const std::vector<std::uint64_t>& size) {
     return true;
 }
 
-// What is said without a size is meant of whatever there is.
+// A selection without a size means everything that exists.
 bool is_all_of(const Handle& space, const std::vector<std::uint64_t>& size) {
     if (H5Sget_select_type(space.id()) == H5S_SEL_ALL) return true;
     const auto box = box_of(space);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between libhdf5 and the file stands this C interface, a table of functions that the library
-// calls. It lets us see what the library would not tell, and tell it what it would not bear.
+// calls. It shows us what the library does not report, and hides failures that the library does not
+// survive.
 //
 //     finding    H5Dread_chunk --> read(kind = raw) --> note offset and size, read nothing
 //                              --> read(kind = metadata) --> pread
 //     writing    H5Dwrite, H5Fclose --> write --> pwrite, until the first error; from then on
 //                                                 "all is well", and nothing is written
 //
-// The address is handed back through a thread-local: the callbacks have no argument of the
+// The address is returned through a thread-local variable: the callbacks have no argument of the
 // caller's.
 //
 // What must never happen:
@@ -46,8 +47,8 @@
 namespace lockstep::h5 {
 namespace {
 
-// Where the library would have read raw data, while somebody asks for it: the library gives its
-// callbacks no other way to reach us.
+// Where the library would have read raw data, while a caller asks for it: the library gives its
+// callbacks no other way to return it.
 struct RawRead {
     std::uint64_t offset = 0, bytes = 0;
 };
@@ -58,7 +59,7 @@ constexpr std::uint64_t room_at_once = std::uint64_t{1} << 30;
 
 std::atomic<std::uint64_t> reads_done{0};
 
-// What writing_access() tells the driver through the library.
+// The arguments of writing_access() for the driver, passed through the library.
 struct WritingInfo {
     int* error = nullptr;
 };
@@ -219,7 +220,7 @@ Handle access_through(const H5FD_class_t& driver, const void* info) {
                             H5FDunregister);
     Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "E205", "prepare", "HDF5"), H5Pclose);
     checked(H5Pset_driver(access.id(), registered.id(), info), "E205", "prepare", "HDF5");
-    return access;  // which keeps the driver registered
+    return access;  // keeps the driver registered
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two file drivers for the HDF5 library: one finds out where raw data lies, one survives full
-// disks.
+// Two file drivers for the HDF5 library: one finds the places of raw data, the other one survives
+// full disks.
 //
-// Finding: HDF5 1.10.8 has no H5Dchunk_iter, and its chunk queries cost O(number of chunks) each. A
-// driver that passes metadata reads through and only notes the address of raw reads finds 20,000
-// chunks in 5 ms.
+// Finding: HDF5 1.10.8 has no H5Dchunk_iter, and its chunk queries cost O(number of chunks) each.
+// This driver passes metadata reads through and only notes the address of raw reads; it finds
+// 20,000 chunks in 5 ms.
 //
-// Writing: when a write fails, the library cannot close the file any more and crashes at exit. A
-// driver that tells it that all is well, and tells us what happened, lets it end in order.
+// Writing: after a failed write, the library cannot close the file any more and crashes at exit.
+// This driver reports success to the library and the failure to us, so that the library ends in
+// order.
 #pragma once
 
 #include "file_facts.hpp"
@@ -23,14 +24,14 @@
 
 namespace lockstep::h5 {
 
-/// File access properties for probing: read-only, without locks.
+/// Returns file access properties for probing: read-only, without locks.
 Handle probing_access();
 
-/// File access properties for writing a new file, without locks. The errno of the first failure
-/// goes to `error`, which must outlive the file; nothing is written after it.
+/// Returns file access properties for writing a new file, without locks. The errno of the first
+/// failure goes to `error`, which must outlive the file; nothing is written after it.
 Handle writing_access(int& error);
 
-/// A chunk as stored: its place, and which filters it did not go through (bit i: filter i).
+/// A stored chunk: its place, and the filters that it skipped (bit i: filter i).
 struct ChunkPlace {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t skipped_filters = 0;
@@ -39,10 +40,10 @@ struct ChunkPlace {
 /// Finds chunks of one data set, opened through probing_access(). One thread.
 class ChunkProbe {
   public:
-    /// No chunk is stored in more than `most_bytes`.
+    /// Every chunk is stored in at most `most_bytes`.
     ChunkProbe(const Handle& dataset, std::uint64_t most_bytes);
 
-    /// The chunk that begins at element `start`; nothing if the library does not find it.
+    /// Returns the chunk that begins at element `start`; nothing if the library does not find it.
     std::optional<ChunkPlace> find(const std::vector<hsize_t>& start);
 
   private:
@@ -50,13 +51,13 @@ class ChunkProbe {
 
     const Handle& dataset_;
     std::uint64_t most_bytes_;
-    // The driver does not write to it; it is there because the library wants one.
+    // The driver does not write to it; the library requires it.
     std::unique_ptr<std::byte[]> unused_;
     std::uint64_t unused_bytes_ = 0;
 };
 
-/// How often the library read from files that were opened through probing_access(): tests look
-/// whether that grows with the number of chunks. A chunk that was found counts as one.
+/// Returns the number of the library's reads from files opened through probing_access(), for tests
+/// of its growth with the number of chunks. A chunk that was found counts as one.
 std::uint64_t reads();
 
 /// The chunks of `dataset`, opened through probing_access(), whose size and chunk are those of

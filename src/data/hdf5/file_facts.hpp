@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of libhdf5 and what it says about a file, as plain values that travel between
-// processes.
+// Requests to libhdf5 and its answers about a file, as plain values that travel between processes.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -18,7 +17,7 @@
 
 namespace lockstep {
 
-/// Which data sets of which file; those that are not there are no error.
+/// Data sets of a file; missing ones are no error.
 struct FileRequest {
     std::filesystem::path path;
     std::vector<std::string> datasets;
@@ -30,7 +29,7 @@ struct FileRequest {
 /// not followed, so that nothing else is known.
 enum class StorageLayout { missing, contiguous, chunked, other, elsewhere, linked };
 
-/// Numbers as a file has them.
+/// The form of a file's numbers.
 struct NumberFacts {
     std::uint64_t bytes = 0;
     bool is_whole = false, has_sign = false, is_big_endian = false;
@@ -40,33 +39,33 @@ struct NumberFacts {
     bool operator==(const NumberFacts&) const = default;
 };
 
-/// One filter of a data set and the values it was given.
+/// One filter of a data set and its parameters.
 struct FilterFacts {
     std::uint64_t kind = 0;
     std::vector<std::uint32_t> values;
     bool operator==(const FilterFacts&) const = default;
 };
 
-/// The chunks of a data set in the order of their beginnings, the last dimension running fastest.
+/// The chunks of a data set in the order of their begins, the last dimension running fastest.
 struct ChunkFacts {
-    std::vector<std::uint64_t> offsets, bytes;  ///< in the file
+    std::vector<std::uint64_t> offsets, bytes;  ///< places in the file
     std::vector<std::uint64_t> skipped;         ///< bit i: filter i was skipped
-    std::string fault;  ///< why there are none, or why a data set that is there is `missing`
+    std::string fault;  ///< the reason why there are none, or why an existing data set is `missing`
     bool operator==(const ChunkFacts&) const = default;
 };
 
-/// A name that an enumeration gives to a value.
+/// The name of an enumeration's value.
 struct EnumMember {
     std::string name;
     std::int64_t value = 0;
     bool operator==(const EnumMember&) const = default;
 };
 
-/// What a data set's attributes of the CF conventions say.
+/// The CF attributes of a data set.
 struct CfFacts {
     CfPacking packing;
-    bool is_unsigned = false;  ///< `_Unsigned`: its numbers have no sign, whatever their type says
-    std::string fault;         ///< why they cannot be followed; "" if they can
+    bool is_unsigned = false;  ///< `_Unsigned`: its numbers have no sign, for any type
+    std::string fault;         ///< the reason why they cannot be followed; "" if they can
     bool operator==(const CfFacts&) const = default;
 };
 
@@ -75,39 +74,41 @@ struct DatasetFacts {
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
     StorageLayout layout = StorageLayout::missing;
-    std::string file;                   ///< that a link led into, where its values lie; "": none
-    std::optional<ElementType> type;    ///< nothing if its elements are not exactly of one
-    std::optional<NumberFacts> number;  ///< nothing if they are no numbers; of an enumeration, too
-    std::vector<EnumMember> members;    ///< of an enumeration
-    bool is_text = false;               ///< of fixed or variable length
-    std::string type_text;              ///< of any type, for people
-    bool has_numbers = false;           ///< are any, also of arrays or of a compound's members
-    bool has_bytes = false;             ///< lists of bytes, of any length: as a rule encoded images
-    std::vector<std::uint64_t> size;    ///< by dimension
-    std::uint64_t offset = nowhere;     ///< in the file, of contiguous data; nowhere: never written
+    std::string file;                 ///< file of its values, if a link led there; "": none
+    std::optional<ElementType> type;  ///< nothing if its elements do not exactly match a type
+    std::optional<NumberFacts>
+        number;  ///< nothing if they are no numbers; set for an enumeration, too
+    std::vector<EnumMember> members;  ///< members of an enumeration
+    bool is_text = false;             ///< text of fixed or variable length
+    std::string type_text;            ///< name of any type, for people
+    bool has_numbers = false;  ///< contains numbers, also in arrays or in a compound's members
+    bool has_bytes = false;    ///< lists of bytes, of any length: usually encoded images
+    std::vector<std::uint64_t> size;  ///< by dimension
+    std::uint64_t offset =
+        nowhere;  ///< place of contiguous data in the file; nowhere: never written
     std::vector<std::uint64_t> chunk;
     std::vector<FilterFacts> filters;
     bool leaves_partial_chunks = false;  ///< chunks that are partly outside skip all filters
     ChunkFacts chunks;
-    std::optional<CfFacts> cf;  ///< of numbers that have any of these attributes
+    std::optional<CfFacts> cf;  ///< for numbers that have any of these attributes
 
-    /// Where it is `elsewhere`, and links may be followed: whole data sets that have its rows, one
-    /// after the other, each with its file. Empty: it is made in another way.
+    /// If it is `elsewhere`, and links may be followed: the whole data sets that have its rows, in
+    /// order, each with its file. Empty: it is built in another way.
     std::vector<DatasetFacts> parts;
 
-    bool has_sound_chunks() const;      ///< a size in each dimension, and how many there are fits
-    bool has_one_number_a_row() const;  ///< [n], or [n, 1, 1] of any number of ones
+    bool has_sound_chunks() const;      ///< a size in each dimension, and a valid number of them
+    bool has_one_number_a_row() const;  ///< [n], or [n, 1, 1] with any number of ones
     bool has_whole_rows() const;        ///< each chunk holds whole rows, and nothing but rows
-    std::uint64_t chunk_count() const;  ///< of sound chunks
+    std::uint64_t chunk_count() const;  ///< number of sound chunks
     std::span<const DatasetFacts> stored() const;  ///< its parts, or itself
     bool operator==(const DatasetFacts&) const = default;
 };
 
-/// One file. What it says about itself is only there if it is a packed shard.
+/// One file. Its own description exists only for a packed shard.
 struct FileFacts {
     std::optional<std::string> uuid;
     std::optional<std::uint64_t> shard_index, samples, first_sample;
-    std::vector<DatasetFacts> datasets;  ///< as requested
+    std::vector<DatasetFacts> datasets;  ///< -
     bool operator==(const FileFacts&) const = default;
 };
 
@@ -117,43 +118,43 @@ struct RowsRequest {
     std::string dataset;
     ElementType type = ElementType::u8;
     std::uint64_t first = 0, rows = 0;
-    std::uint64_t bytes = 0;  ///< of the answer
+    std::uint64_t bytes = 0;  ///< size of the answer
     Links links = Links::refused;
     bool operator==(const RowsRequest&) const = default;
 };
 
-/// No file has more chunks of one data set.
+/// Largest number of chunks of one data set.
 inline constexpr std::uint64_t most_chunks = std::uint64_t{1} << 26;
 
 std::vector<std::byte> to_bytes(const FileRequest& request);
 std::vector<std::byte> to_bytes(const RowsRequest& request);
 std::vector<std::byte> to_bytes(const FileFacts& facts);
 
-/// Errors: E230 for bytes that were not made by to_bytes().
+/// Reads a request. Errors: E230 for bytes that were not made by to_bytes().
 FileRequest request_from(std::span<const std::byte> bytes);
 RowsRequest rows_request_from(std::span<const std::byte> bytes);
 
-/// Errors: E230 for bytes that were not made by to_bytes(), for another number of data sets than
-/// `datasets`, and for data sets of more than `most` chunks (a file has no more than bytes): a few
-/// bytes can announce many chunks, which then take memory.
+/// Reads facts. Errors: E230 for bytes that were not made by to_bytes(), for another number of data
+/// sets than `datasets`, and for data sets of more than `most` chunks. That limit (a file has no
+/// more chunks than bytes) exists because a few bytes can announce many chunks, which take memory.
 FileFacts facts_from(std::span<const std::byte> bytes,
                      std::size_t datasets,
                      std::uint64_t most = most_chunks);
 
-/// A class's name has at most so many bytes. Of a longer text one more is given, by which it is
-/// known.
+/// Largest size of a class's name in bytes. A longer text is returned with one byte more, by which
+/// it is recognised.
 inline constexpr std::size_t most_text_bytes = 1024;
 
-/// Which text each of some rows has.
+/// The text of each of some rows.
 struct Texts {
-    std::vector<std::string> distinct;  ///< bytes as they are, also such as are not UTF-8
-    std::vector<std::uint32_t> rows;    ///< by row: its number in `distinct`
+    std::vector<std::string> distinct;  ///< unchanged bytes, even if not UTF-8
+    std::vector<std::uint32_t> rows;    ///< by row: number in `distinct`
     bool operator==(const Texts&) const = default;
 };
 
 std::vector<std::byte> to_bytes(const Texts& texts);
 
-/// Errors: E230 for bytes that were not made by to_bytes(), or of another number of rows.
+/// Reads texts. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
 Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows);
 
 }  // namespace lockstep

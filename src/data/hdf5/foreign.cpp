@@ -186,7 +186,7 @@ DatasetIndex ForeignOpening::made_index() {
     return index;
 }
 
-// Whether a file has the same labels in another type.
+// Returns true if a file has the same labels in another type.
 bool ForeignOpening::may_become_labels(std::size_t number, std::size_t field) const {
     const Field& first = manifest_.fields[field];
     return may_be_label(mappings_[field]) && !becomes_labels_[field] &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes an index of HDF5 files that others wrote.
+// Makes an index of foreign HDF5 files.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -21,34 +21,35 @@
 
 namespace lockstep {
 
-/// Samples of each class: 0 to the largest label of field `field`. Reads the whole field once.
-/// Errors: E210 for a label below 0 or of a million and more; those of reading.
+/// Returns the samples of each class: 0 to the largest label of field `field`. Reads the whole
+/// field once. Errors: E210 for a label below 0 or of a million and more; those of reading.
 std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field);
 
-/// Why a data set is not streamed, which packing may do: E234, E212 (a filter), E205 (a link).
+/// The reason why a data set is not streamed although packing may read it: E234, E212 (a filter),
+/// E205 (a link).
 struct NotStreamable : Error {
     using Error::Error;
 };
 
-/// E234 of data set `name` of `path`, unless `code` says else; its way out is found later.
+/// Returns E234 for data set `name` of `path`, unless `code` is another; its remedy is found later.
 NotStreamable not_streamable(const fs::path& path,
                              const std::string& name,
                              const std::string& why,
                              const char* code = "E234");
 
-/// What a file without hashes is known by: its size and time.
+/// Returns the identity of a file without hashes: its size and time.
 ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
 
-/// Whether an opening says what packed shards have and these files lack.
+/// Warnings of the guarantees that packed shards have and these files lack.
 enum class Telling { warnings, nothing };
 
-/// One DatasetIndex::open_foreign(). Used once, by one thread.
+/// The work of one DatasetIndex::open_foreign(). Used once, by one thread.
 class ForeignOpening {
   public:
     ForeignOpening(const std::vector<fs::path>& files, const std::vector<FieldMapping>& mappings);
     DatasetIndex run(Telling telling = Telling::warnings);
 
-    /// Of the first field in the first file.
+    /// Returns the candidate of the first field in the first file.
     Candidate look();
 
   private:
@@ -90,10 +91,10 @@ class ForeignOpening {
     void describe(DatasetIndex& index) const;
     void warn(DatasetIndex& index) const;
 
-    /// Of a field, as the files seen so far have it.
+    /// The labels of a field in the files read so far.
     struct Labels {
         bool is_text = false;
-        std::map<std::int64_t, std::string> names;  ///< by class, of enumerations
+        std::map<std::int64_t, std::string> names;  ///< by class, for enumerations
         fs::path named_by;                          ///< the first file with names
     };
 
@@ -102,20 +103,21 @@ class ForeignOpening {
     std::vector<Labels> labels_;                  // by field
     std::map<std::string, std::string> unasked_;  // warnings, by field
     std::vector<fs::path> files_;
-    fs::path looked_at_;  // the last of them
+    fs::path looked_at_;  // the file examined last
     fs::path folder_;
     FileRequest request_;
     Sandbox sandbox_;
-    FileFacts facts_;  // of the file that is being added
+    FileFacts facts_;  // facts of the file that is being added
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
     BlockForms forms_;
-    std::vector<FileStamp> stamps_;                        // by shard
-    std::vector<FileStamp> asked_;                         // of files, before they were looked at
-    std::map<fs::path, FileStamp> linked_;                 // the same of those that links lead to
-    std::set<fs::path> known_;                             // files that are shards
-    std::vector<std::uint32_t> own_shard_;                 // by file; those it links to come before
-    std::vector<std::vector<std::uint32_t>> part_shards_;  // by field and part, of the file at hand
+    std::vector<FileStamp> stamps_;         // by shard
+    std::vector<FileStamp> asked_;          // stamps of files before they were read
+    std::map<fs::path, FileStamp> linked_;  // stamps of files that links lead to
+    std::set<fs::path> known_;              // files that are already shards
+    std::vector<std::uint32_t> own_shard_;  // by file; linked files come before it
+    std::vector<std::vector<std::uint32_t>>
+        part_shards_;  // by field and part, for the current file
 };
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ std::string no_layout(std::string_view word) {
                        layout_words());
 }
 
-// What follows the last colon.
+// Returns the text after the last colon.
 std::optional<std::string_view> last_word(std::string_view path) {
     const std::size_t colon = path.rfind(':');
     return colon == path.npos ? std::nullopt : std::optional(path.substr(colon + 1));
@@ -67,7 +67,8 @@ bool looks_like_hdf5(const fs::path& path) {
     return std::ranges::find(endings, path.extension().native()) != endings.end();
 }
 
-// What systems and programs leave beside files: macOS's '._a.h5' is no HDF5, an editor's copy is.
+// Files that systems and programs leave beside others: macOS's '._a.h5' is no HDF5, an editor's
+// copy is.
 bool is_hidden(const fs::path& path) {
     return path.filename().native().starts_with('.');
 }

@@ -108,7 +108,7 @@ QuietErrors::QuietErrors() {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
-// What a thread leaves on its stack of errors keeps the library from closing at exit.
+// Errors left on a thread's stack keep the library from closing at exit.
 QuietErrors::~QuietErrors() {
     H5Eclear2(H5E_DEFAULT);
     H5Eset_auto2(H5E_DEFAULT, function_, data_);

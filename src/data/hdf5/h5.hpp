@@ -49,13 +49,13 @@ class QuietErrors {
     void* data_ = nullptr;
 };
 
-/// The library's reasons for its last failure on this thread, innermost first, in one line.
+/// Returns the library's reasons for its last failure on this thread, innermost first, in one line.
 std::string last_reasons();
 
-/// An Error of `code` with last_reasons().
+/// Returns an Error of `code` with last_reasons().
 Error failure(const char* code, const char* doing, const std::filesystem::path& path);
 
-/// `result`, or throws failure() if it is negative.
+/// Returns `result`, or throws failure() if it is negative.
 template <class Result>
 Result checked(Result result,
                const char* code,
@@ -65,27 +65,27 @@ Result checked(Result result,
     return result;
 }
 
-/// A new file: readable by HDF5 1.8 and later, without times, so that equal content gives equal
-/// bytes. `alignment` places large objects at multiples of 4 KiB (for data that is not chunked).
-/// The library is never told of failed writes (driver.hpp): look at `error`, an errno, after each
-/// step and after the handle is gone; it must outlive the handle.
+/// Alignment of a new file, which HDF5 1.8 and later can read. It has no times, so that equal
+/// content gives equal bytes. `alignment` places large objects at multiples of 4 KiB (for data that
+/// is not chunked). The library never learns of failed writes (driver.hpp): check `error`, an
+/// errno, after each step and after the handle is gone; it must outlive the handle.
 enum class Alignment { none, large_objects };
 Handle create_file(const std::filesystem::path& path, Alignment alignment, int& error);
 
-/// An existing file, read-only, without locks, through a driver that never reads raw data but
-/// remembers where it is (driver.hpp). Errors: E205.
+/// Opens an existing file, read-only, without locks, through a driver that notes the places of raw
+/// data instead of reading them (driver.hpp). Errors: E205.
 Handle open_for_probing(const std::filesystem::path& path);
 
-/// For opening data sets; where links are refused, they stay within their file, and `was_refused`
-/// becomes true where one leads out of it. It outlives what is opened.
+/// Returns access properties for opening data sets. If links are refused, access stays within the
+/// file, and `was_refused` becomes true if a link leads out of it. It must outlive what is opened.
 Handle access_to_dataset(Links links, bool* was_refused = nullptr);
 
-/// Of the file that an object is in.
+/// Returns the name of the file that an object is in.
 std::string file_name(const Handle& object);
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
 
-/// The library's type for `type` on disk.
+/// Returns the library's type for `type` on disk.
 hid_t type_of(ElementType type);
 
 /// A fixed-size data set, never filled. `chunk` empty: contiguous and allocated at once; else

@@ -36,7 +36,7 @@ template <class Value>
 struct HotRow {
     std::span<const Value> values;
 
-    // Nothing where it is none.
+    // Returns nothing if it is none.
     std::optional<std::size_t> place() const {
         const auto one = std::ranges::find(values, Value{1});
         const auto zeros = std::ranges::count(values, Value{0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels that files have in another form than class numbers: as texts, or as one-hot rows.
+// Labels that are not class numbers: texts, or one-hot rows.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Whether a data set may be of labels as texts: [n] or [n, 1].
+/// Returns true if a data set may hold labels as texts: [n] or [n, 1].
 bool is_column_of_texts(const DatasetFacts& facts);
 
 /// The classes of all samples, in their order.
@@ -26,14 +26,14 @@ struct LabelColumn {
     std::vector<std::uint64_t> counts;   ///< samples, by class
     std::vector<std::uint32_t> numbers;  ///< the class, by sample
 
-    /// u8 if that numbers all classes, else i32.
+    /// Returns u8 if that numbers all classes, else i32.
     ElementType type() const;
 
-    /// The numbers as elements of type().
+    /// Returns the numbers as elements of type().
     std::vector<std::byte> bytes() const;
 };
 
-/// Where rows come from, and how many there are.
+/// The source of rows, and their number.
 struct RowsOfFile {
     fs::path path;
     std::string dataset;
@@ -41,12 +41,12 @@ struct RowsOfFile {
     Links links = Links::refused;
 };
 
-/// Classes named by texts: they are the distinct texts of all files, numbered as they sort, byte by
-/// byte. Bounded memory: a million classes, 64 MiB of names.
+/// Classes named by texts: the distinct texts of all files, numbered in sorted order, byte by byte.
+/// Bounded memory: a million classes, 64 MiB of names.
 class TextLabels {
   public:
-    /// The next rows, by libhdf5 in its child process. Errors: E210 for an empty or too long text
-    /// and for too many, naming file and row; those of Sandbox::read_texts().
+    /// Adds the next rows, read by libhdf5 in its child process. Errors: E210 for an empty or too
+    /// long text and for too many, naming file and row; those of Sandbox::read_texts().
     void add(Sandbox& sandbox, const RowsOfFile& from);
 
     LabelColumn finish();
@@ -54,19 +54,19 @@ class TextLabels {
   private:
     std::uint32_t number_of(std::string text, const RowsOfFile& from, std::uint64_t row);
 
-    std::map<std::string, std::uint32_t> met_;  // numbered as they came
+    std::map<std::string, std::uint32_t> met_;  // numbered in the order of appearance
     std::uint64_t name_bytes_ = 0;
     std::vector<std::uint32_t> numbers_;
 };
 
-/// Classes told by rows that are one in the place of their class, and zero elsewhere.
+/// Classes given by rows with one 1 in the place of the class, and 0 elsewhere.
 class HotLabels {
   public:
-    /// `places`: classes, numbers of a row.
+    /// `places`: number of classes, which is that of a row's numbers.
     explicit HotLabels(std::uint64_t places);
 
-    /// The next rows, of elements of `type`; `first` is the first one's number in the file. Errors:
-    /// E210 naming file and row.
+    /// Adds the next rows, of elements of `type`; `first` is the number of the first one in the
+    /// file. Errors: E210 naming file and row.
     void add(ElementType type,
              std::span<const std::byte> rows,
              const RowsOfFile& from,

@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-// Null if there is none; then `facts` say why, if there is one that the library does not open.
+// Returns null if there is none; `facts` then hold the reason, if there is one that the library
+// cannot open.
 h5::Handle open_dataset(const h5::Handle& file,
                         const std::string& name,
                         Links links,
@@ -53,7 +54,7 @@ std::string compound_text(hid_t type) {
     return fmt::format("a compound of {}{}", names, count > most ? ", ..." : "");
 }
 
-// Of any width, in an array or a compound.
+// Returns true for numbers of any width, in an array or a compound.
 bool has_numbers(hid_t type) {
     switch (H5Tget_class(type)) {
         case H5T_INTEGER:
@@ -176,7 +177,7 @@ bool is_small_and_positive(const EnumMember& member) {
     return member.value >= 0 && member.value <= 127;
 }
 
-// What its elements are; an enumeration's are those that it names.
+// Fills in the type of its elements; an enumeration's are those that it names.
 void describe_type(const h5::Handle& type, DatasetFacts& facts) {
     const H5T_class_t kind = H5Tget_class(type.id());
     facts.is_text = kind == H5T_STRING;
@@ -280,8 +281,8 @@ herr_t note_name(hid_t, const char* name, const H5L_info_t*, void* names) {
     return all.size() < most_links ? 0 : 1;
 }
 
-// Of one that the library does not open, since it is damaged or newer. What cannot be known counts,
-// too: better a name with the reason than none.
+// Returns true for an object that the library cannot open, because it is damaged or newer. Objects
+// of unknown kind count, too: a name with the reason is better than none.
 bool may_be_dataset(const h5::Handle& file, const std::string& name, const h5::Handle& access) {
     if (H5Lexists(file.id(), name.c_str(), access.id()) <= 0 ||
         H5Oexists_by_name(file.id(), name.c_str(), access.id()) == 0)

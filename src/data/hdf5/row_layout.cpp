@@ -23,7 +23,7 @@ namespace {
 struct LayoutWord {
     RowLayout layout;
     std::string_view word;
-    std::size_t dimensions;  ///< of a sample; 0: any
+    std::size_t dimensions;  ///< dimensions of a sample; 0: any
 };
 constexpr auto words = std::to_array<LayoutWord>({{RowLayout::chw, "CHW", 3},
                                                   {RowLayout::hwc, "HWC", 3},
@@ -53,7 +53,7 @@ std::size_t dimensions_of(RowLayout layout) {
     return found == words.end() ? 0 : found->dimensions;
 }
 
-// Whether all of the data looks like one sample of the layout, and not like several of another.
+// Returns true if all data looks like one sample of the layout, and not like several of another.
 bool is_one_sample(RowLayout layout, const std::vector<std::int64_t>& whole) {
     constexpr std::int64_t most_channels = 4;
     if (layout == RowLayout::hwc) return may_have_channels_last(whole);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that may stand behind a field's path, and what they claim of its samples.
+// The layouts that may follow a field's path, and their requirements.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -18,41 +18,42 @@
 
 namespace lockstep {
 
-/// "CHW, HWC, HW, label, onehot, value": for messages.
+/// Returns "CHW, HWC, HW, label, onehot, value", for messages.
 std::string layout_words();
 
-/// As a field's own; unstated for what is not.
+/// Returns the same layout for a field.
 RowLayout row_layout(ImageLayout layout);
 
-/// In upper or lower case, and with an N for the samples in front; nothing for other words.
+/// Parses upper or lower case, with an optional N for the samples in front; nothing for other
+/// words.
 std::optional<RowLayout> parse_layout(std::string_view word);
 
-/// The word for `layout`; "" for none.
+/// Returns the word for `layout`; "" for none.
 std::string_view layout_word(RowLayout layout);
 
-/// Whether the field is of class numbers, by its layout or, where none is stated, by its name.
+/// Returns true if the field holds class numbers, by its layout or, if none is stated, by its name.
 bool may_be_label(const FieldMapping& mapping);
 
-/// As manifests have it; "" if there is nothing to say.
+/// Returns the form for manifests; "" for none.
 std::string layout_text(RowLayout layout);
 
-/// Whether a sample of so many dimensions can have the layout.
+/// Returns true if a sample of `dimensions` dimensions can have the layout.
 bool fits(RowLayout layout, std::size_t dimensions);
 
-/// Rows that do not fit the layout that they are said to have.
+/// Rows that do not fit their stated layout.
 struct LaidOutRows {
     std::string field, place;  ///< "images", "'/x' in 'a.h5'"
     std::uint64_t count = 0;
-    std::vector<std::int64_t> shape;  ///< of a row
-    std::string stack;      ///< command that makes one file of several of one sample; "": none
-    std::string otherwise;  ///< what to do about rows that are samples
+    std::vector<std::int64_t> shape;  ///< shape of a row
+    std::string stack;                ///< command that joins several files of one sample; "": none
+    std::string otherwise;            ///< remedy for rows that are samples
 };
 
-/// E235: the same words wherever a layout is given.
+/// Returns E235: the same text wherever a layout is given.
 Error misfit(RowLayout layout, const LaidOutRows& rows);
 
-/// Errors: E235 for images of `file` whose sizes leave open what counts their channels, where no
-/// layout is stated.
+/// Checks that the channels of images are known. Errors: E235 for images of `file` whose sizes
+/// leave that open, if no layout is stated.
 void check_is_settled(const FieldMapping& mapping,
                       const Field& field,
                       const std::filesystem::path& file);

@@ -102,7 +102,7 @@ bool become_numbers(const h5::Handle& type,
 // No file of labels has more of one text.
 constexpr std::size_t most_fixed_bytes = 65536;
 
-// What of an element of fixed length is its text.
+// Returns the text part of an element of fixed length.
 std::string_view text_in(std::string_view stored, H5T_str_t padding) {
     if (padding == H5T_STR_NULLTERM) return stored.substr(0, stored.find('\0'));
     const char pad = padding == H5T_STR_SPACEPAD ? ' ' : '\0';

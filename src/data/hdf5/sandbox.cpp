@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// libhdf5 crashes or loops on files that are damaged or made to do harm, and a job of many nodes
-// must not die of one file. So a child looks at files that nobody vouches for, and answers over a
-// socket:
+// libhdf5 crashes or loops on damaged or malicious files, and a job of many nodes must not end
+// because of one file. So a child reads untrusted files, and answers over a socket:
 //
 //     this process                     lockstep-h5probe (sandbox_server.cpp)
 //     ask(path, data sets)  --frame->  limits itself, opens, lists chunks or reads rows
 //     answer(), deadline    <-frame--  facts, rows, or "refused" with a reason
 //                           <--EOF---  dead: its exit status says of what
 //
-// The child is not confined from all the world: it is a process of the same user. It has limits on
-// memory and CPU time, dies with its parent, and what it says is parsed like the file itself.
+// The child is not fully confined: it is a process of the same user. It has limits on memory and
+// CPU time, dies with its parent, and its answers are parsed like the file itself.
 //
 // What must never happen:
 // - This process waits for ever: each answer has a deadline by the clock (the file system may
@@ -149,7 +148,7 @@ class Spawning {
         pid_t child = -1;
         const int failed =
             ::posix_spawn(&child, program.c_str(), &actions_, &attributes_, words.data(), environ);
-        if (failed == EAGAIN || failed == ENOMEM)  // of processes and memory: E225
+        if (failed == EAGAIN || failed == ENOMEM)  // too many processes or too little memory: E225
             throw std::system_error(failed, std::generic_category());
         check(failed == 0, [&] {
             return unusable(fmt::format("cannot start '{}'", program.string()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets libhdf5 look at files that nobody vouches for, in a child process that may die of them.
+// Lets libhdf5 read untrusted files, in a child process that may crash.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -17,12 +17,12 @@
 
 namespace lockstep {
 
-/// Comes before each answer. Requests have the same.
+/// The head of each answer and of each request.
 struct Frame {
     std::uint64_t magic = frame_magic;
     std::uint64_t kind = 0;
-    std::uint64_t bytes = 0;  ///< that follow
-    std::uint64_t cpu_s = 0;  ///< requests only: seconds that the answer may take
+    std::uint64_t bytes = 0;  ///< number of bytes that follow
+    std::uint64_t cpu_s = 0;  ///< requests only: CPU seconds that the answer may take
 
     static constexpr std::uint64_t frame_magic = 0x3365626f'72703568;  // "h5probe3"
 };
@@ -30,42 +30,43 @@ struct Frame {
 enum class FrameKind : std::uint64_t {
     look,     ///< a FileRequest
     facts,    ///< FileFacts
-    refused,  ///< why libhdf5 does not read the file, as text
+    refused,  ///< the reason why libhdf5 cannot read the file, as text
     read,     ///< a RowsRequest
     rows,     ///< as many bytes as it asked for
     list,     ///< a FileRequest that names no data set
-    names,    ///< a FileRequest that names all there are
+    names,    ///< a FileRequest that names all data sets
     text,     ///< a RowsRequest of texts
     texts,    ///< Texts
 };
 
-/// What the child ends with where memory is refused.
+/// Exit code of the child if memory is refused.
 inline constexpr int exit_out_of_memory = 71;
 
-/// What the child takes at most of addresses, in bytes.
+/// Limit of the child's addresses, in bytes.
 inline constexpr std::uint64_t most_child_addresses = std::uint64_t{4} << 30;
 
-/// No frame has more.
+/// Largest size of a frame.
 inline constexpr std::uint64_t most_frame_bytes = std::uint64_t{2} << 30;
 
-/// What the child may use for one file.
+/// Limits of the child for one file.
 struct SandboxLimits {
-    double cpu_s = 3, cpu_s_per_gib = 60;  ///< of the file's size: its chunks are listed one by one
-    double cpu_s_per_gib_of_rows = 40;     ///< that are read
-    double cpu_s_per_chunk = 1e-4;         ///< that rows are read from, however small it is
+    double cpu_s = 3,
+           cpu_s_per_gib = 60;  ///< per size of the file, because its chunks are listed one by one
+    double cpu_s_per_gib_of_rows = 40;  ///< per GiB of rows read
+    double cpu_s_per_chunk = 1e-4;      ///< per chunk from which rows are read, even small ones
     double cpu_s_per_text = 1e-4;
-    double wall_s = 120;  ///< also for a file system that is slow or hangs
+    double wall_s = 120;  ///< also if a file system is slow or hangs
     double wall_s_per_gib_of_rows = 240;
 };
 
-/// Where the helper program is: LOCKSTEP_H5PROBE, beside this program, or on PATH.
-/// Errors: E233 if it is nowhere.
+/// Returns the path of the helper program: LOCKSTEP_H5PROBE, beside this program, or on PATH.
+/// Errors: E233 if there is none.
 std::filesystem::path find_h5probe();
 
-/// Owns the child: `lockstep-h5probe`, started when it is first needed by posix_spawn (never fork:
-/// this process may have MPI), one for any number of files, ended by the destructor. It limits its
-/// own memory and CPU time, writes no core, loads no plugins, and its answers are checked like any
-/// other foreign bytes. Move-only; one thread.
+/// Owns the child: `lockstep-h5probe`, started on first use by posix_spawn (never fork: this
+/// process may have MPI), one for any number of files, ended by the destructor. The child limits
+/// its own memory and CPU time, writes no core and loads no plugins. Its answers are checked like
+/// any other foreign bytes. Move-only; one thread.
 class Sandbox {
   public:
     explicit Sandbox(SandboxLimits limits = {}) : limits_(limits) {}
@@ -73,24 +74,24 @@ class Sandbox {
     Sandbox& operator=(const Sandbox&) = delete;
     ~Sandbox() { end(); }
 
-    /// As look_at_file(). Errors: E205 (libhdf5 refuses the file), E231 (it crashed), E232 (it took
-    /// too long), E233 (no helper, or nonsense); E201, E202.
+    /// Does the same as look_at_file(). Errors: E205 (libhdf5 refuses the file), E231 (it crashed),
+    /// E232 (it took too long), E233 (no helper, or nonsense); E201, E202.
     FileFacts look(const FileRequest& request);
 
-    /// The same in two steps: the child looks while the caller does something else. One request at
-    /// a time.
+    /// Sends the same request without waiting: the child works while the caller does something
+    /// else. One request at a time.
     void ask(const FileRequest& request);
     FileFacts answer();
 
-    /// As list_datasets(). Errors: as look().
+    /// Does the same as list_datasets(). Errors: as look().
     FileRequest list(const std::filesystem::path& path);
 
-    /// Fills `out`, of request.bytes, with what libhdf5 reads from about so many chunks. Errors:
-    /// E213 (it refuses); E231, E232, E233; E201, E202.
+    /// Fills `out`, of request.bytes, with rows that libhdf5 reads from about `chunks` chunks.
+    /// Errors: E213 (it refuses); E231, E232, E233; E201, E202.
     void read(const RowsRequest& request, std::span<std::byte> out, double chunks = 1);
 
-    /// The texts of rows of a data set [n] or [n, 1]; `type` and `bytes` of the request do not
-    /// count. Errors: as read().
+    /// Returns the texts of rows of a data set [n] or [n, 1]; `type` and `bytes` of the request do
+    /// not count. Errors: as read().
     Texts read_texts(const RowsRequest& request);
 
   private:
@@ -112,14 +113,14 @@ class Sandbox {
     int end();
 
     SandboxLimits limits_;
-    FileRequest asked_;  // its path is that of what is read, too
+    FileRequest asked_;  // its path is also that of the reads
     std::uint64_t file_bytes_ = 0;
     pid_t child_ = -1;
     UniqueFd socket_;
 };
 
-/// What the helper program does: answers requests on `socket` until it is closed. Returns the exit
-/// code.
+/// The main loop of the helper program: answers requests on `socket` until it is closed. Returns
+/// the exit code.
 int serve_requests(int socket);
 
 }  // namespace lockstep

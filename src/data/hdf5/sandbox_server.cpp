@@ -24,11 +24,11 @@
 namespace lockstep {
 namespace {
 
-// h5py's own filter, lzf, for libhdf5, which has it nowhere but in h5py: what only the library can
-// read (texts, other layouts) may lie behind it.
+// h5py's own filter, lzf, for libhdf5, which only h5py extends by it: data that only the library
+// can read (texts, other layouts) may use it.
 
-// H5Z_func_t: puts what is stored in `*buffer` into a new one; 0 where that fails, without a word
-// to say why. Nothing is written by this filter.
+// H5Z_func_t: expands the data in `*buffer` into a new buffer; returns 0 if that fails, without a
+// message. This filter only reads.
 std::size_t undo_lzf(unsigned flags,
                      std::size_t,
                      const unsigned*,

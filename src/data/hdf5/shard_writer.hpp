@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one shard: blocks of rows, their index, and what the shard says about itself.
+// Writes one shard: blocks of rows, their index, and the shard's own description.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// What a shard is told about the data set it belongs to; `manifest.shards` need not be complete.
+/// The data set that a shard belongs to; `manifest.shards` need not be complete.
 struct ShardSpec {
     const Manifest& manifest;
     std::filesystem::path path;
@@ -21,15 +21,15 @@ struct ShardSpec {
     std::uint64_t first_sample = 0, samples = 0;
 };
 
-/// Fills `out` with row `row` (global, in the data set's order) of field number `field`. Called by
-/// several threads at once.
+/// Fills `out` with row `row` (global, in the data set's order) of field number `field`. Several
+/// threads call it at once.
 using RowReader =
     std::function<void(std::size_t field, std::uint64_t row, std::span<std::byte> out)>;
 
 /// Called with the global number of the sample after each block.
 using BlockReport = std::function<void(std::uint64_t)>;
 
-/// How blocks are made: on `threads` threads (>= 1), beside the one that writes.
+/// Settings of encoding: on `threads` threads (>= 1), besides the one that writes.
 struct Encoding {
     Codec codec = Codec::none;
     int level = 0;
@@ -38,14 +38,14 @@ struct Encoding {
 
 /// Writes the shard, closes and flushes it, and returns its manifest entry. Rows are read, encoded
 /// and hashed on threads and written in order by this one, the only one that calls libhdf5; the
-/// bytes do not depend on the threads. What fails leaves an unfinished file behind.
-/// Errors: E102 (level), E401, E402, E405; E700 if a block does not decode to what was encoded.
+/// bytes do not depend on the threads. A failure leaves an unfinished file. Errors: E102 (level),
+/// E401, E402, E405; E700 if a block does not decode to what was encoded.
 Shard write_shard(const ShardSpec& spec,
                   const RowReader& rows,
                   const Encoding& encoding,
                   const BlockReport& report);
 
-/// XXH3-128 of a whole file, as hexadecimal digits. Errors: those of reading.
+/// Returns XXH3-128 of a whole file, as hexadecimal digits. Errors: those of reading.
 std::string file_hash(const std::filesystem::path& path,
                       const std::function<void(std::uint64_t)>& report = {});
 

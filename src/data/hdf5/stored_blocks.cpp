@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// How the chunks of one data set were stored that skipped the same filters.
+// The form of those chunks of a data set that skipped the same filters.
 struct Way {
     Codec codec = Codec::none;
     std::uint16_t chain = 0;
@@ -132,7 +132,7 @@ FoundBlocks contiguous_blocks(const DatasetFacts& facts,
     return found;
 }
 
-// How chunks cut samples; nothing if they do not.
+// Returns the cut of samples by chunks; nothing if there is none.
 std::optional<Cut> cut_of(const DatasetFacts& facts) {
     if (facts.has_whole_rows()) return {};
     return Cut{{facts.size.begin() + 1, facts.size.end()},
@@ -167,7 +167,7 @@ class Chunks {
     }
 
   private:
-    // What is wrong with all of them.
+    // Returns the fault that all of them share.
     std::string begin() {
         if (!facts_.has_sound_chunks()) return "its chunks have an impossible shape";
         if (!facts_.chunks.fault.empty()) return printable(facts_.chunks.fault);
@@ -238,7 +238,7 @@ StoredNumber stored_number(const NumberFacts& number) {
 
 }  // namespace
 
-// Of a filter that is not read;
+// Names of unsupported filters;
 // https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
 std::string filter_name(std::uint64_t kind) {
     switch (kind) {

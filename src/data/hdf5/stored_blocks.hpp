@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns what a file says about a data set into blocks to read; believes nothing that it says.
+// Turns a file's description of a data set into blocks to read; checks every part of it.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -14,52 +14,54 @@
 
 namespace lockstep {
 
-/// Which rows of which file a data set holds.
+/// The rows of a data set that a file holds.
 struct RowsInFile {
     std::uint64_t first_sample = 0, samples = 0, row_bytes = 0;
     std::uint64_t file_bytes = 0;
     std::uint32_t shard = 0;
-    std::uint32_t contiguous_rows = 1;  ///< rows of a block where there are no chunks
-    Widening widening = Widening{};     ///< of elements that are not stored as the field has them
+    std::uint32_t contiguous_rows = 1;  ///< rows of a block if there are no chunks
+    Widening widening =
+        Widening{};  ///< conversion of elements that are not stored as the field has them
 
-    std::optional<Unpacking> unpacking = {};  ///< of numbers that stand for others; no widening
+    std::optional<Unpacking> unpacking = {};  ///< conversion of packed numbers; excludes a widening
 
-    /// Of `decoded` bytes that went through no filter.
+    /// Returns the stored size of `decoded` bytes without filters.
     std::uint64_t stored_bytes(std::uint64_t decoded) const {
         if (unpacking) return unpacking->stored_bytes_of(decoded);
         return widening.is_known() ? widening.stored_bytes_of(decoded) : decoded;
     }
 };
 
-/// What becomes of elements that no field has as they are; unknown of those that are one's.
+/// Returns the conversion of elements that no field has unchanged; unknown for others.
 Widening widening_of(const DatasetFacts& facts);
 
-/// What makes class numbers, i64, of whole or floating numbers of any width; unknown of i64, and of
-/// what are no usual numbers.
+/// Returns the conversion of whole numbers or floats of any width to class numbers, i64; unknown
+/// for i64, and for unusual numbers.
 Widening label_widening_of(const DatasetFacts& facts);
 
-/// Why the numbers of a data set cannot be what CF's attributes say they stand for; "" if they can.
+/// Returns the reason why the CF attributes cannot be applied to a data set; "" if they can.
 std::string unpacking_fault(const DatasetFacts& facts);
 
-/// What they stand for, of a data set without unpacking_fault(); `instead` of what is missing.
+/// Returns the conversion of a data set without unpacking_fault(); `instead` replaces missing
+/// values.
 Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead);
 
-/// "32008 (bitshuffle)": a filter, for people.
+/// Returns a filter's name for people: "32008 (bitshuffle)".
 std::string filter_name(std::uint64_t kind);
 
-/// Why blocks cannot be read: by a filter that others read, because they lie in other files, or for
-/// good.
+/// The reason why blocks cannot be read: a filter that other programs have, values in other files,
+/// or permanent.
 enum class BlockTrouble { none, unknown_filter, elsewhere, unreadable };
 
-/// Blocks without hashes; or why they cannot be read, in a few words, too.
+/// Blocks without hashes, or the reason why they cannot be read, with a few words.
 struct FoundBlocks {
     std::vector<StoredBlock> blocks;
     BlockTrouble trouble = BlockTrouble::none;
     std::string fault;
 };
 
-/// `facts.size` is that of `rows` already. What blocks have in common is looked up in `forms`, and
-/// added.
+/// Returns the blocks. `facts.size` is already that of `rows`. Common forms are looked up in
+/// `forms`, and added.
 FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms);
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ double elements(const DatasetFacts& facts) {
         });
 }
 
-// Whether the last part of its path has one of `hints`.
+// Returns true if the last part of its path has one of `hints`.
 bool is_called(const Candidate& each, std::span<const std::string_view> hints) {
     std::string name = each.name.substr(each.name.rfind('/') + 1);
     std::ranges::transform(
@@ -76,7 +76,8 @@ bool has_pixels_of(const Candidate& answer, const Candidate& input) {
     return sample.size() == 2 && std::ranges::equal(sample, sides_of(input));
 }
 
-// How well `answer` suits `input`; 0: it is none. One number of a class is what most files have.
+// Returns how well `answer` suits `input`; 0: it does not. Most files have one class number per
+// sample.
 int rank_of_answer(const Candidate& answer, const Candidate& input) {
     const DatasetFacts& facts = answer.facts;
     const bool is_other = &answer != &input && answer.obstacle.empty() && !facts.size.empty() &&
@@ -107,7 +108,7 @@ bool is_within(const std::optional<KnownValues>& values, double most) {
     return !values || (values->least >= 0 && values->most <= most);
 }
 
-// What its numbers may be learned as; nothing where they are no answer at all.
+// Returns the way in which its numbers can be a target; nothing if they cannot.
 std::optional<FieldMapping> answer_mapping(const Candidate& answer,
                                            const Candidate& input,
                                            const std::optional<KnownValues>& values) {

@@ -19,9 +19,8 @@
 namespace lockstep {
 namespace {
 
-// Python's part of a command that writes each file anew into a folder: NumPy's `x` is the first
-// data set, `made` are data sets by name that are written in its place; the others stay as they
-// are.
+// Returns Python's part of a command that writes each file anew into a folder: NumPy's `x` is the
+// first data set, `made` are data sets by name that replace it; the others stay unchanged.
 constexpr std::string_view writing_anew =
     "import io,os,sys,h5py,numpy as n; {}o,f,d,*r=sys.argv[1:]; i=h5py.File(f,\"r\"); x={}; "
     "os.makedirs(o,exist_ok=True); "
@@ -73,7 +72,7 @@ std::string file_words(const std::vector<fs::path>& files) {
     return list;
 }
 
-// Of each file; the data set of `field` comes first.
+// Returns a command for each file; the data set of `field` comes first.
 std::string for_each_file(const AskedFiles& asked, std::size_t field, const std::string& python) {
     const bool is_one = asked.files.size() == 1;
     std::string places = shell_word(asked.fields[field].hdf5_path);
@@ -90,7 +89,7 @@ std::string convert_command(const AskedFiles& asked, std::size_t field) {
         asked, field, fmt::format(writing_anew, taking_apart, "i[d][()]", "p(d,x)"));
 }
 
-// What may be written of samples of so many dimensions.
+// Returns the possible layouts of samples of these dimensions.
 std::string other_layouts(FieldMapping field, std::size_t dimensions) {
     std::vector<RowLayout> layouts{RowLayout::unstated};
     if (dimensions == 3) layouts = {RowLayout::chw, RowLayout::hwc};
@@ -105,7 +104,7 @@ std::string other_layouts(FieldMapping field, std::size_t dimensions) {
     return options;
 }
 
-// What else the file has.
+// Returns the other fields of the file.
 std::string other_fields(const AskedFiles& asked) {
     const std::string suggested = suggested_fields(candidates_of(asked.files[0]));
     return suggested.empty() ? "give another file: this one has no data set that can be a field"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources whose rows lie at equal distances in files: most of them are.
+// Sources whose rows are at equal distances in files: most of them are.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -17,20 +17,20 @@
 
 namespace lockstep {
 
-/// E214 about an input; `kind` is what it should be, e.g. "a whole NPY file".
+/// Returns E214 about an input; `kind` is what it should be, e.g. "a whole NPY file".
 Error malformed_input(const fs::path& path,
                       const std::string& kind,
                       const std::string& why,
                       const std::string& fix = "");
 
-/// The same of a file that does not begin as `kind` does: says what it is instead, where that is
-/// known. `made` is what files of the kind end with.
+/// Returns the same for a file that does not begin as `kind` does, and names its actual kind if
+/// known. `made` is the ending of files of the kind.
 Error other_kind(const fs::path& path,
                  const std::string& kind,
                  const std::string& why,
                  std::string_view made = "");
 
-/// A file that rows are read from. Any thread.
+/// A file from which rows are read. Any thread.
 class InputFile {
   public:
     explicit InputFile(const fs::path& path);  ///< Errors: E201, E202, E402
@@ -55,18 +55,18 @@ struct FileRows {
     std::size_t stride = 0;
 };
 
-/// Makes a field's row out of a stored one. Any thread.
+/// Makes a field's row of a stored one. Any thread.
 using RowTransform =
     std::function<void(std::span<const std::byte> stored, std::span<std::byte> out)>;
 
 /// One field's rows; `transform` empty: they are stored as the field has them.
 struct Column {
     std::vector<FileRows> runs;
-    std::size_t stored_bytes = 0;  ///< of a row
+    std::size_t stored_bytes = 0;  ///< size of a stored row
     RowTransform transform = {};
 };
 
-/// Fields out of columns.
+/// A source of fields that are columns.
 class ColumnSource : public RowSource {
   public:
     /// Each column has `samples` rows.
@@ -76,7 +76,7 @@ class ColumnSource : public RowSource {
     const std::vector<Field>& fields() const override { return fields_; }
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override;
 
-    /// Of all rows of the first field, then of the second, and so on, as read() gives them.
+    /// Hashes all rows of the first field, then of the second, and so on, as read() returns them.
     Hash128 fingerprint() const override;
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of a CSV file as RFC 4180 has them, one after another.
+// Reads the records of a CSV file by RFC 4180, one after another.
 #pragma once
 
 #include "column.hpp"
@@ -50,14 +50,14 @@ class CsvReader {
     /// `encoding` "": bytes stay as they are. Errors: E103 (no such encoding).
     CsvReader(const InputFile& file, char separator, const std::string& encoding = "");
 
-    /// The next record into `cells`; false at the end. Errors: E214 naming the line (a quote that
-    /// never closes, text after one, a zero byte, a record of more than 16 MiB, bytes that are not
-    /// of the encoding).
+    /// Reads the next record into `cells`. Returns false at the end. Errors: E214 naming the line
+    /// (a quote that never closes, text after one, a zero byte, a record of more than 16 MiB, bytes
+    /// that are not of the encoding).
     bool next(std::vector<std::string>& cells);
 
-    /// The line on which the last record began, from 1.
+    /// Returns the line on which the last record began, from 1.
     std::uint64_t line() const { return record_line_; }
-    /// Of the file, as far as it has been taken up.
+    /// Returns the number of the file's bytes read so far.
     std::uint64_t bytes_read() const { return offset_; }
 
   private:

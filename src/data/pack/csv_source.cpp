@@ -41,11 +41,11 @@ std::optional<Number> number_in(std::string_view text) {
     return value;
 }
 
-// Which column is what.
+// The roles of the columns.
 struct CsvColumns {
     std::vector<std::string> names;  // empty if there is no header
     std::size_t count = 0, label = no_column, target = no_column;
-    std::string_view separator;  // that --separator should name; "" where columns are several
+    std::string_view separator;  // the right value for --separator; "" if there are several columns
 
     std::string name_of(std::size_t column) const {
         return names.empty() ? fmt::format("{}", column + 1)
@@ -102,7 +102,7 @@ std::string rewrite_csv_command(const fs::path& path,
 constexpr std::array<std::string_view, 8> no_values{
     "", "NA", "N/A", "nan", "NaN", "null", "NULL", "?"};
 
-// Whether it is a number once a comma in it is a point.
+// Returns true if it is a number with a comma for the point.
 bool has_decimal_comma(std::string cell) {
     if (std::ranges::count(cell, ',') != 1) return false;
     std::ranges::replace(cell, ',', '.');
@@ -183,7 +183,7 @@ class CsvImport {
         }
     }
 
-    // Of all columns but the answer's; none where they are too long to be kept.
+    // Returns the names of all columns but the target; none if they are too long to be kept.
     std::vector<std::string> feature_names() const {
         std::vector<std::string> names;
         std::size_t bytes = 0;

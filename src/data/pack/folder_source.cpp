@@ -22,8 +22,7 @@
 namespace lockstep {
 namespace {
 
-// What a file's ending says of the image in it. Files are chosen by it; how they are decoded is
-// told by their bytes.
+// Endings of images' names, by which files are selected. The bytes decide how they are decoded.
 
 template <std::size_t N>
 bool is_one_of(const std::string_view (&endings)[N], std::string_view ending) {
@@ -34,7 +33,7 @@ bool is_tiff_ending(std::string_view ending) {
     return ending == ".tif" || ending == ".tiff";
 }
 
-/// Whether files with this ending (".png", in lower case) are read; those of libtiff only
+/// Returns true if files with this ending (".png", in lower case) are read; those of libtiff only
 /// in a build that has it.
 bool is_read_image(std::string_view ending) {
     constexpr std::string_view always[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
@@ -46,7 +45,7 @@ std::string_view missing_package(std::string_view ending) {
     return is_tiff_ending(ending) && !reads_tiff() ? "libtiff-dev" : "";
 }
 
-/// Whether it is an image's that is not read.
+/// Returns true for the ending of an image that is not read.
 bool is_foreign_image(std::string_view ending) {
     constexpr std::string_view never[] = {".bmp", ".gif", ".heic", ".avif", ".jp2"};
     return is_one_of(never, ending) || !missing_package(ending).empty();
@@ -71,7 +70,7 @@ struct ClassImage {
 // Files that are left out: how many of each ending.
 using LeftOut = std::map<std::string, std::uint64_t>;
 
-// What a folder has: sub-folders or images by name, and what is neither.
+// The content of a folder: sub-folders or images by name, and other files.
 struct Listing {
     std::vector<std::string> names;
     LeftOut others;
@@ -108,7 +107,7 @@ std::string ending_of(const fs::path& path) {
     return ending;
 }
 
-// How what is left out could be packed after all; "" if that is no images.
+// Returns the way to pack left-out files; "" if they are no images.
 std::string way_out(const LeftOut& left_out) {
     std::set<std::string_view> packages;
     bool has_images = false;

@@ -49,7 +49,7 @@ bool is_numbered_label(const DatasetFacts& facts, const FieldMapping& field) {
            (facts.number->is_whole || is_stated);
 }
 
-// What libhdf5 converts elements to without loss.
+// Returns the type to which libhdf5 converts elements without loss.
 ElementType element_type(const DatasetFacts& facts, const Part& part, const FieldMapping& field) {
     if (is_text_label(facts, field)) return ElementType::u8;
     if (is_numbered_label(facts, field)) return ElementType::i64;

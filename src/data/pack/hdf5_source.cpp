@@ -105,7 +105,7 @@ class Hdf5Import {
             request.datasets.push_back(field.hdf5_path);
         }
         for (const fs::path& path : files) {
-            InputFile{path};  // what the system says about it, before the library sees it
+            InputFile{path};  // the system's own error, before the library reads it
             check_is_whole_hdf5(path, 0);
             request.path = path;
             const FileFacts facts = sandbox_.look(request);
@@ -223,7 +223,7 @@ class Hdf5Import {
             plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path, ways(f));
         if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
             return planned;
-        if (fields_[f].name == "images") return planned;  // which are CHW whatever they were
+        if (fields_[f].name == "images") return planned;  // they are CHW already
         planned.field.layout = layout_text(fields_[f].layout);
         return planned;
     }

@@ -13,41 +13,42 @@
 
 namespace lockstep {
 
-/// What an NPY file's header says.
+/// The facts in an NPY file's header.
 struct NpyLayout {
-    std::string descr;  ///< type of its elements, as numpy spells it: "<f4"
+    std::string descr;  ///< type of its elements in numpy's form: "<f4"
     std::vector<std::uint64_t> shape;
     std::uint64_t data_offset = 0;
 };
 
-/// What an NPY file of a field holds, in C order.
+/// The content of an NPY file of a field, in C order.
 struct NpyHeader {
-    ElementType type = ElementType::u8;  ///< that elements become
-    Widening widening = Widening{};      ///< by which they do; unknown: they are of it
+    ElementType type = ElementType::u8;  ///< type of the field
+    Widening widening = Widening{};      ///< conversion to it; unknown: the elements have that type
     std::vector<std::uint64_t> shape;
     std::uint64_t data_offset = 0;
 
-    std::size_t stored_bytes() const {  ///< of an element
+    std::size_t stored_bytes() const {  ///< size of an element
         return widening.is_known() ? widening.stored_bytes() : element_bytes(type);
     }
 };
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
 
-/// Whether it begins as NPY files do.
+/// Returns true if the file begins as NPY files do.
 bool is_npy(const InputFile& file);
 
 /// Reads the header of a file in C order. Errors: E214.
 NpyLayout read_npy_layout(const InputFile& file);
 
-/// Errors: E214 unless the file is exactly as long as elements of `element_bytes` need.
+/// Checks the size of the file. Errors: E214 unless it is exactly as long as elements of
+/// `element_bytes` need.
 void check_npy_bytes(const InputFile& file, const NpyLayout& layout, std::size_t element_bytes);
 
-/// Reads and checks the header, of whole or floating numbers or truth values, and that the file is
-/// exactly as long as it says. Errors: E214.
+/// Reads and checks the header of whole numbers, floats or truth values, and the exact size of the
+/// file. Errors: E214.
 NpyHeader read_npy_header(const InputFile& file);
 
-/// A version 1 header, padded so that data begin at a multiple of 64 bytes.
+/// Returns a version 1 header, padded so that data begin at a multiple of 64 bytes.
 std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& shape);
 
 }  // namespace lockstep

@@ -194,7 +194,7 @@ class HeaderParser {
     bool has_type_ = false, has_order_ = false, has_shape_ = false;
 };
 
-// Where the header's text is: after magic, version and its own length.
+// The place of the header's text: after magic, version and its own length.
 struct Extent {
     std::uint64_t begin = 0, bytes = 0;
 };

@@ -28,7 +28,7 @@
 namespace lockstep {
 namespace {
 
-// What a pack will make, before anything is read: pure functions of the source's shape and options.
+// Plans a pack before anything is read: pure functions of the source's shape and options.
 
 constexpr std::uint64_t usual_shard_bytes = std::uint64_t{512} << 20;
 constexpr std::uint64_t usual_block_bytes = std::uint64_t{512} << 10;
@@ -67,7 +67,7 @@ std::uint32_t block_rows_of(const RowSource& source, const PackOptions& options)
     return static_cast<std::uint32_t>(rows);
 }
 
-/// Of all fields, uncompressed.
+/// Returns the size of all fields, uncompressed.
 std::uint64_t raw_bytes_of(const Manifest& manifest) {
     return manifest.samples * manifest.bytes_per_sample();
 }
@@ -294,7 +294,7 @@ Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t
     const auto read = [&](std::size_t field, std::uint64_t row, std::span<std::byte> out) {
         source_.read(field, rows_.empty() ? row : rows_[row], out);
     };
-    // Where this member is, so are the others, roughly.
+    // The other members are about as far as this one.
     const auto tell = [&](std::uint64_t sample) {
         tell_written(written_ + (sample - shard.first_sample) * at_once);
     };

@@ -364,12 +364,12 @@ void scan_field(const RowSource& source,
     const Words mine = together(team, [&] {
         tallies.emplace(source, options, number);
         Words sums;
-        // Where this member is, so are the others, roughly.
+        // The other members are about as far as this one.
         if (tallies->needs_scan())
             sums = sums_of_parts(source, options, number, *tallies, [&](std::uint64_t rows) {
                 tell(rows * static_cast<std::uint64_t>(team.size));
             });
-        tell(samples);  // which may throw, and then ends all members
+        tell(samples);  // may throw, which ends all members
         return sums;
     });
     if (!tallies->needs_scan()) return;

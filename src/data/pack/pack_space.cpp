@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pack writes for hours and may be killed at any moment; what it finished shall not be lost, and
-// nobody shall take half of it for a data set:
+// A pack writes for hours and may be killed at any moment. Its finished work must not be lost, and
+// its unfinished folder must not look like a data set:
 //
 //     .NAME.partial/   plan (identity, fields with their statistics)
 //                      shard 0, its record | shard 1, its record | shard 2, no record yet
@@ -51,7 +51,7 @@ void write_sealed(const fs::path& path, const Json& json) {
     write_file_atomically(path, sealed(std::move(text)));
 }
 
-// Nothing if the file is missing or not as it was written.
+// Returns nothing if the file is missing or not as it was written.
 std::optional<Json> read_sealed(const fs::path& path) {
     try {
         const std::string text = read_file(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder in which a team packs: who holds it, what an interrupted pack left in it.
+// The folder in which a team packs: its owner, and the remains of an interrupted pack.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -62,8 +62,8 @@ class Journal {
 
     const std::filesystem::path& folder() const { return folder_; }
 
-    /// What is being packed (a JSON object of all that decides the result's bytes) and the fields
-    /// with their statistics; nothing if there is no sound record.
+    /// The description of the pack (a JSON object of all that decides the result's bytes) and the
+    /// fields with their statistics; nothing if there is no valid record.
     struct Plan {
         Json identity;
         std::vector<Field> fields;
@@ -71,14 +71,15 @@ class Journal {
     std::optional<Plan> plan() const;
     void write_plan(const Plan& plan) const;
 
-    /// The entry of the shard called `name`, if its record is sound and the file has its size.
+    /// Returns the entry of the shard called `name`, if its record is valid and the file has its
+    /// size.
     std::optional<Shard> finished(const std::string& name, const std::vector<Field>& fields) const;
     void write_finished(const Shard& shard, const std::vector<Field>& fields) const;
 
-    /// Removes the shard called `name` and its record, as far as they are there.
+    /// Removes the shard called `name` and its record, if they exist.
     void forget(const std::string& name) const;
 
-    /// How many shards have a record.
+    /// Returns the number of shards with a record.
     std::size_t finished_count() const;
 
     /// Removes all records.
@@ -91,16 +92,17 @@ class Journal {
     std::filesystem::path folder_;
 };
 
-/// "codec lz4, now zstd; input ..., now ...": how `now` differs from `before`; "" if it does not.
+/// Returns the differences of `now` from `before`: "codec lz4, now zstd; input ..., now ..."; "" if
+/// there are none.
 std::string differences(const Json& before, const Json& now);
 
-/// Rank 0 holds the folder; all see it. If a pack ends before commit(), the folder stays if any
+/// Rank 0 owns the folder; all see it. If a pack ends before commit(), the folder stays if any
 /// shard in it is finished.
 class PackSpace {
   public:
-    /// Collective. Errors: E240 (finished shards of a pack with another `identity`, unless
-    /// options.leftovers says to discard them), E241 (a member does not see the folder), and those
-    /// of Workspace.
+    /// Collective. Takes the folder. Errors: E240 (finished shards of a pack with another
+    /// `identity`, unless options.leftovers says to discard them), E241 (a member does not see the
+    /// folder), and those of Workspace.
     PackSpace(const PackOptions& options, Json identity);
     ~PackSpace();
     PackSpace(const PackSpace&) = delete;
@@ -108,13 +110,13 @@ class PackSpace {
 
     const fs::path& folder() const { return journal_.folder(); }
 
-    /// The fields with the statistics that an interrupted pack computed.
+    /// Returns the fields with the statistics that an interrupted pack computed.
     const std::optional<std::vector<Field>>& known_fields() const { return known_fields_; }
 
-    /// Collective. Remembers them for a successor.
+    /// Collective. Stores them for a later pack.
     void write_plan(const std::vector<Field>& fields);
 
-    /// Collective. By number: the shards of `manifest` that are there, whole. Reads them all.
+    /// Collective. Returns the complete shards of `manifest`, by number. Reads them all.
     std::vector<std::optional<Shard>> finished_shards(const Manifest& manifest,
                                                       const PackReport& report) const;
 
@@ -133,7 +135,7 @@ class PackSpace {
 
     const Team& team_;
     Json identity_;
-    std::optional<Workspace> workspace_;  // of rank 0
+    std::optional<Workspace> workspace_;  // set on rank 0
     Journal journal_;
     std::optional<std::vector<Field>> known_fields_;
     std::vector<Field> fields_;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each node needs all shards, and the shared file system shall give each byte once. So pieces have
-// owners, and go round the column in one order that all know:
+// Each node needs all shards, and each byte should be read once from the shared file system. So
+// pieces have owners, and are broadcast in one order that all nodes know:
 //
 //     piece     0     1     2     3    ...
 //     owner     n0    n1    n2    n0            reads ahead what it owns (two threads)
 //     all       broadcast 0, store | broadcast 1, store | ...
 //
 // What must never happen: a node leaves the round. A broadcast without one of them never ends, so
-// nobody throws while pieces are left. Whoever fails (a read, a full disk, an interrupt) goes on
-// taking part and stores no more; when it is its turn to send, its message is the error, and
-// everybody throws at the same piece. Hence a message begins with a letter, and an error travels as
-// text.
+// no node throws while pieces are left. A node that fails (a read, a full disk, an interrupt)
+// continues to take part and stores no more. When it is its turn to send, its message is the error,
+// and all nodes throw at the same piece. Hence a message begins with a letter, and an error travels
+// as text.
 //
 // Tested: data/pack/stage_test.cpp (several nodes and columns, errors and interrupts on any of
 // them).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves pieces of files from the node that reads them to all that lack them. Which piece travels
-// when, and through whom, is a pure function.
+// Moves pieces of files from the node that reads them to all nodes that lack them. The schedule of
+// pieces is a pure function.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
@@ -21,13 +21,13 @@ struct StagePiece {
     bool operator==(const StagePiece&) const = default;
 };
 
-/// `shards` (numbers, ascending) in groups, each but the last of at least `bytes`.
+/// Returns `shards` (numbers, ascending) in groups, each but the last of at least `bytes`.
 std::vector<std::vector<std::size_t>> stage_rounds(const Manifest& manifest,
                                                    const std::vector<std::size_t>& shards,
                                                    std::uint64_t bytes);
 
-/// The pieces of `shards` (numbers, ascending) that go through column `column` of `columns`, in
-/// order. Over all columns each byte is in one piece; owners take turns.
+/// Returns the pieces of `shards` (numbers, ascending) that go through column `column` of
+/// `columns`, in order. Over all columns each byte is in one piece; owners take turns.
 std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
                                          const std::vector<std::size_t>& shards,
                                          std::uint64_t piece_bytes,
@@ -35,7 +35,7 @@ std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
                                          int columns,
                                          int nodes);
 
-/// The name of a file that is not whole yet.
+/// Returns the name of an incomplete file.
 std::filesystem::path part_of(const std::filesystem::path& path);
 
 /// Makes part_of(path), of `bytes`. Errors: E401, E405.
@@ -50,7 +50,7 @@ class PieceMover {
                const std::filesystem::path& folder,
                const std::vector<std::size_t>& missing);
 
-    /// Collective over the column. Its own pieces are read ahead while others travel. What fails
+    /// Collective over the column. Its own pieces are read ahead while others travel. A failure
     /// here (reading, writing, `report`) ends the column when it is this node's turn to send: the
     /// others throw the same error. Returns the bytes read.
     std::uint64_t move(const std::vector<StagePiece>& pieces, const StageReport& report) const;

@@ -85,15 +85,16 @@ class BlockCache {
 // a bucket.
 //
 // What must never happen: the result depends on the number of members, on threads or on memory.
-// Each record carries its place, so that it does not matter who wrote it into which file and when.
+// Each record carries its place, so that it does not matter which member wrote it into which file
+// and when.
 //
 // Tested: data/pack/pack_test.cpp.
 
-/// How to shuffle, and with what.
+/// Settings of the shuffle.
 struct ShuffleOptions {
     std::uint64_t seed = 0;
     std::filesystem::path beside;    ///< files go to a hidden folder beside this one
-    std::uint64_t memory_bytes = 0;  ///< of each member
+    std::uint64_t memory_bytes = 0;  ///< memory of each member
     int threads = 1;
     Team team;
 };
@@ -288,7 +289,7 @@ class ShuffledSource : public RowSource {
     Layout layout_;
     std::uint64_t seed_;
     int members_;
-    std::optional<Workspace> workspace_;  // of rank 0
+    std::optional<Workspace> workspace_;  // set on rank 0
     fs::path folder_;
     mutable BlockCache cache_;
 };

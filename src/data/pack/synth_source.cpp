@@ -17,7 +17,7 @@ namespace lockstep {
 
 namespace {
 
-// What a stream of random numbers is for, within one data set.
+// The uses of random streams within one data set.
 enum class Use : std::uint64_t { pattern, label, pixels, shapes, color, weights, features };
 
 // The same for text.

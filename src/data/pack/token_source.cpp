@@ -5,7 +5,7 @@
 //   windows  [a0 a1 a2 a3]              of length 3: the inputs are a0 a1 a2, the targets a1 a2 a3
 //                     [a3 b0 b1 b2]     so that each token but the first is a target once
 //
-// Nothing is read before a window is asked for, and a window is all that is ever in memory.
+// Nothing is read before a window is requested, and only one window is in memory.
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/sources.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t piece_tokens = std::uint64_t{1} << 18;
 
-// How a token lies in a file, little-endian.
+// The form of a token in a file, little-endian.
 enum class StoredToken { u8, u16, u32, i32, i64 };
 
 struct StoredTokenFacts {
@@ -50,7 +50,7 @@ std::size_t stored_bytes(StoredToken type) {
 struct TokenRun {
     std::shared_ptr<const InputFile> file;
     StoredToken type = StoredToken::u8;
-    std::uint64_t offset = 0;  // of its first token in the file
+    std::uint64_t offset = 0;  // place of its first token in the file
     std::uint64_t tokens = 0;
     std::uint64_t first = 0;  // number of its first token among all
 };

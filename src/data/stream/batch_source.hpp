@@ -90,7 +90,7 @@ class BatchSource {
     StreamStats stats_;
 };
 
-/// Gathers from `rows`, which are sealed. Errors: E106.
+/// Makes a source that gathers from `rows`, which are sealed. Errors: E106.
 std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,
                                                   std::shared_ptr<const ResidentRows> rows,
                                                   const StreamOptions& options,

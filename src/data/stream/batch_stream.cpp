@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From files to a batch in the caller's hand, by threads that only pools connect:
+// Moves data from files to the caller's batch, by threads that only pools connect:
 //
 //     I/O threads --- WindowPool ---> assembler --- ready_ ---> next()      the caller's thread
 //          ^          (slabs)             ^                       |
 //          +--- slab free again           +--- buffer free again -+ when the Batch dies
 //
-// Whoever finds its pool empty waits; so nothing runs further ahead than memory_bytes, and no rate
-// is set anywhere. Only how many I/O threads there are may change while it runs (ThreadGrowth): one
+// A thread waits while its pool is empty; so nothing runs further ahead than memory_bytes, and no
+// rate is configured. Only the number of I/O threads may change while it runs (ThreadGrowth): one
 // more while the caller waits for busy threads.
 //
 // What must never happen:

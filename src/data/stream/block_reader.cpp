@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libhdf5 has one lock for everything, so training reads go around it: the index says where each
-// block lies, and a request of about 1 MiB fetches neighbours with one call into many places.
+// libhdf5 has one lock for everything, so training reads go around it. The index has the place of
+// each block, and a request of about 1 MiB reads neighbours by one call into many places.
 //
 //     file        ... | block 7 | gap | block 8 | block 9 (raw) | ...
 //                         |        |      |         |
@@ -69,7 +69,8 @@ std::uint64_t largest(const DatasetIndex& index,
     return bytes;
 }
 
-// What a request may need in the worst case: blocks side by side, or one that is larger.
+// Returns the bytes that a request needs in the worst case: neighbouring blocks, or one that is
+// larger.
 std::uint64_t staging_bytes(const DatasetIndex& index, std::optional<std::size_t> field) {
     return std::max(largest(index, &StoredBlock::stored_bytes, field), RequestLimits{}.bytes);
 }

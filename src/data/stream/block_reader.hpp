@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads rows: pread, verify, decode, copy; around libhdf5 and its lock.
+// Reads rows without libhdf5 and its lock: pread, verify, decode, copy.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -23,7 +23,7 @@
 
 namespace lockstep {
 
-/// A list of places that consecutive bytes of a file go to; reused. One thread.
+/// A list of destinations of consecutive bytes of a file; reused. One thread.
 class ScatterRead {
   public:
     void clear() { places_.clear(); }
@@ -31,31 +31,31 @@ class ScatterRead {
         if (!place.empty()) places_.push_back({place.data(), place.size()});
     }
 
-    /// Fills the places from `offset`, across short reads; uses them up. Returns the bytes read,
-    /// less only at the end of the file. Errors: E402.
+    /// Fills and removes the places, from `offset`, across short reads. Returns the bytes read:
+    /// fewer only at the end of the file. Errors: E402.
     std::uint64_t run(int fd, std::uint64_t offset, const std::filesystem::path& path);
 
   private:
     std::vector<iovec> places_;
 };
 
-/// What to do about a block whose bytes cannot be had.
+/// Called for a block whose bytes cannot be read.
 using OnBadBlock = std::function<void(const BlockPiece&, const Error&)>;
 
 /// Reads rows through buffers of its own, which it makes once. One thread.
 ///
-/// Whole blocks are read and checked even where only some of their rows are asked for; bytes that
-/// do not match their hash are read once more, past the page cache. Blocks that are stored raw are
-/// read straight to where their rows go. Errors of all: E213 naming shard, field, block, offset and
+/// Whole blocks are read and checked even if only some of their rows are needed. Bytes that do not
+/// match their hash are read once more, past the page cache. Blocks that are stored raw are read
+/// directly to the place of their rows. Errors of all: E213 naming shard, field, block, offset and
 /// samples; E204; E210; E236; E402; those of opening.
 class BlockReader {
   public:
-    /// Of all fields, or with buffers for the blocks of one.
+    /// Makes buffers for all fields, or for the blocks of one.
     explicit BlockReader(ShardFiles& files, std::optional<std::size_t> field = {});
 
-    /// Reads what one request of `plan`, made within the usual limits, covers. A block that cannot
-    /// be had does not hurt its neighbours: `on_bad` is told and its rows are undefined; without
-    /// `on_bad` the error is thrown.
+    /// Reads the rows of one request of `plan`, made within the usual limits. A bad block does not
+    /// affect its neighbours: `on_bad` is called and its rows are undefined; without `on_bad` the
+    /// error is thrown.
     void read(const RequestPlan& plan, const ReadRequest& request, const OnBadBlock& on_bad = {});
 
     /// Fills `out` with rows [first, first + rows) of field number `field`.
@@ -64,18 +64,18 @@ class BlockReader {
                    std::uint64_t rows,
                    std::span<std::byte> out);
 
-    /// Reads, checks and expands one block; its rows, of a tile its part of them side by side, are
+    /// Reads, checks and expands one block. Its rows (for a tile its contiguous part of them) are
     /// valid until the next call.
     std::span<const std::byte> read_block(std::size_t field, std::size_t block);
 
-    /// What it did since the last call.
+    /// Returns its statistics since the last call.
     StreamStats take_stats() { return std::exchange(stats_, {}); }
 
-    /// Bytes of the buffers of one reader of this data set.
+    /// Returns the size of the buffers of one reader of this data set.
     static std::uint64_t buffer_bytes(const DatasetIndex& index);
 
   private:
-    /// The pieces of one block, and its stored bytes' place.
+    /// The pieces of one block, and the place of its stored bytes.
     struct BlockRead {
         std::span<const BlockPiece> pieces;
         std::span<std::byte> stored;
@@ -111,7 +111,7 @@ class BlockReader {
     RequestPlan rows_plan_;
     Decoder decoder_;
     std::vector<std::byte> stored_, decoded_, gap_;
-    std::vector<BlockRead> blocks_;  // of the request at hand
+    std::vector<BlockRead> blocks_;  // blocks of the current request
     ScatterRead scatter_;
     StreamStats stats_;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Was each sample of an epoch trained on once, in the model that came out? Each start and rank of
-// the run has written what it did; starts that were killed did steps again that later starts did
-// anew:
+// Checks that each sample of an epoch was trained on once, in the final model. Each start and rank
+// of the run has recorded its steps. Later starts repeated steps of killed starts:
 //
 //     start 1   [ step 0 ....... 40 | 41 .... 55 ]            killed; the checkpoint was at 40
 //     start 2                       [ 41 ......... 90 | ]     41 to 55 of start 1 are superseded
@@ -48,14 +47,15 @@ namespace {
 
 // One rank's ledger file, read back.
 
-/// How a file's bytes ended.
+/// The state of the bytes at a file's end.
 struct LedgerEnd {
     FoundRecord::State state = FoundRecord::State::whole;
-    std::uint64_t offset = 0;  ///< of what is torn or damaged
+    std::uint64_t offset = 0;  ///< place of the torn or damaged bytes
     std::uint64_t bytes = 0;   ///< from there to the end of the file
 };
 
-// Of a file as much is in memory at a time; a step's record has some bytes for each sample.
+// Size of the part of a file that is in memory at a time; a step's record has some bytes for each
+// sample.
 constexpr std::uint64_t piece_bytes = 32 << 20;
 
 /// The head of the file at `path`; nothing if it has none. Errors: E201, E202, E402.
@@ -74,7 +74,7 @@ LedgerEnd visit_records(const fs::path& path,
     std::vector<std::byte> piece(ledger_head_bytes);
     piece.resize(read_at(file.value(), piece, 0, path));
     std::uint64_t size = file_stamp(path).bytes, offset = piece.size(), chain = hash64(piece);
-    std::span<const std::byte> rest;  // of the piece, from `offset` in the file
+    std::span<const std::byte> rest;  // rest of the piece, from `offset` in the file
     for (bool is_fresh = false;;) {
         const FoundRecord found = rest.empty() ? FoundRecord{} : read_record(rest, chain);
         if (found.state == whole) {
@@ -196,7 +196,7 @@ class Check {
             if (at->second.start != file.head.start || at->second.ranks != file.head.ranks)
                 find(file.path, "disagrees with the other ranks about where they began");
         }
-        std::optional<StreamPosition> earliest;  // of this and later incarnations
+        std::optional<StreamPosition> earliest;  // earliest of this and later incarnations
         for (auto at = incarnations_.rbegin(); at != incarnations_.rend(); ++at) {
             Incarnation& incarnation = at->second;
             incarnation.superseded_from = earliest;
@@ -256,7 +256,7 @@ class Check {
             find(file.path, fmt::format("is damaged: {} are no records", where()));
     }
 
-    // Of each epoch.
+    // Returns the number of trained samples of each epoch.
     std::uint64_t trained() const { return report_.samples - report_.dropped; }
 
     EpochAccount& account_of(std::uint64_t epoch) {
@@ -291,7 +291,7 @@ class Check {
     std::vector<File> files_;
     std::map<std::uint64_t, Incarnation> incarnations_;
     std::map<std::uint64_t, EpochAccount> epochs_;
-    StreamPosition earliest_;  // that any incarnation began at
+    StreamPosition earliest_;  // earliest begin of any incarnation
     LedgerReport report_;
 };
 

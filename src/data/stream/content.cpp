@@ -83,7 +83,7 @@ std::string content_digest(const DatasetIndex& index, std::span<const std::int64
     ByteWriter out;
     out.add(std::uint64_t{index.manifest().block_rows});
     for (const Shard& shard : index.shards())
-        if (shard.samples > 0) out.add(shard.samples);  // where values lie is no content
+        if (shard.samples > 0) out.add(shard.samples);  // places of values are no content
     for (std::size_t f = 0; f < index.fields().size(); ++f) {
         add_field(out, index.fields()[f]);
         for (const StoredBlock& block : index.stored_blocks(f)) out.add(std::uint64_t{block.rows});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways of reading a data set, each ready to be timed.
+// The methods of reading a data set, each ready to be timed.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -25,45 +25,45 @@ struct RowSpan {
 
 inline constexpr std::uint64_t request_bytes = 1u << 20;
 
-/// At most one request of one file.
+/// A piece of one file, at most one request.
 struct FilePiece {
     std::uint32_t shard = 0;
     std::uint64_t offset = 0, bytes = 0;
 };
 
-/// The first rows of a data set and where they are stored.
+/// The first rows of a data set and their places.
 struct Portion {
     std::uint64_t rows = 0;
     std::uint64_t decoded_bytes = 0, stored_bytes = 0;
     std::uint64_t largest_span = 0;  ///< decoded bytes
-    std::vector<RowSpan> spans;      ///< neighbouring blocks up to 1 MiB stored, fields by turns
+    std::vector<RowSpan> spans;      ///< neighbouring blocks up to 1 MiB stored, fields in turn
     std::vector<FilePiece> files;    ///< the same bytes, ascending in each file
 };
 
-/// As many rows as fit into `limit_bytes`, decoded; at least one block.
+/// Returns as many rows as fit into `limit_bytes`, decoded; at least one block.
 Portion first_rows(const DatasetIndex& index, std::uint64_t limit_bytes);
 
-/// What one timed pass did.
+/// The result of one timed pass.
 struct Pass {
     double seconds = 0, first_s = 0;
     std::uint64_t bytes = 0, stored_bytes = 0;
     StreamStats spent;
 };
 
-/// All that the ways share; made once.
+/// The common data of the methods; made once.
 struct IoBench {
     IoBench(std::shared_ptr<const DatasetIndex> opened, const IoPlan& plan_of);
 
-    /// This thread's share of the ring.
+    /// Returns this thread's share of the ring.
     std::span<std::byte> ring_part(int thread, int threads) const;
 
-    /// How often a hot pass reads the portion.
+    /// Returns how often a hot pass reads the portion.
     std::uint64_t hot_repeats() const;
 
     const IoPlan& plan;
     std::shared_ptr<const DatasetIndex> index;
     Portion portion;
-    Memory ring;  ///< touched already
+    Memory ring;  ///< its pages are already mapped
 };
 
 /// Reads the portion `repeats` times in all with `threads`.

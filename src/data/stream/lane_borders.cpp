@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes are cut at rows, not at blocks. Where there are few blocks for each lane, most of what is
-// expanded would be so twice, for both sides of a border:
+// Lanes are cut at rows, not at blocks. If a lane has few blocks, most blocks would be expanded
+// twice, for both sides of a border:
 //
 //     permuted blocks   |     b5     |     b2     |     b7     |
 //     lanes             |  lane 0 |  lane 1    |   lane 2      |
@@ -9,8 +9,8 @@
 //     the window that comes first   reads b5 whole: its own rows, and its neighbour's, into
 //     KeptRows the one that comes later      copies them
 //
-// Which comes first is a question of the walk, not of threads: so the plan says it, and a window
-// that finds its rows kept leaves their block out of its requests.
+// The walk decides which comes first, not the threads: so the plan records it, and a window that
+// finds its rows kept leaves their block out of its requests.
 //
 // What must never happen:
 // - Two threads wait for each other. A window waits only for one that was issued before it, and
@@ -32,7 +32,7 @@
 namespace lockstep {
 namespace {
 
-// Of all blocks: what is read twice may be so many before they are worth memory.
+// Share of all blocks: fewer blocks on borders are not worth memory.
 constexpr double few = 0.05;
 
 }  // namespace
@@ -126,7 +126,7 @@ void LaneBorders::share(const EpochWindow& window, int border, SharedRows& share
 std::uint64_t border_bytes(const DatasetIndex& index, const EpochOrder& order, std::size_t lanes) {
     const auto blocks = static_cast<double>(index.blocks().size());
     if (static_cast<double>(lanes - 1) <= few * blocks) return 0;
-    constexpr std::uint64_t epochs = 2;  // that meet
+    constexpr std::uint64_t epochs = 2;  // epochs that meet
     return epochs * (lanes - 1) * row_memory(index, order.max_block_rows());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks on borders of lanes are read once an epoch: who reads one keeps what the other lane needs.
+// Reads blocks on borders of lanes once per epoch: the reader of one keeps the rows that the other
+// lane needs.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -19,7 +20,7 @@
 
 namespace lockstep {
 
-/// Rows that the reader of one window keeps for another's. Settled once, by whichever thread.
+/// Rows that the reader of one window keeps for another window. Any thread settles them, once.
 class KeptRows {
   public:
     KeptRows(const LaneRange& rows, std::shared_ptr<std::atomic<std::uint64_t>> room)
@@ -31,19 +32,19 @@ class KeptRows {
     const LaneRange& rows() const { return rows_; }
     std::span<const std::span<std::byte>> fields() const { return fields_; }
 
-    /// Takes memory for the rows of all fields from the room there is, until the end; false if that
-    /// is too little.
+    /// Takes memory for the rows of all fields from the available room, until the end. Returns
+    /// false if that is too little.
     bool take_room(const DatasetIndex& index);
 
-    /// They are all there, or never will be: the first call counts.
+    /// Notes that all rows are there, or never will be: the first call counts.
     void settle(bool are_whole);
 
     bool are_settled();
 
-    /// Waits for that. Whether they are there.
+    /// Waits for that. Returns true if they are there.
     bool are_whole();
 
-    /// To rooms of the same fields.
+    /// Copies to rooms of the same fields.
     void copy_to(std::span<const std::span<std::byte>> fields) const;
 
   private:
@@ -59,25 +60,24 @@ class KeptRows {
     State state_ = State::awaited;
 };
 
-/// What a window has in common with the lanes beside its own.
+/// The rows that a window shares with the lanes beside its own.
 struct SharedRows {
-    std::vector<std::shared_ptr<KeptRows>> keeps;  ///< of others, to be read with this window
+    std::vector<std::shared_ptr<KeptRows>> keeps;  ///< rows of others, to be read with this window
     std::vector<std::shared_ptr<KeptRows>> finds;  ///< its own, read with another window
 
-    /// Whether all that it finds is settled.
+    /// Returns true if all rows that it finds are settled.
     bool is_findable() const;
 };
 
-/// Of a window, what is still to be read: the rows that it finds lie at its ends.
+/// Returns the part of a window that is still to be read: the rows that it finds are at its ends.
 LaneRange unkept_rows(LaneRange window, const SharedRows& shared);
 
-/// Hands out who keeps what for whom. Windows must be asked about in the order in which they are
-/// loaded, so that whoever waits for rows waits for a thread that has begun before it. One thread
-/// at a time.
+/// Decides which window keeps rows for which other. Call it for windows in the order of loading, so
+/// that a thread that waits for rows waits for one that has begun before it. One thread at a time.
 class LaneBorders {
   public:
     /// For a reader of `lanes` from `start` on, with `bytes` of memory: without room a window reads
-    /// for itself.
+    /// all its rows itself.
     LaneBorders(std::set<int> lanes, StreamPosition start, std::uint64_t bytes);
 
     SharedRows of(const EpochWindow& window);
@@ -85,19 +85,19 @@ class LaneBorders {
   private:
     void share(const EpochWindow& window, int border, SharedRows& shared);
 
-    /// Of a border, from the first of its two windows on.
+    /// The state of a border, from the first of its two windows on.
     struct Met {
         std::shared_ptr<const EpochOrder> order;
-        std::shared_ptr<KeptRows> rows;  ///< until the second, if there will be one
+        std::shared_ptr<KeptRows> rows;  ///< kept until the second window, if there will be one
     };
 
     std::set<int> lanes_;
     StreamPosition start_;
     std::shared_ptr<std::atomic<std::uint64_t>> room_;
-    std::vector<Met> met_;  // by the lane behind the border
+    std::vector<Met> met_;  // by the lane after the border
 };
 
-/// Most bytes that are useful to LaneBorders: none where borders are few among the blocks.
+/// Returns the most bytes that are useful to LaneBorders: none if borders are few among the blocks.
 std::uint64_t border_bytes(const DatasetIndex& index, const EpochOrder& order, std::size_t lanes);
 
 }  // namespace lockstep

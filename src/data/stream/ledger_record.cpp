@@ -128,7 +128,7 @@ void take_differences(NumberReader& from, std::uint64_t count, std::vector<std::
     while (ids.size() < count && from.is_sound()) ids.push_back(last = step_by(last, from.next()));
 }
 
-// Whether `body` is a record's; then `found` has its content.
+// Returns true if `body` is a record's; then `found` has its content.
 bool decode_body(std::span<const std::byte> body, FoundRecord& found) {
     NumberReader from(body);
     found.step.position.epoch = from.next();

@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-/// What a record says of one step, besides the samples of its rank.
+/// The facts of one step in a record, besides the samples of its rank.
 struct StepFacts {
     StreamPosition position;
     std::uint64_t samples = 0;  ///< over all ranks
-    std::uint64_t masked = 0;   ///< of this rank
+    std::uint64_t masked = 0;   ///< masked samples of this rank
     bool operator==(const StepFacts&) const = default;
 };
 
@@ -30,7 +30,7 @@ struct StepFacts {
 inline constexpr std::size_t ledger_head_bytes = 96;
 std::vector<std::byte> encode_head(const LedgerHead& head);
 
-/// Nothing if these are not the bytes of a head.
+/// Returns nothing for bytes that are not a head.
 std::optional<LedgerHead> decode_head(std::span<const std::byte> bytes);
 
 /// A record's frame: length of its body (u32), the length once more with all bits turned (u32),
@@ -48,19 +48,19 @@ void append_record(std::vector<std::byte>& to,
 /// Puts the frame around a body.
 void append_body(std::vector<std::byte>& to, std::span<const std::byte> body, std::uint64_t& chain);
 
-/// What stands at the beginning of some bytes.
+/// A record at the begin of some bytes.
 struct FoundRecord {
     enum class State {
         whole,
-        torn,     ///< the bytes end within the record, or hold nothing but zeros
-        damaged,  ///< no record, although more follows
+        torn,     ///< the bytes end within the record, or are only zeros
+        damaged,  ///< no record, although more bytes follow
     } state = State::torn;
-    std::size_t bytes = 0;  ///< of the whole record
+    std::size_t bytes = 0;  ///< size of the whole record
     StepFacts step;
     std::vector<std::uint64_t> ids;
 };
 
-/// The record at the beginning of `bytes`, the rest of a file. `chain` becomes its hash.
+/// Reads the record at the begin of `bytes`, the rest of a file. `chain` becomes its hash.
 FoundRecord read_record(std::span<const std::byte> bytes, std::uint64_t& chain);
 
 /// Takes records of kept steps in any order, then says what they come to.

@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-// Hands out `repeats` rounds over `pieces` numbers, one by one, to any thread.
+// Gives out `repeats` rounds over `pieces` numbers, one by one, to any thread.
 class Dealer {
   public:
     Dealer(std::size_t pieces, std::uint64_t repeats) : pieces_(pieces), total_(pieces * repeats) {}
@@ -129,7 +129,7 @@ std::vector<CacheState> states_of(const IoBench& bench, IoMeasurements& measured
     return states;
 }
 
-// What is measured hot comes first in a round, and is made hot before.
+// Hot measurements come first in a round, after warming.
 std::vector<Lane> lanes_of(const IoBench& bench, IoMeasurements& measured) {
     std::vector<Lane> lanes;
     for (const CacheState state : states_of(bench, measured))

@@ -20,7 +20,7 @@ namespace lockstep {
 
 inline constexpr std::uint64_t buffer_alignment = 64;
 
-/// `bytes` rounded up so that what follows is aligned.
+/// Returns `bytes` rounded up so that the next item is aligned.
 constexpr std::uint64_t aligned(std::uint64_t bytes) {
     return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
 }
@@ -43,10 +43,10 @@ class Memory {
     std::uint64_t bytes_ = 0;
 };
 
-/// What `rows` rows need.
+/// Returns the memory for `rows` rows.
 std::uint64_t row_memory(const DatasetIndex& index, std::uint64_t rows);
 
-/// The fields' parts of `memory`, which has as much, each with room for exactly `rows`.
+/// Returns the fields' parts of `memory` of that size, each with room for exactly `rows`.
 std::vector<std::span<std::byte>> divided(const DatasetIndex& index,
                                           std::uint64_t rows,
                                           std::span<std::byte> memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shuffle that needs little memory, reads files in large pieces, and is one sequence that
-// everything else only cuts. With 8 blocks, G = 2 lanes and windows of K = 2 blocks:
+// A shuffle that needs little memory, reads files in large pieces, and is one sequence that ranks
+// and batches only cut. With 8 blocks, G = 2 lanes and windows of K = 2 blocks:
 //
 //     as stored      b0 b1 b2 b3 b4 b5 b6 b7
 //     permuted       b5 b2 b7 b0 b3 b6 b1 b4        by (seed, epoch)
@@ -8,10 +8,10 @@
 //     lane 1         [b3][b6 b1][b4]                by (seed, epoch, lane, the window's begin)
 //     the epoch      lane 0, lane 1, lane 0, lane 1 ...  one sample of each in turn
 //
-// A batch so draws from G windows in G places of the data set at once, which mixes well, and what
-// must be in memory is one window per lane. First windows are shorter by lane, or all lanes would
-// need their next window in the same step, and the disks would stand still in between. Lanes are
-// cut at rows, not at blocks: a block on the border is of both (lane_borders.cpp).
+// So a batch draws from G windows in G places of the data set at once, which mixes well, and only
+// one window per lane must be in memory. First windows are shorter by lane; otherwise all lanes
+// would need their next window in the same step, and the disks would idle in between. Lanes are cut
+// at rows, not at blocks: a block on the border belongs to both (lane_borders.cpp).
 //
 // What must never happen:
 // - The sequence depends on anything but (blocks, seed, epoch, G, K): on ranks, batch size,
@@ -37,7 +37,8 @@
 namespace lockstep {
 namespace {
 
-// Of `samples` dealt to `lanes` in turn, how many `lane` has among the first `samples`.
+// Of `samples` distributed to `lanes` in turn, returns how many `lane` has among the first
+// `samples`.
 std::uint64_t dealt_to(int lane, std::uint64_t samples, int lanes) {
     const auto first = static_cast<std::uint64_t>(lane);
     return samples <= first ? 0 : (samples - first - 1) / static_cast<std::uint64_t>(lanes) + 1;

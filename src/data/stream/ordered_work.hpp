@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work made on many threads and used in order on one.
+// Work that many threads make and one thread uses in order.
 #pragma once
 
 #include <condition_variable>
@@ -13,33 +13,32 @@
 
 namespace lockstep {
 
-/// Processors that this process may use (its affinity, not the machine's).
+/// Returns the number of processors that this process may use (its affinity, not the machine's).
 int usable_cores();
 
 /// From now on this thread, when it is woken, waits until a processor is free or the scheduler's
-/// next tick instead of taking the one of whoever runs there: most often of the caller of next(),
-/// who woke it by giving a batch back. Its share of the processors stays the same. Only of threads
-/// with the usual policy; never fails.
+/// next tick. It does not take the processor of a running thread, which most often is the caller of
+/// next(), who woke it by returning a batch. Its share of the processors stays the same. Only for
+/// threads with the usual policy; never fails.
 void work_in_background();
 
-/// How many threads `asked` means: 0 is one for each core that this process may use.
+/// Returns the number of threads for `asked`: 0 is one for each core that this process may use.
 int worker_count(int asked);
 
-/// Who makes which piece, and when its maker may go on: pieces 0, 1, ... of `count` pass through
-/// `slots` places. Any thread.
+/// Assigns pieces to makers: pieces 0, 1, ... of `count` pass through `slots` places. Any thread.
 class OrderedWork {
   public:
     OrderedWork(std::uint64_t count, std::size_t slots) : count_(count), places_(slots) {}
 
-    /// The next piece to make, once its place is free; nothing when there is none or at the end.
+    /// Returns the next piece to make, once its place is free; nothing at the end.
     std::optional<std::uint64_t> claim();
     void finish(std::uint64_t piece, std::exception_ptr failure);
 
-    /// Waits for `piece`; throws what its making threw.
+    /// Waits for `piece`; throws the exception of making it.
     void await(std::uint64_t piece);
     void free_place_of(std::uint64_t piece);
 
-    /// No more claims.
+    /// Ends claims.
     void end();
 
   private:
@@ -75,10 +74,10 @@ class Workers {
     std::vector<std::thread> threads_;
 };
 
-/// make(piece, slot) for each piece below `count`, on a thread for each element of `makers` (which
-/// are called as maker(piece, slot), each by one thread); use(piece, slot) on this thread, in
-/// order. Slots are used again and again. With one maker everything happens on this thread. Throws
-/// the first failure in the order of pieces, after all threads have ended.
+/// Calls make(piece, slot) for each piece below `count`, on a thread for each element of `makers`
+/// (which are called as maker(piece, slot), each by one thread), and use(piece, slot) on this
+/// thread, in order. Slots are reused. With one maker everything happens on this thread. Throws the
+/// first failure in the order of pieces, after all threads have ended.
 template <class Maker, class Slot, class Use>
 void work_in_order(std::uint64_t count,
                    std::vector<Maker>& makers,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two walks over the same steps that never speak to each other: the assembler's over samples and
-// the I/O threads' over windows.
+// Two independent walks over the same steps: the assembler's over samples and the I/O threads' over
+// windows.
 //
 //     StepWalk     step 0: lane 0 [0,4) lane 1 [0,4)   step 1: lane 0 [4,8) ...   a batch's rows
 //     WindowWalk   w(0,0)  w(1,0)  ........  w(1,1)  w(0,1) ...                   by first need
@@ -53,7 +53,7 @@ std::shared_ptr<const EpochOrder> OrderCache::of_epoch(std::uint64_t epoch) {
 
 namespace {
 
-// Where no further step of an epoch begins.
+// Returns the place after which no step of an epoch begins.
 std::uint64_t end_of_steps(std::int64_t batch, std::uint64_t samples, ShortStep short_step) {
     const auto step = static_cast<std::uint64_t>(batch);
     return short_step == ShortStep::keep || samples < step ? samples : samples - step + 1;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which windows a rank reads, and in which order it first needs them: pure functions of the
-// options.
+// The windows that a rank reads, in the order of first use: pure functions of the options.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
@@ -27,10 +26,10 @@ struct EpochWindow {
     }
 };
 
-/// What of a stream's options the order depends on.
+/// Returns the options of a stream on which the order depends.
 OrderSpec order_spec(const StreamOptions& options);
 
-/// The orders of epochs, made when an epoch begins and kept while somebody uses them.
+/// The orders of epochs, made when an epoch begins and kept while they are used.
 class OrderCache {
   public:
     OrderCache(std::vector<RowBlock> blocks, const StreamOptions& options);
@@ -47,12 +46,12 @@ class OrderCache {
 struct Step {
     StreamPosition position, next;
     std::uint64_t samples = 0;     ///< over all ranks
-    std::uint64_t rows = 0;        ///< of this rank
-    std::vector<LaneRange> slice;  ///< of this rank, in the order of its rows
+    std::uint64_t rows = 0;        ///< rows of this rank
+    std::vector<LaneRange> slice;  ///< this rank's, in the order of its rows
     std::shared_ptr<const EpochOrder> order;
 };
 
-/// Walks the steps from a position, across epochs, for ever.
+/// Walks the steps from a position, across epochs, without end.
 class StepWalk {
   public:
     StepWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start);
@@ -64,13 +63,13 @@ class StepWalk {
     StreamPosition position_;
 };
 
-/// The windows that the steps' slices touch, each when it is first needed and once for as long as
-/// its lane stays in it.
+/// Walks the windows that the steps' slices touch, each when it is first needed and once for as
+/// long as its lane stays in it.
 class WindowWalk {
   public:
     WindowWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start);
 
-    /// Nothing if this rank never has a sample to compute.
+    /// Returns nothing if this rank never has a sample to compute.
     std::optional<EpochWindow> next();
 
     std::size_t lanes() const { return last_.size(); }
@@ -81,21 +80,21 @@ class WindowWalk {
 
     StepWalk steps_;
     Step step_;
-    std::size_t part_ = 0;           // of the step's slice
+    std::size_t part_ = 0;           // part of the step's slice
     std::uint64_t reached_ = 0;      // lane position within that part
     std::vector<EpochWindow> last_;  // by lane
 };
 
-/// On which lanes this rank can hold a window, and on all at once.
+/// Returns the lanes on which this rank may hold a window.
 std::set<int> lanes_held(const std::vector<RowBlock>& blocks,
                          const StreamOptions& options,
                          StreamPosition start);
 
-/// Most rows this rank has in a step.
+/// Returns the largest number of rows of this rank in a step.
 std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples);
 
-/// `position`, or the beginning of the next epoch if no step of this one begins there. Errors: E106
-/// if none begins anywhere, E306 beyond an epoch's end.
+/// Returns `position`, or the begin of the next epoch if no step of this one begins there. Errors:
+/// E106 if none begins anywhere, E306 beyond an epoch's end.
 StreamPosition normalized(StreamPosition position,
                           const StreamOptions& options,
                           std::uint64_t samples);

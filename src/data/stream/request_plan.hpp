@@ -54,25 +54,26 @@ class ShardFiles {
 /// `out` has room for whole samples, of which it fills its part.
 struct BlockPiece {
     std::size_t field = 0, block = 0;  ///< stored_blocks(field)[block]
-    std::uint64_t skip_rows = 0;       ///< of the decoded block before these
+    std::uint64_t skip_rows = 0;       ///< rows of the decoded block before these
     std::span<std::byte> out;
 };
 
-/// Blocks that lie side by side in a shard, but for small gaps, and are read at once.
+/// Blocks that are neighbours in a shard, except for small gaps, and are read at once.
 struct ReadRequest {
     std::uint32_t shard = 0;
-    std::uint64_t begin = 0, end = 0;         ///< in the file
-    std::size_t first_piece = 0, pieces = 0;  ///< in the plan; those of one block in a row
+    std::uint64_t begin = 0, end = 0;         ///< range in the file
+    std::size_t first_piece = 0, pieces = 0;  ///< range in the plan; those of one block in a row
 };
 
-/// How far blocks are put together.
+/// Limits of joining blocks.
 struct RequestLimits {
     std::uint64_t bytes = 1u << 20;  ///< a larger block is a request of its own
-    std::uint64_t gap_bytes = 4096;  ///< read in vain, and at most an eighth of what comes before
+    std::uint64_t gap_bytes =
+        4096;  ///< unused bytes that are read, at most an eighth of those before
     std::size_t pieces = 256;
 };
 
-/// Reused window after window. One thread.
+/// A plan that is reused for each window. One thread.
 class RequestPlan {
   public:
     explicit RequestPlan(const DatasetIndex& index, const RequestLimits& limits = {})
@@ -80,19 +81,19 @@ class RequestPlan {
 
     void clear();
 
-    /// Rows [first, first + rows) of `field` are to go to `out`, which has room for exactly them,
-    /// or is empty.
+    /// Adds rows [first, first + rows) of `field` for `out`, which has room for exactly them, or is
+    /// empty.
     void add(std::size_t field, std::uint64_t first, std::uint64_t rows, std::span<std::byte> out);
 
-    /// All rows of one block are to go to `out`, which has room for exactly them.
+    /// Adds all rows of one block for `out`, which has room for exactly them.
     void add_block(std::size_t field, std::size_t block, std::span<std::byte> out) {
         pieces_.push_back({field, block, 0, out});
     }
 
-    /// Rows of all fields: runs end to end in fields[f].
+    /// Adds rows of all fields: runs end to end in fields[f].
     void add(std::span<const RowRun> runs, std::span<const std::span<std::byte>> fields);
 
-    /// Puts what was added in the order of the files. Then requests() and pieces_of() are valid.
+    /// Sorts what was added in the order of the files. Then requests() and pieces_of() are valid.
     void arrange();
 
     std::span<const ReadRequest> requests() const { return requests_; }

@@ -158,7 +158,7 @@ void ask_for_huge_pages(std::span<std::byte> memory) {
     if (first < last) ::madvise(memory.data() + (first - begin), last - first, MADV_HUGEPAGE);
 }
 
-// What everything else on the node keeps of its memory.
+// Returns the memory for data; the rest is for everything else on the node.
 constexpr std::uint64_t usable(std::uint64_t free_bytes) {
     return free_bytes - free_bytes / 10;
 }

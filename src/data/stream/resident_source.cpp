@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same batches as from files, gathered from rows in memory. There is no I/O to hide, only
+// Makes the same batches as from files, gathered from rows in memory. There is no I/O to hide, only
 // copying, so a few threads gather whole steps side by side:
 //
 //     thread 1    takes a buffer, claims step 7, gathers --.
@@ -37,9 +37,10 @@
 namespace lockstep {
 namespace {
 
-// More do not make memory faster. On a single core there is none: the caller gathers by itself.
+// More threads do not make memory faster. On a single core there is none: the caller gathers by
+// itself.
 constexpr int most_assemblers = 4;
-// How often the stream looks whether another assembler would help.
+// Steps between checks whether another assembler would help.
 constexpr std::uint64_t steps_of_a_look = 64;
 
 int assemblers_at_most(const StreamOptions& options) {

@@ -27,10 +27,10 @@ constexpr std::size_t least_windows_ahead = 8;
 constexpr std::size_t most_batches_ahead = 64;
 constexpr std::uint64_t batch_bytes_ahead = 16u << 20;
 
-// Of each row of a window besides its bytes: its sample and its place in the permutation.
+// Bytes of each row of a window besides its values: its sample and its place in the permutation.
 constexpr std::uint64_t row_overhead = sizeof(std::uint64_t) + sizeof(std::uint32_t);
 
-// What this process has in memory.
+// Returns this process's resident memory.
 std::uint64_t resident_bytes(const fs::path& root) {
     const std::string text = text_of(root / "proc/self/statm");
     const auto begin = text.find(' ') + 1;
@@ -39,7 +39,7 @@ std::uint64_t resident_bytes(const fs::path& root) {
            static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// What the job's limit leaves for this stream.
+// The job's limit for this stream.
 struct Room {
     std::uint64_t limit = 0, share = 0, used = 0;
     std::uint64_t bytes() const { return share > used ? share - used : 0; }
@@ -143,8 +143,8 @@ StreamMemory plan_memory(const DatasetIndex& index,
     if (room && memory.bytes() > room->bytes())
         throw too_little_room(memory.bytes(), *room, options, held);
 
-    // What is left goes to threads that may come, to windows and batches ahead, then to what lanes
-    // have in common.
+    // The rest goes to threads that may come, to windows and batches ahead, then to rows that lanes
+    // share.
     const std::uint64_t most = std::min(options.memory_bytes, room ? room->bytes() : UINT64_MAX);
     const auto fitting = [&](std::uint64_t bytes, std::uint64_t wanted) {
         return std::min((most - memory.bytes()) / std::max<std::uint64_t>(bytes, 1), wanted);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of everything a stream makes, and whether the job may have that much.
+// The sizes of a stream's pools, and a check against the job's memory.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Batches that a caller may hold while it asks for another, and that one.
+/// Batches that a caller may hold while it requests another one, and that one.
 inline constexpr std::size_t lendable_batches = 4;
 
 /// The pools of a stream. A value.
@@ -19,25 +19,25 @@ struct StreamMemory {
     std::size_t slabs = 0, batches = lendable_batches;
     int readers = 1;
     std::uint64_t slab_bytes = 0, batch_bytes = 0, reader_bytes = 0;
-    std::uint64_t border_bytes = 0;  ///< of LaneBorders
+    std::uint64_t border_bytes = 0;  ///< bytes of LaneBorders
     bool are_batches_locked = false;
-    std::uint64_t allowed_bytes = 0;           ///< by the options
-    std::optional<std::uint64_t> limit_bytes;  ///< of the control group
+    std::uint64_t allowed_bytes = 0;           ///< limit of the options
+    std::optional<std::uint64_t> limit_bytes;  ///< limit of the control group
 
     std::uint64_t bytes() const {
         return slabs * slab_bytes + batches * batch_bytes +
                static_cast<std::uint64_t>(readers) * reader_bytes + border_bytes;
     }
-    /// "reading: 246 MiB of the 256 MiB allowed: 80 windows of 3 MiB, ...".
+    /// Returns "reading: 246 MiB of the 256 MiB allowed: 80 windows of 3 MiB, ...".
     std::string text() const;
 };
 
-/// Largest number of I/O threads that `options` can mean here.
+/// Returns the largest number of I/O threads under `options`.
 int most_io_threads(const StreamOptions& options);
 
-/// As many windows and threads as the options, and the limit of the control group less what this
-/// process has already, leave room for.
-/// Errors: E106 if the options allow too little; E224 if the limit does.
+/// Returns as many windows and threads as the options permit, and the limit of the control group
+/// minus this process's present memory. Errors: E106 if the options allow too little; E224 if the
+/// limit does.
 StreamMemory plan_memory(const DatasetIndex& index,
                          const StreamOptions& options,
                          StreamPosition start);

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// However loading ends, nobody waits for ever for what it keeps.
+// Settles kept rows however loading ends, so that no thread waits for them for ever.
 class Settling {
   public:
     explicit Settling(const SharedRows& shared) : shared_(shared) {}
@@ -57,7 +57,8 @@ void WindowLoader::plan(const Slab& slab, const LaneRange& rows) {
     plan_.add(slab.window.order->rows_of(rows), rows_in(slab, rows));
 }
 
-// Of the fields' memory what belongs to these lane positions, before they are permuted.
+// Returns the part of the fields' memory that belongs to these lane positions, before they are
+// permuted.
 std::span<const std::span<std::byte>> WindowLoader::rows_in(const Slab& slab,
                                                             const LaneRange& rows) {
     places_.clear();
@@ -69,7 +70,7 @@ std::span<const std::span<std::byte>> WindowLoader::rows_in(const Slab& slab,
     return places_;
 }
 
-// Whether to the end.
+// Returns true if it was read to the end.
 bool WindowLoader::read_planned(Slab& slab) {
     OnBadBlock on_bad;
     if (bad_blocks_)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixed number of slabs goes round between the threads that load windows and the one that
+// A fixed number of slabs circulates between the threads that load windows and the one that
 // assembles batches:
 //
 //     free_  --claim-->  loading  --publish-->  ready, in its lane's queue  --find--> copied from
@@ -9,10 +9,10 @@
 //     lanes_[0]   [window 4: in use] [window 5: ready]
 //     lanes_[1]   [window 3: in use] [window 4: loading]
 //
-// The pool is the only back pressure: where no slab is free, nobody reads. With the lanes that the
-// rank can hold and one slab more, the window that the assembler waits for is always in a slab or
+// Only the pool limits reading: while no slab is free, no thread reads. There is one slab more than
+// lanes that the rank can hold. So the window that the assembler waits for is always in a slab or
 // the next to get one: windows are issued in the order of first need, and it never waits while it
-// keeps a slab that it could give up.
+// keeps a slab that it could free.
 //
 // What must never happen:
 // - Windows are issued in another order than the walk's. plan_mutex_ is held from the walk to the
@@ -38,8 +38,8 @@
 namespace lockstep {
 namespace {
 
-// What is asked of the disk at once: enough for it to be busy, little enough not to be dropped
-// before it is used.
+// Requests to the disk at a time: enough to keep it busy, few enough that pages are not dropped
+// before use.
 constexpr std::uint64_t window_bytes_ahead = 16u << 20;
 constexpr std::uint64_t most_windows_ahead = 16;
 

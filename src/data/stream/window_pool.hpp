@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows on their way from the files to the assembler, in a fixed number of preallocated slabs.
+// Windows between the files and the assembler, in a fixed number of preallocated slabs.
 #pragma once
 
 #include "block_reader.hpp"
@@ -26,7 +26,7 @@ struct PlannedWindow {
     SharedRows shared;
 };
 
-/// One window's rows, by field, as stored; and where the lane's positions find theirs.
+/// One window's rows, by field, as stored; and their places by the lane's positions.
 struct Slab {
     std::vector<std::span<std::byte>> fields;
     std::vector<std::uint32_t> permutation;  ///< row of each lane position of the window
@@ -34,14 +34,14 @@ struct Slab {
     std::vector<std::uint8_t> valid;         ///< at each lane position; empty: all are
     EpochWindow window;
     SharedRows shared;             ///< until it is loaded
-    std::vector<RowRun> bad_rows;  ///< where it masks
+    std::vector<RowRun> bad_rows;  ///< masked rows
     std::exception_ptr error;
     bool is_ready = false;
 };
 
-/// Hands windows to I/O threads in the order in which they are needed, and to the assembler when
-/// they are loaded. With a slab for each lane that can be held, and one more, neither waits for
-/// ever. Any thread, but one assembler.
+/// Gives windows to I/O threads in the order of need, and to the assembler when they are loaded.
+/// With a slab for each lane that can be held, and one more, neither waits for ever. Any thread,
+/// but only one assembler.
 class WindowPool {
   public:
     WindowPool(ShardFiles& files,
@@ -57,18 +57,18 @@ class WindowPool {
     /// For I/O threads: loads windows until stop().
     void load_windows();
 
-    /// For the assembler: the slab with `position` of `lane` if it is loaded. Rethrows what loading
-    /// threw.
+    /// For the assembler: returns the slab with `position` of `lane` if it is loaded. Rethrows
+    /// errors of loading.
     const Slab* find(std::uint64_t epoch, int lane, std::uint64_t position);
 
-    /// Frees the slabs before the one that find() gave.
+    /// Frees the slabs before the result of find().
     void leave(std::uint64_t epoch, int lane, std::uint64_t position);
 
-    /// As find(), waiting for it; nullptr after stop(). Slabs of windows that the lane has left are
-    /// free from then on.
+    /// Does the same as find(), but waits; nullptr after stop(). Slabs of windows that the lane has
+    /// left become free.
     const Slab* acquire(std::uint64_t epoch, int lane, std::uint64_t position);
 
-    /// For the assembler: frees the slabs of all windows that a step has come to the end of.
+    /// For the assembler: frees the slabs of all windows whose end a step has reached.
     void release_ended(const Step& step);
 
     void stop();
@@ -94,11 +94,11 @@ class WindowPool {
     Memory memory_;
     std::vector<Slab> slabs_;
 
-    std::mutex plan_mutex_;  // before mutex_; so windows are issued in the walk's order
+    std::mutex plan_mutex_;  // locked before mutex_; so windows are issued in the walk's order
     WindowWalk walk_;
     LaneBorders borders_;
     RequestPlan ahead_plan_;
-    std::deque<PlannedWindow> ahead_;  // next to be issued; the system was told to read them
+    std::deque<PlannedWindow> ahead_;  // next to be issued; the system is reading them ahead
     std::size_t windows_ahead_;
 
     mutable std::mutex mutex_;

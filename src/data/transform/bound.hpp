@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline bound to a shape: what ImageTransform keeps.
+// A pipeline bound to a shape, for ImageTransform.
 #pragma once
 
 #include "lockstep/data/transform.hpp"
@@ -62,14 +62,14 @@ struct BoundTransform {
     ImageShape input, output;
     StagePlan plan;
     std::vector<float> mean, scale;
-    std::vector<StretchTaps> taps;  ///< by stage; empty but for resizes
+    std::vector<StretchTaps> taps;  ///< by stage; empty except for resizes
     const RowKernels* rows;
 
-    /// The largest plane between two stages, all channels.
+    /// Returns the largest plane between two stages, all channels.
     std::size_t largest_image() const;
 };
 
-/// As apply(), one image after the other on this thread, with these row kernels.
+/// Does the same as apply(), one image after the other on this thread, with these row kernels.
 void transform_rows(const BoundTransform& bound,
                     const RowKernels& kernels,
                     std::span<const std::uint8_t> images,

@@ -53,7 +53,7 @@ class PnmHeader {
         return value;
     }
 
-    /// What follows the one white space after the last number.
+    /// Returns the bytes after the one white space after the last number.
     std::span<const std::byte> rest() {
         if (std::isspace(peek()) == 0) throw BadImage("it ends within its header");
         return content_.subspan(at_ + 1);
@@ -75,7 +75,7 @@ class PnmHeader {
 
 constexpr int precision = 22;  // bits after the point, as Pillow's for 8-bit channels
 
-// Which inputs make up one output, and how much of each.
+// The inputs of one output, with their weights.
 struct Taps {
     std::size_t first = 0;
     std::vector<std::int32_t> weights;

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Pixels that are laid out at a time: they stay in the first-level cache.
+/// Pixels that are laid out at a time, so that they stay in the first-level cache.
 constexpr int chunk_pixels = 1024;
 
 std::size_t out_values(const TransformStage& stage) {

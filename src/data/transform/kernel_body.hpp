@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread of a kernel does; also run on the host, thread by thread, by a test.
+// The work of one thread of a kernel; a test also runs it on the host, thread by thread.
 #pragma once
 
 #include "pixel.hpp"
 
 namespace lockstep::pixel {
 
-/// Where an element of a batch is.
+/// The place of an element of a batch.
 struct Place {
     std::int64_t image;
     int channel, y, x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of jpeg_decoder.cpp where a build does without libjpeg.
+// Replaces jpeg_decoder.cpp in a build without libjpeg.
 #include "image.hpp"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of png_decoder.cpp where a build does without libpng.
+// Replaces png_decoder.cpp in a build without libpng.
 #include "image.hpp"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of tiff_decoder.cpp where a build does without libtiff.
+// Replaces tiff_decoder.cpp in a build without libtiff.
 #include "image.hpp"
 
 namespace lockstep {

@@ -246,7 +246,7 @@ Error out_of_order(std::string_view what, std::string_view why) {
                  "one 'normalise' at most, only mixup or cutmix behind it, and one of these two");
 }
 
-/// What may follow what: images first, then normalise, then at most one mix.
+/// Checks the order: images first, then normalise, then at most one mix.
 void append(std::vector<TransformOp>& ops, const TransformOp& op) {
     const auto count = [&](auto predicate) { return std::ranges::any_of(ops, predicate); };
     const auto is_mix = [](const TransformOp& other) { return other.kind >= mixup; };

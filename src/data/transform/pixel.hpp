@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of every transformed pixel, one source for CPU and GPU. float operations in this order,
-// none contracted (-ffp-contract=off, nvcc --fmad=false), so that both give the same bits.
+// The value of every transformed pixel, one source for CPU and GPU. float operations are in this
+// order and not contracted (-ffp-contract=off, nvcc --fmad=false), so that both give the same bits.
 #pragma once
 
 #include "lockstep/core/host_device.hpp"
@@ -31,7 +31,7 @@ LOCKSTEP_HOST_DEVICE inline float normalised(float value, float mean, float scal
     return (value - mean) / scale;
 }
 
-/// a at share 0, exactly.
+/// Blends a and b; exactly a at share 0.
 LOCKSTEP_HOST_DEVICE inline float blend(float a, float b, float share) {
     return a + share * (b - a);
 }
@@ -59,7 +59,7 @@ LOCKSTEP_HOST_DEVICE inline Tap resize_tap(int at, int in, int out) {
     return {first, first + 1 < in ? first + 1 : first, position - static_cast<float>(first)};
 }
 
-/// Where a rotated image's pixel comes from: between columns x, x + 1 and rows y, y + 1, of which
+/// The source of a rotated image's pixel: between columns x, x + 1 and rows y, y + 1, of which
 /// those outside of the image are 0.
 struct Source {
     int y, x;
@@ -79,13 +79,13 @@ LOCKSTEP_HOST_DEVICE inline Source rotated_source(
     return {top, left, from_y - static_cast<float>(top), from_x - static_cast<float>(left)};
 }
 
-/// Mirrored at the borders, which are not repeated: -1 is 1. |outside| < size.
+/// Mirrors at the borders, which are not repeated: -1 is 1. |outside| < size.
 LOCKSTEP_HOST_DEVICE inline int reflected(int at, int size) {
     if (at < 0) return -at;
     return at < size ? at : 2 * (size - 1) - at;
 }
 
-/// Neighbours pull the centre to themselves: an even surface stays exactly as it is.
+/// Neighbours pull the centre to themselves: an even surface stays exactly the same.
 LOCKSTEP_HOST_DEVICE inline float pulled(float centre, float a, float b, float weight) {
     return weight * ((a - centre) + (b - centre));
 }
@@ -146,7 +146,7 @@ LOCKSTEP_HOST_DEVICE float blurred_value(
     return value;
 }
 
-/// Any stage's output (y, x) of one channel, before normalising.
+/// Returns any stage's output (y, x) of one channel, before normalising.
 template <class T>
 LOCKSTEP_HOST_DEVICE float stage_value(
     const TransformStage& stage, Plane<T> in, const StageDraw& draw, int y, int x, float mean) {
@@ -163,7 +163,7 @@ LOCKSTEP_HOST_DEVICE float stage_value(
     return 0.0f;
 }
 
-/// A pixel of a mixed image.
+/// Returns a pixel of a mixed image.
 LOCKSTEP_HOST_DEVICE inline float mixed_value(
     const MixRow& row, float own, float partner, int y, int x) {
     if (row.top == row.bottom) return blend(own, partner, 1.0f - row.lambda);

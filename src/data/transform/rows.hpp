@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Where row y of a rotated image comes from, as places in planes of `stride` values a row that
-/// begin at (-1, -1).
+/// The source of row y of a rotated image, as places in planes of `stride` values a row that begin
+/// at (-1, -1).
 struct RotatedRow {
     int height, width, y, stride;
     float cosine, sine;
@@ -17,8 +17,8 @@ struct RotatedRow {
     float *share_y, *share_x;
 };
 
-/// Plain pointers: an inline function of the standard library that is compiled here for AVX2 could
-/// be the copy that the linker keeps for all. Ranges do not overlap.
+/// Kernels for rows. They have plain pointers: an inline function of the standard library that is
+/// compiled here for AVX2 could become the linker's only copy. Ranges do not overlap.
 struct RowKernels {
     std::string_view name;
     void (*normalise_bytes)(const std::uint8_t* in, float* out, int count, float mean, float scale);
@@ -26,9 +26,9 @@ struct RowKernels {
     void (*to_floats)(const std::uint8_t* in, float* out, int count);
     void (*reverse_bytes)(const std::uint8_t* in, std::uint8_t* out, int count);
     void (*reverse_floats)(const float* in, float* out, int count);
-    /// out[3 i + c] = rows[c][i].
+    /// Sets out[3 i + c] = rows[c][i].
     void (*interleave_3)(const float* const* rows, float* out, int count);
-    /// A row stretched: blends of in[first[i]] and in[second[i]].
+    /// Stretches a row: blends of in[first[i]] and in[second[i]].
     void (*stretch)(const float* in,
                     const int* first,
                     const int* second,
@@ -42,7 +42,7 @@ struct RowKernels {
     void (*blur_column)(
         const float* const* rows, const float* weights, int radius, float* out, int count);
     void (*rotate_row)(const RotatedRow& row);
-    /// Blends of the four neighbours at these places of a plane.
+    /// Blends the four neighbours at these places of a plane.
     void (*sample)(const float* plane,
                    int stride,
                    const int* places,
@@ -59,7 +59,7 @@ namespace avx2 {
 extern const RowKernels row_kernels;
 }
 
-/// Those that this processor can run, the fastest last. All give the same bits.
+/// Returns the kernels that this processor can run, the fastest last. All give the same bits.
 std::span<const RowKernels* const> row_kernels();
 
 }  // namespace lockstep

@@ -67,7 +67,8 @@ TransformStage new_stage(const TransformOp& op, const ImageShape& input) {
     return stage;
 }
 
-/// Whether the last stage can take the step too: a window that has not cut anything out yet.
+/// Returns true if the last stage can take the step too: a window that has not cut anything out
+/// yet.
 bool can_join(const StagePlan& plan, TransformKind kind) {
     return is_window(kind) && !plan.ops.empty() && is_window(plan.ops.back().op.kind) &&
            plan.ops.back().op.kind != TransformKind::cutout;

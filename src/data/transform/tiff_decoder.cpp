@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TIFF is many formats. Taken is what can be made of 8 bits of grey or of red, green and blue
-// without loss of more than of PNG: whatever else there is (numbers, bands, pages, CMYK) is refused
-// by name. libtiff reads from memory, may allocate only so much at once, and has each of its errors
-// end the decoding; its warnings, too, once pixels are read: before, they are about tags that
-// nobody needs.
+// TIFF is many formats. Accepted is what becomes 8 bits of grey or of red, green and blue with no
+// more loss than for PNG; all other forms (numbers, bands, pages, CMYK) are refused by name.
+// libtiff reads from memory, may allocate only a limited size at once, and each of its errors ends
+// the decoding. So do its warnings once pixels are read; earlier ones are about irrelevant tags.
 
 #include "image.hpp"
 
@@ -21,9 +20,9 @@
 namespace lockstep {
 namespace {
 
-// Pixels as TIFF stores them, made bytes: samples of 1 to 16 bits, palettes, orientations.
+// Converts pixels as TIFF stores them to bytes: samples of 1 to 16 bits, palettes, orientations.
 
-/// How a page's rows or tiles hold its pixels.
+/// The form of pixels in a page's rows or tiles.
 struct TiffSamples {
     std::uint32_t bits = 8;       ///< 1, 2, 4, 8, or 16 in this machine's byte order; upper first
     std::uint32_t per_pixel = 1;  ///< beside each other in a row; those beyond colours are dropped
@@ -35,10 +34,10 @@ struct TiffSamples {
     }
 };
 
-/// Where pixels of a row belong.
+/// The destination of a row's pixels.
 struct PixelRun {
     std::uint32_t y = 0, x = 0, pixels = 0;
-    std::uint32_t first_channel = 0, channels = 0;  ///< that the row has
+    std::uint32_t first_channel = 0, channels = 0;  ///< channels in the row
 };
 
 std::uint32_t sample_at(const std::uint8_t* row, std::size_t index, std::uint32_t bits) {
@@ -308,7 +307,7 @@ class TiffReader {
             }
     }
 
-    // What libtiff writes, of which `needed` are looked at.
+    // Returns the bytes that libtiff writes, of which `needed` are used.
     std::size_t buffer_bytes(std::uint64_t said, std::size_t needed) {
         if (said < needed || said > std::uint64_t{most_tiff_bytes_at_once}) fail();
         return said;

@@ -25,7 +25,8 @@
 namespace lockstep {
 namespace {
 
-/// The ports of one launch, for people; `is_there` only where each host has one that leads to all.
+/// The common fabric of one launch, with a note for people; `is_there` only if each host has a port
+/// that leads to all.
 struct CommonFabric {
     bool is_there = false;
     std::string note;  ///< "" where no host has a port
@@ -54,7 +55,7 @@ std::string ports_text(const HostProbe& host,
     return names.empty() ? "" : fmt::format("{} {}", host.name, fmt::join(names, " "));
 }
 
-/// What all hosts have of it; nothing where one has none.
+/// Returns the ports of all hosts; nothing if one has none.
 std::vector<std::string> all_ports(std::span<const HostProbe> hosts,
                                    const std::string& layer,
                                    const std::string& network) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether each node can open a connection to every other, over the addresses that they share.
+// Tests whether each node can open a connection to every other, over the addresses that they share.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -25,18 +25,18 @@ struct Listener {
     UniqueFd socket;
 };
 
-/// A port that the system picks on each of this node's usable addresses, open while it lives.
+/// A port that the system picks on each of this node's usable addresses, open during its lifetime.
 /// Nothing is accepted or read.
 class OpenPorts {
   public:
     explicit OpenPorts(const NodeTopology& node);
 
-    /// What others need to try them, on one line.
+    /// Returns the data that others need to try them, on one line.
     std::string offer() const;
 
-    /// Connects to what the others offer in networks that this node is in, all at once, for 2 s at
-    /// most. offers[own_index] is this node's. An address of another
-    /// host that this one has, too, is not reached.
+    /// Connects to the ports that others offer in this node's networks, all at once, for at most 2
+    /// s. offers[own_index] is this node's. Another host's address that this one also has counts as
+    /// unreached.
     NetworkProbe try_others(const std::vector<std::string>& offers, int own_index) const;
 
   private:
@@ -45,7 +45,7 @@ class OpenPorts {
     std::vector<Listener> listeners_;
 };
 
-/// Connects to all of them at once and closes again. Those that did not answer within 2 s.
+/// Connects to all of them at once and closes again. Returns those that did not answer within 2 s.
 std::vector<UnreachedAddress> unreached_of(const std::vector<OfferedPort>& ports);
 
 /// Collective over one rank of each node, each with its OpenPorts. Nodes without a common network

@@ -34,7 +34,8 @@ void work(std::span<float> state) {
         }
 }
 
-/// Of this thread: what it waits for a core, or the host of a virtual machine, is not in it.
+/// Returns the processor time of this thread, without waits for a core or for the host of a virtual
+/// machine.
 double processor_s() {
     std::timespec time{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -88,7 +89,8 @@ void test_links(const Communicator& world, const Communicator& leaders, SelfTest
         pairs.push_back({world_ranks.at(static_cast<std::size_t>(link.peer)), link.bytes_per_s});
         speeds.push_back(link.bytes_per_s);
     }
-    if (leaders.size() > 2) test.median_link = median_over(leaders, speeds);  // of two: no telling
+    if (leaders.size() > 2)
+        test.median_link = median_over(leaders, speeds);  // two nodes have no median
     test.slow_pairs = slow_pairs_of(std::move(pairs), test.median_link);
 }
 

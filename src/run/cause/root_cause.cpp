@@ -20,11 +20,11 @@
 namespace lockstep {
 namespace {
 
-// Of each rank's log: a rank's error is the last that it logs, but for what others write to its
-// stderr.
+// Bytes read from the end of each rank's log: a rank's error is the last line that it logs, except
+// for other output to its stderr.
 constexpr std::uint64_t end_bytes = 8 << 20;
 
-// Nothing where there are no flight records, or they are damaged.
+// Returns nothing if there are no flight records, or they are damaged.
 std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t incarnation) {
     try {
         return diagnosis_of(run, incarnation);
@@ -33,7 +33,7 @@ std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t inca
     }
 }
 
-// Where nobody is to blame more than others it is all ranks' trouble, on whichever hosts.
+// If no rank is to blame more than others, the trouble concerns all ranks, on all hosts.
 void add_whereabouts(RankError& error, std::span<const RankTrace> traces) {
     const bool is_everybodys = error.ranks.empty();
     for (const RankTrace& trace : traces) {

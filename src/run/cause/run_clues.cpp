@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that is read about a run, by one clock and from one source: the newest start's records, on
-// rank 0's clock, and what its ranks said of their end.
+// All facts about a run, by one clock and from one source: the newest start's records, on rank 0's
+// clock, and its ranks' own records of their end.
 //
 // What must never happen:
 // - A time of another host is compared with this host's clock as it stands: see RunClock.
@@ -136,7 +136,7 @@ Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
     Records records = read_records(run, found.incarnation);
     found.traces = std::move(records.traces);
     found.is_over = is_start_over(run, found.incarnation);
-    // Of a start that is over all signs of life are old, whatever this host's clock says.
+    // For a start that is over all signs of life are old, whatever this host's clock shows.
     found.now_s = found.is_over && records.heard_s > records.now_s + early_s
                       ? records.heard_s + silence_after_end_s + 1
                       : records.now_s;

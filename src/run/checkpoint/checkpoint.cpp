@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint is there whole or not at all, and a run that has had one always has one. The order
-// in which things become visible is the whole art:
+// A checkpoint exists completely or not at all, and a run that has had one always has one. The
+// order in which files become visible ensures this:
 //
 //     .tmp-step-000200-i3/   shard-00000-of-00002.safetensors ...   each rank its own, flushed
 //                            manifest.json                          what is where, with all hashes
@@ -9,8 +9,8 @@
 //     older ones removed, by rename to .trash- first                after the new one is there
 //
 // Pieces are ranges of elements of named tensors, so that any other number of ranks finds its part.
-// What is loaded is the newest checkpoint that all ranks, each checking its share, found whole;
-// newer damaged ones are passed over, and said.
+// Ranks load the newest checkpoint that all of them, each checking its share, found whole; newer
+// damaged ones are skipped with a warning.
 //
 // What must never happen:
 // - A start that was replaced commits: it is fenced before the manifest and once more before the

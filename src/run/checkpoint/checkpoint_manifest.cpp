@@ -105,7 +105,7 @@ void describe(Record& record, LossScale& scale) {
 void describe(Record& record, CheckpointState& state) {
     record.field("step", state.step);
     record.field("epoch", state.epoch);
-    if (record.is_reading()) state.updates = state.step;  // as earlier versions counted
+    if (record.is_reading()) state.updates = state.step;  // the rule of earlier versions
     record.later("updates", state.updates);
     record.field("order", state.order);
     record.later("contract", state.contract);

@@ -33,7 +33,7 @@ std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
     return bytes;
 }
 
-constexpr std::uint64_t longest_header = 100'000'000;  // what the format's own readers take
+constexpr std::uint64_t longest_header = 100'000'000;  // limit of the format's own readers
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
@@ -66,7 +66,7 @@ Error malformed(const fs::path& path,
         "E309", fmt::format("'{}' is not a whole safetensors file", path.string()), why, way);
 }
 
-// Of a file whose header makes no sense, for it may be of another kind.
+// Returns the error for a file with an invalid header, because it may be of another kind.
 Error malformed_header(const UniqueFd& fd, const fs::path& path, const std::string& why) {
     std::array<char, file_start_bytes> buffer{};
     const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);

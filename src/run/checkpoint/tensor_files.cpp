@@ -45,7 +45,7 @@ struct ZipEntry {
     std::uint32_t crc = 0;
     std::uint64_t bytes = 0, offset = 0;
 
-    // What local header and directory have alike; stored, not compressed.
+    // Writes the common part of local header and directory; stored, not compressed.
     void describe(LittleEndian& out) const {
         out.u16(zip_version).u16(0).u16(0).u16(0).u16(zip_first_day);
         out.u32(crc).u32(bytes).u32(bytes).u16(name.size()).u16(0);
@@ -79,7 +79,7 @@ constexpr auto crc_table = [] {
 }();
 
 void check_zip_fits(std::span<const ExportedTensor> tensors) {
-    constexpr std::uint64_t overhead = 1024;  // of a file, with its name twice
+    constexpr std::uint64_t overhead = 1024;  // bytes for each file, with its name twice
     std::uint64_t bytes = 0;
     for (const ExportedTensor& tensor : tensors)
         bytes += tensor.bytes() + 2 * tensor.name.size() + overhead;

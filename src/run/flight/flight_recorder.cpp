@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank was doing must be known when it cannot say so any more: killed, stopped, or stuck in
-// a call. So it is written down before it happens, into a file mapped into memory: the kernel keeps
-// the page when the process is gone, and a note costs some stores, not a system call.
+// The state of a rank must be known even if it can no longer report it: killed, stopped, or stuck
+// in a call. So each step is recorded before it happens, in a file mapped into memory: the kernel
+// keeps the page when the process is gone, and a record costs a few stores, no system call.
 //
 //     rank-00003.ring  | header: who, phase, heartbeat, signal, end | entry 0 | 1 | ... | n-1 |
 //                                                                      ^ after n-1 comes 0 again
@@ -9,9 +9,9 @@
 //     its life:            enqueued -> started -> ended (times, 0 until then)
 //
 // The only writer is the rank, on several threads: entry numbers come from one atomic counter,
-// those of a channel from the one thread that uses it. Readers are others (watchdogs of other
-// ranks, `lockstep diagnose`), at any time, with no lock that a dead writer could keep: they
-// believe an entry if the stamp is the expected one before and after they read.
+// those of a channel from the one thread that uses it. Readers are other processes (watchdogs of
+// other ranks, `lockstep diagnose`), at any time, without a lock that a dead writer could keep.
+// They accept an entry if the stamp is the expected one before and after they read.
 //
 // What must never happen:
 // - A reader takes half an old and half a new entry for one: hence the stamp's order of stores.
@@ -47,7 +47,7 @@
 namespace lockstep {
 namespace {
 
-/// By number, from 1; nothing has the number 2.
+/// Names by number, from 1; number 2 is not used.
 constexpr std::string_view op_names[] = {
     "all-reduce", "unknown", "all-gather", "broadcast", "barrier", "reduce", "publish"};
 

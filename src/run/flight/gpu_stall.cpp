@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts order the work of GPUs and run ahead, so that all of them wait in the same collective
-// whichever GPU is stuck. Each has noted where its GPU is, and whose parts have not arrived there:
+// Hosts enqueue the work of GPUs and run ahead, so that all of them wait in the same collective
+// whichever GPU is stuck. Each host has recorded its GPU's progress, and the ranks whose parts have
+// not arrived there:
 //
 //     rank 0   in #813    has the part of 1, misses that of 2
 //     rank 1   in #813    has the part of 0, misses that of 2
@@ -8,8 +9,8 @@
 //     rank 3   before #813: something on its own GPU does not end    <- or this one, if there is
 //     one
 //
-// What must never happen: a rank is named by one that itself is stuck. Only who has somebody's part
-// is believed about those that it misses, so that of two ranks none is named by this.
+// What must never happen: a stuck rank blames another. Only a rank that has some other rank's part
+// is believed about those that it misses; of two ranks this rule names none.
 //
 // Tested: run/flight/gpu_stall_test.cpp, e2e/device_test.cpp.
 
@@ -54,7 +55,7 @@ class Stall {
 
     const Scene& scene_;
     Traces behind_;   ///< in, or before, the first group that any GPU has not finished
-    Traces further_;  ///< that have finished it
+    Traces further_;  ///< ranks that have finished it
 };
 
 Stall::Stall(const Scene& scene) : scene_(scene) {
@@ -84,8 +85,8 @@ std::vector<Missing> Stall::missing_parts() const {
     return parts;
 }
 
-/// Who is at one end of all that is missing; else all whose parts are missing, unless one of them
-/// is believed, too.
+/// Returns the rank at one end of all missing parts; else all ranks whose parts are missing, unless
+/// one of them is believed, too.
 Traces Stall::suspects() const {
     std::vector<Missing> parts = missing_parts();
     std::erase_if(parts, [](const Missing& part) { return part.at->gpu.arrived == 0; });

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that call different collectives under one number may hang, or go on with wrong sums and
-// hang later. The rings show the calls side by side; what is blamed is the first number at which
-// they differ, because all later ones differ as a consequence:
+// Ranks that call different collectives under one number may hang, or continue with wrong sums and
+// hang later. The rings show the calls side by side. The first number at which they differ is
+// blamed, because all later ones differ as a consequence:
 //
 //     number    811        812              813
 //     rank 0    reduce 0   reduce 1         reduce 2
 //     rank 1    reduce 0   reduce 2  <--    reduce 3
 //     rank 2    reduce 0   reduce 1         reduce 2
 //
-// What must never happen: the sound ranks are named. The majority is taken for right; with two
-// ranks there is none, and then the call that was made before is (a loop repeats itself; a mistake
-// is new).
+// What must never happen: the correct ranks are named. The majority counts as correct. With two
+// ranks there is none, and then the call that was made before counts (a loop repeats itself; a
+// mistake is new).
 //
 // Tested: run/flight/verdict_test.cpp (minority, two ranks, a mismatch nobody hangs in).
 
@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-/// One channel's entries of one rank by number.
+/// The entries of one channel of one rank, by number.
 using Calls = std::map<std::uint64_t, FlightCall>;
 
 Calls calls_of(const RankTrace& trace, std::uint32_t channel) {

@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-/// The first number whose calls differ: what most ranks call, and the ranks that call another.
+/// The first number with different calls: the call of most ranks, and the ranks with another one.
 struct Mismatch {
     std::uint32_t channel = 0;
     std::uint64_t seq = 0;
-    FlightCall usual, other;  ///< other: of the first culprit
+    FlightCall usual, other;  ///< other: call of the first culprit
     Traces culprits, rest;
     bool is_order() const { return usual.op != other.op || usual.bucket != other.bucket; }
 };

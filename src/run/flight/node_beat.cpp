@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> state_names{"running", "stopped", "gon
 constexpr std::string_view first_word = "lockstep-node-1", last_word = "end";
 constexpr std::size_t most_bytes = 1u << 20;
 
-// Of one size as long as the node has the same ranks: what is overwritten leaves no rest behind.
+// The text has the same size as long as the node has the same ranks: overwriting leaves no rest.
 std::string text_of(const NodeBeat& beat) {
     std::string text = fmt::format("{} {} {} {} {}\n",
                                    first_word,

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for a rank of another node cannot see its process, and MPI does not tell: a peer whose
-// machine stopped, whose cable was cut or whose parent daemon died just does not answer, and the
-// wait lasts until the time-out. So nodes beat, beside the data path:
+// A rank that waits for a rank of another node cannot see its process, and MPI does not report its
+// loss. A peer whose machine stopped, whose cable was cut or whose parent daemon died just does not
+// answer, and the wait lasts until the time-out. So nodes write heartbeats, apart from the data
+// path:
 //
 //     node 0   beat 17, rank 0 running, rank 1 running  --> node-00000.beat --+
 //     node 1   beat 21, rank 2 running, rank 3 gone     --> node-00001.beat --+-- read by the
 //     node 2   beat 20, rank 4 running, rank 5 running  --> node-00002.beat --+   nodes before it
 //
-// Why files in the run's folder, which all nodes share anyway, and not messages: a listening socket
-// is a door, and MPI may be what hangs, with its locks held by the thread that waits. Why not the
-// rings' own heartbeats: they are stores to mapped memory, which a file server sees when the kernel
-// likes. A beat is written, and the file closed: close-to-open is what every file server for
-// clusters promises. One file a node, not a rank, and four readers of it: a thousand nodes make two
-// thousand small requests a second, however many ranks they have.
+// Heartbeats are files in the run's folder, which all nodes share anyway, and not messages: a
+// listening socket could be attacked, and MPI may be what hangs, with its locks held by the waiting
+// thread. The rings' own heartbeats do not suffice: they are stores to mapped memory, which a file
+// server sees at the kernel's choice. A heartbeat file is written and closed: close-to-open is what
+// every file server for clusters promises. There is one file per node, not per rank, with four
+// readers: a thousand nodes make two thousand small requests a second for any number of ranks.
 //
-// The node's lowest rank is on duty: it looks at its neighbours' processes, writes and reads. The
-// next two only read their own node's file; where it stands still the first of them takes over, so
-// that a stopped or dead rank is told from a silent node.
+// The node's lowest rank is on duty: it checks its neighbours' processes, writes and reads. The
+// next two only read their own node's file. If that stops changing, the first of them takes over,
+// so that a stopped or dead rank is distinguished from a silent node.
 //
-// A rank that its own node calls gone, in two beats, is lost. A node that beats no more is lost
-// when this node waits for others. Silence is counted, not computed from clocks: seconds of rounds
-// in which this rank ran, wrote its own beat and read in time.
+// A rank that its own node reports as gone, in two heartbeats, is lost. A node that writes no more
+// heartbeats is lost when this node waits for others. Silence is counted, not computed from clocks:
+// seconds of rounds in which this rank ran, wrote its own heartbeat and read in time.
 //
 // What must never happen:
 // - Two nodes' clocks are compared: `count` only has to change.
@@ -36,8 +37,8 @@
 // - A network that drops packets for some seconds, or is slow, ends a job: a packet that arrives is
 //   acknowledged, however busy the other host is.
 //
-// Files tell nothing of a firewall between two nodes, which stops neither. The kernel does: TCP
-// sends again what is not acknowledged, and knows since when (unanswered.hpp).
+// Files do not show a firewall between two nodes, which stops neither. The kernel does: TCP resends
+// unacknowledged data, and records since when (unanswered.hpp).
 //
 // Tested: run/flight/node_watch_test.cpp (processes as nodes), cluster/lost_node_test (nodes
 // stopped, killed and cut off under a real launcher).
@@ -83,7 +84,7 @@ RankState state_of(const RankPlace& place, const fs::path& folder) {
     return life == Life::stopped ? RankState::stopped : RankState::running;
 }
 
-/// Whether the rank may be waiting for others: not while it computes, nor in a short wait.
+/// Returns true if the rank may be waiting for others: not while it computes, nor in a short wait.
 bool may_wait(const FlightRecorder& recorder, double least_s) {
     const auto pending = recorder.oldest_pending();
     if (pending && pending->started_s > 0) return now_s() - pending->started_s > least_s;
@@ -251,8 +252,8 @@ class NodeWatch::Impl {
         }
     }
 
-    /// Of all nodes. A connection that was idle for long has been in vain only since it was used:
-    /// since the last round that saw nothing of it.
+    /// Examines all nodes. A connection that was idle for long counts as unanswered only since it
+    /// was used: since the last round that saw nothing of it.
     void find_unanswering(double passed_s, std::vector<RankTrace>& lost) {
         if (settings_.silent_s <= 0) return;
         std::map<std::string, double> now = settings_.unanswered();
@@ -341,7 +342,7 @@ class NodeWatch::Impl {
     std::mutex files_;  // a round, and what else belongs to the thread while it runs
     std::vector<Watched> watched_;
     std::uint64_t count_ = 0;
-    std::array<double, recent_rounds> rounds_s_{};  // what they took
+    std::array<double, recent_rounds> rounds_s_{};  // durations of rounds
     std::size_t rounds_ = 0;
     LinkWatch links_;
     std::map<std::string, double> unanswered_;  // by address

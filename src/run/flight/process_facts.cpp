@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// "" where it cannot be read: files of /proc vanish with their process.
+// Returns "" if it cannot be read: files of /proc vanish with their process.
 std::string text_of(const std::string& path) {
     try {
         const UniqueFd file = open_for_reading(path);

@@ -15,24 +15,24 @@ namespace lockstep {
 
 ProcessIdentity this_process();
 
-/// Never throws; what cannot be read is `elsewhere`.
+/// Never throws; returns `elsewhere` if the process cannot be read.
 Life life_of(const ProcessIdentity& process);
 
-/// State letter and start time from the text of /proc/PID/stat, whose second field, the program's
-/// name, may hold anything.
+/// State letter and start time from the text of /proc/PID/stat. Its second field, the program's
+/// name, may contain any characters.
 struct ProcessStat {
     char state = '?';
     std::uint64_t start_ticks = 0;
 };
 std::optional<ProcessStat> parse_process_stat(const std::string& text);
 
-/// The process that writes the ring file, or nothing while there is none.
+/// Returns the process that writes the ring file, or nothing if there is none.
 std::optional<ProcessIdentity> read_ring_process(const fs::path& ring);
 
-/// What the writer of a ring file said of its end; nothing where there is no ring.
+/// The end that the writer of a ring file recorded; nothing if there is no ring.
 struct LastWords {
     bool has_end_mark = false;
-    int signal = 0;  ///< the last one from outside that a handler saw
+    int signal = 0;  ///< the last signal from outside that a handler received
 };
 LastWords read_last_words(const fs::path& ring);
 

@@ -22,7 +22,7 @@ inline constexpr std::size_t ring_channels = 8;
 using RingWord = std::atomic<std::uint64_t>;
 static_assert(RingWord::is_always_lock_free && sizeof(RingWord) == 8, "shared between processes");
 
-/// What a ring's owner is and will be; written once, before `magic`.
+/// The identity of a ring's owner; written once, before `magic`.
 struct RingIdentity {
     std::uint32_t version, header_bytes, entry_bytes, entries;
     std::int32_t rank, ranks;
@@ -34,22 +34,22 @@ struct RingIdentity {
     std::array<char, 40> boot_id;
 };
 
-/// Words that change, each whole by itself. Times are nanoseconds of now_s().
+/// Changing words, each written atomically. Times are nanoseconds of now_s().
 struct RingState {
     RingWord phase;      ///< packed(PhaseMark)
-    RingWord running;    ///< 0 while the rank sets itself up
-    RingWord heartbeat;  ///< time of the watchdog's last beat
-    RingWord signal;     ///< number of the last signal a handler saw, 0: none
+    RingWord running;    ///< 0 during set-up
+    RingWord heartbeat;  ///< time of the watchdog's last heartbeat
+    RingWord signal;     ///< number of the last signal that a handler received, 0: none
     RingWord end;        ///< 0, or end_finished, or end_failed + exit code
     RingWord next;       ///< entries begun
-    RingWord channels;   ///< how many names are valid
+    RingWord channels;   ///< number of valid names
 };
 inline constexpr std::uint64_t end_finished = 1, end_failed = 256;
 
-/// Where the rank's GPU is while the rank waits long. `seq` is 0 while the rest changes.
+/// The progress of the rank's GPU during long waits. `seq` is 0 while the other words change.
 struct RingGpu {
     static constexpr std::size_t most_ranks = 28'672;
-    RingWord seq;   ///< of the collective; 0: not known
+    RingWord seq;   ///< number of the collective; 0: unknown
     RingWord what;  ///< place | round << 8 | channel << 16 | parts arrived << 32
     std::array<RingWord, most_ranks / 64> missing;  ///< a bit for each rank
 };
@@ -59,7 +59,7 @@ struct RingHeader {
     RingIdentity identity;
     alignas(64) RingState state;
     std::array<std::array<char, 24>, ring_channels> channel_names;
-    RingGpu gpu;  ///< of versions that did not have it: 0
+    RingGpu gpu;  ///< 0 in files of versions without it
 };
 static_assert(sizeof(RingHeader) <= ring_header_bytes);
 
@@ -73,8 +73,8 @@ struct alignas(64) RingEntry {
 };
 static_assert(sizeof(RingEntry) == 64);
 
-/// Entry `index`, or nothing while it is being written, was overwritten, or makes no sense. In the
-/// writer's memory, or in a copy of its file.
+/// Returns entry `index`; nothing while it is being written, or if it was overwritten or is
+/// invalid. It works in the writer's memory, and in a copy of its file.
 std::optional<FlightEntry> whole_entry(const RingEntry& entry, std::uint64_t index);
 
 }  // namespace lockstep

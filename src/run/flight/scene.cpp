@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The questions of verdict.cpp, answered from all traces. Rings are read one after another while
-// their ranks go on, so that no two show the same moment; answers rest on what stays true: a
-// collective that has been waited in for long, a process that is gone, a heartbeat that is old.
+// Answers verdict.cpp's questions from all traces. Rings are read one after another while their
+// ranks continue, so that no two show the same moment. Answers depend only on lasting facts: a
+// collective that has been pending for long, a process that is gone, a heartbeat that is old.
 //
-// What must never happen: a rank on another host is called dead because this host does not see its
-// process. There only the heartbeat counts, and only after half a minute. For ranks that are over,
-// time ends with their last heartbeat: read a day later, a trace says what it said then.
+// What must never happen: a rank on another host counts as dead because this host does not see its
+// process. There only the heartbeat counts, and only after half a minute. For ranks that have
+// ended, time ends with their last heartbeat: a trace gives the same answer a day later.
 //
 // Tested: run/flight/verdict_test.cpp.
 
@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-/// The oldest collective that the rank itself waits in, not only announced.
+/// The oldest collective in which the rank itself waits, not only announced.
 const FlightEntry* waited_for(const RankTrace& trace) {
     for (const FlightEntry& entry : trace.entries)
         if (entry.started_s > 0 && entry.ended_s == 0) return &entry;

@@ -75,7 +75,7 @@ void add_connection(const nlmsghdr* message, std::map<std::string, double>& foun
     longest_s = std::max(longest_s, info->tcpi_last_ack_recv / 1e3);
 }
 
-/// Whether more messages follow.
+/// Returns true if more messages follow.
 bool take_messages(int netlink, std::map<std::string, double>& found) {
     alignas(nlmsghdr) std::array<std::byte, 1u << 16> bytes;
     const ssize_t size = ::recv(netlink, bytes.data(), bytes.size(), 0);

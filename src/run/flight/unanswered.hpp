@@ -10,12 +10,11 @@
 
 namespace lockstep {
 
-/// Of each address to which a TCP connection of this network namespace leads that sends again what
-/// was not acknowledged: for how many seconds nothing has come back. Empty where the kernel does
-/// not tell.
+/// Returns the addresses to which a TCP connection of this network namespace resends unacknowledged
+/// data, with the seconds since the last answer. Empty if the kernel does not tell.
 std::map<std::string, double> unanswered_addresses();
 
-/// Addresses of this network namespace, without those of loopback.
+/// Returns the addresses of this network namespace, without loopback.
 std::vector<std::string> own_addresses();
 
 /// Watches the interfaces in `folder` that had a carrier at construction. Loopback and bridges do

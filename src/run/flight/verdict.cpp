@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is to blame when everybody waits? Each rank alone sees only that it waits. Together their
-// rings show it: collectives are numbered alike on all ranks, so the one who has not announced the
-// number that the others are in is the one they wait for.
+// Finds the cause when all ranks wait. Each rank alone sees only that it waits. Together their
+// rings show it: collectives have the same numbers on all ranks, so the others wait for the rank
+// that has not announced the number in which they are.
 //
 //     rank 0   #811 ended  #812 ended  #813 pending 41 s
 //     rank 1   #811 ended  #812 ended  #813 pending 41 s
 //     rank 2   #811 ended  #812 ended                      in data wait   <- late: the culprit
 //
-// But being late is often itself a consequence: of a death, a stop, another order of calls. So
-// rules are asked in the order of causes, and the first that holds is the verdict:
+// But lateness is often itself a consequence: of a death, a stop, another order of calls. So rules
+// are applied in the order of causes, and the first that holds is the verdict:
 //
 //     mismatch > dead > failed > unanswering > did not join > stopped
 //              > exited early > stuck in init, stuck GPU or slow > no progress > ended from outside
 //
-// Nothing is asked of the ranks, and nothing of the clock but `now_s`: it is a pure function of
-// traces, the same for a watchdog in the middle of a hang and for `lockstep diagnose` a day later.
-// Ranks that evaluate it over the same files agree on the speaker without a message.
+// It asks nothing of the ranks, and uses no clock but `now_s`: it is a pure function of traces, the
+// same for a watchdog during a hang and for `lockstep diagnose` a day later. Ranks that evaluate it
+// over the same files agree on the speaker without a message.
 //
 // What must never happen:
 // - Those who gave up (exit code 76) are blamed for what made them give up: gave_up().
@@ -77,7 +77,7 @@ std::string is_or_are(const Traces& traces) {
     return traces.size() == 1 ? "is" : "are";
 }
 
-/// What the others do, and where each of the first few culprits is.
+/// Returns the state of the others, and the places of the first few culprits.
 std::string why_text(const Scene& scene, const Traces& culprits) {
     constexpr std::size_t most_shown = 4;
     const bool others_wait =
@@ -343,8 +343,8 @@ Verdict waiting(const Scene& scene, double patience_s) {
     return early.trouble != Trouble::none ? early : slow(scene, patience_s);
 }
 
-/// How long a phase of computing may last: half of the time-out (warn_s is a tenth of it), four
-/// times as long during set-up, and no longer once the rank was asked to stop.
+/// Returns the longest time of a phase of computing: half of the time-out (warn_s is a tenth of
+/// it), four times as long during set-up, and no longer once the rank was asked to stop.
 double longest_phase_s(const RankTrace& trace, double patience_s) {
     const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 4);
     return std::max(patience_s, trace.signal != 0 ? 0.5 : usual_s);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that waits for another in MPI can do nothing: it cannot time out, nor say for whom it
-// waits. Beside it two threads watch. Why two: naming the culprit means reading files and writing
-// logs, and with a hung file system or a full pipe those hang as well. Then the other still ends
-// the process.
+// A rank that waits for another in MPI can do nothing: it cannot time out, nor report for whom it
+// waits. So two threads watch beside it. There are two because naming the culprit requires reading
+// files and writing logs, which hang as well with a hung file system or a full pipe. Then the other
+// thread still ends the process.
 //
 //     counter    every period: beat; how long has the oldest collective been pending, and how long
 //        |       has the model, the optimizer or the set-up been at work without an end?
@@ -12,11 +12,11 @@
 //     scribe      a report  + list of   read rings, diagnose, speak -+
 //                             threads
 //
-// Ranks of this node that are gone the scribe sees in /proc; those of other nodes NodeWatch knows.
+// The scribe sees lost ranks of this node in /proc; NodeWatch knows those of other nodes.
 //
-// One rank speaks for all: the one that the verdict names (the same function over the same files,
-// so that they agree without a message) claims verdict.json. Others give it half a second and claim
-// it themselves where it does not come.
+// One rank reports for all: the one that the verdict names claims verdict.json (the same function
+// over the same files, so that ranks agree without a message). Others wait half a second and then
+// claim it themselves.
 //
 // What must never happen:
 // - The counter calls anything that may block: no file, no log, no MPI, and the mutex only as long
@@ -154,7 +154,7 @@ class Watchdog::Impl {
         }
     }
 
-    /// As if the limit were always abort_s.
+    /// Returns the wait scaled as if the limit were always abort_s.
     double waited_s(StuckClock& clock) const {
         const double waited_s = clock.update(recorder_.oldest_pending(), now_s());
         return takes_its_time() ? waited_s / longer_by : waited_s;
@@ -174,7 +174,7 @@ class Watchdog::Impl {
                            .enqueued_s = mark.since_s};
     }
 
-    /// What the set-up does since its last collective, likewise. Files may be read for long.
+    /// Returns the set-up since its last collective in the same form. Files may be read for long.
     std::optional<FlightEntry> stuck_set_up() const {
         const PhaseMark mark = recorder_.phase();
         if (recorder_.is_running() || mark.phase != Phase::other) return {};
@@ -182,7 +182,8 @@ class Watchdog::Impl {
         return FlightEntry{.seq = recorder_.next().index + 1, .enqueued_s = mark.since_s};
     }
 
-    /// Whether somebody has asked to save and stop, and the phase has not ended for too long since.
+    /// Returns true if a request to save and stop is pending and the phase has not ended for too
+    /// long since.
     bool is_overdue(StuckClock& clock, const std::optional<FlightEntry>& phase) const {
         const int requests = stop_requests();
         const double since_s = clock.update(requests > 0 ? phase : std::nullopt, now_s());
@@ -270,7 +271,7 @@ class Watchdog::Impl {
         try {
             listener_({stage, speaks, verdict});
         } catch (const std::exception&) {
-            // What cannot be logged now must not keep a rank from ending.
+            // A failure to log must not keep a rank from ending.
         }
     }
 

@@ -72,7 +72,7 @@ const std::optional<ControlRequest>& ControlBox::poll(double time_s) {
     return pending_;
 }
 
-// Nothing that lies there may harm the training.
+// No file in the folder may harm the training.
 void ControlBox::take() {
     std::error_code missing;
     fs::rename(paths_.asked(), paths_.taken(), missing);

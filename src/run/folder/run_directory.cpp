@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run outlives its processes; this is what may be written into it by whom. A lock keeps starts
-// apart that know of each other. For those that do not (a node cut off from SLURM, which began the
-// job anew elsewhere) there is a count:
+// A run outlives its processes; these rules decide which process may write into it. A lock
+// separates starts that know of each other. For those that do not (a node cut off from SLURM, which
+// began the job anew elsewhere) there is a count:
 //
 //     RUN/incarnation   3         start 3 begins:  lock -> incarnation := 3 -> work
 //                                 start 2, back from the dead, reads 3 before a write: E408
 //
-// Every start has its own logs/iN; what all starts share (state, checkpoints) is written only after
-// a look at the count.
+// Every start has its own logs/iN; shared files (state, checkpoints) are written only after a check
+// of the count.
 //
 // What must never happen:
 // - An older start replaces what a newer one wrote. The look and the write are two steps, so a
@@ -49,7 +49,8 @@ bool is_starting(const fs::path& path) {
     return path.filename().string().starts_with(RunPaths{}.starting("").filename().string());
 }
 
-/// What starts have left that were killed before they held the run. A younger one may yet wait.
+/// Removes folders of starts that were killed before they held the run. A younger start may still
+/// wait.
 void remove_left_starts(const fs::path& root) {
     std::error_code failed;
     std::vector<fs::path> left;
@@ -167,7 +168,8 @@ void write_end_state(const fs::path& root,
     }
 }
 
-// What brings back what the run has, " with --lr 0.001 without --no-bias"; "" where no option can.
+// Returns the options that restore the run's settings, " with --lr 0.001 without --no-bias"; "" if
+// no option can.
 std::string options_of(const Json& ours, const Json& theirs, const Json& origins) {
     std::string given, left_out;
     for (const auto& [name, value] : theirs.items())
@@ -188,7 +190,7 @@ std::string options_of(const Json& ours, const Json& theirs, const Json& origins
     return (given.empty() ? "" : " with" + given) + (left_out.empty() ? "" : " without" + left_out);
 }
 
-// How another run begins with this one's weights, where they fit its model.
+// Returns the way in which another run begins with this one's weights, if they fit its model.
 std::string way_of_weights(const fs::path& root, const Json& ours, const Json& theirs) {
     const std::string other = "use another run directory";
     for (const char* shaping : {"model",

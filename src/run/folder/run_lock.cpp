@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process at a time in a run directory, by a lock that cannot be left behind: flock belongs to
-// the open file, and the kernel closes that however its holder dies.
+// Lets one process at a time into a run directory, by a lock that cannot be left behind: flock
+// belongs to the open file, and the kernel closes that whenever its holder ends.
 //
 //     RUN/lock    [ lease: pid, host, user, since, SLURM job and start ]   flock: held | free
 //                   for people and for the rule below                      decides
 //
-// A lease is words: it may be torn, old or a stranger's. It never grants anything but this: where
-// the holder is an earlier start of this same SLURM job, SLURM has ended it or lost the node it ran
-// on, and with a network file system its lock may live on with nobody behind it. Then a new file,
-// locked already, is renamed onto the old one's place. Should the old start still run, its writes
-// are fenced by the incarnation (run_directory.cpp).
+// A lease is text: it may be torn, old or forged. It decides only one case: the holder is an
+// earlier start of this same SLURM job. Then SLURM has ended it or lost its node, and on a network
+// file system its lock may persist without a process. A new file, locked already, is then renamed
+// to the old one's path. Should the old start still run, its writes are fenced by the incarnation
+// (run_directory.cpp).
 //
 // What must never happen:
 // - Two holders. Who gets a lock looks whether the file is still the one at the path (is_still_at):
@@ -73,7 +73,7 @@ JobStart own_job_start() {
     return {*job + '@' + cluster, restarts.value_or(0)};
 }
 
-// What the holder says of itself.
+// The holder's own description.
 struct Lease {
     std::string by, host;
     std::int64_t pid = 0;
@@ -103,7 +103,7 @@ std::string lease_text() {
     return json_of_record(lease).dump() + '\n';
 }
 
-// Nothing of a torn one, or of an empty one after an orderly end.
+// Returns nothing for a torn lease, or for an empty one after a proper end.
 std::optional<Lease> read_lease(const fs::path& path) {
     try {
         return record_from_json<Lease>(read_json(path, 4096), path.string());
@@ -112,7 +112,7 @@ std::optional<Lease> read_lease(const fs::path& path) {
     }
 }
 
-/// What the lease says, in words. It is a stranger's text: shown only in its known parts.
+/// Returns the lease in words. Its text is untrusted: only known parts are shown.
 std::string holder_text(const fs::path& path) {
     const auto lease = read_lease(path);
     if (!lease) return "a process that has not written its name yet";
@@ -120,8 +120,8 @@ std::string holder_text(const fs::path& path) {
         "process {} on {} ({}) since {}", lease->pid, lease->host, lease->by, lease->since));
 }
 
-/// Whether the holder is an earlier start of this very job. SLURM starts a job again only when it
-/// has ended it, or has lost the node where it ran on: what is left of it there must not stop us.
+/// Returns true if the holder is an earlier start of this job. SLURM starts a job again only when
+/// it has ended it, or has lost its node: what is left of it there must not stop us.
 bool is_held_by_earlier_start(const fs::path& path) {
     const JobStart own = own_job_start();
     const auto lease = own.job.empty() ? std::nullopt : read_lease(path);

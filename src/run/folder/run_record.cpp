@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.json and state.json as values. The version in run.json is that of the whole run directory: of
-// state.json, control.json, logs and metrics too, in which later versions only add fields.
+// Converts run.json and state.json to values. The version in run.json is that of the whole run
+// directory: of state.json, control.json, logs and metrics too, in which later versions only add
+// fields.
 #include "run_record.hpp"
 
 #include "lockstep/core/clock.hpp"

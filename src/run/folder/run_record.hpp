@@ -11,17 +11,17 @@ namespace lockstep {
 
 class Record;
 
-/// 128 bits from the kernel as 32 hexadecimal digits.
+/// Returns 128 bits from the kernel as 32 hexadecimal digits.
 std::string random_run_id();
 
-/// One description of each file, for writing and reading.
+/// Reads or writes run.json.
 void describe(Record& file, RunRecord& run);
 void describe(Record& file, RunState& state);
 
-/// Content of run.json.
+/// Returns the content of run.json.
 std::string record_text(const RunRecord& record);
 
-/// Content of state.json, with the time of now.
+/// Returns the content of state.json, with the present time.
 std::string state_text(const RunState& state, std::int64_t incarnation);
 
 }  // namespace lockstep

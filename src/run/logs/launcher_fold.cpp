@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes are those of core/mpi_boxes.hpp; other words are those of Error::text() and here() of this
+// Boxes are those of core/mpi_boxes.hpp; other texts are those of Error::text() and here() of this
 // program.
 #include "logs/launcher_fold.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launcher says, in as many lines as it deserves.
+// Reduces a launcher's output to the lines that matter.
 #pragma once
 
 #include "lockstep/core/log.hpp"
@@ -12,24 +12,24 @@
 
 namespace lockstep {
 
-/// As LogLine has it.
+/// A line, with the texts of LogLine.
 struct LauncherLine {
     double time_s = 0;
     Level level = Level::warn;
     std::string text{}, alike{}, code{}, why{};
 };
 
-/// Takes a launcher's lines one by one. A box of Open MPI's becomes one line, and so does an error
-/// of a rank's with its reasons; empty lines go. What only tells of an end that others explain is
-/// of level info, what nobody knows a warning.
+/// Takes a launcher's lines one by one. A box of Open MPI becomes one line, and so does a rank's
+/// error with its reasons; empty lines are dropped. Lines that only report an end that others
+/// explain have level info, unknown ones warning.
 class LauncherFold {
   public:
     void add(double time_s, std::string_view text);
 
-    /// Gives on what was begun and is not whole.
+    /// Emits a line or box that is incomplete.
     void finish();
 
-    /// The next that is ready.
+    /// Returns the next finished line.
     std::optional<LauncherLine> take();
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting lines lie in a ring in order of time. A table of hashes leads to the newest of each text;
+// Waiting lines are in a ring in order of time. A table of hashes leads to the newest of each text;
 // a slot whose line has left the ring is free, so that nothing is ever removed from the table.
 #include "lockstep/core/hash.hpp"
 #include "lockstep/run/log_text.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t most_probes = 8;
 constexpr std::size_t slots_per_line = 4;
-constexpr std::size_t kept_capacity = 4 << 10;  // of a text, for the next in its place
+constexpr std::size_t kept_capacity = 4 << 10;  // capacity of a text that is kept for the next one
 
 std::string_view key_of(const LogLine& line) {
     return line.alike.empty() ? line.text : line.alike;
@@ -23,7 +23,7 @@ std::string_view key_of(const FoldedLine& line) {
     return line.alike.empty() ? line.text : line.alike;
 }
 
-// Whether a launcher's line is what a rank said, or another launcher's line.
+// Returns true if a launcher's line repeats a rank's, or another launcher's line.
 bool is_echo(const FoldedLine& launcher, const LogLine& line) {
     return launcher.kind == LogKind::launcher && key_of(launcher) == key_of(line);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heap of the ranks' logs by the time of their next line, each of which holds one piece of its
-// file. Logs that have no line left now lie aside until somebody looks again.
+// A heap of the ranks' logs by the time of their next line; each holds one piece of its file. Logs
+// without a further line are set aside until the next search.
 #include "lockstep/run/log_merge.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -36,7 +36,8 @@ std::vector<fs::path> files_of_launchers(const fs::path& folder) {
     return found;
 }
 
-// What this process may open besides its own few, after asking for all that it can get.
+// Returns the number of files that this process may open besides its own few, after raising its
+// limit.
 std::size_t openable() {
     constexpr rlim_t reserve = 32;
     rlimit files{};

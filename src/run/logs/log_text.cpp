@@ -25,7 +25,7 @@ bool needs_care(std::string_view text) {
     return found != 0;
 }
 
-// How long the escape sequence is that `text` begins with (ECMA-48); 0: there is none.
+// Returns the length of the escape sequence with which `text` begins (ECMA-48); 0: there is none.
 std::size_t escape_length(std::string_view text) {
     if (text.size() < 2 || text[0] != '\033') return 0;
     const auto is_within = [](char c, char first, char last) { return c >= first && c <= last; };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nearly all that people read are lines as write_log() makes them, without an escape, with keys in
-// one order: read_usual() takes these apart where they lie, in some 100 ns. What it does not know
-// it leaves to the JSON parser; records for programs, which are long, are told by their name alone.
+// Nearly all lines for people have the form of write_log(), without an escape, with keys in one
+// order: read_usual() parses these in place, in some 100 ns. Other lines go to the JSON parser;
+// records for programs, which are long, are recognised by their name alone.
 #include "logs/rank_log.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// Goes through a line as long as it is as expected.
+/// Parses a line as long as it has the expected form.
 class Cursor {
   public:
     explicit Cursor(std::string_view bytes) : rest_(bytes) {}
@@ -302,7 +302,7 @@ bool RankLog::advance() {
     return word_ && take_words();
 }
 
-// Where the log's end alone was read, the place in stderr is not known.
+// If only the log's end was read, the place in stderr is unknown.
 void RankLog::take_last_words() {
     constexpr std::uint64_t most = 64 << 10, most_guessed = 4 << 10;
     if (word_) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's log, read piece by piece: its events for programs, its lines for people.
+// Reads one rank's log piece by piece: its events for programs, its lines for people.
 #pragma once
 
 #include "lockstep/run/events.hpp"
@@ -26,7 +26,7 @@ struct SaidEvent {
     bool is_for_all = false;
 };
 
-/// What one line of a rank's or launcher's log holds; monostate: what is not known here.
+/// The event in one line of a rank's or launcher's log; monostate: unknown here.
 using LogEvent = std::variant<std::monostate,
                               SaidEvent,
                               ClockEvent,
@@ -40,61 +40,62 @@ using LogEvent = std::variant<std::monostate,
 
 /// One line of a rank's or launcher's log.
 struct LogEntry {
-    double time_s = std::numeric_limits<double>::quiet_NaN();  ///< by its clock; NaN: it has none
-    std::string host{};                                        ///< "" in logs of older versions
+    double time_s =
+        std::numeric_limits<double>::quiet_NaN();  ///< time by its clock; NaN: it has none
+    std::string host{};                            ///< "" in logs of older versions
     LogEvent event{};
 };
 
-/// Nothing if `line` is no JSON.
+/// Returns nothing if `line` is no JSON.
 std::optional<LogEntry> log_entry_in(std::string_view line);
 
-/// What a line is to readers of merged logs.
+/// The use of a record in merged logs.
 enum class RecordFate {
-    line,     ///< for people
+    line,     ///< shown to people
     clock,    ///< ClockEvent
-    other,    ///< for programs
-    damaged,  ///< not a whole record
+    other,    ///< only for programs
+    damaged,  ///< incomplete or invalid
 };
 
-/// One record, used for line after line.
+/// One record; the object is reused for each line.
 struct LogRecord {
-    LogLine line{};      ///< its time is by the rank's own clock; its rank is the caller's
-    ClockEvent clock{};  ///< with RecordFate::clock
+    LogLine line{};      ///< its time is by the rank's own clock; the caller sets its rank
+    ClockEvent clock{};  ///< set with RecordFate::clock
     std::uint64_t stderr_end = 0;  ///< StderrEvent::end
 
-    /// From `bytes` without line feed, which `line` may view.
+    /// Reads a record from `bytes` without line feed; `line` may view them.
     RecordFate read(std::string_view bytes);
 
   private:
     bool read_usual(std::string_view bytes);
     RecordFate read_any(std::string_view bytes);
 
-    LogEntry entry_{};  // what `line` views where not the file's bytes
+    LogEntry entry_{};  // texts that `line` views, if they are not in the file's bytes
 };
 
 /// The lines of a rank-NNNNN.jsonl, which may grow; with no_rank those of a launcher-HOST.jsonl.
 class RankLog {
   public:
-    /// Reads no line yet, but the log's first ones for facts().
+    /// Reads only the log's first lines, for facts().
     RankLog(fs::path path, int rank, const LogChoice& choice, LineLimits limits);
 
     RankLog(const RankLog&) = delete;
     RankLog& operator=(const RankLog&) = delete;
 
-    /// Goes to the next line that is wanted. False where there is none yet; another call may find
+    /// Goes to the next selected line. Returns false if there is none yet; another call may find
     /// one. Errors: those of open_for_reading() but E201; E402.
     bool advance();
 
-    /// From now on advance() goes on, behind the log, with what is in the rank's stderr file and
-    /// not in its log, or with what the launcher began to say.
+    /// From now on advance() continues after the log with the part of the rank's stderr file that
+    /// is not in its log, or with an incomplete launcher's line.
     void take_last_words();
 
-    /// The line that advance() went to, on rank 0's clock.
+    /// Returns the current line, on rank 0's clock.
     const LogLine& line() const { return record_.line; }
 
     const RankLogFacts& facts() const { return facts_; }
 
-    /// For a launcher, who has not measured its clock: by that of a rank of its host.
+    /// Sets a launcher's clock, which it has not measured, to that of a rank on its host.
     void set_clock(double ahead_s) { facts_.clock_ahead_s = ahead_s; }
     std::uint64_t damaged() const { return damaged_ + lines_.passed_over(); }
 
@@ -112,17 +113,17 @@ class RankLog {
     LogRecord record_;
     bool has_begun_ = false;
     LauncherFold launcher_;
-    LauncherLine launcher_line_;       // what `line()` views
-    std::string words_;                // of its stderr
-    std::optional<std::size_t> word_;  // the next of them, once they are asked for
+    LauncherLine launcher_line_;       // texts that `line()` views
+    std::string words_;                // text of its stderr
+    std::optional<std::size_t> word_;  // place of the next of them, once they are requested
     double last_s_ = -std::numeric_limits<double>::infinity();
     std::uint64_t damaged_ = 0;
 };
 
-/// Whether a launcher's log is called so.
+/// Returns true for the name of a launcher's log.
 bool is_launcher_file(const fs::path& path);
 
-/// "rank-00003" + `extension`, as ranks call their files; nothing for another name.
+/// Returns the rank of a file named "rank-00003" + `extension`; nothing for other names.
 std::optional<int> rank_of_file(const fs::path& path, std::string_view extension);
 
 }  // namespace lockstep

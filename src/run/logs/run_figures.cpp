@@ -101,7 +101,7 @@ std::vector<StepsEvent> newest_reports(const fs::path& log) {
     return reports;
 }
 
-/// What damage has left of one rank's file says nothing of the others.
+/// Damage of one rank's file does not affect the others.
 RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) {
     RankFigures rank{.facts = facts};
     const fs::path log = logs / fmt::format("rank-{:05}.jsonl", facts.rank);
@@ -153,7 +153,7 @@ RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
 
 std::string what_bound(std::span<const StepsEvent> reports) {
     std::map<std::string, double> waited;
-    constexpr double unnoticed = 0.01;  // of the time, as binding_stage() has it
+    constexpr double unnoticed = 0.01;  // share of the time, as in binding_stage()
     for (const StepsEvent& event : reports)
         if (!event.data.bound.empty() && event.data.wait_s > unnoticed * event.wall_s)
             waited[event.data.bound] += event.data.wait_s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs of earlier versions lack some fields, and a run may be looked at while another version
-// writes it: readers take what is there.
+// Logs of earlier versions lack some fields, and a run may be read while another version writes it:
+// readers use the existing fields.
 #include "lockstep/run/events.hpp"
 
 #include "phases_record.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How logs and metrics write seconds by phase.
+// The form of seconds by phase in logs and metrics.
 #pragma once
 
 #include "lockstep/core/clock.hpp"

@@ -4,8 +4,7 @@
 //     "LOCKSTEP" | u32 version | u32 phases | zeros || i64 step | f64 ended | f32 seconds[12] ||
 //     ...
 //
-// Step n of this start (from 0) lies in place n modulo the capacity. Places that nobody wrote have
-// step 0.
+// Step n of this start (from 0) is in place n modulo the capacity. Unwritten places have step 0.
 #include "lockstep/run/step_budget.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -28,7 +27,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::size_t place_bytes = 64, most_waiting = 64;
-constexpr double longest_waiting_s = 1;  // who looks at a slow run sees how it stands
+constexpr double longest_waiting_s = 1;  // so that a reader sees the present state of a slow run
 
 struct Header {
     std::array<char, 8> magic{'L', 'O', 'C', 'K', 'S', 'T', 'E', 'P'};
@@ -70,7 +69,7 @@ bool is_sound(const Place& place) {
            std::all_of(place.seconds.begin(), place.seconds.end(), is_time);
 }
 
-/// Whether all of it was written.
+/// Returns true if all of it was written.
 bool write_at(int file, std::span<const std::byte> bytes, std::size_t offset) {
     while (!bytes.empty()) {
         const auto written = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));

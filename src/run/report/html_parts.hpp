@@ -12,26 +12,26 @@ namespace lockstep {
 
 using HtmlCells = std::vector<std::string>;
 
-/// `text` between tags or quotes of HTML; control characters become '?'.
+/// Returns `text` for use between tags or quotes of HTML; control characters become '?'.
 std::string html_text(std::string_view text);
 
-/// A paragraph of class `css`.
+/// Returns a paragraph of class `css`.
 std::string html_paragraph(std::string_view css, std::string_view text);
 
-/// `content` below a heading; "" where there is none.
+/// Returns `content` below a heading; "" if it is empty.
 std::string html_section(std::string_view title, const std::string& content);
 
-/// A table that screen readers call `name`. Columns from `numbers` on are aligned to the right. A
-/// long one is folded away.
+/// Returns a table that screen readers call `name`. Columns from `numbers` on are aligned to the
+/// right. A long table is collapsed.
 std::string html_table(std::string_view name,
                        const HtmlCells& heading,
                        std::size_t numbers,
                        const std::vector<HtmlCells>& rows);
 
-/// What the parts of bars mean, each with a note.
+/// Returns a legend of the parts of bars, each with a note.
 std::string html_legend(const std::vector<PartWord>& parts, const HtmlCells& notes);
 
-// Sections with drawings; "" where nothing is known.
+// Returns sections with drawings; "" without data.
 std::string html_curves(const Report& report);
 std::string html_budget(const Report& report);
 std::string html_heat_map(const Report& report);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about what was learned, and from what.
+// Rules about learning and data.
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 

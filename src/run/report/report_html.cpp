@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One file: no script, no font, no picture from elsewhere, which a content security policy in the
-// page's head forbids besides. Names and messages of a run may be anything, <script> too: all text
-// goes through html_text().
-// Colours are variables, so that dark screens change no more than their values. The parts of bars
-// carry letters, and each chart has a table: no meaning is in a colour alone.
+// The report is one file: no script, no font, no picture from elsewhere; a content security policy
+// in the page's head also forbids these. Names and messages of a run may contain anything, even
+// <script>: all text goes through html_text(). Colours are variables, so that dark screens change
+// only their values. The parts of bars carry letters, and each chart has a table: no meaning
+// depends on colour alone.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/version.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever comes from the run is escaped: GitHub would take it for markup, links and HTML.
+// All text of the run is escaped: GitHub would take it for markup, links and HTML.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 

@@ -13,13 +13,13 @@
 
 namespace lockstep {
 
-/// A part of a bar: what text shows as a letter and a chart in a colour, too.
+/// A part of a bar, shown as a letter in text and as a colour in a chart.
 struct PartWord {
     char letter;
-    std::string_view name, css;  // of the class that colours it
+    std::string_view name, css;  // css: class with its colour
 };
 
-/// A step's phases in the order in which they are shown.
+/// A step's phases in the order of display.
 inline constexpr std::array phase_order{Phase::forward,
                                         Phase::backward,
                                         Phase::update,
@@ -33,7 +33,7 @@ inline constexpr std::array phase_order{Phase::forward,
 static_assert(phase_order.size() == static_cast<std::size_t>(Phase::count));
 const PartWord& phase_word(Phase phase);
 
-/// Those of `phase_order` in which any rank spent time.
+/// Returns the phases of `phase_order` in which any rank spent time.
 std::vector<Phase> shown_phases(const Report& report);
 
 /// A part of the run's time.
@@ -42,23 +42,23 @@ struct TimePart {
     double seconds;
 };
 
-/// Where the time since the first start went; they sum to RunTimes::elapsed, but for what is too
-/// short to show.
+/// Returns the use of the time since the first start. The parts sum to RunTimes::elapsed, except
+/// for those too short to show.
 std::vector<TimePart> time_parts(const RunTimes& times);
 
-/// "23 %", "0.4 %", "-" of nothing.
+/// Returns "23 %", "0.4 %"; "-" for nothing.
 std::string share_of(double part, double whole);
 
-/// Of a step: "0.42 ms", "12.3 ms", "1.24 s".
+/// Returns the time of a step: "0.42 ms", "12.3 ms", "1.24 s".
 std::string step_length_text(double seconds);
 
-/// Four digits: "0.4183", "98.37", "12,345".
+/// Returns four digits: "0.4183", "98.37", "12,345".
 std::string figure_text(double value);
 
-/// "12,345"; 0 of a negative number.
+/// Returns "12,345"; 0 for a negative number.
 std::string count_words(std::int64_t count);
 
-/// "3", "0-3".
+/// Returns "3", "0-3".
 std::string ranks_label(int first, int last);
 
 /// Neighbouring ranks in one row: the means of their steps, and their nodes.
@@ -68,29 +68,29 @@ struct ReportRow {
     MeanStep mean;
 };
 
-/// The ranks in at most `most` rows.
+/// Returns the ranks in at most `most` rows.
 std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t most);
 
-/// The mean steps of the ranks in at most `most` rows, below a row of heads: ranks, node, the step,
-/// and the share of each phase.
+/// Returns the mean steps of the ranks in at most `most` rows, below a row of heads: ranks, node,
+/// the step, and the share of each phase.
 std::vector<std::vector<std::string>> budget_rows(const Report& report, std::size_t most);
 
-/// "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
+/// Returns "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
 std::string cause_title(const ReportCause& cause);
 
-/// What is known of a cause: "where", "what", "why", "fix", "when", "consequence".
+/// Returns the facts of a cause: "where", "what", "why", "fix", "when", "consequence".
 std::vector<ReportFact> cause_facts(const ReportCause& cause);
 
-/// The newest step that was reported: state.json may know an older one of a start that failed.
+/// Returns the newest reported step: for a start that failed state.json may have an older one.
 std::int64_t reached_step(const RunStatus& status);
 
-/// "steps 938 to 1,200".
+/// Returns "steps 938 to 1,200".
 std::string start_steps(const StartRecord& start);
 
-/// How long it took: "12m08s".
+/// Returns its duration: "12m08s".
 std::string start_length(const StartRecord& start);
 
-/// Whether the newest start ended badly or is in trouble; whether it did what it should.
+/// The state of the newest start: successful, unfinished, or with a failure or problem.
 enum class ReportMood { good, open, bad };
 ReportMood mood_of(RunCondition condition);
 

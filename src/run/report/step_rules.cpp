@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about where steps go. Each has its limit beside it.
+// Rules about the time of steps. Each has its limit beside it.
 #include "lockstep/run/log_text.hpp"
 
 #include "report/evidence.hpp"

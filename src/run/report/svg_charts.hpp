@@ -14,20 +14,20 @@
 
 namespace lockstep {
 
-/// Curves against updates (below) and samples (above), with the range of what one point stands for.
-/// `id`: unique in the page. `batch` 0: no axis of samples.
+/// Draws curves against updates (below) and samples (above), with the range of values that one
+/// point represents. `id`: unique in the page. `batch` 0: no axis of samples.
 std::string line_chart(const ReportChart& chart, std::int64_t batch, const std::string& id);
 
 /// A bar of several parts.
 struct BarRow {
-    std::string label, note;     ///< at its left and right end
+    std::string label, note;     ///< texts at its left and right end
     std::vector<double> values;  ///< one for each part
 };
 
 /// Bars beside one axis.
 struct BarChart {
-    std::string title, description;  ///< for who does not see it
-    std::string axis;                ///< what it shows, with its unit
+    std::string title, description;  ///< for screen readers
+    std::string axis;                ///< quantity and unit
     std::vector<PartWord> parts;
     std::vector<BarRow> rows;
 };
@@ -35,7 +35,7 @@ std::string stacked_bars(const BarChart& chart, const std::string& id);
 
 /// A level of the heat map.
 struct HeatLevel {
-    double below;  ///< ratios below it, and not below the level before
+    double below;  ///< ratios below it, and not below the previous level
     std::string_view name;
 };
 inline constexpr std::array<HeatLevel, 7> heat_levels{{{0.9, "below 0.9"},
@@ -46,7 +46,7 @@ inline constexpr std::array<HeatLevel, 7> heat_levels{{{0.9, "below 0.9"},
                                                        {4, "2 to 4"},
                                                        {1e300, "4 and more"}}};
 
-/// Ranks over steps. `hosts`: of each row, or "".
+/// Draws ranks over steps. `hosts`: for each row, or "".
 std::string heat_chart(const HeatMap& heat,
                        std::span<const std::string> hosts,
                        const std::string& id);

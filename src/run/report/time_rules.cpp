@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about where the time since the first start went. Each has its limit beside it.
+// Rules about the time since the first start. Each has its limit beside it.
 #include "lockstep/core/clock.hpp"
 
 #include "report/evidence.hpp"
@@ -17,7 +17,7 @@ constexpr double much_saving = 0.035, much_evaluating = 0.10, much_repeated = 0.
 constexpr double much_starting = 0.10, slow_start_s = 30;
 constexpr std::size_t many_starts = 3;
 
-/// What one save holds rank 0 up, by the steps it kept; 0: not known.
+/// Returns the time for which one save stops rank 0, by the steps it kept; 0: unknown.
 double save_cost_s(const RunFigures& run) {
     if (run.ranks.empty()) return 0;
     double most = 0, sum = 0, saves = 0;

@@ -87,7 +87,7 @@ std::span<const StepBudget> averaged_steps(const RankFigures& rank) {
     return steps.size() > 1 ? steps.subspan(1) : steps;
 }
 
-// Of all ranks, by the step's number: ranks may have kept different ones, and some of them twice.
+// Sums over all ranks, by the step's number: ranks may have kept different steps, and some twice.
 struct PhaseSum {
     double seconds = 0, times = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// T(P) for ranks P, and what it says of ranks that nobody has tried.
+// The model T(P) of the time on P ranks, and its forecasts.
 //
-// A step on P ranks is a sum of few laws (docs/scaling.md says whose they are):
+// A step on P ranks is a sum of a few laws (docs/scaling.md names their sources):
 //
 //   T(P) = work / P + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P)
 //
@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-/// Which terms a part, or the whole, may have.
+/// The terms that a part, or the whole, may have.
 struct Law {
     StepPart part = StepPart::computing;
     std::vector<ScaleTerm> terms;
@@ -150,7 +150,7 @@ std::size_t factors_of(const ScaleModel& model) {
         static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin()));
 }
 
-// Of the steps' own, relative.
+// Returns the relative scatter of the steps themselves.
 double relative_scatter(std::span<const ScalePoint> points) {
     double scatter = 0;
     for (const ScalePoint& point : points)
@@ -158,8 +158,8 @@ double relative_scatter(std::span<const ScalePoint> points) {
     return scatter;
 }
 
-// How far a time may be from its model, relative: by what is seen, by what the steps' own scatter
-// allows for, and by what runs of the same differ by although few points may all fit.
+// Returns the relative error of a model's time: the observed error, the steps' own scatter, or the
+// usual difference between equal runs, because few points may all fit.
 double doubt_of(const ScaleModel& model, std::span<const ScalePoint> points) {
     constexpr double unseen = 0.05;
     const std::size_t factors = factors_of(model);

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What another value of makes another amount of work of a step, or another way to do it.
+// Settings whose values change the amount of work of a step, or the way in which it is done.
 constexpr auto work_settings = std::to_array<std::string_view>({"model",
                                                                 "data-digest",
                                                                 "batch",
@@ -42,7 +42,7 @@ bool is_work(std::string_view setting) {
 // Cores' worth of time that the ranks of one node have together.
 struct NodeRoom {
     double cores = 0;
-    double most = std::numeric_limits<double>::infinity();  ///< by its control group
+    double most = std::numeric_limits<double>::infinity();  ///< limit of its control group
 };
 
 int threads_of(const RunRecord& record) {

@@ -99,7 +99,7 @@ std::optional<StepPart> largest_loss(const ScaleRow& row) {
     return static_cast<StepPart>(largest - row.losses->begin());
 }
 
-// What is left after rounding down goes to those that lost most.
+// The rest after rounding down goes to those that lost most.
 std::vector<std::int64_t> rounded_parts(std::span<const double> parts, double whole, double units) {
     std::vector<std::int64_t> rounded;
     std::int64_t left = std::llround(whole * units);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Bytes in "VmRSS:     1234 kB" if `line` begins with `key`; otherwise `otherwise`.
+/// Returns the bytes of "VmRSS:     1234 kB" if `line` begins with `key`; otherwise `otherwise`.
 std::uint64_t value_in(std::string_view line, std::string_view key, std::uint64_t otherwise) {
     if (!line.starts_with(key)) return otherwise;
     line.remove_prefix(key.size());

@@ -13,7 +13,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// Of each column; 0: it is empty below its head.
+// Returns the width of each column; 0: it is empty below its head.
 std::vector<std::size_t> widths_of(const Rows& rows) {
     std::vector<std::size_t> below, all;
     for (const auto& row : rows) {

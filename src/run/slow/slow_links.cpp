@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who exchanges with whom is given (each node with a few others), so a slow link is seen from what
-// the slow ways have in common:
+// Each node exchanges messages with a few others. So the common part of the slow connections shows
+// which link is slow:
 //
 //     n1 -> n2  1.1 GB/s      n2 -> n1    48 MB/s  *
 //     n1 -> n3  1.0 GB/s      n2 -> n4    51 MB/s  *
 //     n4 -> n3  1.1 GB/s      n3 -> n1   1.1 GB/s
 //
-// All that n2 sends is slow, and some of what n1 and n4 receive: it is n2.
+// All messages that n2 sends are slow, and some that n1 and n4 receive: the link of n2 is slow.
 //
-// A node is suspected where all its ways out, or in, are slow. The suspect with the most slow ways
-// comes first, and takes them along. Where two suspects explain the same ways it is what lies
-// between them, as is a slow way that nobody is suspected for.
+// A node is suspected if all its connections out, or in, are slow. The suspect with the most slow
+// connections comes first, and explains them. If two suspects explain the same ones, the connection
+// between them is slow; so is a slow connection that no suspect explains.
 //
 // Tested: run/slow_links_test.cpp.
 #include "lockstep/run/stragglers.hpp"
@@ -56,7 +56,7 @@ int number_of(Network& network, const std::string& host) {
     return static_cast<int>(found - network.hosts.begin());
 }
 
-/// What all ranks of a node have timed of all ranks of another.
+/// Returns all messages that ranks of one node have timed from ranks of another.
 std::vector<WayBetween> ways_of(std::span<const RankLinks> ranks,
                                 const std::map<int, int>& host_of) {
     std::map<std::pair<int, int>, LinkTimes> sums;
@@ -97,13 +97,13 @@ Network network_of(std::span<const RankLinks> ranks) {
     }
     network.ways = ways_of(ranks, host_of);
     if (network.ways.empty()) return network;
-    // Of three nodes one alone slows two thirds of the ways down.
+    // With three nodes, one slow node slows two thirds of the connections.
     network.usual = quantile(network.ways, 0.75);
     for (WayBetween& way : network.ways) way.is_slow = way.rate() < slow_part * network.usual;
     return network;
 }
 
-/// What one node explains.
+/// The connections that one node explains.
 struct Suspect {
     int host = -1;
     LinkWay way = LinkWay::both;
@@ -140,7 +140,7 @@ Suspect slowest_pair(Network& network) {
     return pair;
 }
 
-/// Whom the same ways speak against, or -1.
+/// Returns the other suspect for the same connections, or -1.
 int rival_of(Network& network, const Suspect& suspect) {
     const WayBetween& first = *suspect.explains.front();
     const int other = first.from == suspect.host ? first.to : first.from;

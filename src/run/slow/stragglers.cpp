@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks' steps take equally long: who is slow computes while the others wait. So what is
-// compared is each rank's own time, its wall time less its waiting:
+// All ranks' steps take equally long: a slow rank computes while the others wait. So the comparison
+// uses each rank's own time, its wall time less its waiting:
 //
 //     rank 0   data | forward | backward | wait ........... | update
 //     rank 1   data | forward | backward | wait ........... | update
@@ -8,7 +8,7 @@
 //                                                             ^^^^^^^^^
 // A quota stops a rank for some steps and then lets it run for some, files are read in blocks of
 // many steps, and a save is in few steps. So steps are not judged one by one but in a few stretches
-// of half a second and more, and only stretches count in which the cause is at work at all.
+// of half a second and more. Only stretches count in which the cause is active at all.
 //
 // What must never happen:
 // - One hiccup makes a straggler: it takes at least two stretches, and half of those that count.
@@ -17,10 +17,10 @@
 //
 // Tested: run/stragglers_test.cpp, soak/causes.
 //
-// What a slow link costs: who comes last to a sum waits for nothing but its messages, so what the
-// rank that stands still least spends on sums and waiting is nobody's lateness. Steps that are
-// added up in stretches (StepStretches) count lateness that goes round among ranks, too; the rates,
-// which do not, decide whether there is a slow link at all.
+// The cost of a slow link: the last rank of a sum waits only for its messages, so the sums and
+// waiting of the rank that waits least are not due to a late rank. Steps that are added up in
+// stretches (StepStretches) also contain lateness that alternates among ranks. The rates do not;
+// they decide whether there is a slow link at all.
 #include "lockstep/run/stragglers.hpp"
 
 #include "lockstep/core/clock.hpp"
@@ -38,10 +38,10 @@
 namespace lockstep {
 namespace {
 
-/// Of the step, that others lose: less makes no straggler.
+/// Share of the step that others lose: less makes no straggler.
 inline constexpr double least_straggler_share = 0.05;
 
-constexpr double least_persistence_of_link = 0.5;  // of the steps
+constexpr double least_persistence_of_link = 0.5;  // share of the steps
 
 /// A step that all ranks have.
 struct StandStill {
@@ -54,7 +54,7 @@ double standing_still_s(const StepBudget& step) {
     return step.at(Phase::comm) + step.at(Phase::wait);
 }
 
-/// Of steps in order, without the first.
+/// Returns the waits of the steps in order, without the first.
 std::vector<StandStill> stands_of(std::span<const RankSteps> ranks) {
     std::vector<StandStill> stands;
     for (const StepBudget& step : ranks.front().steps)
@@ -111,7 +111,7 @@ std::vector<Straggler> link_stragglers(std::span<const RankSteps> ranks) {
 }
 
 constexpr double least_share = least_straggler_share;
-constexpr double least_persistence = 0.5;   // of the stretches that count
+constexpr double least_persistence = 0.5;   // share of the stretches that count
 constexpr double least_cause_share = 0.01;  // of a stretch, for it to count
 constexpr double stretch_s = 0.5;
 constexpr std::size_t least_stretches = 4, most_stretches = 8, least_slow = 2;
@@ -146,7 +146,7 @@ std::optional<StragglerCause> cause_of(Phase phase) {
     return {};
 }
 
-/// What one rank did in some steps.
+/// The work of one rank in some steps.
 struct Stretch {
     double wall_s = 0;
     CauseSeconds seconds{};
@@ -178,7 +178,7 @@ class Column {
         std::ranges::sort(sorted_);
     }
 
-    /// How much more rank `r` has than the median of the other ranks.
+    /// Returns how much more rank `r` has than the median of the other ranks.
     double excess(std::size_t r) const {
         const auto place = std::ranges::lower_bound(sorted_, values_[r]) - sorted_.begin();
         const auto other = [&](std::size_t i) {
@@ -250,7 +250,7 @@ Stretches cut(std::span<const RankSteps> ranks) {
     return all;
 }
 
-/// What rank 0, 1, ... have by `number`.
+/// Returns the values of ranks 0, 1, ... by `number`.
 template <class Number>
 Column column(std::size_t ranks, Number&& number) {
     std::vector<double> values;
@@ -275,7 +275,7 @@ class Comparison {
         return column(all_.ranks(), [&](std::size_t r) { return all_.whole[r].own_s(own_); });
     }
 
-    /// What rank `r` takes longest for, beside the others.
+    /// Returns the activity for which rank `r` takes longest, compared with the others.
     StragglerCause cause(std::size_t r) const {
         std::pair<double, StragglerCause> worst{0, StragglerCause::other};
         for (std::size_t i = 0; i < causes; ++i) {
@@ -308,7 +308,7 @@ class Comparison {
     const Stretches& all_;
     Own own_;
     std::vector<Column> own_in_;    ///< by stretch
-    std::vector<Column> by_cause_;  ///< of all stretches
+    std::vector<Column> by_cause_;  ///< sums over all stretches
 };
 
 bool has_more_leaves(std::span<const RankSteps> ranks, std::size_t r) {

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// "0.42ms": steps may be shorter than duration_text() can say.
+/// Returns "0.42ms": steps may be shorter than duration_text() can show.
 std::string step_time_text(double seconds) {
     return seconds < 0.1 ? fmt::format("{:.2g}ms", seconds * 1e3) : duration_text(seconds);
 }
@@ -32,7 +32,7 @@ bool are_several(const Straggler& straggler) {
            (straggler.link->ranks.size() > 1 || !straggler.link->other_host.empty());
 }
 
-/// Of two nodes: which way, where one way alone is slow.
+/// Returns the text for two nodes, with the direction if only one is slow.
 std::string pair_text(const SlowLink& link, const std::string& now, const std::string& usual) {
     const std::string others = link.are_alone ? usual + " the other way" : "others' " + usual;
     if (link.way == LinkWay::both)

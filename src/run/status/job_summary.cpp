@@ -18,12 +18,13 @@
 namespace lockstep {
 namespace {
 
-constexpr double busy_enough = 0.6;     // of the cores' time
-constexpr double least_told_s = 3;      // of steps: less has no phase worth a change
-constexpr double least_coreless = 0.1;  // of a rank's time
-constexpr double least_computed = 0.6;  // of the time in which a rank has something to compute
+constexpr double busy_enough = 0.6;     // share of the cores' time
+constexpr double least_told_s = 3;      // seconds of steps: less has no phase worth a change
+constexpr double least_coreless = 0.1;  // share of a rank's time
+constexpr double least_computed =
+    0.6;  // share of the time in which a rank has something to compute
 
-/// What a phase beyond `most` of the time is a sign of.
+/// The meaning of a phase beyond `most` of the time.
 struct Sign {
     Phase phase;
     double most;
@@ -144,7 +145,7 @@ std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const Rank
     return found;
 }
 
-/// What sums and waiting may have to do with.
+/// Returns the possible cause of long sums and waiting.
 std::string link_clause(const Sign& sign, std::span<const RankUse> ranks) {
     if (sign.phase != Phase::comm && sign.phase != Phase::wait) return "";
     std::vector<RankLinks> links;
@@ -174,7 +175,7 @@ bool blames_others(JobSummary& job, std::span<const RankUse> ranks) {
     return true;
 }
 
-/// Of cores that compute too little, if there is something that would use them.
+/// Advises on cores that compute too little, if there is something that would use them.
 void suggest_ranks(JobSummary& job, std::span<const RankUse> ranks) {
     int virtual_ranks = 0;
     for (const RankUse& rank : ranks) virtual_ranks += rank.leaves;
@@ -209,7 +210,7 @@ void explain(JobSummary& job, std::span<const RankUse> ranks) {
     const double each_s = total_of(job.phases);
     if (each_s < least_told_s) return;
     const std::vector<Straggler> stragglers = stragglers_of(job, ranks);
-    // Of phases that take too long the one that takes longest.
+    // Of the phases that take too long, the longest is chosen.
     const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
     const auto told_share = [&](const Sign& sign) {
         return excess(sign) >= 1 ? share_of(job, sign.phase) : 0;

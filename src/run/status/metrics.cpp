@@ -156,7 +156,7 @@ std::string json_line(const Json& row) {
     return line + '\n';
 }
 
-/// What stands between the quotes of a label.
+/// Returns the text between the quotes of a label.
 std::string label(std::string_view text) {
     std::string escaped;
     for (const char c : printable_lines(text)) {

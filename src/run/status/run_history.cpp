@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::int64_t whole_bytes = 512 << 10;  // a log up to this size is read whole
 constexpr std::int64_t window_bytes = 64 << 10;  // records have 1 to 2 kB
-constexpr std::int64_t window_growth = 16;       // where others' words lie between reports
+constexpr std::int64_t window_growth = 16;       // if other lines lie between reports
 constexpr std::int64_t most_bytes = 16 << 20;    // at each end
-constexpr std::int64_t most_whole = 64 << 20;    // of a longer log no more is read than its ends
+constexpr std::int64_t most_whole = 64 << 20;    // of a longer log only its ends are read
 
 /// Steps that one report covers, and what they took.
 struct StepsReport {
@@ -84,7 +84,7 @@ class LogFile {
         return log;
     }
 
-    /// Of the log's beginning as much as has a report.
+    /// Returns the part of the log's begin that has a report.
     StartLog read_head() {
         StartLog head;
         for (std::int64_t bytes = window_bytes; bytes <= most_bytes && head.reports.empty();
@@ -93,7 +93,8 @@ class LogFile {
         return head;
     }
 
-    /// Of the log's end as much as has two reports: the first does not know where its steps begin.
+    /// Returns the part of the log's end that has two reports: the first does not know where its
+    /// steps begin.
     StartLog read_tail() {
         StartLog tail;
         for (std::int64_t bytes = window_bytes; bytes <= most_bytes && tail.reports.size() < 2;
@@ -118,7 +119,7 @@ double recent_step_s(const std::vector<StepsReport>& reports) {
     return steps > 0 ? seconds / static_cast<double>(steps) : -1;
 }
 
-/// Where a report's steps are kept only in part, so is its time.
+/// If a report's steps are kept only in part, so is its time.
 double kept_of(const StepsReport& report, std::int64_t kept_until) {
     const auto steps = static_cast<double>(std::max<std::int64_t>(report.last - report.first, 1));
     const auto kept = static_cast<double>(std::min(report.last, kept_until) - report.first);

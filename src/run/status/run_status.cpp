@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// How far rank 0's clock is ahead of the file system's, by the last line of its log.
+// Returns how far rank 0's clock is ahead of the file system's, by the last line of its log.
 std::optional<double> ahead_of_files_s(const fs::path& log) {
     constexpr std::int64_t end_bytes = 64 << 10;
     try {
@@ -49,7 +49,7 @@ constexpr std::array<std::string_view, 7> condition_names{
 /// Reports come every 30 s, or after a longer step; what a rate of long ago promises is not told.
 constexpr double overdue_s = 120;
 
-/// Whether it is there; what cannot be seen is not taken for absent.
+/// Returns true if it exists; unreadable paths do not count as absent.
 bool is_there(const fs::path& path, const fs::path& shown) {
     std::error_code failed;
     const fs::file_status status = fs::status(path, failed);
@@ -226,7 +226,7 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
         status.exit = state->exit;
         status.answered = state->answered;
     }
-    // What it said while it ran is no reason why it is lost.
+    // The reason from the time when it ran does not explain why it is lost.
     if (status.condition == RunCondition::lost) status.reason.clear();
     if (is_attended) status.asked = unmet_request(status);
     if (depth == StatusDepth::history) add_history(status, clues);
@@ -237,7 +237,7 @@ namespace {
 
 constexpr int deepest = 6;  // folders below the one that was given
 
-/// What a run makes itself holds no other runs, but many files.
+/// Returns true for a run's own folders, which hold no other runs, but many files.
 bool is_part_of_run(const fs::path& path) {
     constexpr std::array<std::string_view, 3> parts{"ckpt", "logs", "ledger"};
     return std::ranges::find(parts, path.filename().string()) != parts.end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's status as people and programs read it.
+// Text and JSON of a run's status.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"

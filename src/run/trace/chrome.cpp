@@ -53,7 +53,7 @@ std::string micros(std::int64_t ns) {
     return fmt::format("{}.{:02}", quarters / 4, quarters % 4 * 25);
 }
 
-/// How long it takes, between rounded ends.
+/// Returns the duration between rounded ends.
 std::string micros_between(std::int64_t begin_ns, std::int64_t end_ns) {
     const auto quarters = [](std::int64_t ns) { return (ns + quarter_ns / 2) / quarter_ns; };
     return micros((quarters(end_ns) - quarters(begin_ns)) * quarter_ns);

@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// The events of one rank, one a line with a comma behind each: names of process and lanes, and
-/// slices. As Kineto has them: the process is the rank's own.
+/// Returns the events of one rank, one per line with a comma at its end: names of process and
+/// lanes, and slices. As in Kineto's files, the process is the rank's own.
 std::string chrome_events(const StepTrace& trace);
 
-/// The same for a file of all ranks, `ahead_ns` taken off the times: a rank is a process, and
-/// arrows lead from each collective to the same one on the next rank.
+/// Returns the same for a file of all ranks, with `ahead_ns` subtracted from the times: a rank is a
+/// process, and arrows lead from each collective to the same one on the next rank.
 std::string merged_events(const StepTrace& trace, std::int64_t ahead_ns);
 
 }  // namespace lockstep

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// `text`, packed.
+/// Returns `text`, compressed.
 std::string gzip(std::string_view text);
 
-/// The text that `packed` holds, at most `limit_bytes`; nothing where it is longer, cut or damaged.
+/// Returns the text in `packed`, at most `limit_bytes`; nothing if it is longer, cut or damaged.
 std::optional<std::string> gunzip(std::string_view packed, std::size_t limit_bytes);
 
 }  // namespace lockstep

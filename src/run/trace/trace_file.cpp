@@ -20,7 +20,7 @@ constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_sli
 constexpr std::size_t most_line = std::size_t{64} << 10;
 constexpr std::string_view events_key = "\"traceEvents\": [\n";
 
-/// What HTA asks for (`"rank": N` with a space), and what Kineto's readers expect beside it.
+/// Returns the head that HTA requires (`"rank": N` with a space), and that Kineto's readers expect.
 std::string head_of(const StepTrace& trace) {
     return fmt::format(
         "{{\"schemaVersion\": 1,\n\"deviceProperties\": [],\n"
@@ -40,7 +40,7 @@ Error out_of_range(std::string_view what, double value) {
     return Error("E222", fmt::format("{} is {:g}", what, value));
 }
 
-/// Of whole quarters of a microsecond: nanoseconds since 1970 are no floating-point numbers.
+/// Converts whole quarters of a microsecond: nanoseconds since 1970 are no floating-point numbers.
 std::int64_t nanoseconds(const Json& micros) {
     constexpr double most = 9e15;  // the year 2255
     const double value = micros.get<double>();

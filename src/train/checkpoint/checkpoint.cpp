@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks together save a checkpoint and load one: src/run/checkpoint/checkpoint.cpp says how it
-// is there whole or not at all.
+// All ranks together save a checkpoint and load one. src/run/checkpoint/checkpoint.cpp explains how
+// it exists completely or not at all.
 
 #include "lockstep/train/checkpoint.hpp"
 

@@ -51,7 +51,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
     return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// What does not fit, by kind.
+// The tensors that do not fit, by kind.
 struct Misfits {
     std::vector<std::string> missing, unexpected, other;
 
@@ -79,7 +79,7 @@ void compare(const StoredTensor& stored, const TensorMeta& wanted, Misfits& misf
             fmt::format("{} is {} in the file", wanted.name, printable(stored.dtype)));
 }
 
-// What makes the file fit, as far as its names tell.
+// Returns the error with the remedy that the names suggest.
 Error misfit(const Misfits& misfits, const fs::path& path, WeightsFor use) {
     const Renaming renaming = renaming_between(misfits.missing, misfits.unexpected);
     const auto error = [&](const std::string& why, const std::string& fix) {

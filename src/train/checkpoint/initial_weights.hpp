@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that a new run begins with instead of random ones: --load-weights, --load-skip,
-// --load-prefix.
+// Initial weights of a new run from a file: --load-weights, --load-skip, --load-prefix.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -15,38 +14,39 @@
 
 namespace lockstep {
 
-/// Where a run's first weights come from.
+/// The source of a run's initial weights.
 struct InitialWeights {
-    std::string fact;            ///< what decides the bits, for run.json; "": the seed alone
-    std::filesystem::path file;  ///< to be read now; "": a checkpoint or the seed has them
+    std::string fact;            ///< facts that decide the bits, for run.json; "": the seed alone
+    std::filesystem::path file;  ///< file to read now; "": a checkpoint or the seed has the weights
 };
 
-/// Collective. A run with a checkpoint needs the file no more: if it is there, its digest must be
-/// the recorded one, which the caller compares. `recorded`: the settings in run.json, if there are.
+/// Collective. A run with a checkpoint no longer needs the file. If the file exists, its digest
+/// must be the recorded one; the caller compares. `recorded`: the settings in run.json, if any.
 /// Errors: E105, E201, E202, E605 (another file on some rank).
 InitialWeights settle_initial_weights(const Communicator& ranks,
                                       const TrainSettings& settings,
                                       const Json& recorded);
 
-/// A tensor of a model, and what it is in the file.
+/// A tensor of a model, and its counterpart in the file.
 struct MatchedWeights {
-    std::size_t tensor = 0;  ///< index into the model's
+    std::size_t tensor = 0;  ///< index among the model's tensors
     const StoredTensor* stored = nullptr;
 };
 
-/// What is left out of a file, and what fits the model.
+/// The tensors of a file that fit the model, and the number of those left out.
 struct WeightsMatch {
     std::vector<MatchedWeights> tensors{};
     std::size_t skipped = 0;  ///< names of the model or the file that --load-skip leaves out
 };
 
-/// Who uses weights: `train --load-weights`, or `eval --weights`, which can skip none.
+/// The user of weights: `train --load-weights`, or `eval --weights`, which can skip none.
 enum class WeightsFor { training, evaluation };
 
-/// The file's tensors for the model's `wanted`, but those that `skip`, the value of --load-skip,
-/// names. `prefix`, that of --load-prefix, is taken off names in the file first. Names in `known`
-/// may be in the file, too. Errors: E107 a pattern that matches nothing, or all, or a prefix that
-/// no name has; E304 naming all that are missing, unexpected or of other shapes.
+/// Returns the file's tensors for the model's `wanted`, except those named by `skip`, the value of
+/// --load-skip. `prefix`, that of --load-prefix, is removed from names in the file first. Names in
+/// `known` may be in the file, too. Errors: E107 a pattern that matches nothing, or all, or a
+/// prefix that no name has; E304 naming all tensors that are missing, unexpected or of other
+/// shapes.
 WeightsMatch match_weights(const SafetensorsFile& file,
                            std::span<const TensorMeta> wanted,
                            std::span<const std::string> known,

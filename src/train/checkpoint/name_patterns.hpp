@@ -8,23 +8,23 @@
 
 namespace lockstep {
 
-/// The patterns of `list`, which commas separate. Empty ones are left out.
+/// Returns the patterns of `list`, which commas separate, without empty ones.
 std::vector<std::string> name_patterns(const std::string& list);
 
-/// Whether `pattern` (`*`, `?`, `[...]`) matches all of `name`.
+/// Returns true if `pattern` (`*`, `?`, `[...]`) matches all of `name`.
 bool matches(const std::string& pattern, const std::string& name);
 
-/// Whether any of `patterns` matches `name`.
+/// Returns true if any of `patterns` matches `name`.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
 
-/// Errors: E107 for a pattern of `option` that matches none of `names`. `whose` says what has no
-/// such tensor.
+/// Checks that each pattern of `option` matches one of `names`. Errors: E107; `whose` says what has
+/// no such tensor.
 void check_patterns_match(const std::string& option,
                           const std::vector<std::string>& patterns,
                           const std::set<std::string>& names,
                           const std::string& whose);
 
-/// "a, b, c and 4 more".
+/// Returns "a, b, c and 4 more".
 std::string names_text(const std::vector<std::string>& names);
 
 }  // namespace lockstep

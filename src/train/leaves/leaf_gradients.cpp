@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One class for each operator: what autograd's own node does for a parameter, on one leaf's rows.
-// Formulas are those of torch/csrc/autograd/FunctionsManual.cpp, so that the bits are, too.
+// One class for each operator: it does the work of autograd's own node for a parameter, on one
+// leaf's rows. Formulas are those of torch/csrc/autograd/FunctionsManual.cpp, which gives the same
+// bits.
 //
 // What must never happen: a formula that differs from autograd's, or an operator whose samples are
-// not its first dimension. Nothing here can know the latter for sure: the rehearsal compares.
+// not its first dimension. This file cannot verify the latter: the rehearsal compares.
 //
 // Tested: train/leaves/leaves_test.cpp.
 
@@ -44,7 +45,7 @@ bool is_plain(const Tensor& tensor) {
     return tensor.defined() && tensor.layout() == at::kStrided;
 }
 
-// Whether what lies in memory is the transpose.
+// Returns true if the memory holds the transpose.
 bool is_transposed(const std::vector<std::int64_t>& sizes,
                    const std::vector<std::int64_t>& strides) {
     return strides[0] == 1 && strides[1] == sizes[0];
@@ -191,7 +192,7 @@ class Convolution : public LeafNode {
         return given.size() == sides ? given : std::vector<std::int64_t>(sides, given.at(0));
     }
 
-    // Of the output's height or width.
+    // Returns the rule of the output's height or width.
     SlideRule rule(std::size_t side) const {
         SlideRule rule{.kernel = weight_.size(static_cast<std::int64_t>(side) + 2),
                        .stride = stride_[side],
@@ -248,12 +249,12 @@ class BatchNorm : public LeafNode {
     std::vector<std::tuple<Tensor, Tensor, Tensor>> by_leaf_;
 };
 
-// What a leaf has saved: nothing where running statistics were used.
+// Returns a leaf's part of saved values: nothing if running statistics were used.
 Tensor saved_part(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
     return saved.numel() == 0 ? saved : cut.part(saved, leaf);
 }
 
-// Of either kind; the last one is 1 / deviation, or cuDNN's own.
+// Handles either kind; the last value is 1 / deviation, or cuDNN's own.
 template <class Kind>
 struct SavedNorm {
     using Node = Kind;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Autograd's graph of one pass over all of a rank's leaves, and what is cut off it:
+// Autograd's graph of one pass over all of a rank's leaves, and the edges that are cut:
 //
 //     loss --> ... --> AddmmBackward0 --> ReluBackward0 --> ... --> input
 //                        |  (hook)
 //                        +--x--> TBackward0 --> AccumulateGrad of the weight
 //
-// A node in which a parameter meets samples keeps its way down to the input, where the gradient of
-// all samples goes at once; its edges to parameters are cut (x), and a hook before it computes what
-// went along them, leaf by leaf, into slots in the order of the tree. What lies between, without
-// samples, is applied to each leaf's part.
+// A node in which a parameter meets samples keeps its edge to the input, along which the gradient
+// of all samples flows at once. Its edges to parameters are cut (x), and a hook before it computes
+// their gradients, leaf by leaf, into slots in the order of the tree. Nodes in between, without
+// samples, are applied to each leaf's part.
 //
 // What must never happen:
 // - A parameter's gradient comes by both ways: all of its uses are taken, or none is.
@@ -41,7 +41,7 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// A model's own, which would not be called.
+// A hook of the model's own, which would not be called.
 bool has_hooks(Node& node) {
     return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() ||
            !node.retains_grad_hooks().empty();
@@ -87,7 +87,7 @@ bool passes_on(Node& node) {
     return embedding == nullptr || embedding->indices_.unpack().dim() == 1;
 }
 
-// What validation in autograd's engine does: the sum over dimensions that were spread.
+// Does the validation of autograd's engine: the sum over dimensions that were expanded.
 Tensor fitted(Tensor gradient, const Edge& edge) {
     const auto& wanted = edge.function->input_metadata(edge.input_nr);
     if (gradient.sym_sizes() != wanted.shape_as_dim_vector())
@@ -114,10 +114,10 @@ struct BeforeNode : torch::autograd::FunctionPreHook {
 
 }  // namespace
 
-// Of a parameter by a node.
+// The use of a parameter by a node.
 struct LeafGraph::Use {
-    std::size_t edge = 0;  ///< of the node
-    Edge to;               ///< where it led
+    std::size_t edge = 0;  ///< edge of the node
+    Edge to;               ///< its former target
     std::vector<Node*> between;
     std::size_t parameter = 0;
 };
@@ -188,8 +188,8 @@ LeafGraph::Consumer& LeafGraph::consumer_of(Node& node) {
     return *consumer;
 }
 
-// Whether what the operator computes of a sample is the same in a leaf alone, as far as its name
-// and shape tell.
+// Checks whether the operator's result for a sample is the same in a leaf alone, as far as its name
+// and shape show.
 void LeafGraph::check_samples(Node& node) {
     if (depends_on_place(node, cut_)) unknown_ = node.name();
     if (!is_batch_norm(node)) return;
@@ -252,10 +252,10 @@ void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
             for (const Use* use : left) add(*use, leaf, all[use->edge]);
         }
     for (const Use& use : consumer.uses) note_use(use.parameter);
-    consumer.gradients.reset();  // as autograd frees what a node has saved
+    consumer.gradients.reset();  // autograd frees a node's saved values in the same way
 }
 
-// Whether the gradient of this use was all that there is of its parameter, computed as a product of
+// Returns true if the gradient of this use was the whole of its parameter, computed as a product of
 // all leaves at once.
 bool LeafGraph::multiply(Consumer& consumer, const Use& use, const Tensor& gradient) {
     const LeafNode& node = *consumer.gradients;

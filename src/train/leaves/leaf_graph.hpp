@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes gradients of parameters out of autograd's hands, where they are to be summed by leaf.
+// Computes gradients of parameters in place of autograd, if they must be summed by leaf.
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
@@ -72,7 +72,8 @@ std::unique_ptr<LeafNode> leaf_node(torch::autograd::Node& node);
 /// of the tree. Borrows the slots.
 class LeafSums {
   public:
-    /// `partials`: so many slots of `memory` hold the sums in the end, from the first on.
+    /// `partials`: the number of slots of `memory`, from the first on, that hold the sums at the
+    /// end.
     LeafSums(std::vector<LeafPlace> places,
              std::vector<float*> slots,
              int partials,
@@ -87,10 +88,10 @@ class LeafSums {
 
     std::size_t leaves() const { return places_.size(); }
 
-    /// Where leaf `leaf` of these puts its own; then merge(leaf, range).
+    /// Returns the slot for the gradients of leaf `leaf`; call merge(leaf, range) afterwards.
     float* slot(std::size_t leaf) const { return slots_[at(places_[leaf].slot)]; }
 
-    /// Whole lines: what follows a tensor in its last one is zero.
+    /// Merges whole lines: padding after a tensor is zero.
     void merge(std::size_t leaf, FloatRange range) const {
         const std::size_t count = rounded_to_lines(range.size());
         for (const LeafPlace::Merge& merge : places_[leaf].merges)
@@ -98,7 +99,8 @@ class LeafSums {
                 slots_[at(merge.into)] + range.begin, slots_[at(merge.from)] + range.begin, count);
     }
 
-    /// For who merges by itself, as sum_into() does: the sums go to these.
+    /// Returns the merges for callers that merge by themselves, as sum_into() does, with the slots
+    /// for the sums.
     std::span<const int> merges_after() const { return merges_after_; }
     std::span<float* const> partials() const { return std::span(slots_).first(at(partials_)); }
 
@@ -112,24 +114,25 @@ class LeafSums {
     FlatMemory& memory_;
 };
 
-/// Which parameters are taken.
+/// The parameters whose gradients are taken from autograd.
 enum class Taking {
-    all,       ///< every one: leaves are computed together
+    all,       ///< all of them: leaves are computed together
     products,  ///< those whose gradients leaf_product() computes
 };
 
-/// Whose gradients are taken, and where they go.
+/// The places of the gradients that are taken.
 struct ParameterPlaces {
     std::span<const at::Tensor> parameters;
-    std::function<FloatRange(std::size_t)> range;             ///< in a slot
-    std::function<at::Tensor(float*, std::size_t)> gradient;  ///< in this slot
-    std::function<void(std::size_t)> ready;                   ///< its sums are complete
+    std::function<FloatRange(std::size_t)> range;             ///< range in a slot
+    std::function<at::Tensor(float*, std::size_t)> gradient;  ///< gradient in this slot
+    std::function<void(std::size_t)> ready;                   ///< called when its sums are complete
 };
 
-/// The graph of one forward pass. Lives until its backward pass has ended; borrows all.
+/// The graph of one forward pass. It lives until its backward pass has ended, and borrows all its
+/// parts.
 class LeafGraph {
   public:
-    /// `scope`: null where leaves are computed one by one.
+    /// `scope`: null if leaves are computed one by one.
     LeafGraph(const std::vector<at::Tensor>& losses,
               const ParameterPlaces& places,
               LeafCut cut,
@@ -138,14 +141,14 @@ class LeafGraph {
     LeafGraph(const LeafGraph&) = delete;
     LeafGraph& operator=(const LeafGraph&) = delete;
 
-    /// The operator that stands in the way: a parameter meets samples in it and it is not known, or
-    /// what it computes depends on where in memory a sample lies; "": none does.
+    /// Returns the operator that prevents this; "": none does. A parameter meets samples in it and
+    /// it is unknown, or its result depends on the memory address of a sample.
     const std::string& unknown() const { return unknown_; }
 
-    /// Before backward: autograd computes these parameters' gradients no more.
+    /// Call before backward: autograd then no longer computes these parameters' gradients.
     void take(Taking which, const LeafSums& sums);
 
-    /// After backward: what some of its uses have left to be added.
+    /// Call after backward: adds the remaining gradients of some operators.
     void finish();
 
   private:
@@ -171,7 +174,7 @@ class LeafGraph {
     const LeafSums* sums_ = nullptr;
     LeafScope* scope_;
     std::string unknown_;
-    std::map<const void*, std::size_t> numbers_;  ///< of parameters
+    std::map<const void*, std::size_t> numbers_;  ///< numbers of parameters
     std::map<torch::autograd::Node*, std::unique_ptr<Consumer>> consumers_;
     std::vector<Parameter> parameters_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels before LibTorch's own, of any device, below autograd, which does not notice: they have a
-// dispatch key that is LibTorch's, without a use there, and which tensors do not have. A LeafScope
-// adds it to what its thread calls, and autograd's engine to what backward calls on a thread of its
-// own; they call LibTorch's kernels without it.
+// Kernels that run before LibTorch's own, on any device, below autograd, which does not notice.
+// They use a dispatch key that LibTorch reserves without a use, and that tensors do not have. A
+// LeafScope adds it to the calls of its thread, and autograd's engine to those of backward on its
+// own thread; the kernels call LibTorch's without it.
 //
 //     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
 //     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start
@@ -10,8 +10,8 @@
 //     products    all at once             or by leaf where that has other bits: compared
 //                                         when an operator of such shapes is first met
 //
-// What must never happen: that a model draws from the program's own generator within a scope.
-// Operators that are not known here do, and LeafPasses sees that the generator has moved.
+// What must never happen: a model draws from the program's own generator within a scope. Operators
+// that are unknown here do, and LeafPasses detects that the generator has moved.
 //
 // Tested: train/leaves/leaves_test.cpp, e2e/device_test.cpp (on threads of autograd, dropout and
 // batch norm of GPUs).
@@ -41,7 +41,7 @@ bool is_cut(const Tensor& rows) {
     return rows.device() == scope.device() && scope.cut().divides(rows);
 }
 
-// What a kernel here calls are LibTorch's own, of the tensors as they are.
+// During its lifetime, calls of a kernel here reach LibTorch's own kernels.
 class OwnKernels {
     c10::impl::ExcludeDispatchKeyGuard excluded_{c10::DispatchKeySet(leaf_key) |
                                                  c10::autocast_dispatch_keyset};
@@ -61,7 +61,7 @@ std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved..
     (std::make_index_sequence<1 + sizeof...(Saved)>());
 }
 
-// As the leaf left it, or as the step found it.
+// Restores the value that the leaf left, or that the step found.
 void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
     const Tensor* const left = scope.buffer(buffer, leaf);
     buffer.copy_(left != nullptr ? *left : first);
@@ -118,7 +118,7 @@ Result leaf_batch_norm(const Tensor& input,
     });
 }
 
-// What the graph has found, in place of what `compute` would.
+// Returns the graph's result in place of that of `compute`.
 template <class Compute>
 ThreeTensors found_or(Compute&& compute) {
     const OwnKernels own;

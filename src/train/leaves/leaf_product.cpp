@@ -45,7 +45,7 @@ std::size_t rounded_up(std::size_t count, std::size_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-// Where in the image element `tap` of the kernel is, at place `place` of the output.
+// Returns the place in the image of element `tap` of the kernel, at place `place` of the output.
 std::int64_t position(const SlideRule& rule, std::int64_t place, std::int64_t tap) {
     return place * rule.stride - rule.padding + tap * rule.dilation;
 }
@@ -54,7 +54,7 @@ bool is_inside(std::int64_t position, std::int64_t size) {
     return position >= 0 && position < size;
 }
 
-// What one place of the output sees.
+// The inputs of one place of the output.
 struct Window {
     const float* image;
     std::int64_t channels, height, width;

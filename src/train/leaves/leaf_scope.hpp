@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// While a rank's leaves are computed at once, operators whose results depend on which samples are
-// in a leaf see its bounds here: batch statistics, random numbers, and products whose kernels are
-// others for other numbers of samples.
+// Computes a rank's leaves at once. Operators whose results depend on a leaf's samples find its
+// bounds here: batch statistics, random numbers, and products that use other kernels for other
+// numbers of samples.
 #pragma once
 
 #include <cstddef>
@@ -20,32 +20,34 @@ namespace lockstep {
 /// Samples of equal leaves, one leaf after another.
 struct LeafCut {
     std::int64_t leaves = 1;
-    std::int64_t rows = 0;  ///< samples of each
+    std::int64_t rows = 0;  ///< samples of each leaf
     std::int64_t samples() const { return leaves * rows; }
 
-    /// Whether the first dimension of `tensor` is the samples, or so many of something a sample.
+    /// Returns true if the first dimension of `tensor` is the samples, or a fixed number of items
+    /// per sample.
     bool divides(const at::Tensor& tensor) const;
 
-    /// What of `tensor` is leaf `leaf`'s.
+    /// Returns the part of `tensor` that belongs to leaf `leaf`.
     at::Tensor part(const at::Tensor& tensor, std::int64_t leaf) const;
 
-    /// The reverse, in the layout of the parts.
+    /// Joins parts, in their layout.
     static at::Tensor whole(const std::vector<at::Tensor>& parts);
 };
 
-/// Of operators that have been met, by what decides which kernel computes them: whether a sample's
-/// bits are those that it has in its leaf alone.
+/// Results for operators met before, by the facts that choose their kernel: true if a sample's bits
+/// equal those in its leaf alone.
 using LeafVerdicts = std::map<std::vector<std::int64_t>, bool>;
 
-/// What brings an operator to the kernels of a scope: a name that LibTorch keeps and does not use.
+/// A dispatch key that LibTorch reserves and does not use; it sends operators to the kernels of a
+/// scope.
 constexpr c10::DispatchKey leaf_key = c10::DispatchKey::Fake;
 
-/// Current from its construction to its destruction, on the thread that made it, and where backward
-/// of what is computed there runs. One at a time.
+/// A scope is current from its construction to its destruction, on the thread that made it and on
+/// that of its backward. One at a time.
 class LeafScope {
   public:
-    /// `seeds`: of each leaf's random numbers. `verdicts`: of earlier scopes of the same cut.
-    /// `device`: of tensors that are cut.
+    /// `seeds`: those of each leaf's random numbers. `verdicts`: those of earlier scopes of the
+    /// same cut. `device`: that of tensors that are cut.
     LeafScope(LeafCut cut,
               const std::vector<std::uint64_t>& seeds,
               LeafVerdicts& verdicts,
@@ -54,17 +56,17 @@ class LeafScope {
     LeafScope(const LeafScope&) = delete;
     LeafScope& operator=(const LeafScope&) = delete;
 
-    /// For kernels that leaf_key has brought here: one is.
+    /// Returns the current scope, for kernels that leaf_key selected: there is one.
     static LeafScope& current();
 
-    /// While it lives, no scope is current on its thread: what is computed is one leaf's.
+    /// During its lifetime no scope is current on its thread: one leaf is computed.
     class Pause {
         c10::impl::ExcludeDispatchKeyGuard excluded_{leaf_key};
     };
 
-    /// What `compute` makes of `rows`, tensors whose first dimension is the samples: of all at
-    /// once, or leaf by leaf where that has other bits, as `key` was found to have when it was
-    /// first met.
+    /// Returns the result of `compute` on `rows`, tensors whose first dimension is the samples. It
+    /// computes all at once, or leaf by leaf if that gives other bits, as was found for `key` when
+    /// it was first met.
     template <class Compute>
     at::Tensor compute(std::vector<std::int64_t> key,
                        const std::vector<at::Tensor>& rows,
@@ -86,25 +88,26 @@ class LeafScope {
     const LeafCut& cut() const { return cut_; }
     at::Device device() const { return device_; }
 
-    /// As after forward of leaf `leaf` by itself, where batch statistics were updated; else
-    /// nothing.
+    /// Returns the buffer as after forward of leaf `leaf` alone, if batch statistics were updated;
+    /// else nothing.
     const at::Tensor* buffer(const at::Tensor& buffer, std::int64_t leaf) const;
 
-    /// Random numbers of leaf `leaf`.
+    /// Returns the random numbers of leaf `leaf`.
     at::Generator& generator(std::int64_t leaf) {
         return generators_[static_cast<std::size_t>(leaf)];
     }
 
-    /// What `buffer` holds is what leaf `leaf` makes of it.
+    /// Keeps the value of `buffer` as the one that leaf `leaf` gives it.
     void keep_buffer(const at::Tensor& buffer, std::int64_t leaf);
 
-    /// The host reads a number of `tensor`, as item() does.
+    /// Notes that the host reads a number of `tensor`, as item() does.
     void note_read(const at::Tensor& tensor) { read_.push_back(tensor.storage().data()); }
 
-    /// Where the numbers are that it has read.
+    /// Returns the addresses of the numbers that it has read.
     const std::vector<const void*>& read() const { return read_; }
 
-    /// What the next batch norm of backward gives its input: its gradients by leaf are known.
+    /// The gradient for the input of the next batch norm in backward, once its gradients by leaf
+    /// are known.
     std::optional<at::Tensor> norm_input_gradient;
 
   private:
@@ -119,7 +122,8 @@ class LeafScope {
     c10::impl::IncludeDispatchKeyGuard included_{leaf_key};
 };
 
-/// Once in a process: LibTorch calls kernels of ours where leaf_key is among an operator's keys.
+/// Registers our kernels, which LibTorch calls if leaf_key is among an operator's keys. Call it
+/// once in a process.
 void register_leaf_kernels();
 
 }  // namespace lockstep

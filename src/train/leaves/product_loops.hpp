@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The arguments of leaf_product(), see there. Plain pointers: an inline function of the standard
-/// library that is compiled here for AVX-512 could be the copy that the linker keeps for all.
+/// The arguments of leaf_product(), see there. They are plain pointers: an inline function of the
+/// standard library that is compiled here for AVX-512 could become the linker's only copy.
 struct ProductTask {
     const float* left;  ///< row k begins at left + k * left_stride
     std::size_t left_stride;
@@ -24,19 +24,20 @@ struct ProductTask {
     std::size_t output_count;
 };
 
-/// More merges than any number of leaves leaves pending at once.
+/// Upper bound of the merges that can be pending at once.
 inline constexpr int deepest_product = 32;
 
 struct ProductLoop {
     std::string_view instruction_set;
-    std::size_t tile_rows;     ///< of an output that are computed at once
-    std::size_t tile_columns;  ///< of an output that are computed at once
+    std::size_t tile_rows;     ///< rows of an output that are computed at once
+    std::size_t tile_columns;  ///< columns of an output that are computed at once
 
-    /// Copies the left operand, tile after tile: rows * left_columns floats, rounded up to a tile.
+    /// Copies the left operand by tiles: rows * left_columns floats, rounded up to a tile.
     void (*pack_left)(const ProductTask& task, float* packed);
 
-    /// Columns [begin, begin + tile_columns) of all outputs, or as many as there are. `packed`: the
-    /// left operand; `panel`: room for rows * tile_columns floats. Both are 64-byte aligned.
+    /// Computes columns [begin, begin + tile_columns) of all outputs, or as many as there are.
+    /// `packed`: the left operand; `panel`: room for rows * tile_columns floats. Both are 64-byte
+    /// aligned.
     void (*multiply)(const ProductTask& task, const float* packed, float* panel, std::size_t begin);
 };
 
@@ -50,7 +51,7 @@ namespace avx512 {
 extern const ProductLoop product_loop;
 }
 
-/// Those that this processor can run, the fastest last.
+/// Returns the loops that this processor can run, the fastest last.
 std::span<const ProductLoop* const> product_loops();
 
 }  // namespace lockstep

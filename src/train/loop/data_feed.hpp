@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's training data: opened once, in memory that a node's ranks share or read as needed.
+// A job's training data: opened once, in memory that a node's ranks share, or read as needed.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -19,8 +19,8 @@ namespace lockstep {
 /// The training data of one rank.
 class DataFeed {
   public:
-    /// Collective. Chooses how each node gets its data, and loads what is to be resident: each rank
-    /// of the node its part. `load_threads` of this rank do that. Errors: E227, E632, those of
+    /// Collective. Chooses the source of each node's data, and loads resident data: each rank of
+    /// the node loads its part, with `load_threads` threads. Errors: E227, E632, those of
     /// ResidentRows::load(); the same on all ranks.
     DataFeed(const Communicator& ranks,
              std::shared_ptr<const DatasetIndex> index,
@@ -28,12 +28,12 @@ class DataFeed {
              std::uint64_t node_memory_bytes,
              int load_threads);
 
-    /// Collective. Looks at files without hashes again: whether all that was read up to now came
-    /// from those that were opened. Errors: E251.
+    /// Collective. Checks that files without hashes have not changed since they were opened.
+    /// Errors: E251.
     void check_files() const;
 
-    /// This rank's batches from `start` on, in memory that `page_lock` locks. Errors: those of
-    /// BatchStream.
+    /// Returns this rank's batches from `start` on, in memory that `page_lock` locks. Errors: those
+    /// of BatchStream.
     std::unique_ptr<BatchStream> batches(LeafRange leaves,
                                          StreamPosition start,
                                          const PageLock& page_lock) const;
@@ -54,13 +54,13 @@ class DataFeed {
     std::shared_ptr<ResidentRows> resident_;  ///< null: read as needed
 };
 
-/// Which samples of the data are trained on.
+/// Returns the selection of samples to train on.
 SamplePart trained_part(const TrainSettings& settings);
 
-/// Which samples of the test data are tested on.
+/// Returns the selection of test samples.
 SamplePart tested_part(const TrainSettings& settings);
 
-/// What the settings say about reading, for any stream of the run; of which part is not said.
+/// Returns the settings of reading, for any stream of the run, without the selection of samples.
 StreamOptions stream_options(const TrainSettings& settings);
 
 }  // namespace lockstep

@@ -23,9 +23,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t most_rows = 250;          // of a leaf
-constexpr std::int64_t most_outputs = 16 << 20;  // of a leaf: as floats they take 64 MiB
-constexpr std::uint64_t most_bytes = 32 << 20;   // of all leaves: some steps are read ahead
+constexpr std::int64_t most_rows = 250;          // limit of a leaf
+constexpr std::int64_t most_outputs = 16 << 20;  // limit of a leaf: as floats they take 64 MiB
+constexpr std::uint64_t most_bytes = 32 << 20;   // limit of all leaves: some steps are read ahead
 
 std::uint64_t bytes_of_sample(const DatasetIndex& index) {
     std::uint64_t bytes = 0;
@@ -134,7 +134,7 @@ std::string Evaluator::blame() {
         if (bad && (!first || (first->is_finite && !bad->is_finite))) first = bad;
         feed_->look_ahead();
     }
-    // As texts they sort by kind, then by sample.
+    // Texts sort by kind, then by sample.
     constexpr std::size_t key = 21;
     std::vector<std::string> all = ranks_.all_gather(
         first ? fmt::format("{:d}{:020}{}", first->is_finite, first->sample, first->text) : "");
@@ -156,7 +156,7 @@ std::int64_t Evaluator::own_steps() const {
     return stream_ ? steps() : 0;
 }
 
-// Of all leaves: rank 0, which shows it, stands for all.
+// Returns the samples of all leaves: rank 0, which shows them, stands for all.
 std::uint64_t Evaluator::samples_after(std::int64_t step) const {
     return static_cast<std::uint64_t>(std::min((step + 1) * batch_, samples_));
 }
@@ -181,7 +181,7 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
     }
 }
 
-// Of the leaves that have samples; all on the model's device, which may still be at it.
+// Adds the leaves that have samples; all on the model's device, which may still compute.
 void Evaluator::add(SampleSums& all, Model& model, const Batch& batch, std::int64_t step) {
     for (const LeafRows& leaf : batch.leaves) {
         if (leaf.rows == 0) continue;

@@ -24,7 +24,7 @@ namespace lockstep {
 /// Keeps a data set open for repeated evaluation, its first batches read ahead.
 class Evaluator {
   public:
-    /// `kernels`: of the GPU where models are, see make_feed(). Borrows all.
+    /// `kernels`: those of the models' GPU, see make_feed(). Borrows all.
     Evaluator(std::shared_ptr<const DatasetIndex> index,
               const DatasetIndex& trained,
               const Communicator& ranks,
@@ -34,16 +34,16 @@ class Evaluator {
               const SamplePart& part = {},
               const InputKernels* kernels = nullptr);
 
-    /// Collective. Over all samples of the part; the same bits on all ranks and for any number of
-    /// them. The model's mode is put back to training afterwards. Errors: E251.
-    /// Waiting for the other ranks is counted as `clock`'s Phase::wait. A loss that is not finite
-    /// is a warning, which names the sample if one is to blame.
+    /// Collective. Evaluates all samples of the part, with the same bits on all ranks and for any
+    /// number of them. The model returns to training mode afterwards. Errors: E251. Waiting for the
+    /// other ranks counts as `clock`'s Phase::wait. A loss that is not finite gives a warning,
+    /// which names the sample if one is the cause.
     Evaluation run(Model& model, PhaseClock& clock);
 
-    /// Collective. Looks at files without hashes again. Errors: E251.
+    /// Collective. Checks that files without hashes have not changed. Errors: E251.
     void check_files() const;
 
-    /// The model's outputs for each sample of this rank's leaves, whose targets need not be there.
+    /// Receives the model's outputs for each sample of this rank's leaves; targets need not exist.
     using OutputSink = std::function<void(std::uint64_t sample, std::span<const float> values)>;
     void for_each_output(Model& model, const OutputSink& sink);
 
@@ -60,14 +60,14 @@ class Evaluator {
     const Task& task_;
     Communicator ranks_;
     std::string inputs_;
-    std::optional<std::string> blamed_;  ///< what blame() found, for it reads all samples
+    std::optional<std::string> blamed_;  ///< result of blame(), which reads all samples
     InputReader input_;
     FileWatch watch_;
     int virtual_ranks_;
-    std::int64_t samples_;               ///< of the part
-    std::int64_t batch_;                 ///< samples that all leaves take at once
+    std::int64_t samples_;               ///< samples of the part
+    std::int64_t batch_;                 ///< samples of all leaves in one pass
     std::optional<BatchStream> stream_;  ///< nothing: this rank has no leaves
-    std::unique_ptr<SampleFeed> feed_;   ///< of `stream_`
+    std::unique_ptr<SampleFeed> feed_;   ///< feed of `stream_`
 };
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// The file of the run's model, which is as it was.
+// The unchanged file of the run's model.
 std::filesystem::path model_file_of(const std::filesystem::path& run) {
     const RunSettings found = read_run_settings(run);
     const std::string& model = found.settings.model.name;

@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-// What a file of outputs is: NPY, or HDF5 with one data set, "predictions".
+// The kind of an outputs file: NPY, or HDF5 with one data set, "predictions".
 enum class OutputFormat { npy, hdf5 };
 
 // The beginning of a new file at `path`, and where values begin in it. What is left there of one
@@ -133,7 +133,7 @@ LeafRange leaves_here(const Communicator& ranks, int virtual_ranks) {
     return leaves_of(ranks.rank(), busy, virtual_ranks);
 }
 
-// Where the outputs of a part's samples go: one behind the other, by number.
+// The rows of the outputs of a part's samples: contiguous, by number.
 class RowsOfPart {
   public:
     RowsOfPart(std::uint64_t samples, const SamplePart& part) : part_(part) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens after a step, and in which order. Everything here but a clock, a signal and a user's
-// request is the same on all ranks; those three go into the next step as wishes and come back as
-// what all agreed on:
+// The order of actions after a step. All inputs but a clock, a signal and a user's request are the
+// same on all ranks; those three go into the next step as wishes and return as what all agreed on:
 //
 //     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
 //                                                                      |
 //     finite, else stop or roll back -> report -> leave without saving? -> data as they were?
 //                                                   -> evaluate? -> save and stop? -> save?
 //
-// What evaluation says is the same on all ranks, too: each decides by itself whether it is the best
-// so far, and whether the run stops early.
+// The results of evaluation are also the same on all ranks: each decides by itself whether it is
+// the best so far, and whether the run stops early.
 //
 // What must never happen:
 // - A rank decides alone. A signal reaches ranks at different moments, and clocks differ: who
@@ -47,8 +46,8 @@
 namespace lockstep {
 namespace {
 
-// Whether something that happens every `period` happens after the step just done. Periods in
-// seconds are rank 0's to judge: see save_is_due().
+// Returns true if an action of `period` is due after the step just done. Rank 0 decides periods in
+// seconds: see save_is_due().
 bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoch) {
     if (period.unit == Period::Unit::steps) return step % period.count == 0;
     if (period.unit == Period::Unit::epochs) return step % (period.count * steps_per_epoch) == 0;
@@ -62,7 +61,7 @@ struct LastSave {
     double time_s = 0;
 };
 
-// What a user asks of rank 0, on top of `wishes` for the step to come.
+// Adds a user's request to rank 0 to `wishes` for the next step.
 void add_request(StepWishes& wishes, const LoopParts& parts) {
     const auto& asked = parts.run.directory->control_request();
     if (!asked) return;
@@ -90,7 +89,7 @@ StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLim
     return wishes;
 }
 
-// What fp16's scale skips is no sign of divergence.
+// A step that fp16's scale skips is no sign of divergence.
 bool must_roll_back(const StepOutcome& outcome, const TrainSettings& settings) {
     if (settings.on_nonfinite != NonFinite::rollback || !outcome.is_skipped) return false;
     return settings.precision != Precision::fp16 || !std::isfinite(outcome.loss);
@@ -159,7 +158,7 @@ LastSave save_in_time(const LoopParts& parts, TimeLimit& limit) {
     return {parts.course.progress.step, now_s()};
 }
 
-// Whether the evaluation of the step just done is one whose checkpoint stays.
+// Returns true if the evaluation of the step just done is one whose checkpoint stays.
 bool is_new_best(const LoopParts& parts) {
     return kept_step(parts.start.settings, parts.course.progress.best) ==
            parts.course.progress.step;
@@ -183,7 +182,8 @@ TrainEnd complete(const LoopParts& parts) {
     return TrainEnd::complete;
 }
 
-// Of interruptions; rank 0, which writes it down, is who knows a user's request.
+// Returns the reason of an interruption. Only rank 0 knows a user's request, and rank 0 writes it
+// down.
 std::string interruption(const LoopParts& parts) {
     if (!parts.run.directory || !parts.run.directory->control_request()) return "interrupted";
     return "stopped by request of " + parts.run.directory->control_request()->by;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop, and what it works with.
+// The training loop and its parts.
 #pragma once
 
 #include "lockstep/train/train.hpp"
@@ -26,7 +26,7 @@ struct LoopParts {
     Course& course;
 };
 
-/// Collective. Trains to the end of the run, or until a signal asked any rank to stop.
+/// Collective. Trains to the end of the run, or until a signal asks any rank to stop.
 TrainEnd run_loop(const LoopParts& parts);
 
 /// Collective, after a training that did not fail. What the job made of cores and memory, for

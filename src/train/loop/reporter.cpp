@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr double report_every_s = 30;
-constexpr std::int64_t most_values = 16'384;  // of a histogram
+constexpr std::int64_t most_values = 16'384;  // limit of a histogram
 
 void add_phases(PhaseSeconds& sum, const PhaseSeconds& more) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
@@ -125,14 +125,14 @@ void Reporter::keep_phases() {
     parts_.course.stretches.add(budget);
 }
 
-// How long buckets travelled, and how much of that the steps waited for.
+// Adds the time in which buckets travelled, and the part for which the steps waited.
 void Reporter::add_communication(StepsEvent& event) const {
     const OverlapTimes times = parts_.engine.replica->take_overlap();
     event.comm_busy_s = times.busy_s;
     event.comm_exposed_s = times.exposed_s;
 }
 
-// Of this rank's threads, but for the waiting.
+// Reports the times of this rank's threads, without waiting.
 DataReport Reporter::data_report(double elapsed_s) {
     const StreamStats now = parts_.course.stream->stats();
     const StreamStats spent = now - std::exchange(data_, now);
@@ -215,7 +215,7 @@ void Reporter::report(double rate) {
     samples_ = steps_ = losses_ = 0;
 }
 
-// That fp16's scale overflows is usual; a loss that is not finite is news even right after that.
+// Overflows of fp16's scale are usual; a loss that is not finite is news even right after one.
 void Reporter::note_skipped(double loss) {
     ++skipped_;
     last_skipped_ = parts_.course.progress.step;

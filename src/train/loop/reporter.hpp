@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says about itself: step lines, metrics, events, progress.
+// The reports of a run: step lines, metrics, events, progress.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -72,21 +72,21 @@ class Reporter {
   public:
     explicit Reporter(const LoopParts& parts);
 
-    /// What came after the last step counts with it.
+    /// Adds the time after the last step to that step.
     ~Reporter();
     Reporter(const Reporter&) = delete;
     Reporter& operator=(const Reporter&) = delete;
 
-    /// After each step. `rate` is the learning rate used.
+    /// Call after each step. `rate` is its learning rate.
     void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
 
-    /// Reports the steps that have not been reported yet: before anything that takes long.
+    /// Reports the steps that have not been reported yet. Call it before long operations.
     void flush();
 
-    /// After an evaluation, which has taken the time since flush().
+    /// Call after an evaluation, which has taken the time since flush().
     void after_evaluation(const Evaluation& evaluation);
 
-    /// flush(), and removes the live line.
+    /// Calls flush() and removes the live line.
     void finish();
 
   private:
@@ -109,22 +109,22 @@ class Reporter {
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;
-    Histogram step_ms_;  ///< of steps since the last report; rank 0
+    Histogram step_ms_;  ///< steps since the last report; rank 0
     std::optional<StepBudgetFile> budgets_;
     StepTracer tracer_;
     PhaseSeconds phases_{};       ///< since the last report, without evaluations
     PhaseSeconds since_step_{};   ///< since the last step's end
-    std::int64_t last_step_ = 0;  ///< of this start; 0: none yet
+    std::int64_t last_step_ = 0;  ///< last step of this start; 0: none yet
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
-    std::int64_t losses_ = 0;  ///< in `loss_`: those that are finite
-    NoiseScale noise_scale_;   ///< of this start
+    std::int64_t losses_ = 0;  ///< number of finite losses in `loss_`
+    NoiseScale noise_scale_;   ///< noise scale of this start
     std::int64_t skipped_ = 0, skipped_said_ = 0, last_skipped_ = 0;
-    std::optional<double> skipped_said_at_s_, warned_at_s_;  ///< of skipped steps
-    Level skipped_level_ = Level::info;                      ///< of what has not been said yet
+    std::optional<double> skipped_said_at_s_, warned_at_s_;  ///< times of reports on skipped steps
+    Level skipped_level_ = Level::info;                      ///< level of reports still to come
     bool is_first_ = true, has_lost_logs_ = false;
-    StartSums sums_;    ///< of this start
-    StreamStats data_;  ///< at the last report
+    StartSums sums_;    ///< sums of this start
+    StreamStats data_;  ///< state at the last report
 };
 
 }  // namespace lockstep

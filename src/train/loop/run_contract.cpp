@@ -22,14 +22,14 @@
 namespace lockstep {
 namespace {
 
-// As those of batch norm are called, whatever a model is made of.
+// Returns true for the buffers of batch norm, by their name in any kind of model.
 bool is_batch_statistic(const NamedTensor& buffer) {
     return std::string_view(buffer.name).ends_with("running_mean");
 }
 
 // By the shapes of one forward pass. Whether V depends on it is decided by all ranks alike.
 std::uint64_t products_of(Model& model, const ModelShape& shape) {
-    constexpr std::int64_t rows = 2;  // of one sample batch norm has no statistics
+    constexpr std::int64_t rows = 2;  // batch norm has no statistics of one sample
     const KeptBuffers kept(model);
     const auto ledger = std::make_shared<OperatorLedger>(model);
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks settle on before a run is made for them.
+// Settings that ranks agree on before a run is made for them.
 #pragma once
 
 #include "lockstep/comm/leaf_tree.hpp"

@@ -35,12 +35,12 @@ class EarlyFlight {
     EarlyFlight(const EarlyFlight&) = delete;
     EarlyFlight& operator=(const EarlyFlight&) = delete;
 
-    /// The run is open: from now on a verdict marks this start of it as failed.
+    /// Call when the run is open: from now on a verdict marks this start as failed.
     void name_start(std::int64_t incarnation) { incarnation_ = incarnation; }
 
-    std::shared_ptr<NodeWatch> nodes() const { return nodes_; }  ///< none on one node
+    std::shared_ptr<NodeWatch> nodes() const { return nodes_; }  ///< null on one node
 
-    /// Collective, once all ranks have a Flight that watches them.
+    /// Collective. Call when all ranks have a Flight that watches them.
     void hand_over();
 
   private:
@@ -50,7 +50,7 @@ class EarlyFlight {
     void watch(const TrainSettings& settings);
 
     const Communicator ranks_;
-    fs::path run_, folder_;  // rank 0: what it made; "": nothing
+    fs::path run_, folder_;  // folder that rank 0 made; "": none
     std::atomic<std::int64_t> incarnation_ = 0;
     std::optional<FlightRecorder> recorder_;
     std::shared_ptr<NodeWatch> nodes_;
@@ -59,7 +59,7 @@ class EarlyFlight {
 
 /// Records and watches from construction to destruction: phases of `clock`, signals, collectives
 /// that go through recorded(), and those of `ranks` that save or evaluate. At its time-out, the
-/// rank that speaks for all also marks the run as failed.
+/// rank that reports for all also marks the run as failed.
 class Flight {
   public:
     Flight(const RunPaths& paths,
@@ -78,7 +78,7 @@ class Flight {
     PhaseClock& clock_;
     const Communicator ranks_;
     FlightRecorder recorder_;
-    std::shared_ptr<NodeWatch> nodes_;  // none on one node
+    std::shared_ptr<NodeWatch> nodes_;  // null on one node
     Watchdog watchdog_;
 };
 

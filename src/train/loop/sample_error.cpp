@@ -21,7 +21,7 @@ struct BadValue {
     double value = 0;
 };
 
-// Whether losses that square it overflow; those of larger ones do as well.
+// Returns true if losses that square it overflow; those of larger values do as well.
 bool is_too_large(double value) {
     static const double most = std::sqrt(double{std::numeric_limits<float>::max()});
     return std::abs(value) > most;
@@ -49,7 +49,7 @@ std::optional<BadValue> first_bad(const Batch& batch, const Field& field, std::s
     return {};
 }
 
-// What the model is given, and what it learns.
+// Returns the places of the model's inputs and of its target.
 std::vector<std::size_t> used_places(const DatasetIndex& index, const std::string& inputs) {
     std::vector<std::size_t> places = input_places(index, inputs);
     for (std::size_t place = 0; place < index.fields().size(); ++place)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sample a loss or a metric that is not finite comes from.
+// Finds the sample that causes a loss or a metric that is not finite.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -12,21 +12,22 @@
 
 namespace lockstep {
 
-/// A stored number that no loss can be finite with.
+/// A stored number that makes every loss infinite or NaN.
 struct BadSample {
     std::uint64_t sample = 0;
     std::string text;        ///< "'features' of sample 3 has nan: row 3 of '/x' in 'b.h5'"
     std::string field;       ///< "features"
-    bool is_finite = false;  ///< then its square is beyond f32
+    bool is_finite = false;  ///< its square exceeds f32
 };
 
-/// The first sample of `batch`, rows of `index`, that has one in an input, of those that `inputs`
-/// names as --inputs does, or in a target; nothing if none of this rank's has.
+/// Returns the first sample of `batch`, rows of `index`, with such a number in a target or in an
+/// input named by `inputs` (the form of --inputs). Returns nothing if none of this rank's samples
+/// has one.
 std::optional<BadSample> bad_sample(const Batch& batch,
                                     const DatasetIndex& index,
                                     const std::string& inputs);
 
-/// E701 for the loss of step `step` that names such a sample.
+/// Returns E701 for the loss of step `step` that names such a sample.
 std::optional<Error> sample_error(double loss,
                                   std::int64_t step,
                                   const Batch& batch,

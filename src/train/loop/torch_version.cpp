@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By itself, for it takes nothing of LibTorch into a program.
+// A separate file, because it brings nothing of LibTorch into a program.
 #include "lockstep/train/train.hpp"
 
 #include <torch/version.h>

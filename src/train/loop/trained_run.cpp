@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-// Collective. Foreign files that have other times may hold the same samples.
+// Collective. Foreign files with other times may hold the same samples.
 void check_same_data(const Communicator& ranks,
                      const std::shared_ptr<const DatasetIndex>& data,
                      const RunSettings& run) {
@@ -79,7 +79,7 @@ void check_has_model_file(const TrainSettings& settings) {
     });
 }
 
-// Which side a sample is on goes by its number, so it says nothing of other data.
+// The side of a sample follows from its number, so it says nothing about other data.
 SamplePart part_of_run(RunPart part, const TrainedRun& trained) {
     const TrainSettings& settings = trained.run.settings;
     const bool is_own = trained.data->digest() == trained.learned_from->digest();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that is there, opened to be used.
+// An existing run, opened for use.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -14,18 +14,18 @@
 
 namespace lockstep {
 
-/// What training would have made of the run's settings, without anything that learns.
+/// The parts of a training by the run's settings, without those that learn.
 struct TrainedRun {
     RunSettings run;
     std::shared_ptr<const DatasetIndex> learned_from, data;
     std::unique_ptr<Task> task;
     ModelShape shape;
     std::unique_ptr<Model> model;
-    SamplePart part;  ///< of `data`
+    SamplePart part;  ///< part of `data`
 };
 
-/// Collective. Of `given` all but `outputs`, which only say whether targets are needed. Errors:
-/// those of infer().
+/// Collective. Uses all of `given` except `outputs`, which only decides whether targets are needed.
+/// Errors: those of infer().
 TrainedRun open_trained_run(const InferSettings& given, const Communicator& ranks);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Huang et al., https://arxiv.org/abs/1608.06993.
+// DenseNet: Huang et al., https://arxiv.org/abs/1608.06993.
 #include "model/built_in.hpp"
 #include "model/layers.hpp"
 
@@ -21,7 +21,7 @@ std::shared_ptr<Conv> dense_conv(const ConvShape& shape) {
     return std::make_shared<Conv>(shape, Fan::in);
 }
 
-// What it finds goes beside its input.
+// Appends its output to its input.
 class DenseLayer : public Chain {
   public:
     explicit DenseLayer(std::int64_t in) {

@@ -8,11 +8,10 @@
 
 namespace lockstep {
 
-/// Moves all tensors of `model` to `device`, and whatever it is given from then on; its outputs are
-/// there, too.
+/// Moves all tensors of `model` to `device`, and all later inputs; its outputs are there, too.
 std::unique_ptr<Model> on_device(std::unique_ptr<Model> model, at::Device device);
 
-/// Where its parameters are.
+/// Returns the device of its parameters.
 at::Device device_of(const Model& model);
 
 NamedTensors moved_to(at::Device device, NamedTensors tensors);

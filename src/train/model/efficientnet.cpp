@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tan and Le, https://arxiv.org/abs/1905.11946.
+// EfficientNet: Tan and Le, https://arxiv.org/abs/1905.11946.
 #include "model/built_in.hpp"
 #include "model/layers.hpp"
 
@@ -18,7 +18,7 @@ struct BlockGroup {
     int blocks;
 };
 
-// Of b0, whose width and depth the others multiply.
+// The stages of b0, whose width and depth the others multiply.
 constexpr BlockGroup b0_stages[] = {{1, 3, 1, 16, 1},
                                     {6, 3, 2, 24, 2},
                                     {6, 5, 2, 40, 2},
@@ -31,7 +31,7 @@ constexpr double most_skipped = 0.2;  // how often training skips the last block
 struct Scale {
     double width, depth, dropout;
     NormRule norm;
-    bool bias;  // of squeezes and the classifier
+    bool bias;  // for squeezes and the classifier
 };
 
 std::int64_t channels_of(const Scale& scale, std::int64_t channels) {

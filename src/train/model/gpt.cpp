@@ -12,7 +12,7 @@
 namespace lockstep::models {
 namespace {
 
-constexpr double deviation = 0.02;  // of first weights
+constexpr double deviation = 0.02;  // deviation of initial weights
 
 // A linear layer whose weight is stored transposed, as GPT-2's are: [in, out].
 class Product : public Layer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LibTorch throws for what the world does, in our words.
+// Turns LibTorch's exceptions for external causes into our errors.
 #pragma once
 
 #include "model/model.hpp"
@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// LibTorch's own message: the first line of its errors, the last of TorchScript's.
+/// Returns LibTorch's own message: the first line of its errors, the last of TorchScript's.
 std::string reason_of(const std::exception& error);
 
-/// The same of code by `author`: the first line of what a class of the user's throws.
+/// Returns the same for code by `author`: the first line of an exception from a user's class.
 std::string reason_of(const std::exception& error, ModelAuthor author);
 
-/// Errors: what as_error() knows (memory, files); E681 if `error` is CUDA's, E695 if an operator
-/// may give other bits each time, E696 if a GPU has no memory left. Returns otherwise.
+/// Throws if the cause is known. Errors: those of as_error() (memory, files); E681 if `error` is
+/// CUDA's, E695 if an operator may give other bits each time, E696 if a GPU has no memory left.
 void throw_if_known(const std::exception& error);
 
-/// Where a model's code is run.
+/// The part of a model's code that runs.
 enum class ModelPlace { constructor, forward, backward };
 
-/// In a handler of what left a model's code. Errors: the exception itself if it is an Error, says
-/// that a GPU has no memory, or left a model of ours; those of throw_if_known(); what as_error()
-/// knows; else E250 with the exception's first line.
+/// Call it in a handler of exceptions from a model's code. Errors: the exception itself if it is an
+/// Error, reports that a GPU has no memory, or comes from a model of ours; those of
+/// throw_if_known(); those of as_error(); else E250 with the exception's first line.
 [[noreturn]] void rethrow_of_model(ModelAuthor author, ModelPlace place);
 
-/// What `work` gives, which runs a model's code. Errors: those above.
+/// Returns the result of `work`, which runs a model's code. Errors: those above.
 template <class Work>
 decltype(auto) in_model(ModelAuthor author, ModelPlace place, Work&& work) {
     try {
@@ -39,7 +39,7 @@ decltype(auto) in_model(ModelAuthor author, ModelPlace place, Work&& work) {
     }
 }
 
-/// What `work` gives. What it throws of LibTorch, as throw_if_known() has it.
+/// Returns the result of `work`. LibTorch's exceptions become those of throw_if_known().
 template <class Work>
 decltype(auto) with_known_errors(Work&& work) {
     try {

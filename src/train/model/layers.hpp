@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What models are built of: layers with one input and one output, and chains of them. Parameters
-// have PyTorch's names, shapes and first values, so that weights travel both ways.
+// Layers with one input and one output, and chains of them. Parameters have PyTorch's names, shapes
+// and initial values, so that weights can be exchanged in both directions.
 #pragma once
 
 #include "lockstep/train/model.hpp"
@@ -16,7 +16,7 @@ namespace lockstep::models {
 
 using at::Tensor;
 
-/// One input, one output.
+/// A layer with one input and one output.
 class Layer : public Classifier {};
 
 /// A layer without parameters.
@@ -33,16 +33,16 @@ class Chain : public Layer {
     std::vector<Step> steps_;
 };
 
-/// Of a square kernel.
+/// The shape of a square kernel.
 struct ConvShape {
     std::int64_t in = 1, out = 1, kernel = 3, stride = 1;
     std::int64_t groups = 1;
     bool bias = false;
-    /// Nothing: maps keep their size but for the stride.
+    /// Nothing: the size of maps changes only by the stride.
     std::optional<std::int64_t> padding = std::nullopt;
 };
 
-/// Whose number of connections scales a convolution's first weights (He et al.,
+/// The number of connections that scales a convolution's initial weights (He et al.,
 /// https://arxiv.org/abs/1502.01852).
 enum class Fan { in, out };
 
@@ -57,14 +57,14 @@ class Conv : public Layer {
     ConvShape shape_;
 };
 
-/// What running statistics are made with, PyTorch's defaults.
+/// Parameters of running statistics; the defaults are PyTorch's.
 struct NormRule {
     double epsilon = 1e-5;
     double momentum = 0.1;
 };
 
-/// Over all dimensions but the second. Errors: c10::Error, in PyTorch's words, where a channel has
-/// one value in all to be trained on: it has no statistics.
+/// Normalises over all dimensions but the second. Errors: c10::Error, in PyTorch's words, if a
+/// channel has only one value in training: it has no statistics.
 class BatchNorm : public Layer {
   public:
     explicit BatchNorm(std::int64_t channels, NormRule rule = {});
@@ -75,7 +75,7 @@ class BatchNorm : public Layer {
     NormRule rule_;
 };
 
-/// Over the last dimension.
+/// Normalises over the last dimension.
 class LayerNorm : public Layer {
   public:
     LayerNorm(std::int64_t features, double epsilon);
@@ -92,7 +92,7 @@ class Linear : public Layer {
     Linear(std::int64_t in, std::int64_t out, const ModelSettings& settings);
     Tensor forward(const Tensor& x) override;
     Tensor weight;
-    Tensor bias;  ///< undefined where the model has none
+    Tensor bias;  ///< undefined if the model has none
 };
 
 /// Zeroes single values while training.
@@ -115,20 +115,20 @@ class StochasticDepth : public Layer {
     double probability_;
 };
 
-/// Overwrites its argument.
+/// Applies ReLU; overwrites its argument.
 Tensor rectify(const Tensor& x);
 
-/// The mean of each map: [n, C, H, W] -> [n, C].
+/// Returns the mean of each map: [n, C, H, W] -> [n, C].
 Tensor map_means(const Tensor& x);
 
-/// Which earlier tokens an attention sees.
+/// The tokens that an attention sees.
 enum class Sight { all, earlier };
 
 /// Scaled dot-product attention of `heads` heads (https://arxiv.org/abs/1706.03762): queries, keys
 /// and values side by side [n, T, 3 * width] -> [n, T, width].
 Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dropout = 0);
 
-/// Errors: E217 where a side of the images is less than `side`.
+/// Checks the size of images. Errors: E217 if a side is less than `side`.
 void check_sides(const ModelShape& shape, std::int64_t side);
 
 }  // namespace lockstep::models

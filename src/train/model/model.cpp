@@ -97,7 +97,7 @@ class Cnn : public Classifier {
     nn::Linear fc1_, fc2_;
 };
 
-// The same with batch normalisation after each convolution and dropout before the classifier.
+// The same model with batch normalisation after each convolution and dropout before the classifier.
 class CnnBatchNorm : public Classifier {
   public:
     CnnBatchNorm(const ModelShape& shape, const ModelSettings& settings)

@@ -65,7 +65,7 @@ void check_memory(const Model& model, const std::string& name, const Fail& fail)
     }
 }
 
-// What ranks sum, average and keep must be of types that they can.
+// Tensors that ranks sum, average and keep must have suitable types.
 void check_tensors(const Model& model, const std::string& name) {
     const auto fail = [&](const std::string& why) {
         return unusable(
@@ -95,7 +95,7 @@ void check_tensors(const Model& model, const std::string& name) {
     }
 }
 
-// Of a name that is no file's.
+// Returns the author of a name that is no file's.
 ModelAuthor author_of(const std::string& name) {
     return find_built_in(name) != nullptr ? ModelAuthor::lockstep : ModelAuthor::user_class;
 }

@@ -12,25 +12,26 @@
 
 namespace lockstep {
 
-/// What is registered under the settings' name, or what the file of that name holds. Errors: E103,
-/// E217 as make_model(); E250 a file that holds no model for this program, or a
-/// model with parameters or buffers that cannot be trained here.
+/// Returns the registered model with the settings' name, or the model in the file of that name.
+/// Errors: E103, E217 as make_model(); E250 a file that holds no model for this program, or a model
+/// with parameters or buffers that cannot be trained here.
 std::unique_ptr<Model> open_model(const ModelSettings& settings,
                                   const ModelShape& shape,
                                   std::uint64_t seed);
 
-/// Errors: E250 naming what of the plug-in in `path` is not this program's.
+/// Checks the versions of a plug-in. Errors: E250 naming what in `path` does not match this
+/// program.
 void check_plugin(const ModelPlugin& plugin, const std::filesystem::path& path);
 
-/// A model that was exported by torch.jit. Its weights are those in the file. Errors: E250.
+/// Opens a model that was exported by torch.jit, with the weights in the file. Errors: E250.
 std::unique_ptr<Model> open_script(const std::filesystem::path& path);
 
-/// A model that was exported by torch.export. Its weights are those in the file. Errors: E201 and
-/// kin; E250.
+/// Opens a model that was exported by torch.export, with the weights in the file. Errors: E201 and
+/// similar; E250.
 std::unique_ptr<Model> open_program(const std::filesystem::path& path);
 
-/// The bytes of the TorchScript model in `path` with `values` in place of its own tensors of these
-/// names. Errors: E250; E304 if it has none of such a name and shape.
+/// Returns the bytes of the TorchScript model in `path` with `values` in place of its own tensors
+/// of these names. Errors: E250; E304 if it has none of such a name and shape.
 std::string script_with(const std::filesystem::path& path, const NamedTensors& values);
 
 }  // namespace lockstep

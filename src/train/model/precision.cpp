@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's autocast casts what operators are given, by lists of its own. Casts of weights are
-// kept for the rest of a forward pass, so that each is made once; they must not outlive it, for the
-// next pass may meet other weights at the same place.
+// LibTorch's autocast casts the inputs of operators, by its own lists. Casts of weights are kept
+// for the rest of a forward pass, so that each is made once. They must not outlive it, because the
+// next pass may have other weights at the same address.
 //
 // Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
 #include "model/precision.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double timing_noise = 1.1;
 
-/// As torch.autocast(device, dtype) around what is computed while it lives.
+/// Acts like torch.autocast(device, dtype) during its lifetime.
 class AutocastScope {
   public:
     AutocastScope(at::DeviceType device, at::ScalarType type)

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// `model`, whose operators compute in `precision` where they gain by it. What it is given and what
-/// it gives, parameters, buffers and gradients are fp32 as before.
+/// Returns `model`, whose operators compute in `precision` if they gain by it. Inputs, outputs,
+/// parameters, buffers and gradients stay fp32.
 std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model, Precision precision);
 
-/// "--precision bf16 is 1.5 times as slow as fp32 here: 3 ms a micro-batch against 2 ms"; "" where
-/// it is faster, or slower by no more than two measurements may differ.
+/// Returns "--precision bf16 is 1.5 times as slow as fp32 here: 3 ms a micro-batch against 2 ms";
+/// "" if it is faster, or slower only within the error of two measurements.
 std::string slower_text(const std::string& precision, double full_s, double reduced_s);
 
 }  // namespace lockstep

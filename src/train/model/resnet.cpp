@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// He et al., https://arxiv.org/abs/1512.03385; in bottlenecks the 3x3 convolution has the stride,
-// as in torchvision.
+// ResNet: He et al., https://arxiv.org/abs/1512.03385; in bottlenecks the 3x3 convolution has the
+// stride, as in torchvision.
 #include "model/built_in.hpp"
 #include "model/layers.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dosovitskiy et al., https://arxiv.org/abs/2010.11929. Sides need not be equal.
+// ViT: Dosovitskiy et al., https://arxiv.org/abs/2010.11929. Sides need not be equal.
 #include "lockstep/core/error.hpp"
 
 #include "model/built_in.hpp"

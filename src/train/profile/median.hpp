@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The middle of what was measured.
+// The median of measurements.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Of one value or more; the upper one of two in the middle.
+/// Returns the median of one or more values; the upper one of two in the middle.
 inline double median(std::vector<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
     std::ranges::nth_element(values, middle);

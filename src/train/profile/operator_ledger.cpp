@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// How many multiplications and additions an operator's call takes, by the shapes of its
-// arguments: a multiplication and an addition count as two.
+// Returns the floating-point operations of a call by its arguments' shapes: a multiplication and an
+// addition count as two.
 using FlopFormula = std::uint64_t (*)(OperatorInputs inputs);
 
 std::uint64_t product(at::IntArrayRef sizes) {
@@ -66,8 +66,8 @@ std::uint64_t convolution_backward(OperatorInputs inputs) {
            kernel_products(sizes_of(inputs, elements), sizes_of(inputs, 2));
 }
 
-// Of queries [B, H, L, E], keys [B, H, S, E] and values [B, H, S, F]: products that are E wide, and
-// those that are F wide. What a mask hides counts, too.
+// Returns the products of queries [B, H, L, E], keys [B, H, S, E] and values [B, H, S, F]: some are
+// E wide, and some F wide. Masked ones count, too.
 std::uint64_t attention_products(OperatorInputs inputs,
                                  std::size_t queries,
                                  std::uint64_t of_keys,
@@ -100,8 +100,8 @@ constexpr std::pair<std::string_view, FlopFormula> formulas[] = {
     {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward}};
 
-// Of the operator "aten::addmm" and the like: products of matrices, convolutions and attention.
-// nullptr where none is known.
+// Returns the formula of the operator "aten::addmm" and similar: products of matrices, convolutions
+// and attention. nullptr if none is known.
 FlopFormula find_flop_formula(std::string_view name) {
     const auto* found =
         std::ranges::find(formulas, name, &std::pair<std::string_view, FlopFormula>::first);
@@ -114,7 +114,7 @@ std::string module_of(const std::string& parameter) {
     return dot == std::string::npos ? "" : parameter.substr(0, dot);
 }
 
-// Where callbacks, which are plain functions, find the ledger: the allocator looks there, too.
+// Holds the ledger for callbacks, which are plain functions; the allocator reads it, too.
 OperatorLedger* watching() {
     return static_cast<OperatorLedger*>(
         c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LibTorch's operators cost, as its own hooks tell: RecordFunction for calls, the reports of
-// the allocator for memory.
+// The costs of LibTorch's operators, measured by its own hooks: RecordFunction for calls, the
+// reports of the allocator for memory.
 //
 //   aten::linear            frames: a call's self time is its time without its callees'
 //     aten::t
 //     aten::addmm           has a formula: what it calls is its own time, so that FLOPs and the
 //       ...                 time that they took stand in one row
 //
-// An outermost operator of forward belongs to the layer whose parameter it is given, or else to the
-// layer of the one before. Memory belongs to the layer whose operator took it; what of it is left
-// when forward ends is kept for backward. A view shares its memory with the parameter that it is
-// of, so that places in memory tell whose parameter an argument is.
+// An outermost operator of forward belongs to the layer whose parameter it gets, or else to the
+// layer of the previous operator. Memory belongs to the layer whose operator allocated it; what is
+// still allocated when forward ends is kept for backward. A view shares its memory with its
+// parameter, so addresses show whose parameter an argument is.
 //
 // Tested: train/profile/profile_test.cpp.
 #pragma once
@@ -38,8 +38,8 @@ namespace lockstep {
 /// Arguments in the order of the operator's schema.
 using OperatorInputs = c10::ArrayRef<const c10::IValue>;
 
-/// Adds up what it is told of the steps of one model. One thread, which is also backward's where
-/// all is computed on the processor.
+/// Sums the measurements of the steps of one model. One thread, which is also backward's if all is
+/// computed on the processor.
 class OperatorLedger : public c10::MemoryReportingInfoBase {
   public:
     explicit OperatorLedger(const Model& model);
@@ -54,7 +54,7 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
         void* place, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override;
     bool memoryProfilingEnabled() const override { return true; }
 
-    /// Means over `steps` steps, the slowest first.
+    /// Returns means over `steps` steps, the slowest first.
     std::vector<OperatorCost> operators(std::int64_t steps) const;
     const std::vector<LayerCost>& layers() const { return layers_; }
     std::uint64_t peak_bytes() const { return peak_bytes_; }
@@ -64,7 +64,7 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
         std::string name;
         double begin_s = 0, inner_s = 0;
         std::optional<std::uint64_t> flops;
-        std::optional<std::size_t> layer;  ///< whose parameter it was given
+        std::optional<std::size_t> layer;  ///< layer of the parameter that it got
     };
     struct Tally {
         std::uint64_t calls = 0, flops = 0;
@@ -82,7 +82,7 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
     void note_output(std::size_t layer, const std::vector<c10::IValue>& outputs);
 
     std::vector<LayerCost> layers_;
-    std::map<const void*, std::size_t> owners_;  ///< layers, by where their parameters lie
+    std::map<const void*, std::size_t> owners_;  ///< layers, by the addresses of their parameters
     StepPass pass_ = StepPass::forward;
     std::size_t layer_ = 0;
     std::vector<Call> calls_;    ///< outermost first
@@ -92,7 +92,7 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
     std::uint64_t live_bytes_ = 0, peak_bytes_ = 0;
 };
 
-/// While it lives, this thread's operators are entered.
+/// During its lifetime, this thread's operators are measured.
 class OperatorWatch {
   public:
     explicit OperatorWatch(std::shared_ptr<OperatorLedger> ledger);

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// An argument that is another one in evaluation.
+// An argument that changes in evaluation.
 struct ModeSwitch {
     std::string_view argument;   ///< true, or a share that is dropped
     std::string_view condition;  ///< an argument that must be a tensor or not 0; "": always

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that was exported for training is also the one for evaluation, with some arguments the
-// other way, as torch.ao.quantization.move_exported_model_to_eval() has it.
+// Switches a program that was exported for training to evaluation: some arguments change, as in
+// torch.ao.quantization.move_exported_model_to_eval().
 #pragma once
 
 #include "program/program_graph.hpp"
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// What an operator with a switch was exported for.
+/// The mode for which an operator with a switch was exported.
 enum class CallMode { train, evaluate };
 
-/// Notes what an argument of `call` is in evaluation. Nothing: the operator has no switch, or it
-/// makes no difference here, such as a dropout of 0.
+/// Stores the value of an argument of `call` in evaluation. Returns nothing if the operator has no
+/// switch, or if it makes no difference here, such as a dropout of 0.
 std::optional<CallMode> switch_mode(ProgramCall& call);
 
 }  // namespace lockstep

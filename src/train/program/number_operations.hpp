@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python computes with sizes between operators: "_operator.floordiv" and kin.
+// Python's arithmetic with sizes between operators: "_operator.floordiv" and similar.
 #pragma once
 
 #include "program/program_graph.hpp"
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The operation of a node's target; nullptr: there is none of this name. Called with what its
-/// values are; throws std::runtime_error where Python would or 64 bits do not hold the result.
+/// Returns the operation of a node's target; nullptr: there is none of this name. It throws
+/// std::runtime_error if Python would or if 64 bits do not hold the result.
 NumberOperation number_operation(std::string_view target);
 
 }  // namespace lockstep

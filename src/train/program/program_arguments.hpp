@@ -12,21 +12,22 @@
 
 namespace lockstep {
 
-/// A number where an operator wants a tensor, whose type the others decide, as in Python.
+/// Returns a number for an operator that requires a tensor, whose type the other arguments decide,
+/// as in Python.
 c10::IValue wrapped_number(const c10::IValue& number);
 
-/// Whether an operator wants a tensor there.
+/// Returns true if an operator requires a tensor there.
 bool wants_tensor(const c10::Argument& argument);
 
-/// What the JSON spells in another way than the operator wants it: a whole number for a float, one
-/// number for a list of a fixed length, a number for a tensor.
+/// Converts JSON's form of a value to the operator's: a whole number for a float, one number for a
+/// list of a fixed length, a number for a tensor.
 c10::IValue fitted_argument(c10::IValue value, const c10::Argument& argument);
 
-/// What `about` says of an argument of `kind`, if that is no value of another node; nothing: the
-/// kind is not known. Errors: E222.
+/// Returns the value of `about` for an argument of `kind`, if that is no value of another node;
+/// nothing: the kind is unknown. Errors: E222.
 std::optional<c10::IValue> constant_argument(const std::string& kind, const Json& about);
 
-/// schema.py's type of elements as LibTorch's. Errors: E222.
+/// Returns schema.py's element type as LibTorch's. Errors: E222.
 at::ScalarType scalar_type_of(int number);
 
 }  // namespace lockstep

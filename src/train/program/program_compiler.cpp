@@ -21,10 +21,10 @@
 namespace lockstep {
 namespace {
 
-// Running statistics, which their operator writes although its schema does not say so.
+// Running statistics, which their operator writes although its schema does not declare it.
 constexpr std::string_view silent_writers[] = {
     "aten::batch_norm", "aten::native_batch_norm", "aten::instance_norm"};
-// What reads or writes files, or speaks to other processes.
+// Operators that read or write files, or communicate with other processes.
 constexpr std::string_view forbidden[] = {"aten::from_file", "aten::_print", "aten::_save"};
 
 // Compiles one program; members are for all its functions.
@@ -89,7 +89,7 @@ class ProgramCompiler {
         constexpr std::string_view library = "torch.ops.aten.";
         if (target.starts_with("torch.ops.aten._assert") ||
             target.starts_with("torch.ops.aten.sym_constrain"))
-            return;  // of ranges, which are checked for each input
+            return;  // ranges are checked for each input
         ProgramCall call;
         call.line = source_line(node);
         call.gradients = gradients_;
@@ -125,7 +125,7 @@ class ProgramCompiler {
         add_operator(node, std::move(call));
     }
 
-    // Of the first node within, where the part itself has none.
+    // Returns the line of the first node within, if the part itself has none.
     static std::string line_of_part(const Json& node) {
         std::string line = source_line(node);
         for (const Json& input : node["inputs"])
@@ -227,7 +227,8 @@ class ProgramCompiler {
             wanted == nullptr ? *value : fitted_argument(*std::move(value), *wanted);
     }
 
-    // Whether the argument is, or has, values of earlier calls: then `feed` has their slots.
+    // Returns true if the argument is, or has, values of earlier calls: then `feed` has their
+    // slots.
     bool takes_slots(const std::string& kind, const Json& about, Feed& feed) const {
         const auto named = [&](const Json& json, const char* key) {
             feed.slots.emplace_back(slot_of(json[key].get<std::string>()));
@@ -298,7 +299,7 @@ class ProgramCompiler {
         graph_.changes[*tensor] = true;
     }
 
-    // What a call writes is what an argument is a view of. Results may be views, too.
+    // A call writes the tensor of which an argument is a view. Results may be views, too.
     void note_writes(const ProgramCall& call) {
         const auto& schema = call.op->schema();
         const bool is_silent =
@@ -392,9 +393,9 @@ class ProgramCompiler {
     ProgramGraph graph_;
     std::map<std::string, SlotIndex> slots_;
     std::vector<std::optional<std::size_t>> roots_;  ///< by slot: the tensor that it is a view of
-    std::optional<bool> gradients_;                  ///< of the part that is compiled
+    std::optional<bool> gradients_;                  ///< mode of the part that is compiled
     bool is_for_training_ = false;
-    std::string off_;  ///< where the first operator is that was exported for evaluation
+    std::string off_;  ///< place of the first operator that was exported for evaluation
 };
 
 }  // namespace

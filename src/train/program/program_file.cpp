@@ -165,7 +165,7 @@ class ProgramReader {
             const Json& most = range->at("max_val");
             if (!least.is_null()) dimension.least = least.get<std::int64_t>();
             if (!most.is_null()) dimension.most = most.get<std::int64_t>();
-            // As PyTorch has it: 2 stands for "not assumed to be 0 or 1".
+            // In PyTorch's files 2 stands for "not assumed to be 0 or 1".
             if (dimension.least <= 2) dimension.least = 0;
         }
         return dimension;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an archive of torch.export.save() holds, as far as it is known without LibTorch: inputs,
+// The content of an archive of torch.export.save(), as far as it is known without LibTorch: inputs,
 // tensors, outputs and the graph's nodes. The format is torch/_export/serde/schema.py's, version 8.
 #pragma once
 
@@ -27,47 +27,47 @@ struct ProgramElement {
 
 /// One extent of an input.
 struct ProgramDimension {
-    std::int64_t extent = 0;  ///< of each sample; unless the data decide it
+    std::int64_t extent = 0;  ///< extent for each sample, unless the data decide it
     std::string symbol;       ///< "s77"; "": the extent is fixed
     std::int64_t least = 0, most = std::numeric_limits<std::int64_t>::max();
 
     bool is_free() const { return !symbol.empty(); }
 };
 
-/// A tensor that forward() is given, in the order of its arguments.
+/// A tensor input of forward(), in the order of its arguments.
 struct ProgramInput {
-    std::string name;   ///< of the argument
-    std::string value;  ///< in the graph
+    std::string name;   ///< name of the argument
+    std::string value;  ///< name in the graph
     ProgramElement element;
-    std::vector<ProgramDimension> shape;  ///< the batch first
+    std::vector<ProgramDimension> shape;  ///< batch dimension first
 };
 
-/// What a tensor of the archive is in the Python class.
+/// The role of an archive's tensor in the Python class.
 enum class ProgramRole { parameter, buffer, constant };
 
-/// A tensor that the archive has the values of.
+/// A tensor whose values are in the archive.
 struct ProgramTensor {
     ProgramRole role = ProgramRole::constant;
-    std::string name;   ///< in the class: "fc1.weight"
-    std::string value;  ///< in the graph: "p_fc1_weight"
+    std::string name;   ///< name in the class: "fc1.weight"
+    std::string value;  ///< name in the graph: "p_fc1_weight"
     bool learns = false;
     bool is_kept = true;  ///< false: a buffer that is not persistent
     ProgramElement element;
     std::vector<std::int64_t> sizes, strides;
     std::int64_t offset = 0;  ///< in elements
-    ProgramEntry bytes;       ///< of the whole storage
-    std::size_t same_as = 0;  ///< its own index, or that of an earlier one that is the same tensor
+    ProgramEntry bytes;       ///< bytes of the whole storage
+    std::size_t same_as = 0;  ///< its own index, or that of an earlier tensor that is identical
 
-    std::int64_t count() const;  ///< elements
+    std::int64_t count() const;  ///< number of elements
 };
 
-/// A value that a step leaves in a buffer.
+/// A value that a step writes to a buffer.
 struct ProgramUpdate {
     std::string value;
     std::size_t tensor = 0;
 };
 
-/// All of an archive but the bytes of its tensors.
+/// The content of an archive without the bytes of its tensors.
 struct ProgramFile {
     explicit ProgramFile(const std::filesystem::path& path) : zip(path) {}
 
@@ -76,29 +76,29 @@ struct ProgramFile {
     std::vector<ProgramInput> inputs;
     std::vector<ProgramTensor> tensors;
     std::vector<ProgramUpdate> updates;
-    std::vector<std::string> outputs;  ///< values
-    std::string output_shape;          ///< of the first: "f32 [batch, 10]"
+    std::vector<std::string> outputs;  ///< names of values
+    std::string output_shape;          ///< shape of the first: "f32 [batch, 10]"
     Json nodes;
 
-    std::int64_t count_of(ProgramRole role, bool learns) const;  ///< elements, twins once
+    std::int64_t count_of(ProgramRole role,
+                          bool learns) const;  ///< elements; identical tensors count once
 };
 
-/// Reads and checks what is said above. Errors: E201, E202, E402 of the file; E250 if it is
-/// damaged, of another schema, or a program that cannot be trained, with what to change where it is
-/// exported.
+/// Reads and checks an archive. Errors: E201, E202, E402 of the file; E250 if it is damaged, has
+/// another schema, or cannot be trained, with the change to make in the export.
 ProgramFile read_program(const std::filesystem::path& path);
 
-/// The line of the user's code that made a node: "net.py, line 9: x = torch.cond(...)". "": not
-/// known.
+/// Returns the line of the user's code that made a node: "net.py, line 9: x = torch.cond(...)". "":
+/// unknown.
 std::string source_line(const Json& node);
 
-/// "f32 [batch, 3, 32, 32]".
+/// Returns "f32 [batch, 3, 32, 32]".
 std::string shape_text(const ProgramInput& input);
 
-/// The name of an argument's kind, and what it holds, of {"as_int": 3}. Errors: E222.
+/// Returns the kind of an argument and its value, from {"as_int": 3}. Errors: E222.
 const JsonMember& only_member(const Json& json);
 
-/// What `work` gives, which reads JSON of the archive. Errors: E250 in place of E222.
+/// Returns the result of `work`, which reads JSON of the archive. Errors: E250 in place of E222.
 template <class Work>
 decltype(auto) reading_program(const std::filesystem::path& path, Work&& work) {
     try {

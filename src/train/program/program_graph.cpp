@@ -69,7 +69,7 @@ void run_call(const ProgramCall& call,
     std::optional<at::AutoGradMode> gradients;
     if (call.gradients) gradients.emplace(*call.gradients && at::GradMode::is_enabled());
     if (mode == ModelMode::evaluate && call.trains_only)
-        stack.resize(1);  // what it would have written
+        stack.resize(1);  // the tensor that the call would write
     else if (call.op)
         call.op->callBoxed(&stack);
     else

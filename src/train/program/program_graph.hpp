@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph of an exported program as a flat list of operator calls, run one after the other
+// The graph of an exported program as a flat list of operator calls. They run one after the other
 // through LibTorch's dispatcher above autograd: backward, autocast and hooks work as for any model.
 //
-// Every value has a slot. A call knows which of its arguments come from slots, where its results
-// go, and which slots nobody reads after it: these are emptied, so that memory is freed as soon as
-// in Python. First and last uses are what later work may cut, gather or reorder by.
+// Every value has a slot. A call knows the slots of its arguments and results, and the slots that
+// no later call reads: these are emptied, so that memory is freed as early as in Python. First and
+// last uses allow later changes of the order.
 #pragma once
 
 #include "model/model.hpp"
@@ -25,34 +25,35 @@ namespace lockstep {
 
 using SlotIndex = std::size_t;
 
-/// How values of slots become an argument.
+/// Conversions of slots' values to an argument.
 enum class FeedKind { value, tensor, tensors, optional_tensors, numbers };
 
-/// An argument that is not the same in each run.
+/// An argument that differs between runs.
 struct Feed {
     FeedKind kind = FeedKind::value;
     std::size_t argument = 0;
     std::vector<std::optional<SlotIndex>> slots;
-    std::vector<std::int64_t> numbers;  ///< of kind `numbers`, where there is no slot
+    std::vector<std::int64_t> numbers;  ///< for kind `numbers`, if there is no slot
 };
 
-/// Arithmetic with sizes, which Python does itself: no operator of LibTorch.
+/// Arithmetic with sizes, which is Python's own: no operator of LibTorch.
 using NumberOperation = c10::IValue (*)(const std::vector<c10::IValue>&);
 
 /// One call.
 struct ProgramCall {
     std::string name;                       ///< "aten::conv2d"
-    std::string line;                       ///< of the user's code; "": not known
-    std::optional<c10::OperatorHandle> op;  ///< or else `number`
+    std::string line;                       ///< line of the user's code; "": unknown
+    std::optional<c10::OperatorHandle> op;  ///< null: `number` is used
     NumberOperation number = nullptr;
-    torch::jit::Stack arguments;  ///< with nothing where feeds go
+    torch::jit::Stack arguments;  ///< empty values in the places of feeds
     std::vector<Feed> feeds;
-    /// What an argument is in evaluation, where that differs.
+    /// An argument and its value in evaluation, if that differs.
     std::optional<std::pair<std::size_t, c10::IValue>> in_evaluation;
-    std::optional<std::size_t> device;  ///< the argument that names one: that of the inputs counts
-    std::optional<bool> gradients;      ///< of torch.no_grad() and enable_grad(); else as around it
-    bool trains_only = false;           ///< left out in evaluation
-    bool gives_list = false;            ///< its result is one list of tensors
+    std::optional<std::size_t>
+        device;  ///< the argument that names a device: the inputs' device replaces it
+    std::optional<bool> gradients;  ///< set by torch.no_grad() and enable_grad(); else unchanged
+    bool trains_only = false;       ///< omitted in evaluation
+    bool gives_list = false;        ///< its result is one list of tensors
     std::vector<std::optional<SlotIndex>> results;
     std::vector<SlotIndex> last_uses;
 };
@@ -63,11 +64,12 @@ struct ProgramGraph {
     std::vector<c10::IValue> start;  ///< values of slots before the first call
     std::vector<SlotIndex> inputs;
     SlotIndex output = 0;
-    std::vector<std::pair<SlotIndex, at::Tensor>> updates;  ///< values that buffers take
-    std::vector<SlotIndex> copied;  ///< of these buffers: calls see copies, which backward may keep
-    std::vector<bool> changes;  ///< by tensor of the file: whether a call or an update writes it
+    std::vector<std::pair<SlotIndex, at::Tensor>> updates;  ///< new values of buffers
+    std::vector<SlotIndex>
+        copied;  ///< buffers of which calls see copies, because backward may keep them
+    std::vector<bool> changes;  ///< by tensor of the file: true if a call or an update writes it
 
-    /// One forward pass. Errors: E217 with the user's line where an operator fails; those of
+    /// Computes one forward pass. Errors: E217 with the user's line if an operator fails; those of
     /// throw_if_known().
     at::Tensor run(const std::vector<at::Tensor>& given, ModelMode mode) const;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of torch.export as a model. What its graph writes is state, that is, buffers; all else
-// that does not learn stays as it is in the file: of any type, and never in a checkpoint.
+// A program of torch.export as a model. Tensors that its graph writes are state, that is, buffers.
+// Other tensors that are not trained stay as in the file: of any type, and never in a checkpoint.
 //
 // Tested: train/program/program_graph_test.cpp, e2e/programs (equal bits over numbers of ranks).
 #include "lockstep/core/log.hpp"
@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// A tensor of its own memory, dense; others may be views of strides 0.
+// A dense tensor in its own memory; others may be views of strides 0.
 at::Tensor values_of(const ProgramTensor& tensor, const ZipFile& zip) {
     const at::ScalarType type = scalar_type_of(tensor.element.number);
     if (tensor.count() == 0) return at::empty(tensor.sizes, type);

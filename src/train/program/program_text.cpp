@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t longest_code = 100;
 
-// Of a frame's 'File "net.py", line 9, in forward' and the line of code below it.
+// Returns the text of a frame's 'File "net.py", line 9, in forward' and the line of code below it.
 std::string frame_text(std::string_view frame) {
     const std::size_t begin = frame.find('"') + 1, end = frame.find('"', begin);
     const std::size_t line = frame.find(", line ", end);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zip ends with a record that says where its table of entries begins. Each row of the table has
-// the place of a second, local header, behind which the entry's bytes lie:
+// A zip ends with a record that contains the place of its table of entries. Each row of the table
+// has the place of a second, local header, which the entry's bytes follow:
 //
 //   | header, bytes | header, bytes | ... | table: row, row, ... | (Zip64 end, locator) | end |
 //
-// Where a number does not fit into 32 bits, those are all ones and a Zip64 field has it.
+// If a number does not fit into 32 bits, these are all ones and a Zip64 field has it.
 //
 // Tested: train/program/program_file_test.cpp (damaged and hostile archives).
 #include "program/zip_file.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zip archive whose entries are stored uncompressed, as PyTorch writes them (APPNOTE.TXT 6.3,
-// with Zip64). Archives come from anywhere: every size, offset and name is checked.
+// A zip archive with uncompressed entries, as PyTorch writes them (APPNOTE.TXT 6.3, with Zip64).
+// Archives may be untrusted: every size, offset and name is checked.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -16,38 +16,40 @@
 
 namespace lockstep {
 
-/// Why a file is no exported program that can be trained: E250.
+/// E250: the reason why a file is no exported program that can be trained.
 class ProgramRefusal : public Error {
   public:
     using Error::Error;
 };
 
-/// Of a file that was damaged, or is no archive of torch.export.save() at all.
+/// Returns the refusal of a file that is damaged, or no archive of torch.export.save().
 ProgramRefusal damaged_program(const std::filesystem::path& path, const std::string& why);
 
 /// The bytes of one entry.
 struct ProgramEntry {
-    std::uint64_t offset = 0;  ///< in the file
+    std::uint64_t offset = 0;  ///< offset in the file
     std::uint64_t bytes = 0;
-    std::uint32_t crc = 0;  ///< CRC-32 of them
+    std::uint32_t crc = 0;  ///< CRC-32 of the bytes
 };
 
 /// An open archive. Its table of entries was checked when it was opened.
 class ZipFile {
   public:
-    /// Errors: E201, E202, E402 of the file; E250 if its table of entries makes no sense.
+    /// Opens an archive. Errors: E201, E202, E402 of the file; E250 if its table of entries is
+    /// invalid.
     explicit ZipFile(const std::filesystem::path& path);
 
     const std::filesystem::path& path() const { return path_; }
     std::uint64_t file_bytes() const { return file_bytes_; }
 
-    /// By its name without the folder that PyTorch puts around all; nullptr: there is none.
+    /// Finds an entry by its name without PyTorch's outer folder; nullptr: there is none.
     const ProgramEntry* find(std::string_view name) const;
 
     /// Fills `out`, of entry.bytes. Errors: E250 if the bytes have another checksum.
     void read(const ProgramEntry& entry, std::span<std::byte> out) const;
 
-    /// The text of an entry. Errors: E250, also where it is missing or has more than `most_bytes`.
+    /// Returns the text of an entry. Errors: E250, also if it is missing or has more than
+    /// `most_bytes`.
     std::string text(const std::string& name, std::uint64_t most_bytes) const;
 
   private:

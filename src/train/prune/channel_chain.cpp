@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// A layer, the norm behind it, and the layer that reads what it gives.
+// A layer, the norm after it, and the layer that reads its outputs.
 struct ChannelLink {
     std::string layer, norm, reader;
 };
@@ -51,7 +51,7 @@ std::string obstacle(const std::string& model) {
     return "what its layers are is not known";
 }
 
-// Of a layer or norm, those that have an entry for each of its channels.
+// Returns the tensors of a layer or norm that have an entry for each of its channels.
 std::vector<std::string> tensors_by_channel(const ChannelLink& link) {
     std::vector<std::string> names{link.layer + ".weight", link.layer + ".bias"};
     if (!link.norm.empty())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking channels out of a model's weights.
+// Removes channels from a model's weights.
 #pragma once
 
 #include "model/model.hpp"
@@ -14,16 +14,16 @@ namespace lockstep {
 /// Weights by their names.
 using WeightMap = std::map<std::string, at::Tensor>;
 
-/// Errors: E106 saying why, if the channels of the built-in model `name` are no simple chain, or
-/// there is none of that name.
+/// Checks that a built-in model can be pruned. Errors: E106 with the reason, if the channels of
+/// `name` are no simple chain, or there is none of that name.
 void check_prunable(const std::string& name);
 
-/// The channels of the model's layers but the last, "32,64,512", as `weights` have them.
+/// Returns the channels of the model's layers but the last, "32,64,512", from `weights`.
 std::string channels_in(const std::string& model, const WeightMap& weights);
 
-/// Each layer but the last keeps the share `keep`, rounded up, of its output channels: those whose
-/// weights have the greatest L1 norm, in their order, the first of equal ones. What a layer reads
-/// is cut before its own channels are compared.
+/// Keeps in each layer but the last the share `keep`, rounded up, of its output channels: those
+/// whose weights have the greatest L1 norm, in their order, the first of equal ones. A layer's
+/// inputs are cut before its own channels are compared.
 void prune_channels(const std::string& model, double keep, WeightMap& weights);
 
 }  // namespace lockstep

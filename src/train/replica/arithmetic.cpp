@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN, MKL and ATen split work among the threads that were asked for. Where OpenMP gives a
-// region fewer, oneDNN 3.x leaves the missing threads' part of a convolution's weight gradient
-// unwritten, so the team is counted before each leaf, by a region of LibTorch's own runtime.
+// oneDNN, MKL and ATen divide work among the requested threads. If OpenMP gives a region fewer,
+// oneDNN 3.x leaves the missing threads' part of a convolution's weight gradient unwritten. So the
+// team is counted before each leaf, by a region of LibTorch's own runtime.
 
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// They choose kernels, or how exact these are, beside those that set_instruction_set() sets.
+// Variables that choose kernels, or their precision, besides those that set_instruction_set() sets.
 constexpr std::array kernel_variables{"DNNL_CPU_ISA_HINTS",
                                       "DNNL_DEFAULT_FPMATH_MODE",
                                       "DNNL_MAX_CPU_ISA",
@@ -41,7 +41,7 @@ Function openmp_function(const char* name) {
     return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// Of the thread that computes, whatever OMP_DYNAMIC said when the runtime was loaded.
+// Sets the computing thread's team, whatever OMP_DYNAMIC was when the runtime was loaded.
 void want_whole_teams() {
     static const auto set_dynamic = openmp_function<void (*)(int)>("omp_set_dynamic");
     if (set_dynamic) set_dynamic(0);
@@ -59,7 +59,7 @@ int team_size() {
     return team;
 }
 
-// What is set of the variables that make teams smaller.
+// Returns the set variables that make teams smaller.
 std::string limits_text() {
     const Environment environment;
     std::vector<std::string> set;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of a GPU that is recorded once and started many times: CUDA graphs, as LibTorch has them.
+// Work of a GPU that is recorded once and started many times: CUDA graphs, through LibTorch.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-/// One recording. Errors of all are LibTorch's.
+/// One recording. All errors are LibTorch's.
 class DeviceGraph {
   public:
     virtual ~DeviceGraph() = default;
 
-    /// From here to end() nothing that is asked of the calling thread's current stream is done: it
-    /// is recorded. Not the default stream. What is allocated meanwhile lives as long as this, in
-    /// the memory of `before` if there is one; the two are then replayed in this order only.
+    /// Begins recording: until end() work of the calling thread's current stream is recorded and
+    /// not executed. Not the default stream. Memory allocated in that time lives as long as this,
+    /// in the pool of `before` if there is one; the two are then replayed in this order only.
     virtual void begin(const DeviceGraph* before) = 0;
     virtual void end() = 0;
 
@@ -23,13 +23,13 @@ class DeviceGraph {
     /// generator's old state.
     virtual void abandon() noexcept = 0;
 
-    /// Asks the current stream for what was recorded, with the generator's numbers of now.
+    /// Starts the recorded work on the current stream, with the generator's present numbers.
     virtual void replay() = 0;
 };
 
 using MakeDeviceGraph = std::function<std::unique_ptr<DeviceGraph>()>;
 
-/// Of liblockstep_cuda_graph.so.
+/// The type of the entry point of liblockstep_cuda_graph.so.
 using DeviceGraphEntryPoint = DeviceGraph* (*)();
 constexpr const char* device_graph_entry_point = "lockstep_new_device_graph";
 

@@ -106,7 +106,7 @@ class GpuLoops : public UpdateLoops {
     at::Tensor floats(std::int64_t count) const {
         return torch::empty({count}, at::TensorOptions(at::kFloat).device(device_));
     }
-    /// Of a size that the first step makes for good.
+    /// Returns memory whose size the first step fixes.
     float* reserve(at::Tensor& tensor, std::size_t count) const {
         const auto wanted = static_cast<std::int64_t>(count);
         if (!tensor.defined() || tensor.numel() < wanted) tensor = floats(wanted);
@@ -159,7 +159,7 @@ Gpu::Gpu(const Communicator& ranks, const TrainSettings& settings)
       rdma_ports_(settings.rdma_ports) {
     if (settings.shares_gpus && settings.device == DeviceKind::cuda) {
         let_nccl_share_gpus(ranks);
-        rdma_ports_.clear();  // that they are unused is meant
+        rdma_ports_.clear();  // they are unused on purpose
     }
     agree(ranks, [&] {
         check(!settings.gpu.pci.empty(), no_gpu_planned);

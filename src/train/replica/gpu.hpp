@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's GPU: what a replica in its memory is made of.
+// A rank's GPU, and the parts of a replica in its memory.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"
@@ -25,47 +25,48 @@
 
 namespace lockstep {
 
-/// Of libraries that are loaded. Errors: E670 if they lack one of the kernels.
+/// Makes kernels of loaded libraries. Errors: E670 if they lack one of the kernels.
 InputKernels make_input_kernels(const std::shared_ptr<const GpuRuntime>& runtime,
                                 at::Device device);
 
-/// Optimizers' loops as kernels of liblockstep_cuda.so. Work of `stream`, LibTorch's and the
-/// caller's of `exchange`, which adds sums over its ranks. The host waits for none of it.
-/// `exchange` outlives all calls. Errors of all: E670 a library that lacks a kernel, E681, and
-/// those of the exchange.
+/// Makes optimizers' loops as kernels of liblockstep_cuda.so. They run on `stream`, which is
+/// LibTorch's and the caller's of `exchange`; that adds sums over its ranks. The host waits for
+/// none of it. `exchange` outlives all calls. Errors of all: E670 a library that lacks a kernel,
+/// E681, and those of the exchange.
 std::unique_ptr<UpdateLoops> make_gpu_loops(const std::shared_ptr<const GpuRuntime>& runtime,
                                             GpuExchange& exchange,
                                             c10::Device device,
                                             GpuStream stream);
 
-/// Outlives all that is made of it.
+/// Outlives all objects that are made of it.
 class Gpu {
   public:
     /// Collective. Each rank takes the GPU that the placement gives it, and all compare. Errors, on
     /// all ranks: E670 no driver, no GPU, or no library of ours, E671 no NCCL, E673 two ranks on
-    /// one GPU, E689, E690 not the one that was planned, E694 LibTorch cannot use it.
+    /// one GPU, E689, E690 not the planned one, E694 LibTorch cannot use it.
     Gpu(const Communicator& ranks, const TrainSettings& settings);
 
     at::Device device() const;
 
-    /// "NVIDIA H100 (0000:3b:00.0), CUDA 13.0, cuDNN 9.10.2, driver 550.54.15"
+    /// Returns "NVIDIA H100 (0000:3b:00.0), CUDA 13.0, cuDNN 9.10.2, driver 550.54.15".
     std::string text() const;
 
-    /// Live as long as this does.
+    /// Returns the kernels, which live as long as this does.
     const InputKernels& input_kernels() const { return input_kernels_; }
 
-    /// Collective, once. Sums between the ranks' GPUs. NCCL reports to `log`, a file of this
-    /// rank's, unless the user has it report elsewhere. Errors: those of NcclCommunicator and
+    /// Collective, once. Makes the sums between the ranks' GPUs. NCCL reports to `log`, a file of
+    /// this rank, unless the user sends its report elsewhere. Errors: those of NcclCommunicator and
     /// make_nccl_exchange().
     std::unique_ptr<Exchange> make_exchange(const FlatLayout& layout,
                                             const TreePlan& plan,
                                             const std::filesystem::path& log);
 
-    /// Collective, after a whole exchange: NCCL connects ranks when they first have something to
-    /// send. On rank 0 of `ranks`; elsewhere nothing. Logs whom this rank sends to, and how.
+    /// Collective, after a whole exchange, because NCCL connects ranks at their first message.
+    /// Returns the summary on rank 0 of `ranks`; elsewhere nothing. Logs the ranks that this rank
+    /// sends to, and the paths.
     NetworkSummary network(const Communicator& ranks) const;
 
-    /// After make_exchange(), for whose result they are.
+    /// Returns the loops for the result of make_exchange(), after that call.
     UpdateLoops& loops() { return *loops_; }
 
   private:
@@ -76,13 +77,13 @@ class Gpu {
     SelectedGpu selected_;
     InputKernels input_kernels_;
     NcclReportPlan report_;
-    std::unique_ptr<UpdateLoops> loops_;  ///< whose sums NCCL may still add, after an abort
+    std::unique_ptr<UpdateLoops> loops_;  ///< NCCL may still add their sums after an abort
     std::optional<NcclCommunicator> communicator_;
 };
 
-/// Collective. What `settings` leave to the machine: whether ranks compute on GPUs. Nothing where
-/// they do not; `settings.device` says which from then on. Errors: those of Gpu, where GPUs were
-/// asked for.
+/// Collective. Decides whether ranks compute on GPUs, if `settings` leave it open;
+/// `settings.device` then says which. Returns nothing for CPUs. Errors: those of Gpu, if GPUs were
+/// requested.
 std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& settings);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells when the gradient of a parameter is complete. The one place that uses autograd's own hooks.
+// Tells when the gradient of a parameter is complete. Only this file hooks a parameter;
+// leaf_graph.cpp hooks operators.
 #pragma once
 
 #include <functional>

@@ -8,10 +8,11 @@
 #include <bit>
 #include <vector>
 
-// Loops over floats are bound by roots and divisions where vectors are as narrow as every
-// processor's. The bits are the same: each element by itself, no multiply-add is contracted
-// (-ffp-contract=off), and roots and quotients are rounded correctly whatever the width.
-// A function with this is translated for several instruction sets; the loader takes the widest.
+// Loops over floats are limited by roots and divisions if vectors are as narrow as on the oldest
+// processors. The bits are the same for any width: each element is computed by itself, no
+// multiply-add is contracted (-ffp-contract=off), and roots and quotients are rounded correctly. A
+// function with this attribute is compiled for several instruction sets; the loader takes the
+// widest.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define LOCKSTEP_WIDEST_VECTORS \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

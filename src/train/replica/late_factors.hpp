@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an update takes from the sums of its own step, and so is known when the update has long been
-// asked for: whether it happens, its factor of gradients, and tensors' own rates. One source for
-// the host and for a kernel, as update_launch.hpp is: from equal sums both make equal bits.
+// The parts of an update that depend on sums of its own step, and so are known only after it was
+// enqueued: whether it happens, its gradient factor, and tensors' own rates. It is one source for
+// host and kernel, as update_launch.hpp is: equal sums give equal bits on both.
 #pragma once
 
 #include "lockstep/comm/exact_words.hpp"
@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-/// About one update, the same on all ranks.
+/// The decision on one update, the same on all ranks.
 struct UpdateDecision {
-    double norm = 0;               ///< of the gradient; 0 where nobody asks, or for a skipped step
-    float scale = 1;               ///< of gradients
-    std::int32_t is_withheld = 0;  ///< 1: something is not finite, and nothing may change
+    double norm = 0;  ///< norm of the gradient; 0 if it is not needed, or for a skipped step
+    float scale = 1;  ///< factor of gradients
+    std::int32_t is_withheld = 0;  ///< 1: something is not finite, and no value may change
 };
 
-/// How it is found.
+/// The rule of the decision.
 struct UpdateRule {
-    double loss_scale = 1;       ///< sums are so many times the gradient
-    double clip_norm = 0;        ///< the norm is scaled down to this; 0: never
+    double loss_scale = 1;       ///< sums are the gradient times this
+    double clip_norm = 0;        ///< largest norm of the gradient; 0: no limit
     bool measures_norm = false;  ///< also without clipping
     bool skips_nonfinite = false;
 
@@ -30,43 +30,44 @@ struct UpdateRule {
     bool needs_sums() const { return needs_norm() || skips_nonfinite; }
 };
 
-/// The exact sums are of all ranks.
+/// The arguments of a decision. The exact sums are over all ranks.
 struct DecisionLaunch {
     UpdateRule rule;
-    const std::int64_t* squares = nullptr;  ///< of gradients, where their norm is needed
-    const std::int64_t* others = nullptr;   ///< what else has to be finite
+    const std::int64_t* squares = nullptr;  ///< sum of squared gradients, if their norm is needed
+    const std::int64_t* others = nullptr;   ///< other numbers that must be finite
     UpdateDecision* out = nullptr;
 };
 
-/// How a tensor's own rate follows from the norms of its weights and of its updates.
+/// The dependence of a tensor's own rate on the norms of its weights and of its updates.
 struct OwnRateRule {
     enum class Kind : std::int32_t { none, lars, lamb };
     Kind kind = Kind::none;
-    double trust = 0, weight_decay = 0;  ///< of lars
+    double trust = 0, weight_decay = 0;  ///< for lars
 };
 
-/// Of `tensors` tensors, each of which has two exact sums: of its weights' and its updates'
-/// squares. A tensor without any has a rate of its own of 1.
+/// Own rates of `tensors` tensors, each with two exact sums: of its weights' and its updates'
+/// squares. A tensor without these has an own rate of 1.
 struct OwnRatesLaunch {
     OwnRateRule rule;
     const std::int64_t* sums = nullptr;
     std::int64_t tensors = 0;
     double rate = 0;  ///< learning rate
-    float scale = 1;  ///< of gradients, unless it was decided
+    float scale = 1;  ///< factor of gradients, unless there is a decision
     const UpdateDecision* decided = nullptr;
-    float* out = nullptr;  ///< by tensor: its own rate by the learning rate
+    float* out = nullptr;  ///< by tensor: its own rate times the learning rate
 };
 
-/// Entry points of liblockstep_cuda.so, by these names in C: as exact::squares_entry_point.
+/// Names of C entry points in liblockstep_cuda.so, with the rules of exact::squares_entry_point.
 inline constexpr const char* decide_entry_point = "lockstep_cuda_decide";
 inline constexpr const char* own_rates_entry_point = "lockstep_cuda_own_rates";
-/// As their types.
+/// The types of the entry points.
 using DecideEntryPoint = int (*)(const DecisionLaunch* launch, void* stream);
 using OwnRatesEntryPoint = int (*)(const OwnRatesLaunch* launch, void* stream);
 
 namespace update {
 
-/// Pascanu et al., https://arxiv.org/abs/1211.5063, with PyTorch's guard against a norm of zero.
+/// Source: Pascanu et al., https://arxiv.org/abs/1211.5063, with PyTorch's guard against a norm of
+/// zero.
 LOCKSTEP_HOST_DEVICE inline float clip_scale(double norm, double limit) {
     if (limit <= 0) return 1;
     const double ratio = limit / (norm + 1e-6);
@@ -98,7 +99,7 @@ LOCKSTEP_HOST_DEVICE inline void find_own_rate(const OwnRatesLaunch& launch, std
     const std::int64_t* const sums = launch.sums + 2 * tensor * exact::words;
     const double weights = std::sqrt(exact::rounded(sums));
     double updates = std::sqrt(exact::rounded(sums + exact::words));
-    // Of gradients as they were summed.
+    // lars takes the norm of gradients before scaling.
     if (launch.rule.kind == OwnRateRule::Kind::lars)
         updates *=
             static_cast<double>(launch.decided == nullptr ? launch.scale : launch.decided->scale);

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Updates that the moments of `piece` have taken with this one: t of the paper.
+// Returns the number of updates of the moments of `piece`, including this one: t of the paper.
 double moment_number(const ParameterPiece& piece, const UpdateStep& step) {
     return static_cast<double>(step.number - piece.missed);
 }
@@ -184,7 +184,7 @@ class Lamb : public Optimizer {
             launch.kind = UpdateKind::lamb_directions;
             launch.gradients = part.values;
             launch.values = directions.data();
-            launch.mark = nullptr;  // what the sums get is a number in any case
+            launch.mark = nullptr;  // the sums need a number in any case
             loops.run(launch);
             loops.add_squares(sums.updates, directions.data(), part.count);
             loops.add_squares(sums.weights, part.values, part.count);
@@ -250,7 +250,8 @@ class Averaged : public Optimizer {
     float keep_;
 };
 
-// What becomes of the tensors that are not spared: "weight decay 0.01 and rates of their own".
+// Returns the treatment of the tensors that are not spared: "weight decay 0.01 and rates of their
+// own".
 std::string treatment(const OptimizerSettings& settings) {
     const bool has_rates =
         settings.kind == OptimizerKind::lars || settings.kind == OptimizerKind::lamb;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers on pieces of tensors: element-wise, and sums over a tensor are exact, so any cut of
-// the vector over ranks gives equal bits.
+// Optimizers on pieces of tensors. They are element-wise, and sums over a tensor are exact, so any
+// cut of the vector over ranks gives equal bits.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -17,71 +17,73 @@
 
 namespace lockstep {
 
-/// What one update is told besides vectors.
+/// The arguments of one update besides vectors.
 struct UpdateStep {
-    /// Counted from 1 over the updates that the state has taken: a step that was skipped or rolled
-    /// back is none of them.
+    /// Number of the update, from 1, that the state takes; steps that were skipped or rolled back
+    /// do not count.
     std::int64_t number = 1;
     double rate = 0;           ///< learning rate
-    float gradient_scale = 1;  ///< every gradient is multiplied by this first
-    /// In memory of the loops; where there is one, it has the scale, and whether anything changes.
+    float gradient_scale = 1;  ///< first factor of every gradient
+    /// In memory of the loops; if not null, it has the scale, and whether anything changes.
     const UpdateDecision* decided = nullptr;
 };
 
 /// Tensors that an optimizer treats alike.
 enum class ParameterGroup {
-    decayed,  ///< by weight decay; lars and lamb have a rate for each
+    decayed,  ///< with weight decay; lars and lamb have a rate for each
     spared,   ///< biases and norms: neither
 };
 
-/// The group of a tensor with so many dimensions. Spared are those of one, as in the code of the
-/// papers on LARS and LAMB, by adamw, lars and lamb, unless `settings` say that all are decayed.
+/// Returns the group of a tensor with `dimensions` dimensions. adamw, lars and lamb spare tensors
+/// of one dimension, as in the code of the papers on LARS and LAMB, unless `settings` decay all.
 ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t dimensions);
 
-/// A run of one tensor's elements and what belongs to them. Borrows everything.
+/// A range of one tensor's elements and the vectors that belong to it. Borrows everything.
 struct ParameterPiece {
     std::size_t tensor = 0;            ///< index of the tensor among all
-    std::size_t dimensions = 1;        ///< of the tensor
-    double rate_factor = 1;            ///< of the learning rate; not with rates of its own
+    std::size_t dimensions = 1;        ///< dimensions of the tensor
+    double rate_factor = 1;            ///< factor of the learning rate; not with own rates
     std::size_t count = 0;             ///< elements
-    float* values = nullptr;           ///< to be updated
-    const float* gradients = nullptr;  ///< as long
+    float* values = nullptr;           ///< values to update
+    const float* gradients = nullptr;  ///< as many as `values`
     std::vector<float*> state;         ///< state[k] is the k-th state vector, as long
-    /// Updates of the others that left the tensor alone, as its gradient was none.
+    /// Number of updates that left the tensor unchanged, because it had no gradient.
     std::int64_t missed = 0;
-    /// Null, or -0 there, in memory of the loops: the tensor has no gradient in this step.
+    /// In memory of the loops. If it points to -0, the tensor has no gradient in this step; may be
+    /// null.
     const float* mark = nullptr;
 };
 
 /// Exact sums of squares over one tensor, in memory of the loops.
 struct TensorSums {
-    std::int64_t* weights = nullptr;  ///< before the update
-    std::int64_t* updates = nullptr;  ///< of gradients (lars, not yet scaled) or directions (lamb)
+    std::int64_t* weights = nullptr;  ///< sum before the update
+    std::int64_t* updates =
+        nullptr;  ///< sum of gradients (lars, not yet scaled) or directions (lamb)
 };
 
-/// The state vector that is a moving average of the weights; the last one, where there is one.
+/// The state vector with the moving average of the weights; it is the last one, if it exists.
 inline constexpr const char* average_state = "average";
 
-/// Updates parameters from gradients, by loops that may run on a GPU, whose memory pieces then are.
-/// Where tensors have rates of their own every piece goes through prepare() first, and the sums of
-/// all pieces of a tensor, on all ranks, make the rate that update() is told.
+/// Updates parameters from gradients, by loops that may run on a GPU; pieces are then in its
+/// memory. If tensors have own rates, every piece goes through prepare() first. The sums of all
+/// pieces of a tensor, on all ranks, give the rate for update().
 class Optimizer {
   public:
     virtual ~Optimizer() = default;
 
-    /// Names of the state vectors, zero at the start: {"momentum"}, {"m", "v"}.
+    /// Returns the names of the state vectors, which start at zero: {"momentum"}, {"m", "v"}.
     virtual std::vector<std::string> state_names() const = 0;
 
-    /// How tensors' own rates are found, if they have any.
+    /// Returns the rule of tensors' own rates, if they have any.
     virtual OwnRateRule own_rate() const;
 
-    /// Adds what `piece` contributes to the sums of its tensor. Changes its state only.
+    /// Adds the share of `piece` to the sums of its tensor. Changes its state only.
     virtual void prepare(const ParameterPiece& piece,
                          const UpdateStep& step,
                          const TensorSums& sums,
                          UpdateLoops& loops) const;
 
-    /// One step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
+    /// Makes one step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
     virtual void update(const ParameterPiece& piece,
                         const float* rate,
                         const UpdateStep& step,
@@ -98,12 +100,11 @@ class Optimizer {
 /// average d a + (1 - d) p of the weights p after each step, which begins as the initial weights.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
 
-/// Which of several equal copies of the parameters a rank's pieces belong to.
+/// The copy of the parameters to which a rank's pieces belong, if there are several equal ones.
 enum class ParameterCopy { first, other };
 
-/// Collective where tensors have rates of their own: one message for the sums of all `tensors`. The
-/// first copies of all `ranks` together have each element once. `pieces` are memory of who runs
-/// `loops`.
+/// Collective if tensors have own rates: one message for the sums of all `tensors`. The first
+/// copies of all `ranks` together have each element once. `pieces` are in memory of `loops`.
 void update_pieces(const Optimizer& optimizer,
                    const Communicator& ranks,
                    std::span<const ParameterPiece> pieces,
@@ -112,11 +113,11 @@ void update_pieces(const Optimizer& optimizer,
                    const UpdateStep& step,
                    UpdateLoops& loops = host_loops());
 
-/// "weight decay 0.01 for 12 tensors, none for 20 biases and norms": what `settings` do to a model
-/// whose tensors have so many dimensions; "" where there is nothing to say.
+/// Returns "weight decay 0.01 for 12 tensors, none for 20 biases and norms": the effect of
+/// `settings` on a model with tensors of these dimensions; "" if there is none to report.
 std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions);
 
-/// By how much the learning rate of each tensor is multiplied. Errors: E103 for what is not
+/// Returns the factor of the learning rate for each tensor. Errors: E103 for text that is not
 /// GLOB=FACTOR, or a factor that is not finite or below 0; E107 for a pattern of --lr-group that
 /// matches none of `names`.
 std::vector<double> rate_factors(const OptimizerSettings& settings,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// To a model its tensors are objects; to everything that moves or updates numbers they are one
-// vector:
+// A model's tensors are objects for the model; for all code that moves or updates numbers they are
+// one vector:
 //
 //     | parameters, as backward finishes them | float buffers | counters | step's scalars |
 //       each at a 64-byte line, in buckets      the state bucket, averaged or summed
@@ -8,18 +8,19 @@
 //     values    what all ranks see; parameters are views of it, so that publish() updates the model
 //     slot      one leaf's (or partial sum's) gradients; .grad() of each parameter is a view of it
 //
-// No gradient is copied into a bucket or out of it: autograd adds straight into the slot, and a
-// hook tells the reducer. Each rank updates the stripes that it owns, and has optimizer state of no
-// other.
+// No gradient is copied into a bucket or out of it: autograd adds directly into the slot, and a
+// hook notifies the reducer. Each rank updates the stripes that it owns, and has only their
+// optimizer state.
 //
 // Integer buffers (batch counters) travel as the float increment of a leaf, not as numbers:
-// increments are small and exact in a float, and their mean over the leaves is what one leaf would
-// have counted.
+// increments are small and exact in a float, and their mean over the leaves is the increment of a
+// single leaf.
 //
-// A parameter that no leaf of a step reaches has no gradient, which is not one of zeros: it stays
-// as it is, and so does what the optimizer keeps of it. Each leaf that does not reach it fills its
-// place with -0. A gradient that autograd adds to zeros has none of them, x + -0 is x, and -0 + -0
-// is -0: who owns a part of the sum reads there whether all leaves of all ranks have passed it by.
+// A parameter that no leaf of a step reaches has no gradient, which differs from a gradient of
+// zeros: the parameter stays, and so does its optimizer state. Each leaf that does not reach it
+// fills its place with -0. A gradient that autograd adds to zeros is never -0, x + -0 is x, and -0
+// + -0 is -0. So the owner of a part of the sum sees there whether no leaf of any rank has reached
+// it.
 //
 // What must never happen:
 // - Autograd puts a gradient elsewhere. It replaces .grad() in some cases instead of adding to it;
@@ -62,7 +63,7 @@ namespace {
 
 constexpr std::size_t decision_floats = sizeof(UpdateDecision) / sizeof(float);
 
-// Of a counter that a checkpoint has beside the model's.
+// Returns the name of a checkpoint's counter besides the model's.
 std::string missed_name(const FlatTensor& parameter) {
     return "optimizer.missed." + parameter.name;
 }
@@ -143,7 +144,7 @@ Replica::Replica(Parts parts)
     install_hooks();
 }
 
-// What this rank owns of each tensor.
+// Makes the pieces of each tensor that this rank owns.
 void Replica::cut_pieces() {
     for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket)
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -177,7 +178,7 @@ void Replica::take_initial_weights() {
     }
 }
 
-// Of the initial weights: the first step may be one that is skipped.
+// Begins with the initial weights, because the first step may be skipped.
 void Replica::begin_average() {
     if (!keeps_average()) return;
     for (const ParameterPiece& piece : pieces_)
@@ -212,7 +213,7 @@ double Replica::squares_of(std::size_t parameter) const {
     return sum_of_squares(on_host(slot_ + range.begin, range.size()));
 }
 
-// What the last pass did not reach waits for the leaf's end, and so does the bucket it is in.
+// Gradients that the last pass did not reach wait for the leaf's end, and so does their bucket.
 double Replica::leaf_squares() const {
     double sum = 0;
     for (std::size_t i = 0; i < squares_.size(); ++i)
@@ -231,7 +232,7 @@ at::Tensor Replica::scalar_view(float* at) const {
     return view_of(at, {"", {1}, {0, 1}});
 }
 
-// As long as nothing else is looked at.
+// Valid until the next call.
 std::span<const float> Replica::on_host(const float* from, std::size_t count) const {
     if (is_on_host()) return {from, count};
     seen_.resize(count);
@@ -329,7 +330,7 @@ void Replica::end_together(const LeafScope& scope, std::span<const LeafResult> r
     reducer_.end_together();
 }
 
-// As forward of this leaf left them.
+// Takes buffers as forward of this leaf left them.
 void Replica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
     for (const at::Tensor& buffer : buffers_)
         if (const at::Tensor* const left = scope.buffer(buffer, leaf)) buffer.copy_(*left);
@@ -359,7 +360,7 @@ std::string Replica::sums_hash() const {
     return hasher.value().hex();
 }
 
-// What the leaf, or so many of them, whose sums go to `slots`, did not reach.
+// Marks parameters that the leaf, or the leaves, whose sums go to `slots`, did not reach.
 void Replica::mark_missing(std::span<float* const> slots, int leaves) {
     const bool is_new = has_samples_ && !reported_missing_;
     for (const std::size_t parameter : reducer_.missing()) {
@@ -418,7 +419,7 @@ const UpdateDecision* Replica::decide(const UpdateRule& rule) {
     return loops.decide({.rule = rule, .squares = squares, .others = others});
 }
 
-// Whether a leaf of this rank does.
+// Returns true if a leaf of this rank reaches it.
 bool Replica::reaches(std::size_t parameter) const {
     return missed_leaves_[parameter] < static_cast<int>(reducer_.places().size());
 }
@@ -652,7 +653,7 @@ Replica::HostVectors Replica::host_vectors() {
     return host;
 }
 
-// What a checkpoint was read into.
+// Takes the vectors into which a checkpoint was read.
 void Replica::take_host_vectors() {
     const NamedTensors frozen = saved_frozen();
     for (std::size_t i = 0; i < kept_.size(); ++i) frozen[i].tensor.copy_(kept_[i]);

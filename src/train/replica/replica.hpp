@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank holds of the model that all ranks train: weights, gradients, optimizer state, and
-// their way to the other ranks and back. They lie in flat vectors: in host memory, where ranks of a
-// node share one copy of parameters and optimizer state, or in a GPU's.
+// A rank's part of the trained model: weights, gradients, optimizer state, and their exchange with
+// the other ranks. They are in flat vectors: in host memory, where ranks of a node share one copy
+// of parameters and optimizer state, or in a GPU's.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -85,24 +85,24 @@ class ModelLayout {
 /// Whether the squared norm of each leaf's gradient is added to StepScalar::leaf_squares.
 enum class LeafNorms { ignore, measure };
 
-/// A leaf's, by StepScalar.
+/// A leaf's scalars, by StepScalar.
 using LeafScalars = std::array<float, static_cast<std::size_t>(StepScalar::count)>;
 
-/// What is added of a leaf that was computed together with others.
+/// The result of a leaf that was computed together with others.
 struct LeafResult {
     LeafScalars wishes{};
-    at::Tensor loss;  ///< where the model is
+    at::Tensor loss;  ///< on the model's device
 };
 
 /// Integer buffers by name.
 using Counters = std::map<std::string, std::int64_t>;
 
-/// All tensors that a checkpoint keeps, by name, and the pieces of them that this rank owns. It
-/// loads those, and saves them if its node's copy is the one that is saved.
+/// All tensors of a checkpoint, by name, and the pieces of them that this rank owns. It loads
+/// those, and saves them if its node's copy is the one that is saved.
 struct ReplicaTensors {
     std::vector<TensorMeta> metas;
     std::vector<TensorPiece> pieces;  ///< in the replica's memory
-    std::size_t own_pieces = 0;       ///< pieces after these are on all ranks, and one saves them
+    std::size_t own_pieces = 0;  ///< pieces after these are on all ranks, and one rank saves them
     bool is_first_copy = true;
 };
 
@@ -115,13 +115,13 @@ class Replica {
         std::unique_ptr<Model> model;
         std::unique_ptr<const ModelLayout> layout;
         const TreePlan& plan;
-        std::unique_ptr<Exchange> exchange;  ///< of `layout` and `plan`
+        std::unique_ptr<Exchange> exchange;  ///< exchange of `layout` and `plan`
         std::unique_ptr<Optimizer> optimizer;
-        Communicator ranks;  ///< those of the exchange
+        Communicator ranks;  ///< ranks of the exchange
         ProgressSettings progress;
-        std::vector<double> rate_factors = {};  ///< of parameters; empty: 1
-        at::Device device = at::kCPU;           ///< of model and exchange
-        UpdateLoops& loops = host_loops();      ///< of that device
+        std::vector<double> rate_factors = {};  ///< factors of parameters; empty: 1
+        at::Device device = at::kCPU;           ///< device of model and exchange
+        UpdateLoops& loops = host_loops();      ///< loops for that device
     };
     explicit Replica(Parts parts);
 
@@ -129,39 +129,41 @@ class Replica {
 
     void begin_step(LeafNorms norms);
 
-    /// The next own leaf, of so many passes of backward, 0 if it has no samples: buffers are as at
-    /// the step's start, and backward adds its gradients to the leaf's.
+    /// Begins the next own leaf, of `micro_batches` passes of backward, 0 if it has no samples.
+    /// Buffers are as at the step's start, and backward adds its gradients to the leaf's.
     void begin_leaf(int micro_batches);
 
-    /// Between two passes of backward over one leaf.
+    /// Call between two passes of backward over one leaf.
     void next_micro_batch();
 
-    /// Within a leaf.
+    /// Adds to a scalar of the current leaf.
     void add(StepScalar which, float value);
 
-    /// The same of one number that may still be computed, where the model is.
+    /// Does the same for a number on the model's device that may still be computed.
     void add(StepScalar which, const at::Tensor& value);
 
-    /// A parameter that no pass has reached has no gradient; the user hears of it once.
+    /// Ends the leaf. A parameter that no pass has reached has no gradient; the user is warned
+    /// once.
     void end_leaf();
 
-    /// All own leaves at once, each of which has samples: backward gives nothing to parameters by
-    /// itself, see sums().
+    /// Begins all own leaves at once, each of which has samples. Backward then gives parameters no
+    /// gradients, see sums().
     void begin_together();
 
-    /// `scope`: what forward did to buffers. `results`: by own leaf.
+    /// `scope`: changes of buffers by forward. `results`: by own leaf.
     void end_together(const LeafScope& scope, std::span<const LeafResult> results);
 
-    /// Where gradients of the leaf, or leaves, that are computed now may go instead of to autograd.
+    /// Returns the slots for gradients of the current leaf, or leaves, that do not go through
+    /// autograd.
     const LeafSums& sums() const { return *sums_; }
     ParameterPlaces places();
 
-    /// Backward tells nobody of gradients, but adds their parameters to `reached`, for who tells of
-    /// them by places().ready later; nullptr: as always.
+    /// Backward then reports no gradients, but adds their parameters to `reached`; the caller
+    /// reports them by places().ready later. nullptr: the usual way.
     void hold_gradients(std::vector<std::size_t>* reached) { held_ = reached; }
 
-    /// In place of begin_step(): leaves are computed, and nothing leaves this rank. What they add
-    /// up to is told by sums_hash(), and forgotten by end_rehearsal().
+    /// Replaces begin_step(): leaves are computed, and nothing is sent. sums_hash() returns the
+    /// hash of their sums, and end_rehearsal() discards them.
     void begin_rehearsal();
     std::string sums_hash() const;
     void end_rehearsal() { restore_buffers(); }
@@ -169,75 +171,77 @@ class Replica {
     /// Collective. Waits for the sums over all leaves.
     void finish() { reducer_.finish(); }
 
-    /// Collective. Updates what this rank owns, by gradients as `rule` scales them, and leaves
-    /// alone what no leaf of the step has reached; or, where it says so, nothing: weights,
-    /// optimizer state, buffers and counters stay as they are. `samples`: of the step; buffers
-    /// become their mean over the leaves that had some. The host waits for nothing that a GPU
-    /// decides.
+    /// Collective. Updates the parameters that this rank owns, by gradients as `rule` scales them;
+    /// parameters that no leaf of the step has reached stay. If `rule` withholds the update,
+    /// weights, optimizer state, buffers and counters stay. `samples`: those of the step; buffers
+    /// become their mean over the leaves with samples. The host does not wait for the GPU's
+    /// decision.
     void update(UpdateStep step, const UpdateRule& rule, std::int64_t samples);
 
     /// Collective. Afterwards every rank computes with all updates.
     void publish();
 
-    /// Collective, between steps. The model computes with the average of its weights from now on,
-    /// or with the weights again: each call exchanges them. Nothing where no average is kept.
+    /// Collective, between steps. Exchanges the weights and their average: the model then computes
+    /// with the other of the two. Does nothing if no average is kept.
     void swap_average();
 
-    /// After publish(): the sum over all leaves, the same on all ranks.
+    /// Returns the sum over all leaves, the same on all ranks, after publish().
     float scalar(StepScalar which) const;
 
-    /// After publish(): about the last update, the same bits on any number of ranks.
+    /// Returns the decision on the last update, the same bits on any number of ranks, after
+    /// publish().
     const UpdateDecision& decision() const { return decision_; }
 
-    /// Of initial weights, or of the end of a step.
+    /// Returns the tensors of initial weights, or of the end of a step.
     ReplicaTensors tensors();
 
-    /// Collective. The model's, and by "optimizer.missed." and a parameter's name how many updates
-    /// left it alone, if any did.
+    /// Collective. Returns the model's counters, and as "optimizer.missed." with a parameter's name
+    /// the number of updates that left it unchanged, if any.
     Counters counters() const;
 
-    /// XXH3-128 over all parameters, then float buffers, then the model's counters, then frozen
-    /// parameters that no file has, each in the model's order with its name. Any rank; between
-    /// steps.
+    /// Returns XXH3-128 over all parameters, then float buffers, then the model's counters, then
+    /// frozen parameters that no file has, each in the model's order with its name. Any rank;
+    /// between steps.
     std::string hash() const;
 
-    /// Collective, between steps and before the first: pieces of tensors() may have been filled.
-    /// Errors: E304 if `counters` lack one.
+    /// Collective, between steps and before the first: call it after pieces of tensors() were
+    /// filled. Errors: E304 if `counters` lack one.
     void start(const Counters& counters);
 
-    /// For people: how large it is, and how its gradients travel.
+    /// Returns a text for people: size, and transport of gradients.
     std::string description() const;
 
-    /// Seconds this rank waited for others, since the last call.
+    /// Returns the seconds that this rank waited for others, since the last call.
     double take_wait_s() { return parts_.exchange->take_wait_s(); }
 
-    /// As Exchange::take_links(); ranks are those of the exchange.
+    /// Returns Exchange::take_links(); ranks are those of the exchange.
     std::vector<LinkTimes> take_links() { return parts_.exchange->take_links(); }
 
-    /// Seconds since the last call in which backward's hooks and the ends of leaves summed instead
-    /// of a communication thread.
+    /// Returns the seconds since the last call in which backward's hooks and the ends of leaves
+    /// summed instead of a communication thread.
     double take_launch_s() { return reducer_.take_launch_s(); }
 
-    /// How long buckets travelled since the last call, and how much of that steps waited for.
+    /// Returns for how long buckets travelled since the last call, and for how much of that steps
+    /// waited.
     OverlapTimes take_overlap() { return reducer_.take_overlap(); }
 
   private:
     struct Counter {
         at::Tensor tensor;
-        std::int64_t at_start = 0;  ///< of the step
+        std::int64_t at_start = 0;  ///< value at the start of the step
     };
-    /// This rank's part of a bucket of parameters, and where it begins in the optimizer's vectors.
+    /// This rank's part of a bucket of parameters, and its begin in the optimizer's vectors.
     struct OwnStripe {
         FloatRange range;
         std::size_t first = 0;
     };
 
-    /// Where in a bucket's sums a piece's gradients begin.
+    /// The begin of a piece's gradients in a bucket's sums.
     struct GradientPlace {
         std::size_t bucket = 0, offset = 0;
     };
 
-    /// Flat vectors as the host reads and writes them.
+    /// Flat vectors for reading and writing by the host.
     struct HostVectors {
         float* values = nullptr;
         std::vector<float*> state;
@@ -279,31 +283,32 @@ class Replica {
 
     Parts parts_;
     FlatMemory& memory_;
-    float* values_;  ///< what all ranks see; parameters are views of it
+    float* values_;  ///< shared by all ranks; parameters are views of it
     Reducer reducer_;
     std::vector<at::Tensor> parameters_, buffers_;  ///< the model's own
     std::vector<Counter> counters_;
-    std::vector<OwnStripe> stripes_;        ///< by bucket, but the state's
-    std::vector<at::Tensor> state_;         ///< the optimizer's, of the stripes one after another
-    std::vector<ParameterPiece> pieces_;    ///< of the stripes
+    std::vector<OwnStripe> stripes_;  ///< by bucket, without the state's
+    std::vector<at::Tensor> state_;   ///< the optimizer's state for the stripes, one after another
+    std::vector<ParameterPiece> pieces_;    ///< pieces of the stripes
     std::vector<GradientPlace> gradients_;  ///< by piece
-    std::vector<int> missed_leaves_;        ///< by parameter: own leaves of this step without it
-    std::vector<std::int64_t> missed_;      ///< by parameter: see ParameterPiece, of own pieces
+    std::vector<int>
+        missed_leaves_;  ///< by parameter: number of own leaves of this step without it
+    std::vector<std::int64_t> missed_;  ///< by parameter: see ParameterPiece, for own pieces
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
-    float* slot_ = nullptr;                            ///< of the current leaf
-    std::optional<LeafSums> sums_;                     ///< of the current leaf, or of all
+    float* slot_ = nullptr;                            ///< slot of the current leaf
+    std::optional<LeafSums> sums_;                     ///< sums of the current leaf, or of all
     bool has_samples_ = false, reported_missing_ = false;
-    LeafNorms norms_ = LeafNorms::ignore;         ///< of the current step
-    int passes_left_ = 0;                         ///< of backward over the current leaf
+    LeafNorms norms_ = LeafNorms::ignore;         ///< setting of the current step
+    int passes_left_ = 0;                         ///< passes of backward over the current leaf
     std::vector<std::size_t>* held_ = nullptr;    ///< see hold_gradients()
-    std::vector<std::optional<double>> squares_;  ///< by parameter, of the current leaf's gradient
+    std::vector<std::optional<double>> squares_;  ///< by parameter, for the current leaf's gradient
     const UpdateDecision* decided_ = nullptr;     ///< in memory of the loops, if it was late
     UpdateDecision decision_;                     ///< the same, after publish()
-    /// To the host, page-locked: *decided_, then told_state() as published, then marks of pieces.
+    /// On the host, page-locked: *decided_, then told_state() as published, then marks of pieces.
     at::Tensor told_;
-    std::vector<float> mirror_;        ///< of a GPU's vectors, while tensors() are lent
-    std::vector<at::Tensor> kept_;     ///< frozen parameters on the host, meanwhile
-    mutable std::vector<float> seen_;  ///< of a GPU's, by the host, for a moment
+    std::vector<float> mirror_;        ///< copy of a GPU's vectors, while tensors() are lent
+    std::vector<at::Tensor> kept_;     ///< frozen parameters on the host, during that time
+    mutable std::vector<float> seen_;  ///< temporary copy of a GPU's vector on the host
 };
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing here is linked with CUDA: LibTorch's own registries know it once its library is loaded,
-// and devices are spoken to through c10's interfaces, which any device has.
+// This file is not linked with CUDA: LibTorch's own registries know CUDA once its library is
+// loaded, and devices are accessed through c10's interfaces, which any device has.
 #include "replica/torch_cuda.hpp"
 
 #include "lockstep/core/environment.hpp"
@@ -37,7 +37,7 @@ std::string loader_reason() {
     return reason == nullptr ? "the loader gives no reason" : reason;
 }
 
-// Which kernels are taken depends on shapes alone, and none rounds to fewer bits.
+// The choice of kernels depends on shapes alone, and none rounds to fewer bits.
 void be_deterministic() {
     at::Context& context = at::globalContext();
     context.setDeterministicAlgorithms(true, false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer's loop over a run of floats, as plain data and as what is done to each of them: one
-// source for the host's loops and for the kernel, where nothing is contracted (-ffp-contract=off,
-// nvcc --fmad=false) and roots and quotients are rounded correctly: both give the same bits.
+// An optimizer's loop over a range of floats, as plain data and as an operation on each element. It
+// is one source for the host's loops and for the kernel. Nothing is contracted (-ffp-contract=off,
+// nvcc --fmad=false), and roots and quotients are rounded correctly: both give the same bits.
 #pragma once
 
 #include "lockstep/core/host_device.hpp"
@@ -13,37 +13,37 @@
 
 namespace lockstep {
 
-/// Which loop.
+/// The kind of loop.
 enum class UpdateKind : std::int32_t {
     sgd,
     nesterov,
     adam,
     lars,
     lamb_moments,
-    lamb_directions,  ///< into `values`, of what `gradients` has as weights
+    lamb_directions,  ///< into `values`, for the weights in `gradients`
     lamb,
     average,   ///< `first` follows `values`
     quotient,  ///< values = gradients / divisor
 };
 
-/// Factors of one step. Each loop has some.
+/// Factors of one step. Each loop uses some.
 struct UpdateTerms {
     float rate = 0;
-    float scale = 1;     ///< of gradients
-    float momentum = 0;  ///< of sgd, nesterov and lars
-    float decay = 0;     ///< weight decay that is part of the gradient
-    float shrink = 1;    ///< of the values: decoupled weight decay
+    float scale = 1;     ///< factor of gradients
+    float momentum = 0;  ///< sgd, nesterov and lars
+    float decay = 0;     ///< weight decay as a part of the gradient
+    float shrink = 1;    ///< factor of the values: decoupled weight decay
     float beta1 = 0, beta2 = 0;
     float keep1 = 1, keep2 = 1;  ///< 1 - beta
     float epsilon = 0;
-    float of_m = 1;     ///< of lamb's first moment
-    float root2 = 1;    ///< the root of the second moment is divided by this
-    float keep = 0;     ///< of an average: 1 - its decay
-    float divisor = 1;  ///< of a quotient
+    float of_m = 1;     ///< factor of lamb's first moment
+    float root2 = 1;    ///< divisor of the second moment's root
+    float keep = 0;     ///< for an average: 1 - its decay
+    float divisor = 1;  ///< for a quotient
 };
 
-/// values[i], with first[i] and second[i], are updated by gradients[i] for i in [0, count), unless
-/// that is withheld. Pointers are of the memory of who executes it; none is another's part.
+/// Updates values[i], with first[i] and second[i], by gradients[i] for i in [0, count), unless the
+/// update is withheld. Pointers are in the memory of the executing device and do not overlap.
 struct UpdateLaunch {
     UpdateKind kind = UpdateKind::sgd;
     float* values = nullptr;
@@ -52,9 +52,10 @@ struct UpdateLaunch {
     float* second = nullptr;  ///< v
     std::int64_t count = 0;
     UpdateTerms terms;
-    const UpdateDecision* decided = nullptr;  ///< null: `terms` have the scale, and it happens
-    const float* rate = nullptr;              ///< null: `terms` have it
-    const float* mark = nullptr;              ///< null, or withheld where is_no_gradient(*mark)
+    const UpdateDecision* decided =
+        nullptr;                  ///< null: `terms` have the scale, and the update happens
+    const float* rate = nullptr;  ///< null: `terms` have it
+    const float* mark = nullptr;  ///< null, or the update is withheld if is_no_gradient(*mark)
 };
 
 namespace update {
@@ -101,8 +102,8 @@ LOCKSTEP_HOST_DEVICE inline void average(float value, float& average, UpdateTerm
     average += t.keep * (value - average);
 }
 
-/// Of a sum of gradients: no leaf has added anything. Leaves that do not reach a parameter give
-/// -0, leaves that do never give it, and sums keep it only if all of them did.
+/// Returns true if no leaf has added to this sum of gradients. Leaves that do not reach a parameter
+/// give -0, leaves that reach it never do, and a sum is -0 only if all leaves gave -0.
 LOCKSTEP_HOST_DEVICE inline bool is_no_gradient(float sum) {
     return sum == 0 && std::signbit(sum);
 }
@@ -112,7 +113,7 @@ LOCKSTEP_HOST_DEVICE inline bool is_withheld(const UpdateLaunch& l) {
            (l.mark != nullptr && is_no_gradient(*l.mark));
 }
 
-/// With what became known late.
+/// Returns the terms with the late factors.
 LOCKSTEP_HOST_DEVICE inline UpdateTerms terms_of(const UpdateLaunch& l) {
     UpdateTerms terms = l.terms;
     if (l.decided != nullptr) terms.scale = l.decided->scale;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an optimizer's loops run: on the host, or on a GPU.
+// The loops of an optimizer, on the host or on a GPU.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -12,37 +12,37 @@
 
 namespace lockstep {
 
-/// All is done in the order of calls; on a GPU nobody waits for it. Sums, decisions and rates are
-/// of the memory in which it is done.
+/// All work is done in the order of calls; on a GPU the host does not wait for it. Sums, decisions
+/// and rates are in the memory of the executing device.
 class UpdateLoops {
   public:
     virtual ~UpdateLoops() = default;
 
     virtual void run(const UpdateLaunch& launch) = 0;
 
-    /// So many exact sums (exact_words.hpp), of nothing so far. What was given before is void.
+    /// Returns `count` exact sums (exact_words.hpp) that are zero. Earlier sums become invalid.
     virtual std::int64_t* sums(std::size_t count) = 0;
 
     /// Adds the square of each of `count` floats to `sum`.
     virtual void add_squares(std::int64_t* sum, const float* values, std::size_t count) = 0;
 
-    /// Has `sum` say whether all of them are finite. What else it says is unspecified.
+    /// Makes `sum` show whether all values are finite. Its value is otherwise unspecified.
     virtual void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) {
         add_squares(sum, values, count);
     }
 
-    /// Collective. Each of `count` sums becomes that over all `ranks`, in one message.
+    /// Collective. Replaces each of `count` sums by that over all `ranks`, in one message.
     virtual void sum_over(const Communicator& ranks, std::int64_t* sums, std::size_t count) = 0;
 
-    /// `out` is the loops' own: what it returns, until the next call.
+    /// Makes the decision; `out` is the loops' own: the result is valid until the next call.
     virtual const UpdateDecision* decide(DecisionLaunch launch) = 0;
     virtual const float* own_rates(OwnRatesLaunch launch) = 0;
 
-    /// Room for floats that are needed for a moment: who needs more takes parts one by one.
+    /// Returns room for temporary floats; larger needs are processed in parts.
     virtual std::span<float> room() = 0;
 };
 
-/// Of this thread.
+/// Returns the loops of this thread.
 UpdateLoops& host_loops();
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// Bias correction of Adam takes a power: one that is not trivial.
+// Number of the update, so that Adam's bias correction is not trivial.
 constexpr UpdateStep update_step{.number = 3, .rate = 1e-3, .gradient_scale = 1};
 
 constexpr int timed_passes = 3;  // the first one warms up
@@ -134,7 +134,7 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
     add(hasher, values);
 }
 
-// As a leaf that is computed by itself.
+// Computes gradients as for a leaf that is computed by itself.
 void compute_gradients(const at::Tensor& loss,
                        const NamedTensors& named,
                        std::int64_t rows,
@@ -169,7 +169,7 @@ void compute_gradients(const at::Tensor& loss,
     graph.finish();
 }
 
-// As PyTorch's batch norm says it, and a module that was saved from Python.
+// Matches the message of PyTorch's batch norm, and of a module that was saved from Python.
 bool lacks_statistics(const std::string& message) {
     return message.find("Expected more than 1 value per channel") != std::string::npos;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of made-up samples before the run begins: in which order backward finishes the
-// parameters, which buckets are cut by, and a hash of all that was computed, the canary.
+// One step of generated samples before the run begins. It shows the order in which backward
+// finishes the parameters, which decides the buckets, and gives a hash of all results, the canary.
 #pragma once
 
 #include "model/model.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// When it goes, a model's buffers are what they were when it came.
+/// Restores a model's buffers when it is destroyed.
 class KeptBuffers {
   public:
     explicit KeptBuffers(const Model& model);
@@ -22,41 +22,42 @@ class KeptBuffers {
     KeptBuffers(const KeptBuffers&) = delete;
     KeptBuffers& operator=(const KeptBuffers&) = delete;
 
-    /// Before that, too.
+    /// Restores them earlier.
     void restore();
 
   private:
     NamedTensors buffers_, copies_;
 };
 
-/// Inputs of `rows` samples of `shape` that are made up, the same everywhere.
+/// Returns generated inputs of `rows` samples of `shape`, the same on every machine.
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows);
 
-/// The same with targets of `task`.
+/// Returns the same with targets of `task`.
 LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows);
 
-/// What the model makes of `inputs`. Errors: E217 where it cannot take them, with LibTorch's
+/// Returns the model's outputs for `inputs`. Errors: E217 if it cannot take them, with LibTorch's
 /// reason.
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs);
 
-/// Errors: E217 where outputs of `rows` samples have not the shape that the task's targets need.
+/// Checks the shape of outputs. Errors: E217 if outputs of `rows` samples do not have the shape
+/// that the task's targets need.
 void check_output_shape(const Model& model,
                         const NamedTensors& outputs,
                         const Task& task,
                         std::int64_t rows);
 
-/// What a blank step shows.
+/// The result of a blank step.
 struct BlankStep {
-    /// Registration indices of the model's parameters as backward finishes them, those that the
-    /// loss does not reach last.
+    /// Registration indices of the model's parameters in the order of backward; those that the loss
+    /// does not reach are last.
     std::vector<std::size_t> order;
     /// XXH3-128 of the loss, all gradients, buffers and updated parameters.
     std::string hash;
 };
 
-/// Runs forward, backward and update of `rows` samples, which are the same everywhere. Weights and
-/// buffers are as before afterwards, gradients undefined, hooks replaced, the generator seeded.
-/// Errors: E217 where the model cannot take such samples, or the task such outputs; those of
+/// Runs forward, backward and update of `rows` samples, which are the same everywhere. Afterwards
+/// weights and buffers are unchanged, gradients undefined, hooks replaced, and the generator is
+/// seeded. Errors: E217 if the model cannot take such samples, or the task such outputs; those of
 /// throw_if_known().
 BlankStep run_blank_step(Model& model,
                          const Task& task,
@@ -64,13 +65,13 @@ BlankStep run_blank_step(Model& model,
                          std::int64_t rows,
                          const Optimizer& optimizer);
 
-/// How long forward and backward of such samples take, the quickest of a few, or of one that took
-/// more than `enough_s`; leaves all as run_blank_step() does.
+/// Returns the time of forward and backward of such samples: the quickest of a few, or of one that
+/// took more than `enough_s`. Leaves all as run_blank_step() does.
 double blank_step_seconds(
     Model& model, const Task& task, const ModelShape& shape, std::int64_t rows, double enough_s);
 
-/// Whether the model trains on one sample by itself: batch norm over single values does not.
-/// Buffers are as before afterwards, the generator seeded.
+/// Returns true if the model trains on one sample by itself: batch norm over single values does
+/// not. Afterwards buffers are unchanged and the generator is seeded.
 bool takes_single_rows(Model& model, const ModelShape& shape);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording knows addresses, not tensors:
+// A recording contains addresses, not tensors:
 //
 //     samples of a leaf --copy--> the recording's --+
 //     weights, buffers: the replica's flat values --+--> forward graph --> backward graph --+
@@ -34,8 +34,8 @@
 namespace lockstep {
 namespace {
 
-// Of a run's shapes there are few: a slot for each level of the tree, and a last leaf that is
-// shorter. What has another scale each time, as fp16 at its start, must not fill the GPU.
+// A run has few shapes: a slot for each level of the tree, and a last leaf that is shorter. Steps
+// with a new scale each time, as fp16 at its start, must not fill the GPU.
 constexpr std::size_t most_recordings = 24;
 
 c10::Stream new_stream(at::Device device) {
@@ -151,7 +151,7 @@ CapturedPasses::Key CapturedPasses::key_of(const LeafSamples& samples,
     return key;
 }
 
-// Whether it could.
+// Returns true on success.
 bool CapturedPasses::try_record(const Key& key,
                                 const LeafSamples& samples,
                                 const LossTerms& terms) {
@@ -161,7 +161,7 @@ bool CapturedPasses::try_record(const Key& key,
         return true;
     } catch (const c10::OutOfMemoryError&) {
         why_not_ = "a recording takes more than the GPU has left";
-    } catch (const std::exception& error) {  // of a lost GPU who computes as always hears, too
+    } catch (const std::exception& error) {  // the usual computation also reports a lost GPU
         why_not_ = "the model does what cannot be recorded: " + reason_of(error);
     }
     forget();

@@ -30,7 +30,7 @@
 namespace lockstep {
 namespace {
 
-// Micro-batch `part` of `parts` of a leaf: near-equal, in order.
+// Returns micro-batch `part` of `parts` of a leaf: near-equal, in order.
 LeafSamples part_of(const LeafSamples& leaf, int part, int parts) {
     if (parts == 1) return leaf;
     const std::int64_t rows = leaf.inputs.front().tensor.size(0);
@@ -133,7 +133,7 @@ std::vector<at::Tensor> leaf_losses(Model& model,
     return losses;
 }
 
-// Of made-up leaves.
+// Returns the seeds of generated leaves.
 std::vector<std::uint64_t> numbered_seeds(const LeafCut& cut) {
     std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
     std::iota(seeds.begin(), seeds.end(), 1);
@@ -147,7 +147,8 @@ std::string cannot_take(const std::exception& error) {
 constexpr const char* shared_numbers = "random numbers of all samples at once";
 constexpr const char* read_values = "the model reads values, as item() does";
 
-// What a forward pass over all leaves at once may have made of them that one alone would not.
+// Returns the obstacle: a change by a forward pass over all leaves at once that a single leaf would
+// not make.
 std::string obstacle_of(const LeafScope& scope, const DrawnNumbers& drawn, const Model& model) {
     if (drawn.have_moved()) return shared_numbers;
     if (scope.read().empty()) return "";
@@ -426,7 +427,7 @@ CaptureVerdict LeafPasses::rehearse_capture(MakeDeviceGraph make,
     }
     replica_.end_rehearsal();
     if (verdict.why_not.empty())
-        captured_->forget();  // of other weights
+        captured_->forget();  // recordings of other weights
     else
         end_capture();
     return verdict;

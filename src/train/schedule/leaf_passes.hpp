@@ -78,37 +78,38 @@ class CapturedPasses {
 
 /// What a rehearsal of recorded leaves tells.
 struct CaptureVerdict {
-    std::string why_not;  ///< "": they give the same bits
-    double price = 0;     ///< how many times as long as one that is computed a replayed leaf takes
+    std::string why_not;  ///< reason; "": they give the same bits
+    double price = 0;     ///< time of a replayed leaf divided by that of a computed one
 };
 
-/// How many samples a rank's forward and backward passes take in a second.
+/// Samples per second of a rank's forward and backward passes.
 struct LeafSpeed {
-    double together = 0;  ///< in its leaves, computed together
-    double as_one = 0;    ///< as one leaf
+    double together = 0;  ///< leaves computed together
+    double as_one = 0;    ///< all as one leaf
 };
 
-/// Whether a leaf may be recorded and replayed. Not where others wait for its gradients, which
-/// are told of at the end only.
+/// Permission to record and replay a leaf. Not if other ranks wait for its gradients, which are
+/// reported at the end only.
 enum class Capture { no, yes };
 
-/// Whether what the graph tells of operators that are not known counts; for tests.
+/// Use of the graph's result on unknown operators; for tests.
 enum class Walk { counts, is_ignored };
 
-/// Between begin_step() and finish() of the replica, or in a rehearsal. Borrows all.
+/// Computes leaves between begin_step() and finish() of the replica, or in a rehearsal. Borrows
+/// all.
 class LeafPasses {
   public:
     LeafPasses(Replica& replica, const Task& task, PhaseClock& clock)
         : replica_(replica), task_(task), clock_(clock) {}
 
-    /// The current leaf, in `parts` micro-batches.
+    /// Computes the current leaf, in `parts` micro-batches.
     void compute(const LeafSamples& leaf,
                  int parts,
                  const LossTerms& terms,
                  Capture capture = Capture::no);
 
-    /// From here on leaves that may be are recorded and replayed, if a leaf of `rows` made-up
-    /// samples has the same bits then. What stands in the way otherwise, or how long they take.
+    /// Permits recording and replay from now on, if a leaf of `rows` generated samples then has the
+    /// same bits. Returns the obstacle, or the times.
     CaptureVerdict rehearse_capture(MakeDeviceGraph make,
                                     const ModelShape& shape,
                                     std::int64_t rows,
@@ -116,18 +117,18 @@ class LeafPasses {
                                     const LossTerms& terms);
     void end_capture() { captured_.reset(); }
 
-    /// What has ended it since; "": nothing.
+    /// Returns the event that has ended recording since; "": none.
     std::string capture_obstacle() const { return captured_ ? captured_->why_not() : ""; }
 
-    /// All leaves of `cut`, whose random numbers begin with `seeds`, the first of which has
-    /// `wishes`. What stands in the way, nothing being done then: an operator's name, or "".
+    /// Computes all leaves of `cut`, whose random numbers begin with `seeds`; the first leaf has
+    /// `wishes`. Returns the obstacle, an operator's name, in which case nothing is done; or "".
     [[nodiscard]] std::string compute_together(const LeafSamples& samples,
                                                const LeafCut& cut,
                                                const std::vector<std::uint64_t>& seeds,
                                                const LeafScalars& wishes,
                                                const LossTerms& terms);
 
-    /// Computes leaves of `cut` of made-up samples both ways. What stands in the way of computing
+    /// Computes leaves of `cut` of generated samples both ways. Returns the obstacle to computing
     /// them together: "", an operator's name, that all at once would take more than `most_bytes`,
     /// or that bits differ.
     std::string rehearse(const ModelShape& shape,
@@ -136,8 +137,8 @@ class LeafPasses {
                          std::uint64_t most_bytes,
                          Walk walk = Walk::counts);
 
-    /// After a rehearsal in which nothing stood in the way: what leaves cost; nothing where finding
-    /// out would take seconds.
+    /// Returns the speed of leaves after a rehearsal without obstacles; nothing if the measurement
+    /// would take seconds.
     std::optional<LeafSpeed> speed(const ModelShape& shape,
                                    const LeafCut& cut,
                                    const LossTerms& terms);
@@ -156,7 +157,7 @@ class LeafPasses {
                              const LossTerms& terms,
                              std::uint64_t most_bytes);
 
-    /// What tensors of one leaf take at once.
+    /// Returns the peak memory of tensors of one leaf.
     std::uint64_t rehearse_one_by_one(const LeafSamples& samples,
                                       const LeafCut& cut,
                                       const std::vector<std::uint64_t>& seeds,
@@ -170,20 +171,20 @@ class LeafPasses {
     const Task& task_;
     PhaseClock& clock_;
     Walk walk_ = Walk::counts;
-    double together_s_ = 0;  ///< that a rehearsal took
+    double together_s_ = 0;  ///< time of a rehearsal
     std::unique_ptr<CapturedPasses> captured_;
     LeafVerdicts verdicts_;
 };
 
-/// What stands in the way of computing leaves of `cut` together, as far as the graph of a forward
-/// pass over made-up samples tells, an operator's name, or "". Of the model's tensors all are as
-/// before afterwards.
+/// Returns the obstacle to computing leaves of `cut` together, an operator's name, or "", as far as
+/// the graph of a forward pass over generated samples shows it. The model's tensors are unchanged
+/// afterwards.
 std::string leaves_obstacle(Model& model,
                             const Task& task,
                             const ModelShape& shape,
                             const LeafCut& cut);
 
-/// Samples of several leaves as those of one.
+/// Returns the samples of several leaves as those of one.
 LeafSamples joined(const std::vector<LeafSamples>& leaves);
 
 }  // namespace lockstep

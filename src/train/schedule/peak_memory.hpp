@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory tensors take at once.
+// The peak memory of tensors.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// Counts what tensors of this thread, made while it lives, hold. Not within another profiler.
+/// Counts the bytes of this thread's tensors that are made during its lifetime. Not within another
+/// profiler.
 class PeakMemory {
   public:
     PeakMemory();

@@ -11,11 +11,11 @@
 //     update                what this rank owns: values := optimizer(values, sum)
 //     publish               everybody sees all values; the step's loss and wishes are among them
 //
-// A GPU has all that from finish on asked of it before the host waits, once: then it learns of loss
-// and wishes, of the norm, and whether the step was skipped.
+// On a GPU all work from finish on is enqueued before the host waits, once: then it reads loss and
+// wishes, the norm, and whether the step was skipped.
 //
-// Whatever ranks must agree on (loss, "save now", "stop") travels as scalars in the same sum: no
-// further message, and all ranks read the same answer after the same step.
+// All values on which ranks must agree (loss, "save now", "stop") travel as scalars in the same
+// sum: no further message is needed, and all ranks read the same answer after the same step.
 //
 // What must never happen:
 // - Something of a leaf depends on its rank, or on the leaf before it: random numbers are keyed by
@@ -49,7 +49,8 @@
 namespace lockstep {
 namespace {
 
-// Dropout and kin of one leaf depend on (seed, step, leaf), never on the rank that computes it.
+// Dropout and similar operators of one leaf depend on (seed, step, leaf), never on the rank that
+// computes it.
 std::uint64_t leaf_seed(std::uint64_t seed, std::int64_t step, int leaf) {
     CounterRandom random(
         Purpose::leaf_generator,
@@ -200,7 +201,7 @@ Capture TrainStep::capture_of(const Batch& batch, const LeafRows& leaf) const {
     return is_waited_for && !captures_all_ ? Capture::no : Capture::yes;
 }
 
-// What ended it after the rehearsal.
+// Reports what ended it after the rehearsal.
 void TrainStep::tell_of_capture(std::int64_t step) {
     const std::string why = passes_.capture_obstacle();
     if (why.empty()) return;
@@ -214,7 +215,7 @@ CaptureVerdict TrainStep::rehearse_capture(MakeDeviceGraph make, bool captures_a
         std::move(make), parts_.shape, cut().rows, settings_.micro_batches, terms(settings_.batch));
 }
 
-// Whether it could.
+// Returns true on success.
 bool TrainStep::compute_together(SampleFeed& feed, std::int64_t step, const LeafScalars& wished) {
     const Batch& batch = feed.batch();
     const bool is_whole = batch.samples_in_step == settings_.batch;

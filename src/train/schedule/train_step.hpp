@@ -22,18 +22,18 @@
 
 namespace lockstep {
 
-/// What this rank wants all ranks to do at the end of the step.
+/// Requests of this rank to all ranks at the end of the step.
 struct StepWishes {
     bool requeue = false, interrupt = false, save = false, discard = false;
 };
 
-/// The same on all ranks.
+/// The result of a step, the same on all ranks.
 struct StepOutcome {
     double loss = 0;                       ///< mean over the step's samples
-    double gradient_norm = 0;              ///< before clipping; 0 where clipping is off
-    StepWishes agreed;                     ///< true where any rank wished it
-    bool is_skipped = false;               ///< something was not finite, and nothing has changed
-    std::optional<GradientNorms> norms{};  ///< where they are measured
+    double gradient_norm = 0;              ///< before clipping; 0 without clipping
+    StepWishes agreed;                     ///< true if any rank wished it
+    bool is_skipped = false;               ///< something was not finite, and no value has changed
+    std::optional<GradientNorms> norms{};  ///< set if they are measured
 };
 
 /// What a GPU does with the time of a step: the host, which is ahead of it, cannot tell. Follows a
@@ -70,14 +70,14 @@ class DevicePhases {
 class TrainStep {
   public:
     struct Parts {
-        const TrainSettings& settings;  ///< V is settled
+        const TrainSettings& settings;  ///< V is known
         Replica& replica;
-        const ModelShape& shape;  ///< that the model is given
+        const ModelShape& shape;  ///< shape of the model's inputs
         const Task& task;
         PhaseClock& clock;
-        LossScale& scale;       ///< of the next step
-        std::int64_t& updates;  ///< that the replica has taken
-        int leaves = 1;         ///< of this rank
+        LossScale& scale;       ///< scale of the next step
+        std::int64_t& updates;  ///< number that the replica has taken
+        int leaves = 1;         ///< number of this rank's leaves
         int ranks = 1;
     };
     explicit TrainStep(Parts parts)
@@ -86,18 +86,18 @@ class TrainStep {
           passes_(parts.replica, parts.task, parts.clock),
           device_phases_(parts.clock, device_of(parts.replica.model())) {}
 
-    /// Before the first step: whether this rank's leaves, which have more than three samples each,
-    /// can be computed at once within `most_bytes`, as run() does from then on. What stands in the
-    /// way, see LeafPasses::rehearse(); "": nothing.
+    /// Call before the first step. Tests whether this rank's leaves, if they have more than three
+    /// samples each, can be computed at once within `most_bytes`; run() then does so. Returns the
+    /// obstacle, see LeafPasses::rehearse(); "": none.
     [[nodiscard]] std::string rehearse(std::uint64_t most_bytes);
 
-    /// After that, where nothing stands in the way: see LeafPasses::speed().
+    /// Returns the speed after that, if there was no obstacle: see LeafPasses::speed().
     std::optional<LeafSpeed> leaf_speed() {
         return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
     }
 
-    /// Before the first step of leaves that are computed one by one on a GPU: records them and
-    /// replays the recordings, all of them or those alone whose gradients nobody waits for.
+    /// Call before the first step of leaves that are computed one by one on a GPU. Records them and
+    /// replays the recordings: all of them, or only those whose gradients no rank waits for.
     CaptureVerdict rehearse_capture(MakeDeviceGraph make, bool captures_all);
     void end_capture() { passes_.end_capture(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross entropy of classes, and which classes were taken for which.
+// The cross entropy of classes, and the confusion matrix.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
@@ -14,7 +14,7 @@
 namespace lockstep {
 
 /// Cross entropy with a weight for each class, and smoothed labels (Szegedy et al.,
-/// https://arxiv.org/abs/1512.00567), as torch.nn.CrossEntropyLoss has them.
+/// https://arxiv.org/abs/1512.00567), as in torch.nn.CrossEntropyLoss.
 class ClassLoss {
   public:
     /// "balanced" weighs class c with samples / (classes * samples of c), so that the mean over
@@ -22,7 +22,8 @@ class ClassLoss {
     /// `field`.
     ClassLoss(const TaskSettings& settings, const Field& field);
 
-    /// Logits [n, classes, ...], classes i64 [n, ...]; a class that weighs w counts w times.
+    /// Returns the sum for logits [n, classes, ...] and classes i64 [n, ...]; a class of weight w
+    /// counts w times.
     at::Tensor sum(const at::Tensor& logits, const at::Tensor& classes) const;
     at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const;  ///< [n, ...]
 
@@ -33,12 +34,12 @@ class ClassLoss {
     double smoothing_;
 };
 
-/// i64 [classes * classes]: how often the class of the row was taken for that of the column.
+/// Returns i64 [classes * classes]: how often the row's class was predicted as the column's.
 at::Tensor confusion_counts(const at::Tensor& classes,
                             const at::Tensor& found,
                             std::int64_t number);
 
-/// One line a class, with their names or numbers: what it was taken for.
+/// Returns one line per true class, with its name or number: the counts of predicted classes.
 std::string confusion_csv(std::span<const std::int64_t> counts, const Field& field);
 
 }  // namespace lockstep

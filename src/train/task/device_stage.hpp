@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How samples get onto a GPU while it computes with those before them.
+// Copies samples to a GPU while it computes with earlier ones.
 #pragma once
 
 #include "lockstep/core/page_lock.hpp"
@@ -16,16 +16,16 @@
 
 namespace lockstep {
 
-/// What a GPU prepares inputs with. Kernels go to a stream of it, a cudaStream_t; errors: E681.
+/// The kernels that prepare inputs on a GPU. They run on its stream, a cudaStream_t; errors: E681.
 struct InputKernels {
     at::Device device = at::kCUDA;
     std::function<void(std::span<const StageLaunch>, void* stream)> transform;
     std::function<void(const MixLaunch&, void* stream)> mix;
-    PageLock page_lock;  ///< of batches: the GPU reads them by itself
+    PageLock page_lock;  ///< locks batches: the GPU reads them directly
 };
 
-/// A stream of a GPU's own for copies and transforms. What is made here is ready when the stream
-/// has come so far; LibTorch's allocator gives freed memory to later work of this stream.
+/// A GPU's separate stream for copies and transforms. Results are ready when the stream has reached
+/// their place; LibTorch's allocator gives freed memory to later work of this stream.
 class DeviceStage {
   public:
     /// Borrows `kernels`.
@@ -34,15 +34,16 @@ class DeviceStage {
     at::Device device() const { return kernels_.device; }
     c10::Stream stream() const { return stream_; }
 
-    /// u8 [bytes], of page-locked memory, which stays as it is until the stream has copied it.
+    /// Copies to u8 [bytes] from page-locked memory, which must not change until the stream has
+    /// copied it.
     at::Tensor copy(std::span<const std::byte> locked) const;
 
-    /// Of any memory of the host, which is read before this returns.
+    /// Copies from any host memory, which is read before this returns.
     at::Tensor upload(const at::Tensor& host) const;
     at::Tensor upload(std::span<const std::byte> host) const;
     NamedTensors upload(NamedTensors host) const;
 
-    /// Floats that nobody has written.
+    /// Returns uninitialised floats.
     at::Tensor room(std::size_t floats) const;
 
     void transform(std::span<const StageLaunch> stages) const;

@@ -25,7 +25,7 @@ at::ScalarType stored_type(ElementType type) {
     return {};
 }
 
-// What the host has made is copied; images, which are larger as floats, have a way of their own.
+// Copies the host's result; images, which are larger as floats, have a method of their own.
 at::Tensor FieldInput::read_on(const DeviceStage& stage,
                                std::span<const std::byte> rows,
                                std::span<const std::uint64_t> ids,

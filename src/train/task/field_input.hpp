@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the stored rows of one field to the numbers that a model takes.
+// Converts the stored rows of one field to a model's input.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -22,30 +22,30 @@ class FieldInput {
   public:
     virtual ~FieldInput() = default;
 
-    /// Of one sample as the model is given it.
+    /// Returns the shape of one sample for the model.
     virtual ImageShape shape() const = 0;
 
-    /// `rows` are the stored bytes of the samples `ids` [n]; f32 [n, C, H, W], channels innermost
-    /// in memory, or tokens i64 [n, W]; in memory of its own.
+    /// Returns f32 [n, C, H, W], channels innermost in memory, or tokens i64 [n, W], in memory of
+    /// its own. `rows` are the stored bytes of the samples `ids` [n].
     virtual at::Tensor read(std::span<const std::byte> rows,
                             std::span<const std::uint64_t> ids,
                             TransformKey key) const = 0;
 
-    /// The same on the device of `stage`, with the same bits; `rows` are page-locked, and stay
+    /// Does the same on the device of `stage`, with the same bits; `rows` are page-locked, and stay
     /// until its stream has read them.
     virtual at::Tensor read_on(const DeviceStage& stage,
                                std::span<const std::byte> rows,
                                std::span<const std::uint64_t> ids,
                                TransformKey key) const;
 
-    /// Mixes the `values` of one leaf in place; as ImageTransform::mix_rows says, so that the
-    /// result, the partners and shares, is empty where nothing is mixed.
+    /// Mixes the `values` of one leaf in place by ImageTransform::mix_rows. Returns the partners
+    /// and shares; empty if nothing is mixed.
     virtual std::vector<MixRow> mix(at::Tensor& values,
                                     std::span<const std::uint64_t> ids,
                                     TransformKey key,
                                     std::span<const std::uint8_t> valid) const = 0;
 
-    /// The same of values on the device of `stage`.
+    /// Does the same for values on the device of `stage`.
     virtual std::vector<MixRow> mix_on(const DeviceStage& stage,
                                        at::Tensor& values,
                                        std::span<const std::uint64_t> ids,
@@ -53,38 +53,38 @@ class FieldInput {
                                        std::span<const std::uint8_t> valid) const;
 };
 
-/// Torch's name of an element type.
+/// Returns Torch's element type.
 at::ScalarType stored_type(ElementType type);
 
-/// f32 [samples, C, H, W], channels innermost: the layout in which convolutions and pooling use
-/// whole vectors. Not initialised.
+/// Returns uninitialised f32 [samples, C, H, W], channels innermost: the layout in which
+/// convolutions and pooling use whole vectors.
 at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device = at::kCPU);
 
-/// [samples, ...]: of rows as they are stored.
+/// Returns [samples, ...], the extents of rows as they are stored.
 std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);
 
-/// u8 [C, H, W], [H, W] or, of layout HWC, [H, W, C]: images, through all of `pipeline`.
-/// `statistics` has the mean and deviation that `normalise` uses. Errors: E248.
+/// Makes an input of u8 [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of
+/// `pipeline`. `statistics` has the mean and deviation for `normalise`. Errors: E248.
 std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);
 
-/// Numbers of any type, up to three dimensions: (value - mean) / deviation by channel, where
-/// `statistics` has them; a deviation of 0 divides by 1. One dimension is channels of 1 x 1, none a
-/// channel. u8 are value / 255 first. Computed in f32 where f32 or u8 are stored, else in f64.
-/// Errors: E248 if `pipeline` does more than normalise.
+/// Makes an input of numbers of any type, up to three dimensions: (value - mean) / deviation by
+/// channel, if `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels
+/// of 1 x 1, none a single channel. u8 are first divided by 255. f32 and u8 are computed in f32,
+/// others in f64. Errors: E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                               const TransformPipeline& pipeline,
                                               const Field& statistics);
 
-/// Tokens of any whole type [T + 1]: the first T. Its shape is 1 x 1 x T.
-/// Errors: E217 where there is no room for two, E248 if `pipeline` does more than normalise.
+/// Makes an input of tokens of any whole type [T + 1]: the first T. Its shape is 1 x 1 x T. Errors:
+/// E217 if there is no room for two, E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_token_input(const Field& field, const TransformPipeline& pipeline);
 
-/// Whether make_field_input() takes the field for images: u8 of two or three dimensions.
+/// Returns true if make_field_input() treats the field as images: u8 of two or three dimensions.
 bool is_image(const Field& field);
 
-/// The one of these that suits the field: tokens by its name, images as above, else numbers.
+/// Makes the one of these that suits the field: tokens by its name, images as above, else numbers.
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tasks share whose targets are the rows of one field.
+// The common part of tasks whose targets are the rows of one field.
 #pragma once
 
 #include "task/task.hpp"
@@ -12,23 +12,23 @@
 
 namespace lockstep {
 
-/// Which fields a task takes its targets from.
+/// The fields from which a task takes its targets.
 struct TargetRule {
     enum class Holds { classes, flags, numbers };
     std::string_view task, field;
     Holds holds = Holds::classes;
-    std::size_t least_dimensions = 0, most_dimensions = 0;  ///< of one sample
+    std::size_t least_dimensions = 0, most_dimensions = 0;  ///< dimensions of one sample
     std::string_view form;                                  ///< for people: "whole numbers [n]"
 };
 
-/// Of a task that is settled.
+/// Returns the rule of a known task.
 const TargetRule& target_rule(TaskKind kind);
 
-/// The field of `data` that the rule names. Errors: E207 if there is none, E217 if it has another
-/// type or shape.
+/// Returns the field of `data` that the rule names. Errors: E207 if there is none, E217 if it has
+/// another type or shape.
 const Field& target_field(const DatasetIndex& data, const TargetRule& rule);
 
-/// Targets are the rows of one field of `data`, the loss is a sum of losses of samples.
+/// A task with the rows of one field of `data` as targets and a sum of samples' losses as loss.
 class FieldTask : public Task {
   public:
     FieldTask(TaskKind kind, Field field) : rule_(target_rule(kind)), field_(std::move(field)) {}
@@ -42,7 +42,7 @@ class FieldTask : public Task {
     at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override;
 
   protected:
-    /// Of each sample, [n].
+    /// Returns the loss of each sample, [n].
     virtual at::Tensor losses(const at::Tensor& outputs, const LeafSamples& samples) const = 0;
 
     const Field& field() const { return field_; }
@@ -52,16 +52,16 @@ class FieldTask : public Task {
     Field field_;
 };
 
-/// [n, ...], whatever shape a sample has -> [n], the mean of each.
+/// Reduces [n, ...] to [n], the mean of each sample.
 at::Tensor mean_of_each(const at::Tensor& values);
 
-/// Without the rows of masked samples.
+/// Returns the rows without those of masked samples.
 at::Tensor counted_rows(const at::Tensor& rows, const LeafSamples& samples);
 
-/// All numbers of each list, one after the other.
+/// Returns the sums of each list.
 SampleSums sums_of(const std::vector<at::Tensor>& reals, const std::vector<at::Tensor>& counts);
 
-/// As JSON and people call a share: {0.123} "12.30 %".
+/// Returns a share in the form of JSON and of people: {0.123} "12.30 %".
 std::string percent(double share);
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ bool is_learned(const std::string& field) {
     return field == "labels" || field == "targets" || field == "masks";
 }
 
-// What is learned must not be given, but for tokens, whose last one is held back.
+// The target must not be an input, except for tokens, whose last one is held back.
 void check_input(const DatasetIndex& index, std::size_t place) {
     const Field& field = index.fields()[place];
     const auto fail = [&](const std::string& why, const std::string& fix) {
@@ -84,8 +84,8 @@ bool is_real(const Field& field) {
     return field.type == ElementType::f32 || field.type == ElementType::f64;
 }
 
-// How a field that has no mean and deviation gets them: 'data pack' finds those of images and of
-// columns, if they are u8 images or real numbers.
+// Returns the way in which a field gets mean and deviation: 'data pack' finds those of images and
+// of columns, if they are u8 images or real numbers.
 std::string normalising_advice(const Field& field, ManifestKind kind) {
     constexpr std::int64_t most_columns = 4096;
     const auto& shape = field.shape;
@@ -110,7 +110,7 @@ const Statistics* statistics_in(const TransformPipeline& pipeline) {
     return found == pipeline.ops().end() ? nullptr : &found->statistics;
 }
 
-// What is done to numbers between the data set and the model.
+// Returns the treatment of numbers between the data set and the model.
 std::string treatment(const Field& field, const TransformPipeline& pipeline, ManifestKind kind) {
     if (field.name == "tokens") return "";
     const std::string divided = field.type == ElementType::u8 ? ", divided by 255" : "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From bytes of a batch to what a model takes.
+// Converts bytes of a batch to a model's inputs.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
@@ -19,57 +19,56 @@
 
 namespace lockstep {
 
-/// Where in the index's fields those lie that `names` has ("images,age"), in its order. "": that of
-/// "images", or "features" where there is none, or "tokens" where there is neither. Errors: E207 if
-/// there is none, E217 if one is named twice, is what is learned, or has more than three
-/// dimensions.
+/// Returns the positions of the fields that `names` lists ("images,age"), in its order. "":
+/// "images", else "features", else "tokens". Errors: E207 if there is none, E217 if one is named
+/// twice, is the target, or has more than three dimensions.
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
 
-/// Whether these are as many as `wanted`, which a model takes; nobody may know: then it is empty.
-/// Errors: E217 with the fields that there are.
+/// Checks that there are as many as `wanted`, the inputs of a model; it is empty if they are
+/// unknown. Errors: E217 with the existing fields.
 void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
                        const std::string& names);
 
-/// For the log, by input: its numbers as they are stored, and what is done to them. `settings` has
-/// the canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
+/// Returns text for the log, by input: its stored numbers, and their conversion. `settings` has the
+/// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);
 
-/// Errors: E248 if `transform`, as the user wrote it, has `normalise`, and no input of `index` has
-/// the mean and deviation that it takes.
+/// Checks `transform`, as the user wrote it. Errors: E248 if it has `normalise`, and no input of
+/// `index` has mean and deviation for it.
 void check_normalises(const std::string& transform,
                       const DatasetIndex& index,
                       const std::string& inputs);
 
-/// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, or
-/// tokens i64 [n, T], of the input_places(), images by a pipeline of transforms, keyed by the
-/// settings' seed, epoch and sample; targets by the task. Borrows index and task.
-/// Errors: E207, E217 if the fields are others; E248 if they cannot go through the pipeline.
+/// Makes tensors of one data set's rows. Inputs are f32 [n, C, H, W], channels innermost in memory,
+/// or tokens i64 [n, T], of the input_places(). Images pass a pipeline of transforms, keyed by the
+/// settings' seed, epoch and sample. Targets are the task's. Borrows index and task. Errors: E207,
+/// E217 if the fields differ; E248 if they do not suit the pipeline.
 class InputReader {
   public:
-    /// `statistics`: the data set whose mean and deviation `normalise` uses, the one trained on.
+    /// `statistics`: the training data set, whose mean and deviation `normalise` uses.
     InputReader(const DatasetIndex& index,
                 const TransformPipeline& pipeline,
                 const TrainSettings& settings,
                 const DatasetIndex& statistics,
                 const Task& task);
 
-    /// What the model is given: the shape of transformed images.
+    /// Returns the shape for the model: that of transformed images.
     const ModelShape& shape() const { return shape_; }
 
-    /// A whole leaf: mixing pairs its samples, however many ranks there are.
+    /// Reads a whole leaf: mixing pairs its samples, for any number of ranks.
     LeafSamples read(const Batch& batch, const LeafRows& leaf) const;
 
-    /// All leaves of `batch`, whose memory is page-locked and stays until the stream of `stage` has
-    /// read it, on its device; with the bits of read().
+    /// Reads all leaves of `batch` to the device of `stage`, with the bits of read(). The batch's
+    /// memory is page-locked and stays until the stream of `stage` has read it.
     std::vector<LeafSamples> read_on(const DeviceStage& stage, const Batch& batch) const;
 
-    /// Its inputs alone, not mixed: the data set needs no targets.
+    /// Reads its inputs alone, not mixed: the data set needs no targets.
     NamedTensors read_inputs(const Batch& batch, const LeafRows& leaf) const;
 
   private:
     struct Source {
-        std::size_t place;  ///< among the index's fields
+        std::size_t place;  ///< position among the index's fields
         std::unique_ptr<FieldInput> field;
     };
 
@@ -78,7 +77,7 @@ class InputReader {
                                        std::size_t place,
                                        const LeafRows& rows) const;
 
-    /// `mix_values` is FieldInput::mix() or mix_on() of the input that is to be mixed.
+    /// `mix_values` is FieldInput::mix() or mix_on() of the input to mix.
     template <class Mix>
     LeafSamples samples(NamedTensors inputs,
                         const Batch& batch,
@@ -93,8 +92,8 @@ class InputReader {
     ModelShape shape_;
 };
 
-/// Samples as evaluation sees them: without what is random in the settings' pipeline, normalised
-/// by the statistics of `trained`, the data set that the model learns from.
+/// Makes a reader for evaluation: without the randomness in the settings' pipeline, normalised by
+/// the statistics of `trained`, the training data set.
 InputReader evaluation_input(const DatasetIndex& index,
                              const DatasetIndex& trained,
                              const TrainSettings& settings,

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A label is there where its logit is positive: its probability is above one half.
+// A label counts as present if its logit is positive: its probability is above one half.
 class MultiLabel : public FieldTask {
   public:
     explicit MultiLabel(const Field& labels) : FieldTask(TaskKind::multi_label, labels) {}
@@ -60,7 +60,7 @@ class MultiLabel : public FieldTask {
     }
 
   private:
-    // Of the source's row number `row`.
+    // Returns the error for the source's row number `row`.
     static Error bad_flag(const LeafSource& source,
                           std::size_t row,
                           std::int64_t label,

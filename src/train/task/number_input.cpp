@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// In which a stored value is exact.
+// Returns the type in which a stored value is exact.
 at::ScalarType computed_type(ElementType type) {
     const bool fits = type == ElementType::u8 || type == ElementType::f32;
     return fits ? torch::kFloat32 : torch::kFloat64;

@@ -71,7 +71,7 @@ class Regression : public FieldTask {
     }
 
   private:
-    // Where all targets are equal: 1 for a perfect model, else 0, as scikit-learn's.
+    // If all targets are equal: 1 for a perfect model, else 0, as in scikit-learn.
     static double determination(double error, double spread) {
         if (spread > 0) return 1 - error / spread;
         return error > 0 ? 0 : 1;

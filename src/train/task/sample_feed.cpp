@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches go to a GPU one ahead of the model:
+// Batches are copied to a GPU one ahead of the model:
 //
 //     host      next k | issue step k | look_ahead: issue k + 1 | waits for step k | next k + 1 ...
 //     copies           |              |  copy u8 -> transform --+---> copied       |
 //     computes  waits for copied k -> | forward, backward, sums, update .......... | waits for ...
 //
-// The batch's bytes are copied as they are stored, from the page-locked memory that the assembler
-// filled; transforms are kernels, whose bits are the host's.
+// The batch's bytes are copied as stored, from the page-locked memory that the assembler filled;
+// transforms are kernels with the host's bits.
 //
 // What must never happen:
 // - The model reads what is not copied: its stream waits for `copied`.
@@ -100,7 +100,7 @@ class DeviceFeed : public SampleFeed {
   private:
     struct Prepared {
         Batch batch;
-        std::vector<LeafSamples> leaves;  ///< by the batch's
+        std::vector<LeafSamples> leaves;  ///< leaves of the batch
         c10::Event begun, copied;         ///< the stream of copies is between them for this batch
     };
 
@@ -144,8 +144,8 @@ class DeviceFeed : public SampleFeed {
     DeviceStage stage_;
     c10::Event released_;
     std::optional<Prepared> current_, ahead_;
-    std::exception_ptr failure_;  ///< of looking ahead
-    double copy_s_ = 0;           ///< of batches dropped since the last take_copy_s()
+    std::exception_ptr failure_;  ///< failure of looking ahead
+    double copy_s_ = 0;           ///< time of batches dropped since the last take_copy_s()
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t clas
             (both.sum() / pairs.sum()).item<double>()};
 }
 
-constexpr std::int64_t most_classes = 1024;  // whose confusion each leaf counts
+constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matrix
 
 class Segmentation : public FieldTask {
   public:

@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// Whether a model that is trained on `data` can be given `test`: equal shapes and units, no tokens
-/// beyond its vocabulary. Errors: E217; those of InputReader.
+/// Checks that a model trained on `data` can take `test`: equal shapes and units, no tokens beyond
+/// its vocabulary. Errors: E217; those of InputReader.
 void check_test_inputs(const DatasetIndex& test,
                        const DatasetIndex& data,
                        const TrainSettings& settings,
                        const Task& task);
 
-/// Whether a model that is trained on `data` can be evaluated on `test`: its inputs, and what the
-/// task asks for. Errors: as above.
+/// Checks that a model trained on `data` can be evaluated on `test`: its inputs, and the task's
+/// requirements. Errors: as above.
 void check_test_data(const DatasetIndex& test,
                      const DatasetIndex& data,
                      const TrainSettings& settings,

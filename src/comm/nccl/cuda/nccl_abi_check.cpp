@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proof, by the compiler, that nccl_types.hpp says the same as NVIDIA's nccl.h and CUDA's headers.
+// Proof, by the compiler, that nccl_types.hpp agrees with NVIDIA's nccl.h and CUDA's headers.
 #include "nccl/cuda_api.hpp"
 #include "nccl/nccl_types.hpp"
 

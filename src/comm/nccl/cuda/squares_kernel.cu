@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact sums of squares on a GPU: the host's own source for each thread; integers add in any order.
+// Exact sums of squares on a GPU: the host's own source for each thread; integers can be added in
+// any order.
 #include "lockstep/comm/exact_words.hpp"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the table of liblockstep_cuda.so takes from tree_sum_kernel.cu.
+// The function of tree_sum_kernel.cu for the table of liblockstep_cuda.so.
 #pragma once
 
 #include "nccl/tree_sum.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// liblockstep_cuda_graph.so: what calls LibTorch's CUDA part by its own names. They are found in
-// libtorch_cuda.so, which whoever loads this has loaded before; nothing is linked with it.
+// liblockstep_cuda_graph.so: calls LibTorch's CUDA part by its own names. They are found in
+// libtorch_cuda.so, which the process has loaded before; nothing is linked with it.
 #include "replica/device_graph.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers' loops on a GPU: the host's own source, one thread for each element; and what an
-// update takes from sums of its own step.
+// Optimizers' loops on a GPU: the host's own source, one thread for each element; and the parts of
+// an update that depend on sums of its own step.
 #include "replica/update_launch.hpp"
 
 #include <cuda_runtime_api.h>
