@@ -6,10 +6,10 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/data/foreign.hpp"
-#include "lockstep/data/pack.hpp"
 #include "lockstep/data/check.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/ledger.hpp"
+#include "lockstep/data/pack.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/step_line.hpp"
 

@@ -6,8 +6,8 @@
 #include "lockstep/data/batch_stream.hpp"
 
 #include "memory.hpp"
-#include "read_plan.hpp"
 #include "ordered_work.hpp"
+#include "read_plan.hpp"
 
 #include <condition_variable>
 #include <cstdint>

@@ -28,11 +28,11 @@
 #include "lockstep/core/log.hpp"
 
 #include "batch_source.hpp"
-#include "stream_memory.hpp"
 #include "memory.hpp"
 #include "ordered_work.hpp"
 #include "read_plan.hpp"
 #include "request_plan.hpp"
+#include "stream_memory.hpp"
 #include "window_pool.hpp"
 
 #include <algorithm>
