@@ -1,7 +1,7 @@
-# Unity builds: about 16 files of one folder are compiled as one, since most of a file's time goes into
-# the headers that its neighbours read, too. So names of anonymous namespaces are unique in a folder.
+# Unity builds: up to 16 files of a module or test program are compiled as one, since most of a file's time
+# goes into the headers that its neighbours read, too. So names of anonymous namespaces are unique in both.
 # `tidy` is built without, which proves that each file stands alone.
-option(LOCKSTEP_UNITY "Compile about 16 files of a folder as one" ON)
+option(LOCKSTEP_UNITY "Compile up to 16 files of a module as one" ON)
 set(LOCKSTEP_UNITY_FILES 16)
 
 # lockstep_unite(target unit file...): these files of the calling folder's `target` as one, and with no
@@ -14,7 +14,8 @@ function(lockstep_unite target unit)
     endif()
 endfunction()
 
-# lockstep_unite_folders(target file...): a unit for each 16 files of a folder, all of about the same size.
+# lockstep_unite_folders(target file...): units of up to 16 files. Small folders share one; a larger one is
+# cut into units of about the same size.
 function(lockstep_unite_folders target)
     set(folders)
     foreach(file IN LISTS ARGN)
@@ -26,8 +27,14 @@ function(lockstep_unite_folders target)
         list(APPEND files_${folder} ${file})
     endforeach()
     list(REMOVE_DUPLICATES folders)
+    set(room 0)
     foreach(folder IN LISTS folders)
         list(LENGTH files_${folder} count)
+        if(count LESS_EQUAL room)
+            lockstep_unite(${target} ${shared} ${files_${folder}})
+            math(EXPR room "${room} - ${count}")
+            continue()
+        endif()
         math(EXPR units "(${count} + ${LOCKSTEP_UNITY_FILES} - 1) / ${LOCKSTEP_UNITY_FILES}")
         math(EXPR size "(${count} + ${units} - 1) / ${units}")
         foreach(unit RANGE 1 ${units})
@@ -35,8 +42,49 @@ function(lockstep_unite_folders target)
             list(SUBLIST files_${folder} ${first} ${size} files)
             list(GET files 0 named)
             cmake_path(GET named STEM named)
-            lockstep_unite(${target} ${folder}_${named} ${files})
+            set(shared ${folder}_${named})
+            lockstep_unite(${target} ${shared} ${files})
         endforeach()
+        list(LENGTH files count)
+        math(EXPR room "${LOCKSTEP_UNITY_FILES} - ${count}")
+    endforeach()
+endfunction()
+
+# LibTorch's headers are most of what a unit costs that reads them. The tests have enough such units for a
+# precompiled header; a build without them has not. All of its users have the same options: -fPIC, too.
+if(LOCKSTEP_WITH_TORCH AND LOCKSTEP_TESTS AND LOCKSTEP_UNITY AND NOT LOCKSTEP_TIDY
+        AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_GENERATOR MATCHES Ninja)
+    set(LOCKSTEP_TORCH_HEADERS ${PROJECT_BINARY_DIR}/CMakeFiles/lockstep_torch_headers.dir/cmake_pch.hxx)
+endif()
+
+# After lockstep::torch is known.
+function(lockstep_add_torch_headers)
+    if(LOCKSTEP_TORCH_HEADERS)
+        file(WRITE ${PROJECT_BINARY_DIR}/torch_headers.cpp "")
+        add_library(lockstep_torch_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/torch_headers.cpp)
+        target_precompile_headers(lockstep_torch_headers PRIVATE <torch/torch.h>)
+        target_compile_features(lockstep_torch_headers PRIVATE cxx_std_20)
+        target_link_libraries(lockstep_torch_headers PRIVATE lockstep::torch lockstep_warnings)
+        set_target_properties(lockstep_torch_headers PROPERTIES
+            CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+        lockstep_modest(lockstep_torch_headers)
+    endif()
+endfunction()
+
+# lockstep_precompile_torch(target unit|file.cpp...): these units of the calling folder's `target`, which
+# lockstep_unite() names, and these files read LibTorch's headers precompiled.
+function(lockstep_precompile_torch target)
+    if(NOT LOCKSTEP_TORCH_HEADERS)
+        return()
+    endif()
+    foreach(source IN LISTS ARGN)
+        if(NOT source MATCHES "\\.cpp$")
+            set(source ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/Unity/unity_${source}_cxx.cxx)
+        endif()
+        set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
+            COMPILE_OPTIONS -fPIC -Winvalid-pch -fpch-preprocess -include ${LOCKSTEP_TORCH_HEADERS})
+        set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
+            OBJECT_DEPENDS ${LOCKSTEP_TORCH_HEADERS}.gch)
     endforeach()
 endfunction()
 

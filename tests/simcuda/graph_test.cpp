@@ -137,6 +137,20 @@ TEST_F(DeviceGraphs, WhatTheHostWaitsForCannotBeRecorded) {
     EXPECT_EQ(number.add(1).item<float>(), 2);
 }
 
+TEST_F(DeviceGraphs, NumbersAreDrawnAsBeforeAfterARecordingThatFailed) {
+    const Tensor ones = torch::ones({64}, gpu);
+    torch::manual_seed(3);
+    const Tensor expected = torch::dropout(ones, 0.5, true).cpu();
+    torch::manual_seed(3);
+    const c10::Stream outside = guard().exchangeStream(stream_);
+    auto graph = make_();
+    graph->begin(nullptr);
+    EXPECT_THROW(torch::dropout(ones, 0.5, true).sum().item<float>(), c10::AcceleratorError);
+    graph->abandon();
+    guard().exchangeStream(outside);
+    EXPECT_TRUE(torch::dropout(ones, 0.5, true).cpu().equal(expected));
+}
+
 TEST_F(DeviceGraphs, OtherStreamsWaitForNothingThatIsRecorded) {
     const Tensor number = torch::ones({}, gpu);
     const c10::Stream outside = guard().exchangeStream(stream_);

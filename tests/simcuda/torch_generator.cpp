@@ -61,6 +61,13 @@ c10::intrusive_ptr<c10::TensorImpl> SimGenerator::get_state() const {
     return state.getIntrusivePtr();
 }
 
+void SimGenerator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) {
+    const auto& other = static_cast<const SimGenerator&>(*state);
+    seed_ = other.seed_;
+    offset_ = other.offset_;
+    is_recorded_ = other.is_recorded_.load();
+}
+
 SimGenerator* SimGenerator::clone_impl() const {
     auto* const copy = new SimGenerator(device().index());
     copy->seed_ = seed_;
@@ -70,6 +77,7 @@ SimGenerator* SimGenerator::clone_impl() const {
 
 std::uint64_t SimGenerator::next() {
     const std::lock_guard lock(mutex_);
+    TORCH_CHECK(!is_recorded_, "Offset increment outside graph capture encountered unexpectedly.");
     std::uint64_t x = seed_ * 0x9e3779b97f4a7c15 + offset_;
     offset_ += step;
     x = (x ^ x >> 33) * 0xff51afd7ed558ccd;

@@ -2,6 +2,7 @@
 // Random numbers of a simulated GPU: like CUDA's a seed and an offset, and none of the CPU's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include <ATen/core/Generator.h>
@@ -20,6 +21,11 @@ class SimGenerator final : public c10::GeneratorImpl {
     std::uint64_t get_offset() const override { return offset_; }
     void set_state(const c10::TensorImpl& state) override;
     c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+    void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override;
+
+    /// As in LibTorch, draws fail from the begin of a recording to its end, and for ever if that
+    /// fails.
+    void be_recorded(bool is_recorded) { is_recorded_ = is_recorded; }
 
     /// The seed of one operator's draws; the next one has others.
     std::uint64_t next();
@@ -28,6 +34,7 @@ class SimGenerator final : public c10::GeneratorImpl {
     SimGenerator* clone_impl() const override;
 
     std::uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
+    std::atomic<bool> is_recorded_ = false;
 };
 
 const at::Generator& default_generator(c10::DeviceIndex device);

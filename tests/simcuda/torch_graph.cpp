@@ -78,6 +78,7 @@ void CUDAGraph::capture_begin(MempoolId_t pool, cudaStreamCaptureMode) {
     graph.offset = generator().get_offset();
     capture_stream_ = CUDAStream(stream);
     mempool_id_ = pool.first == 0 ? MempoolId_t{++pools, 0} : pool;
+    generator().be_recorded(true);
     simcuda::begin_recording(stream_of(stream), graph.recording);
 }
 
@@ -92,6 +93,7 @@ void CUDAGraph::capture_end() {
             {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
             invalidated,
             "CUDA error: operation failed due to a previous error during capture");
+    generator().be_recorded(false);
     has_graph_exec_ = true;
 }
 

@@ -187,7 +187,7 @@ class Search {
     void plan(const TrialResult& rehearsed, const std::vector<std::string>& names) {
         tuning_.steps = options_.steps;
         if (options_.steps > 0) return;
-        constexpr double longest_s = 60;
+        constexpr double longest_trial_s = 60;
         constexpr std::int64_t least = 10;
         const Variant most = {{"np", std::to_string(facts_.cores)}};
         std::size_t trainings = 2 * static_cast<std::size_t>(turns());
@@ -197,7 +197,7 @@ class Search {
         const double start_s =
             std::max(rehearsed.wall_s - 20 * rehearsed.step_s, 0.1 * rehearsed.wall_s);
         const double each_s = 60 * options_.minutes / static_cast<double>(trainings);
-        const double steps = std::min(each_s - start_s, longest_s) / rehearsed.step_s;
+        const double steps = std::min(each_s - start_s, longest_trial_s) / rehearsed.step_s;
         check(steps >= least, [&] {
             const double need_s =
                 static_cast<double>(trainings) * (start_s + least * rehearsed.step_s);

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t columns = 10;
-using TableRow = std::array<std::string, columns>;
+constexpr std::size_t table_columns = 10;
+using TableRow = std::array<std::string, table_columns>;
 
 std::string or_dash(const std::string& text) {
     return text.empty() ? "-" : text;
@@ -40,10 +40,10 @@ TableRow row_of(const RankSeat& seat) {
             or_dash(seat.nic)};
 }
 
-std::string line_of(const TableRow& row, const std::array<std::size_t, columns>& widths) {
+std::string line_of(const TableRow& row, const std::array<std::size_t, table_columns>& widths) {
     std::string line;
-    for (std::size_t i = 0; i < columns; ++i)
-        line += fmt::format("{:<{}}", row[i], i + 1 < columns ? widths[i] + 2 : 0);
+    for (std::size_t i = 0; i < table_columns; ++i)
+        line += fmt::format("{:<{}}", row[i], i + 1 < table_columns ? widths[i] + 2 : 0);
     line.erase(line.find_last_not_of(' ') + 1);
     return line + "\n";
 }
@@ -74,9 +74,10 @@ std::string placement_table(const Placement& placement) {
     std::vector<TableRow> rows{
         {"rank", "node", "local", "cores", "threads", "comm", "numa", "gpu", "path", "nic"}};
     for (const auto& seat : placement.seats) rows.push_back(row_of(seat));
-    std::array<std::size_t, columns> widths{};
+    std::array<std::size_t, table_columns> widths{};
     for (const auto& row : rows)
-        for (std::size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
+        for (std::size_t i = 0; i < table_columns; ++i)
+            widths[i] = std::max(widths[i], row[i].size());
     std::string text = summary_of(placement);
     for (const auto& row : rows) text += line_of(row, widths);
     const bool has_bound = std::ranges::any_of(placement.seats, &RankSeat::is_bound);

@@ -18,7 +18,9 @@ class DeviceGraph {
     virtual void begin(const DeviceGraph* before) = 0;
     virtual void end() = 0;
 
-    /// In place of end(), after something that cannot be recorded.
+    /// In place of end(), after something that cannot be recorded. The generator is as begin()
+    /// found it. What was recorded before must not be replayed any more: it draws from the
+    /// generator's old state.
     virtual void abandon() noexcept = 0;
 
     /// Asks the current stream for what was recorded, with the generator's numbers of now.

@@ -3,8 +3,10 @@
 // libtorch_cuda.so, which whoever loads this has loaded before; nothing is linked with it.
 #include "replica/device_graph.hpp"
 
+#include <cstdint>
 #include <exception>
 
+#include <ATen/Context.h>
 #include <ATen/cuda/CUDAGraph.h>
 
 namespace lockstep {
@@ -15,6 +17,8 @@ class CudaGraph final : public DeviceGraph {
     void begin(const DeviceGraph* before) override {
         const auto* const other = static_cast<const CudaGraph*>(before);
         const at::cuda::MempoolId_t own{0, 0};
+        seed_ = generator().current_seed();
+        offset_ = generator().get_offset();
         // Other threads of a rank call CUDA meanwhile: what they do is none of the recording's.
         graph_.capture_begin(other == nullptr ? own : other->pool_,
                              cudaStreamCaptureModeThreadLocal);
@@ -29,11 +33,25 @@ class CudaGraph final : public DeviceGraph {
         } catch (const std::exception&) {
             // Says again what went wrong, and that the stream records no more.
         }
+        // LibTorch leaves the generator in a recording that never ends: the next dropout would
+        // throw. It also believes that a recorded LSTM has drawn the state of its dropout.
+        // set_current_seed() mends that.
+        at::Generator generator = CudaGraph::generator();
+        generator.graphsafe_set_state(
+            at::globalContext().getAcceleratorHooksInterface(at::kCUDA).getNewGenerator(
+                generator.device().index()));
+        generator.set_current_seed(seed_);
+        generator.set_offset(offset_);
     }
     void replay() override { graph_.replay(); }
 
   private:
+    static const at::Generator& generator() {
+        return at::globalContext().defaultGenerator(at::Device(at::kCUDA));
+    }
+
     at::cuda::CUDAGraph graph_;
+    std::uint64_t seed_ = 0, offset_ = 0;  // of the generator before
     at::cuda::MempoolId_t pool_{0, 0};
 };
 
