@@ -81,6 +81,22 @@ int show_models(const Invocation& call) {
 
 }  // namespace
 
+constexpr const char* export_script_help =
+    R"(Prints lockstep_export.py, a program for Python that needs PyTorch 2.9 or later and nothing else. It exports
+a model in training mode with a free number of samples, and compares the file with the model for two
+numbers of samples. If the model cannot be exported, it names the line of your code and what to change
+there (docs/your-model.md). --help of the script shows its options. The installed copy is
+PREFIX/share/lockstep/lockstep_export.py.
+
+Examples:
+  lockstep export-script > lockstep_export.py
+  python lockstep_export.py my.module:make_net --input image=f32[3,224,224] --out net.pt2
+)";
+
+constexpr const char* export_script_text =
+#include "export_script.inc"
+    ;
+
 Command models_command() {
     return {.name = "models",
             .summary = "list the built-in models, or show what a program of torch.export holds",
@@ -88,6 +104,17 @@ Command models_command() {
             .text = models_help,
             .optional_positionals = most_names,
             .run = show_models};
+}
+
+Command export_script_command() {
+    return {.name = "export-script",
+            .summary = "print a Python program that exports PyTorch models for 'train --model'",
+            .usage = "lockstep export-script > lockstep_export.py",
+            .text = export_script_help,
+            .run = [](const Invocation&) {
+                print_once(export_script_text);
+                return 0;
+            }};
 }
 
 }  // namespace lockstep

@@ -100,6 +100,17 @@ class ProgramModel : public Model {
             }
     }
     bool has_frozen_in_file() const override { return true; }
+    NamedTensors fixed() const override {
+        NamedTensors found;
+        for (std::size_t i = 0; i < tensors_.size(); ++i) {
+            const ProgramTensor& one = file_.tensors[i];
+            const bool is_twin = one.same_as != i && one.role == ProgramRole::parameter;
+            const bool is_unwritten =
+                one.role == ProgramRole::buffer && one.is_kept && !graph_.changes[one.same_as];
+            if (is_twin || is_unwritten) found.push_back({one.name, tensors_[i]});
+        }
+        return found;
+    }
     void set_mode(ModelMode mode) override { mode_ = mode; }
     ModelAuthor author() const override { return ModelAuthor::user_program; }
     std::vector<std::string> input_names() const override {

@@ -112,6 +112,42 @@ TEST_F(ProgramFileTest, SurvivesEveryDamagedByte) {
     EXPECT_THAT(seen, testing::UnorderedElementsAre("", "E250"));
 }
 
+// PyTorch writes checksums behind the bytes (flag 8 of APPNOTE.TXT 4.4.4); others write them
+// before.
+TEST_F(ProgramFileTest, CopiesAnArchiveWithOtherBytes) {
+    const auto digits = [](char from) {
+        std::vector<std::byte> bytes(8);
+        for (std::byte& one : bytes) one = static_cast<std::byte>(from++);
+        return bytes;
+    };
+    const std::string plain = test::zip_of({{"a", "01234567"}, {"b", "same"}, {"c", "01234567"}});
+    std::string behind = plain;
+    const std::size_t data = behind.find("net/c") + 5, table = behind.find("PK\1\2");
+    const std::size_t end = behind.find("PK\5\6");
+    behind.replace(behind.rfind("net/c", data) - 30 + 6, 2, test::little_endian(8, 2));
+    behind.replace(behind.rfind("PK\1\2") + 8, 2, test::little_endian(8, 2));
+    behind.replace(end + 16, 4, test::little_endian(table + 16, 4));
+    behind.insert(data + 8, "PK\7\10" + std::string(12, '\0'));
+    for (const std::string& bytes : {plain, behind}) {
+        const ZipFile zip(write(bytes));
+        std::map<std::uint64_t, ReplacedEntry> replaced;
+        for (const char* name : {"a", "c"})
+            replaced[zip.find(name)->offset] = {*zip.find(name), [&] { return digits('A'); }};
+        std::filesystem::remove(folder_ / "copy.pt2");
+        NewFile out(folder_ / "copy.pt2");
+        zip.copy_with(replaced, out);
+        out.finish();
+        const ZipFile copy(folder_ / "copy.pt2");
+        EXPECT_EQ(copy.file_bytes(), bytes.size());
+        for (const char* name : {"a", "c"}) EXPECT_EQ(copy.text(name, 100), "ABCDEFGH");
+        EXPECT_EQ(copy.text("b", 100), "same");
+    }
+    EXPECT_NE(
+        read_file(folder_ / "copy.pt2")
+            .find(test::little_endian(test::zip_checksum("ABCDEFGH"), 4) + std::string(8, '\0')),
+        std::string::npos);
+}
+
 TEST_F(ProgramFileTest, RefusesHostileArchives) {
     const ArchiveEntries entries = test::made_up_classifier(2, 2).entries();
     const std::string whole = test::zip_of(entries);
