@@ -67,4 +67,7 @@ ModelSource source_of(const std::string& model);
 /// E202, E402 of the file; E250 if it cannot be trained, as far as that is known without LibTorch.
 std::string describe_program(const std::filesystem::path& path);
 
+/// The names of its outputs, that of the loss first. Errors: as above.
+std::vector<std::string> program_outputs(const std::filesystem::path& path);
+
 }  // namespace lockstep

@@ -71,6 +71,7 @@ struct ModelSettings {
     std::int64_t layers = 0;  ///< of gpt; 0: its own number
     std::int64_t heads = 0;   ///< of each attention of gpt; 0: its own number
     std::int64_t width = 0;   ///< of gpt, or of unet's first level; 0: the model's own
+    std::string output;       ///< of a program's outputs, the one that is used; "": all
 };
 
 /// The meaning of a model's outputs; see make_task(). automatic: by the data's fields.
@@ -81,6 +82,7 @@ enum class TaskKind {
     regression,
     segmentation,
     next_token,
+    program,  ///< a program of torch.export computes its own loss
 };
 
 /// How far a predicted number is from the true one; see make_task().

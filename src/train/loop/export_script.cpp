@@ -3,8 +3,8 @@
 
 #include "lockstep/run/checkpoint_manifest.hpp"
 
+#include "loop/export_program.hpp"
 #include "model/model_file.hpp"
-#include "program/program_export.hpp"
 
 #include <torch/types.h>
 

@@ -242,7 +242,7 @@ void Job::make_model() {
     if (!weights_.fact.empty()) digests_["load-weights"] = weights_.fact;
     agree_on_torch(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
-        task_ = make_task(settings_.task, *data_, pipeline);
+        task_ = make_task(settings_, *data_, pipeline);
         if (std::string text = task_->class_warning(); !text.empty())
             settings_.warnings.push_back(std::move(text));
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);

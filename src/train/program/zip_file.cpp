@@ -9,6 +9,7 @@
 // Tested: train/program/program_file_test.cpp (damaged and hostile archives).
 #include "program/zip_file.hpp"
 
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 

@@ -81,6 +81,9 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
 /// Errors: E217 where there is no room for two, E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_token_input(const Field& field, const TransformPipeline& pipeline);
 
+/// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32.
+std::unique_ptr<FieldInput> make_raw_input(const Field& field);
+
 /// Whether make_field_input() takes the field for images: u8 of two or three dimensions.
 bool is_image(const Field& field);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tested: train/program/program_export_test.cpp, train/program/program_peer (in Python).
-#include "program/program_export.hpp"
+// Tested: e2e/own_models_test.cpp, train/program/program_peer (in Python).
+#include "loop/export_program.hpp"
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/contract.hpp"
