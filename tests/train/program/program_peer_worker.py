@@ -219,6 +219,15 @@ def step(module, inputs):
     module(*inputs).float().square().mean().backward()
 
 
+def twins(parameters, name):
+    """All tensors that are the parameter; the values of others differ, but for the constant ones of norms."""
+    one = parameters[name]
+    if one.dim() < 2:
+        return [one]
+    same = [p for p in parameters.values() if p.shape == one.shape and torch.equal(p, one)]
+    return list({id(p): p for p in same}.values())
+
+
 def wanted_of(exported, inputs, lines):
     """The bytes that Python has for each 'gradient NAME' and 'buffer NAME'."""
     module = exported.module()
@@ -230,11 +239,13 @@ def wanted_of(exported, inputs, lines):
     for line in lines:
         kind, name = line.split()
         if kind == "gradient":
-            grad = parameters[name].grad
+            # A file that is loaded has tied weights as two tensors of the same values.
+            grads = [p.grad for p in twins(parameters, name) if p.grad is not None]
+            grad = sum(grads[1:], grads[0]) if grads else None
             found.append(raw(torch.zeros_like(parameters[name]) if grad is None else grad))
         else:
             found.append(raw(buffers[name]))
-    learning = {id(p) for p in parameters.values() if p.requires_grad}
+    learning = {id(twins(parameters, name)[0]) for name, p in parameters.items() if p.requires_grad}
     return b"".join(found), len(learning)
 
 

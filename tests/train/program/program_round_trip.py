@@ -33,13 +33,13 @@ class Net(nn.Module):
         self.frozen = nn.Parameter(torch.full((4,), 1.5), requires_grad=False)
         self.register_buffer("mask", torch.tensor([False, False, False, True]))
         self.register_buffer("places", torch.arange(3))
-        self.register_buffer("double", torch.tensor([2.0], dtype=torch.float64))
+        self.register_buffer("wide", torch.tensor([2.0], dtype=torch.float64))
         self.register_buffer("brief", torch.tensor([1.0]), persistent=False)
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2).flatten(1)
         x = self.drop(F.relu(self.tied(F.relu(self.fc(x)))))
-        x = self.last(x) * self.frozen * self.double.float() * self.brief + self.places.sum()
+        x = self.last(x) * self.frozen * self.wide.float() * self.brief + self.places.sum()
         return x.masked_fill(self.mask, -9.0)
 
 
@@ -115,7 +115,7 @@ def main():
             check("safetensors and pt2", weights.keys() == state.keys() == initial.keys()
                   and all(torch.equal(weights[name], state[name]) for name in state)),
             check("what does not learn", all(torch.equal(weights[name], initial[name])
-                                             for name in ("frozen", "mask", "places", "double"))),
+                                             for name in ("frozen", "mask", "places", "wide"))),
             check("what learns is other now", not torch.equal(weights["fc.weight"], initial["fc.weight"])
                   and torch.equal(weights["fc.weight"], weights["tied.weight"])
                   and int(weights["norm.num_batches_tracked"]) > 0),
