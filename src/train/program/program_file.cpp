@@ -96,7 +96,7 @@ class ProgramReader {
                             path_.string(),
                             major),
                 fmt::format("this program reads version {}", schema),
-                "export it with PyTorch 2.9 to 2.11");
+                "export it with PyTorch 2.9 to 2.15");
         });
     }
 

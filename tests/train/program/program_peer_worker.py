@@ -219,16 +219,15 @@ def step(module, inputs):
     module(*inputs).float().square().mean().backward()
 
 
-def twins(parameters, name):
-    """All tensors that are the parameter; the values of others differ, but for the constant ones of norms."""
-    one = parameters[name]
-    if one.dim() < 2:
-        return [one]
-    same = [p for p in parameters.values() if p.shape == one.shape and torch.equal(p, one)]
-    return list({id(p): p for p in same}.values())
+def tied_names(module):
+    """For each parameter all of its names."""
+    groups = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+    return {name: names for names in groups.values() for name in names}
 
 
-def wanted_of(exported, inputs, lines):
+def wanted_of(exported, inputs, lines, tied):
     """The bytes that Python has for each 'gradient NAME' and 'buffer NAME'."""
     module = exported.module()
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -240,12 +239,13 @@ def wanted_of(exported, inputs, lines):
         kind, name = line.split()
         if kind == "gradient":
             # A file that is loaded has tied weights as two tensors of the same values.
-            grads = [p.grad for p in twins(parameters, name) if p.grad is not None]
+            twins = {id(parameters[one]): parameters[one] for one in tied[name]}.values()
+            grads = [p.grad for p in twins if p.grad is not None]
             grad = sum(grads[1:], grads[0]) if grads else None
             found.append(raw(torch.zeros_like(parameters[name]) if grad is None else grad))
         else:
             found.append(raw(buffers[name]))
-    learning = {id(twins(parameters, name)[0]) for name, p in parameters.items() if p.requires_grad}
+    learning = {tied[name][0] for name, p in parameters.items() if p.requires_grad}
     return b"".join(found), len(learning)
 
 
@@ -291,7 +291,7 @@ def compared(program, name, case, decomposed):
         print(f"{name}: {ours.stderr}")
         return False
     *lines, ms = ours.stdout.splitlines()
-    wanted, learning = wanted_of(exported, inputs, lines)
+    wanted, learning = wanted_of(exported, inputs, lines, tied_names(case()[0]))
     with open("out", "rb") as file:
         equal = file.read() == wanted
     all_there = sum(line.startswith("gradient") for line in lines) == learning
