@@ -67,6 +67,7 @@ Command ckpt_ls_command();
 Command ckpt_verify_command();
 Command eval_command();
 Command export_command();
+Command export_script_command();
 Command bench_comm_command();
 Command bench_io_command();
 Command slurm_epilog_command();

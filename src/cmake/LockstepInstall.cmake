@@ -28,6 +28,10 @@ install(TARGETS lockstep-h5probe RUNTIME COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep
     USE_SOURCE_PERMISSIONS COMPONENT program)
 
+# What 'lockstep export-script' prints, for machines where models are exported.
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/src/app/info/lockstep_export.py
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT program)
+
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT program)
 

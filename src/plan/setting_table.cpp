@@ -87,8 +87,10 @@ std::vector<Option> task(TrainSettings& s) {
                                      {"multi-label", TaskKind::multi_label},
                                      {"regression", TaskKind::regression},
                                      {"segmentation", TaskKind::segmentation},
-                                     {"next-token", TaskKind::next_token}},
-                                    "task to train; auto: chosen by the data's fields"),
+                                     {"next-token", TaskKind::next_token},
+                                     {"program", TaskKind::program}},
+                                    "task to train; auto: chosen by the data's fields; program: "
+                                    "--model FILE.pt2 returns the loss of each sample"),
             list_option("inputs",
                         "FIELD",
                         s.inputs,
@@ -124,6 +126,11 @@ std::vector<Option> model(TrainSettings& s) {
                     s.model.name,
                     "built-in ('lockstep models'), plug-in (FILE.so), program of torch.export "
                     "(FILE.pt2) or TorchScript (FILE.pt)"),
+        text_option("output",
+                    "NAME",
+                    s.model.output,
+                    "output of --model FILE.pt2 that is used; unset: the only one, or all with "
+                    "--task program"),
         unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
         list_option("channels",
                     "N[,N]",

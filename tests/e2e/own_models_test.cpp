@@ -267,11 +267,42 @@ TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
     const fs::path file = folder_ / "w.safetensors", answers = folder_ / "answers.npy";
     EXPECT_EQ(run_lockstep(Words{"predict", run_, "--out", answers} + test).exit_code, 0);
     EXPECT_EQ(run_lockstep({"export", run_, "--out", file}).exit_code, 0);
-    EXPECT_THAT(content_of(file), testing::HasSubstr("norm.running_mean"));
+    EXPECT_THAT(
+        content_of(file),
+        testing::AllOf(testing::HasSubstr("norm.running_mean"), testing::HasSubstr("scale")));
+    const auto again = run_lockstep(Words{"eval", run_, "--weights", file} + test);
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    const fs::path trained_program = folder_ / "trained.pt2";
+    const auto program =
+        run_lockstep({"export", run_, "--out", trained_program, "--format", "pt2"});
+    EXPECT_EQ(program.exit_code, 0) << program.output;
+    EXPECT_EQ(fs::file_size(trained_program), fs::file_size(net_));
+    EXPECT_EQ(run_lockstep({"models", trained_program}).exit_code, 0);
     folder_.file("net.pt2", content_of(net_) + "\n");
     const auto other = on_program(training(net_) + two + Words{"6"});
     EXPECT_EQ(other.exit_code, config_code);
     EXPECT_THAT(other.output, testing::HasSubstr("model-digest"));
+}
+
+TEST_F(ExportedProgram, MayComputeItsOwnLoss) {
+    const fs::path own = folder_.file("own.pt2", zip_of(made_up_own_loss().entries()));
+    const Words task = {"--model", own, "--task", "program", "--inputs", "images", "--batch", "48"};
+    const Words both = task + Words{"--inputs", "labels"};
+    const Words few = {"--steps", "4", "--virtual-ranks", "4", "--ranks"};
+    const auto equal = on_program(Words{"verify"} + both + few + Words{"1,2,3"});
+    EXPECT_EQ(equal.exit_code, 0) << equal.output;
+    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
+    const auto plain = on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"});
+    EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+    const Words tested = {
+        "--run", run_, "--max-steps", "4", "--test-data", SmallData::get().test()};
+    const auto trained = on_program(Words{"train"} + both + tested);
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_THAT(trained.output, testing::HasSubstr("right 0."));
+    const auto one = on_program(Words{"train"} + task + tested);
+    EXPECT_THAT(one.output, testing::HasSubstr("takes 2 input(s), x, labels, and is given 1"));
+    const auto other = on_program(training(own) + Words{"--inputs", "images"});
+    EXPECT_EQ(other.exit_code, bad_data_code) << other.output;
 }
 
 TEST_F(ExportedProgram, SaysWhatToChangeWhereItIsExported) {

@@ -144,6 +144,27 @@ class MadeUpProgram {
         set_value(value, extents);
     }
 
+    /// forward() returns a dict of these keys, in the order of the outputs.
+    void name_outputs(const std::vector<std::string>& keys) {
+        Json names = Json::array(), root = Json::object(), tree = Json::array();
+        for (const std::string& key : keys) names.push_back(key);
+        root["type"] = "builtins.dict";
+        root["context"] = names.dump();
+        tree.push_back(1);
+        tree.push_back(root);
+        Json call = Json::object();
+        call["signature"]["out_spec"] = tree.dump();
+        model_["graph_module"]["module_call_graph"] = Json::array();
+        model_["graph_module"]["module_call_graph"].push_back(call);
+    }
+
+    /// Another argument of forward(), [batch, extents...], of schema.py's type of elements.
+    void input(const std::string& name, int type, const std::vector<std::int64_t>& extents) {
+        add_spec("input_specs", "user_input", argument_of("arg", tensor_argument(name)));
+        set_value(name, extents);
+        graph()["tensor_values"][name]["dtype"] = type;
+    }
+
     ArchiveEntries entries() const {
         ArchiveEntries all = {{"models/model.json", model_.dump()},
                               {"data/weights/model_weights_config.json", weights_.dump()},
@@ -261,6 +282,40 @@ inline MadeUpProgram made_up_classifier(std::int64_t features,
               {{"self", given("linear")}, {"other", given("p_scale")}},
               {"mul"});
     made.output("mul", {classes});
+    return made;
+}
+
+/// Takes images and labels, and returns the loss of each sample and whether it is right, by logits
+/// with random numbers as a variational autoencoder has them.
+inline MadeUpProgram made_up_own_loss() {
+    MadeUpProgram made({1, 28, 28});
+    made.input("labels", 5, {});
+    const auto given = [](const std::string& value) { return tensor_argument(value); };
+    made.parameter("fc.weight", {10, 784}, std::vector<float>(7840, 0.01F));
+    made.call("torch.ops.aten.flatten.using_ints",
+              {{"self", given("x")}, {"start_dim", argument_of("as_int", 1)}},
+              {"flat"});
+    made.call("torch.ops.aten.linear.default",
+              {{"input", given("flat")}, {"weight", given("p_fc.weight")}},
+              {"mean"});
+    made.call("torch.ops.aten.randn_like.default", {{"self", given("mean")}}, {"noise"});
+    made.call("torch.ops.aten.add.Tensor",
+              {{"self", given("mean")}, {"other", given("noise")}},
+              {"logits"});
+    made.call("torch.ops.aten.cross_entropy_loss.default",
+              {{"self", given("logits")},
+               {"target", given("labels")},
+               {"reduction", argument_of("as_int", 0)}},
+              {"loss"});
+    made.call("torch.ops.aten.argmax.default",
+              {{"self", given("mean")}, {"dim", argument_of("as_int", 1)}},
+              {"best"});
+    made.call("torch.ops.aten.eq.Tensor",
+              {{"self", given("best")}, {"other", given("labels")}},
+              {"right"});
+    made.output("right", {});
+    made.output("loss", {});
+    made.name_outputs({"right", "loss"});
     return made;
 }
 

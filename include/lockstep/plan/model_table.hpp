@@ -68,4 +68,7 @@ ModelSource source_of(const std::string& model);
 /// without LibTorch.
 std::string describe_program(const std::filesystem::path& path);
 
+/// The names of its outputs, that of the loss first. Errors: as above.
+std::vector<std::string> program_outputs(const std::filesystem::path& path);
+
 }  // namespace lockstep

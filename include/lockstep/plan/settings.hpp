@@ -72,6 +72,7 @@ struct ModelSettings {
     std::int64_t layers = 0;  ///< layers of gpt; 0: the model's own number
     std::int64_t heads = 0;   ///< heads of each attention of gpt; 0: the model's own number
     std::int64_t width = 0;   ///< width of gpt, or of unet's first level; 0: the model's own
+    std::string output;       ///< the output of a program that is used; "": all
 };
 
 /// The meaning of a model's outputs; see make_task(). automatic: decided by the data's fields.
@@ -82,6 +83,7 @@ enum class TaskKind {
     regression,
     segmentation,
     next_token,
+    program,  ///< a program of torch.export computes its own loss
 };
 
 /// The distance between a predicted number and the true one; see make_task().

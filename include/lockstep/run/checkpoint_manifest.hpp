@@ -71,4 +71,11 @@ std::vector<ExportedTensor> exported_tensors(const std::filesystem::path& checkp
                                              const CheckpointManifest& manifest,
                                              ExportedTensors wanted);
 
+/// Writes `tensors` into the new file `file`, as `options` say. Errors: those of
+/// export_checkpoint().
+ExportSummary write_export(const std::filesystem::path& file,
+                           const CheckpointManifest& manifest,
+                           const std::vector<ExportedTensor>& tensors,
+                           const WeightsExport& options);
+
 }  // namespace lockstep

@@ -20,8 +20,8 @@ namespace lockstep {
 /// none.
 std::uint32_t zip_crc(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-/// The type of an exported tensor's elements, little-endian.
-enum class ExportedElement { f32, i64 };
+/// What an exported tensor's elements are, little-endian.
+enum class ExportedElement { f32, i64, f64, f16, bf16, i32, i16, i8, u8, boolean, complex64 };
 
 /// A tensor whose values are fetched when they are written.
 struct ExportedTensor {
@@ -66,8 +66,8 @@ std::string npy_header(ExportedElement element, const std::vector<std::int64_t>&
 /// Writes the format of https://github.com/huggingface/safetensors#format.
 void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors);
 
-/// Writes the format of numpy.savez(): an uncompressed ZIP archive of NAME.npy. Errors: E106 beyond
-/// 4 GiB, which need another kind of archive.
+/// What numpy.savez() writes: a ZIP archive, not compressed, of NAME.npy. Errors: E106 beyond 4
+/// GiB, which need another kind of archive, and for bf16.
 void write_npz(NewFile& file, std::span<const ExportedTensor> tensors);
 
 }  // namespace lockstep

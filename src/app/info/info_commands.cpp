@@ -145,20 +145,21 @@ Command version_command() {
 
 std::vector<Command> all_commands() {
     return {
-        train_command(),        map_command(),          doctor_command(),
-        verify_command(),       data_pack_command(),    data_synth_command(),
-        data_inspect_command(), data_reshard_command(), data_stage_command(),
-        data_export_command(),  data_verify_command(),  data_ledger_command(),
-        submit_command(),       status_command(),       compare_command(),
-        scale_command(),        logs_command(),         report_command(),
-        metrics_command(),      trace_merge_command(),  stop_command(),
-        save_command(),         diagnose_command(),     ckpt_ls_command(),
-        ckpt_verify_command(),  eval_command(),         predict_command(),
-        profile_command(),      prune_command(),        export_command(),
-        drill_command(),        tune_command(),         bench_comm_command(),
-        bench_io_command(),     slurm_prolog_command(), slurm_epilog_command(),
-        config_show_command(),  config_check_command(), models_command(),
-        explain_command(),      generate_command(),     version_command(),
+        train_command(),         map_command(),          doctor_command(),
+        verify_command(),        data_pack_command(),    data_synth_command(),
+        data_inspect_command(),  data_reshard_command(), data_stage_command(),
+        data_export_command(),   data_verify_command(),  data_ledger_command(),
+        submit_command(),        status_command(),       compare_command(),
+        scale_command(),         logs_command(),         report_command(),
+        metrics_command(),       trace_merge_command(),  stop_command(),
+        save_command(),          diagnose_command(),     ckpt_ls_command(),
+        ckpt_verify_command(),   eval_command(),         predict_command(),
+        profile_command(),       prune_command(),        export_command(),
+        export_script_command(), drill_command(),        tune_command(),
+        bench_comm_command(),    bench_io_command(),     slurm_prolog_command(),
+        slurm_epilog_command(),  config_show_command(),  config_check_command(),
+        models_command(),        explain_command(),      generate_command(),
+        version_command(),
     };
 }
 
@@ -233,6 +234,22 @@ int show_models(const Invocation& call) {
 }
 
 }  // namespace
+
+constexpr const char* export_script_help =
+    R"(Prints lockstep_export.py, a program for Python that needs PyTorch 2.9 or later and nothing else. It exports
+a model in training mode with a free number of samples, and compares the file with the model for two
+numbers of samples. If the model cannot be exported, it names the line of your code and what to change
+there (docs/your-model.md). --help of the script shows its options. The installed copy is
+PREFIX/share/lockstep/lockstep_export.py.
+
+Examples:
+  lockstep export-script > lockstep_export.py
+  python lockstep_export.py my.module:make_net --input image=f32[3,224,224] --out net.pt2
+)";
+
+constexpr const char* export_script_text =
+#include "export_script.inc"
+    ;
 
 Command models_command() {
     return {.name = "models",
@@ -318,6 +335,17 @@ Command explain_command() {
                 "that a\ncommand ended with 75.\n",
             .positionals = 1,
             .run = [](const Invocation& call) { return explain(call.positionals[0]); }};
+}
+
+Command export_script_command() {
+    return {.name = "export-script",
+            .summary = "print a Python program that exports PyTorch models for 'train --model'",
+            .usage = "lockstep export-script > lockstep_export.py",
+            .text = export_script_help,
+            .run = [](const Invocation&) {
+                print_once(export_script_text);
+                return 0;
+            }};
 }
 
 }  // namespace lockstep

@@ -98,7 +98,7 @@ int verify(const fs::path& run) {
     return 0;
 }
 
-enum class ExportFormat { safetensors, npz, torchscript };
+enum class ExportFormat { safetensors, npz, torchscript, program };
 
 struct ExportArguments {
     fs::path out;
@@ -132,12 +132,15 @@ void check_together(const ExportArguments& arguments) {
                      "--all includes the average, under its own name",
                      "drop one of them");
     });
-    check(!arguments.takes_all || arguments.format != ExportFormat::torchscript, [] {
-        return Error("E106",
-                     "--all does not go with --format torchscript",
-                     "a model's file cannot hold the optimizer's state",
-                     "use --format safetensors");
-    });
+    const bool is_program = arguments.format == ExportFormat::program;
+    check(!arguments.takes_all || !(is_program || arguments.format == ExportFormat::torchscript),
+          [&] {
+              return Error("E106",
+                           fmt::format("--all does not go with --format {}",
+                                       is_program ? "pt2" : "torchscript"),
+                           "a model's file cannot hold the optimizer's state",
+                           "use --format safetensors");
+          });
 }
 
 ExportSummary write_weights(const fs::path& run,
@@ -156,12 +159,13 @@ ExportSummary write_weights(const fs::path& run,
         if (!progress) progress.emplace("export", total, ProgressUnit::bytes);
         progress->update(done);
     };
-    return export_checkpoint(checkpoint,
-                             arguments.out,
-                             {.format = format, .tensors = arguments.tensors(), .progress = show});
+    const WeightsExport options{.format = format, .tensors = arguments.tensors(), .progress = show};
+    if (arguments.format == ExportFormat::program)
+        return export_program(run, checkpoint, arguments.out, options);
+    return export_weights(run, checkpoint, arguments.out, options);
 }
 
-int export_weights(const ExportArguments& arguments, const Invocation& call) {
+int run_export(const ExportArguments& arguments, const Invocation& call) {
     const fs::path run = call.positionals[0];
     check_together(arguments);
     const CheckpointInfo info = chosen(checkpoints_of(run), arguments.step);
@@ -185,17 +189,20 @@ Command export_command() {
         .text =
             "Writes parameters and buffers of the newest checkpoint, f32 under the model's names,\n"
             "for 'lockstep train --load-weights', Python's safetensors and numpy.load().\n"
-            "--format torchscript, for runs of --model FILE.pt, writes that file with the new\n"
-            "weights, for Python's torch.jit.load() and --model.\n\n"
+            "--format pt2, for runs of --model FILE.pt2, writes that file with the new weights,\n"
+            "for Python's torch.export.load() and --model; --format torchscript does so for runs\n"
+            "of --model FILE.pt. Of a run of FILE.pt2, safetensors and npz also contain what does\n"
+            "not learn, as load_state_dict() wants it.\n\n"
             "Examples:\n"
             "  lockstep export runs/a --out a.safetensors\n"
-            "  lockstep export runs/b --out b.pt --format torchscript\n",
+            "  lockstep export runs/b --out b.pt2 --format pt2 --step 400\n",
         .table = {{"Weights",
                    {path_option("out", "FILE", arguments->out, "new file"),
                     choice_option<ExportFormat>("format",
                                                 arguments->format,
                                                 {{"safetensors", ExportFormat::safetensors},
                                                  {"npz", ExportFormat::npz},
+                                                 {"pt2", ExportFormat::program},
                                                  {"torchscript", ExportFormat::torchscript}},
                                                 "format of the file"),
                     whole_option("step",
@@ -210,7 +217,7 @@ Command export_command() {
                                 arguments->takes_all,
                                 "also write the optimizer's state, as optimizer.STATE.NAME")}}},
         .positionals = 1,
-        .run = [arguments](const Invocation& call) { return export_weights(*arguments, call); }};
+        .run = [arguments](const Invocation& call) { return run_export(*arguments, call); }};
 }
 
 Command ckpt_ls_command() {

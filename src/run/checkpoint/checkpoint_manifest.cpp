@@ -237,7 +237,14 @@ ExportSummary export_checkpoint(const fs::path& checkpoint,
                                 const fs::path& file,
                                 const WeightsExport& options) {
     const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
-    const auto tensors = exported_tensors(checkpoint, manifest, options.tensors);
+    return write_export(
+        file, manifest, exported_tensors(checkpoint, manifest, options.tensors), options);
+}
+
+ExportSummary write_export(const fs::path& file,
+                           const CheckpointManifest& manifest,
+                           const std::vector<ExportedTensor>& tensors,
+                           const WeightsExport& options) {
     NewFile out(file);
     std::uint64_t total = 0;
     for (const ExportedTensor& tensor : tensors) total += tensor.bytes();

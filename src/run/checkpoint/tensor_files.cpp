@@ -21,6 +21,26 @@ namespace {
 constexpr std::uint64_t most_zip_bytes = 0xffff'ffff, most_zip_files = 0xffff;
 constexpr std::uint16_t zip_version = 20, zip_first_day = 0x21;  // 1980-01-01
 
+struct ElementForm {
+    const char *safetensors, *numpy;  // "": none
+    std::uint64_t bytes;
+};
+
+const ElementForm& form_of(ExportedElement element) {
+    static constexpr std::array<ElementForm, 11> forms = {{{"F32", "<f4", 4},
+                                                           {"I64", "<i8", 8},
+                                                           {"F64", "<f8", 8},
+                                                           {"F16", "<f2", 2},
+                                                           {"BF16", "", 2},
+                                                           {"I32", "<i4", 4},
+                                                           {"I16", "<i2", 2},
+                                                           {"I8", "|i1", 1},
+                                                           {"U8", "|u1", 1},
+                                                           {"BOOL", "|b1", 1},
+                                                           {"C64", "<c8", 8}}};
+    return forms.at(static_cast<std::size_t>(element));
+}
+
 class LittleEndian {
   public:
     LittleEndian& u16(std::uint64_t value) { return add(value, 2); }
@@ -81,8 +101,15 @@ constexpr auto crc_table = [] {
 void check_zip_fits(std::span<const ExportedTensor> tensors) {
     constexpr std::uint64_t overhead = 1024;  // bytes for each file, with its name twice
     std::uint64_t bytes = 0;
-    for (const ExportedTensor& tensor : tensors)
+    for (const ExportedTensor& tensor : tensors) {
         bytes += tensor.bytes() + 2 * tensor.name.size() + overhead;
+        check(*form_of(tensor.element).numpy != '\0', [&] {
+            return Error("E106",
+                         fmt::format("--format npz does not go with '{}'", tensor.name),
+                         "it is bf16, which numpy has not",
+                         "use --format safetensors");
+        });
+    }
     check(bytes <= most_zip_bytes && tensors.size() <= most_zip_files, [&] {
         return Error(
             "E106",
@@ -136,7 +163,7 @@ std::string npy_header(ExportedElement element, const std::vector<std::int64_t>&
     std::string sizes;
     for (const std::int64_t size : shape) sizes += fmt::format("{},", size);
     std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   element == ExportedElement::f32 ? "<f4" : "<i8",
+                                   form_of(element).numpy,
                                    sizes);
     constexpr std::size_t fixed = 10, alignment = 64;
     text.append((alignment - (fixed + text.size() + 1) % alignment) % alignment, ' ').append("\n");
@@ -146,7 +173,7 @@ std::string npy_header(ExportedElement element, const std::vector<std::int64_t>&
 }
 
 std::uint64_t ExportedTensor::bytes() const {
-    std::uint64_t bytes = element == ExportedElement::f32 ? 4 : 8;
+    std::uint64_t bytes = form_of(element).bytes;
     for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
     return bytes;
 }
@@ -157,7 +184,7 @@ void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors) {
     std::uint64_t at = 0;
     for (const ExportedTensor& tensor : tensors) {
         const std::uint64_t end = at + tensor.bytes();
-        header[tensor.name] = {{"dtype", tensor.element == ExportedElement::f32 ? "F32" : "I64"},
+        header[tensor.name] = {{"dtype", form_of(tensor.element).safetensors},
                                {"shape", tensor.shape},
                                {"data_offsets", {at, end}}};
         at = end;

@@ -41,7 +41,7 @@ void make_model(Engine& engine, Start& start, const Inputs& inputs) {
     const DatasetIndex& data = *inputs.data;
     agree_on_torch(start.mesh.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings.transform);
-        engine.task = make_task(settings.task, data, pipeline);
+        engine.task = make_task(settings, data, pipeline);
         const Task& task = *engine.task;
         if (std::string text = task.class_warning(); !text.empty())
             settings.warnings.push_back(std::move(text));

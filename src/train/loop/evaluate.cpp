@@ -19,6 +19,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
 namespace lockstep {
 namespace {
@@ -70,7 +71,9 @@ class EvalMode {
     at::NoGradGuard no_grad_;
 };
 
-NamedTensors outputs_here(Model& model, const NamedTensors& inputs) {
+// A model that draws numbers in evaluation, too, draws the same ones for a leaf on any rank.
+NamedTensors outputs_here(Model& model, const NamedTensors& inputs, std::int64_t step, int leaf) {
+    torch::manual_seed((static_cast<std::uint64_t>(step) << 20) + static_cast<std::uint64_t>(leaf));
     return in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
 }
 
@@ -168,9 +171,11 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
         const Batch& part = feed_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
-            const at::Tensor outputs = only(outputs_here(model, input_.read_inputs(part, leaf)))
-                                           .to(at::kCPU, at::kFloat)
-                                           .contiguous(at::MemoryFormat::Contiguous);
+            const at::Tensor outputs =
+                outputs_here(model, input_.read_inputs(part, leaf), step, leaf.leaf)
+                    .front()
+                    .tensor.to(at::kCPU, at::kFloat)
+                    .contiguous(at::MemoryFormat::Contiguous);
             const std::span values(outputs.const_data_ptr<float>(),
                                    static_cast<std::size_t>(outputs.numel()));
             const std::size_t width = values.size() / leaf.rows;
@@ -186,9 +191,9 @@ void Evaluator::add(SampleSums& all, Model& model, const Batch& batch, std::int6
     for (const LeafRows& leaf : batch.leaves) {
         if (leaf.rows == 0) continue;
         const LeafSamples samples = feed_->read(leaf);
-        const NamedTensors outputs = outputs_here(model, samples.inputs);
+        const NamedTensors outputs = outputs_here(model, samples.inputs, step, leaf.leaf);
         const SampleSums found =
-            task_.sums(outputs, samples.with_targets_on(only(outputs).device()));
+            task_.sums(outputs, samples.with_targets_on(outputs.front().tensor.device()));
         all.reals[step * virtual_ranks_ + leaf.leaf].copy_(found.reals);
         all.counts.add_(found.counts);
     }

@@ -1,41 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/export_script.hpp"
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/plan/contract.hpp"
-#include "lockstep/plan/model_table.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/run/safetensors.hpp"
 
+#include "loop/export_program.hpp"
 #include "model/model_file.hpp"
 
-#include <fmt/format.h>
 #include <torch/types.h>
 
 namespace lockstep {
 namespace {
-
-// The unchanged file of the run's model.
-std::filesystem::path model_file_of(const std::filesystem::path& run) {
-    const RunSettings found = read_run_settings(run);
-    const std::string& model = found.settings.model.name;
-    check(source_of(model) == ModelSource::script, [&] {
-        return Error("E106",
-                     "--format torchscript does not go with this run",
-                     fmt::format("its model, {}, is no TorchScript: there is no file of code that "
-                                 "the weights could go back to",
-                                 model),
-                     "use --format safetensors");
-    });
-    const std::string digest = file_digest(model);
-    check(digest == found.model_digest, [&] {
-        return Error("E306",
-                     fmt::format("'{}' is not the model that the run was trained with", model),
-                     fmt::format("its digest is {}, the run's is {}", digest, found.model_digest),
-                     "put the file back");
-    });
-    return model;
-}
 
 at::Tensor tensor_of(const ExportedTensor& exported) {
     std::vector<std::byte> values = exported.values();
@@ -49,7 +23,7 @@ ExportSummary export_script(const std::filesystem::path& run,
                             const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file,
                             ExportedTensors tensors) {
-    const std::filesystem::path model = model_file_of(run);
+    const std::filesystem::path model = trained_model_file(run, ModelSource::script, "torchscript");
     const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
     NamedTensors values;
     for (const ExportedTensor& exported : exported_tensors(checkpoint, manifest, tensors))

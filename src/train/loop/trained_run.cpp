@@ -135,7 +135,7 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
         check_has_model_file(settings);
         trained.part = part_of_run(given.part, trained);
         const auto pipeline = TransformPipeline::parse(settings.transform);
-        trained.task = make_task(settings.task, *trained.learned_from, pipeline);
+        trained.task = make_task(settings, *trained.learned_from, pipeline);
         settings.test_data = given.data;
         check_test_inputs(*trained.data, *trained.learned_from, settings, *trained.task);
         if (given.outputs.empty()) trained.task->check_test_data(*trained.data);

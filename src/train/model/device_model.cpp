@@ -30,6 +30,7 @@ class DeviceModel : public Model {
     NamedTensors frozen() const override { return model_->frozen(); }
     void freeze(const std::set<std::string>& names) override { model_->freeze(names); }
     bool has_frozen_in_file() const override { return model_->has_frozen_in_file(); }
+    NamedTensors fixed() const override { return model_->fixed(); }
     void set_mode(ModelMode mode) override { model_->set_mode(mode); }
     ModelAuthor author() const override { return model_->author(); }
 

@@ -27,6 +27,14 @@ bool has_tensor(const SafetensorsFile& file, const std::string& name) {
     return std::ranges::find(file.tensors(), name, &StoredTensor::name) != file.tensors().end();
 }
 
+// What the file may have besides, if the values are the model's.
+NamedTensors kept_by_file(const Model& model) {
+    NamedTensors kept = model.fixed();
+    if (model.has_frozen_in_file())
+        for (const NamedTensor& frozen : model.frozen()) kept.push_back(frozen);
+    return kept;
+}
+
 // A run that goes on has them from the model's file: what differs there would be lost.
 void check_frozen(const NamedTensor& frozen,
                   const at::Tensor& values,
@@ -36,7 +44,9 @@ void check_frozen(const NamedTensor& frozen,
         return Error(
             "E304",
             fmt::format("'{}' does not fit the model", path.string()),
-            fmt::format("{} is frozen and has other values in the model's file", frozen.name),
+            frozen.name + (frozen.tensor.requires_grad()
+                               ? " is another name of a weight that has other values in the file"
+                               : " is frozen and has other values in the model's file"),
             use == WeightsFor::training
                 ? "keep those with --load-skip, or use the model that the weights are of"
                 : "use weights of the run's model");
@@ -86,11 +96,12 @@ std::string load_weights(Model& model,
                          const std::string& prefix) {
     NamedTensors tensors = weights_of(model);
     const std::size_t loaded = tensors.size();
-    if (model.has_frozen_in_file())
-        for (const NamedTensor& frozen : model.frozen())
-            if (has_tensor(file, prefix + frozen.name) || has_tensor(file, frozen.name))
-                tensors.push_back(frozen);
     std::vector<std::string> counters;
+    for (const NamedTensor& kept : kept_by_file(model))
+        if (!kept.tensor.is_floating_point())
+            counters.push_back(kept.name);
+        else if (has_tensor(file, prefix + kept.name) || has_tensor(file, kept.name))
+            tensors.push_back(kept);
     for (const NamedTensor& buffer : model.buffers())
         if (!buffer.tensor.is_floating_point()) counters.push_back(buffer.name);
     std::vector<TensorMeta> wanted;

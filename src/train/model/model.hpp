@@ -50,6 +50,10 @@ class Model {
     /// have them.
     virtual bool has_frozen_in_file() const { return false; }
 
+    /// What an export contains besides, and stays as it is: other names of tied parameters, and
+    /// buffers that nothing writes. The model's file has them.
+    virtual NamedTensors fixed() const { return {}; }
+
     virtual void set_mode(ModelMode mode) = 0;
 
     virtual ModelAuthor author() const { return ModelAuthor::lockstep; }

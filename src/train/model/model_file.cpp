@@ -116,7 +116,7 @@ std::unique_ptr<Model> opened(const ModelSettings& settings,
         case ModelSource::script:
             return open_script(settings.name);
         case ModelSource::program:
-            return open_program(settings.name);
+            return open_program(settings.name, settings.output);
         case ModelSource::plugin: {
             const ModelPlugin& plugin = open_plugin(settings.name);
             torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);

@@ -31,7 +31,7 @@ void forget_gradients(const Model& model) {
 StepTimes take_step(
     Model& model, const NamedTensors& inputs, const std::function<void()>& between = [] {}) {
     const double begin_s = now_s();
-    const at::Tensor output = only(outputs_of(model, inputs));
+    const at::Tensor output = outputs_of(model, inputs).front().tensor;
     const double middle_s = now_s();
     between();
     const at::Tensor gradient = [&] {
@@ -75,7 +75,7 @@ ModelProfile profile_model(const ProfileSettings& settings) {
     const NamedTensors inputs = blank_inputs(settings.shape, settings.batch);
     model->set_mode(ModelMode::train);
     ModelProfile profile{.input = only(inputs).sizes().vec(),
-                         .output = only(outputs_of(*model, inputs)).sizes().vec(),
+                         .output = outputs_of(*model, inputs).front().tensor.sizes().vec(),
                          .operators = {},
                          .layers = {}};
     for (int i = 0; i < warm_up_steps; ++i) take_step(*model, inputs);

@@ -43,15 +43,16 @@ class ProgramCompiler {
         for (const ProgramInput& input : file_.inputs)
             graph_.inputs.push_back(new_slot(input.value));
         for (const Json& node : file_.nodes) add(node);
-        graph_.output = slot_of(file_.outputs.front());
+        for (const ProgramOutput& output : file_.outputs)
+            graph_.outputs.push_back(slot_of(output.value));
         for (const ProgramUpdate& update : file_.updates) {
             graph_.updates.emplace_back(slot_of(update.value), tensors_[update.tensor]);
             graph_.copied.push_back(slots_.at(file_.tensors[update.tensor].value));
             note_write(file_.tensors[update.tensor].same_as, "");
         }
         check_was_for_training();
-        drop_unread_numbers();
-        note_last_uses();
+        drop_unread_numbers(graph_);
+        note_last_uses(graph_);
         let_views_copy(graph_);
         return std::move(graph_);
     }
@@ -346,45 +347,6 @@ class ProgramCompiler {
                 fmt::format("its dropout or batch norm is switched off: {}", off_),
                 "call net.train() before torch.export.export(), and export it again");
         });
-    }
-
-    // Sizes that only a check wanted. A later one may be all that an earlier one is for.
-    void drop_unread_numbers() {
-        std::vector<std::int64_t> readers(graph_.start.size());
-        const auto count = [&](const ProgramCall& call, std::int64_t change) {
-            for (const Feed& feed : call.feeds)
-                for (const auto& slot : feed.slots)
-                    if (slot) readers[*slot] += change;
-        };
-        for (const ProgramCall& call : graph_.calls) count(call, 1);
-        readers[graph_.output] += 1;
-        for (const auto& [slot, buffer] : graph_.updates) readers[slot] += 1;
-        std::vector<bool> is_dropped(graph_.calls.size());
-        for (std::size_t i = graph_.calls.size(); i-- > 0;) {
-            const ProgramCall& call = graph_.calls[i];
-            if (call.number == nullptr) continue;
-            is_dropped[i] = std::ranges::none_of(
-                call.results, [&](const auto& slot) { return slot && readers[*slot] > 0; });
-            if (is_dropped[i]) count(call, -1);
-        }
-        std::size_t i = 0;
-        std::erase_if(graph_.calls, [&](const ProgramCall&) { return is_dropped[i++]; });
-    }
-
-    void note_last_uses() {
-        std::vector<bool> is_noted(graph_.start.size());
-        is_noted[graph_.output] = true;
-        for (const auto& [slot, buffer] : graph_.updates) is_noted[slot] = true;
-        for (std::size_t i = graph_.calls.size(); i-- > 0;) {
-            ProgramCall& call = graph_.calls[i];
-            const auto note = [&](const std::optional<SlotIndex>& slot) {
-                if (!slot || is_noted[*slot]) return;
-                is_noted[*slot] = true;
-                call.last_uses.push_back(*slot);
-            };
-            std::ranges::for_each(call.results, note);
-            for (const Feed& feed : call.feeds) std::ranges::for_each(feed.slots, note);
-        }
     }
 
     const ProgramFile& file_;

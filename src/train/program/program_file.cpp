@@ -68,6 +68,7 @@ class ProgramReader {
             file_.torch_version = model.value("torch_version", "an unknown version");
             for (const Json& spec : module["signature"]["input_specs"]) take_input(spec);
             for (const Json& spec : module["signature"]["output_specs"]) take_output(spec);
+            name_outputs(module);
             file_.nodes = graph_->at("nodes");
             check_interface();
             return std::move(file_);
@@ -95,7 +96,7 @@ class ProgramReader {
                             path_.string(),
                             major),
                 fmt::format("this program reads version {}", schema),
-                "export it with PyTorch 2.9 to 2.11");
+                "export it with PyTorch 2.9 to 2.15");
         });
     }
 
@@ -270,7 +271,7 @@ class ProgramReader {
         if (kind == "user_output" || kind == "loss_output") {
             const Json& argument = about["arg"];
             const Json* tensor = kind == "loss_output" ? &argument : tensor_of(argument);
-            if (tensor != nullptr) file_.outputs.push_back(tensor->at("name").get<std::string>());
+            if (tensor != nullptr) add_output(tensor->at("name").get<std::string>());
             return;
         }
         check(kind == "buffer_mutation", [&] {
@@ -287,15 +288,42 @@ class ProgramReader {
         file_.updates.push_back({about["arg"]["name"].get<std::string>(), place->second});
     }
 
-    // One output, and inputs of any number of samples.
+    void add_output(const std::string& value) {
+        ProgramInput shape;
+        const Json& meta = values_->at(value);
+        shape.element = element_of(meta, path_);
+        for (const Json& extent : meta["sizes"]) shape.shape.push_back(dimension_of(extent));
+        file_.outputs.push_back(
+            {std::to_string(file_.outputs.size()), value, lockstep::shape_text(shape)});
+    }
+
+    // The keys of a dict are in a text: [1, {"type": "builtins.dict", "context": "[\"loss\"]"}].
+    void name_outputs(const Json& module) {
+        const Json* calls = module.find("module_call_graph");
+        if (calls == nullptr || calls->size() == 0) return;
+        const Json* signature = (*calls)[std::size_t{0}].find("signature");
+        const Json* form = signature == nullptr ? nullptr : signature->find("out_spec");
+        if (form == nullptr || !form->is_string()) return;
+        const Json tree = parse_json(form->get<std::string>(), "out_spec");
+        const Json& root = tree[std::size_t{1}];
+        const Json& type = root["type"];
+        if (!type.is_string() || type.get<std::string>() != "builtins.dict") return;
+        const Json keys = parse_json(root["context"].get<std::string>(), "out_spec");
+        if (keys.size() != file_.outputs.size()) return;
+        for (std::size_t i = 0; i < keys.size(); ++i)
+            if (keys[i].is_string()) file_.outputs[i].name = keys[i].get<std::string>();
+        const auto loss = std::ranges::find(file_.outputs, "loss", &ProgramOutput::name);
+        if (loss != file_.outputs.end()) std::rotate(file_.outputs.begin(), loss, loss + 1);
+    }
+
+    // An output, and inputs of any number of samples.
     void check_interface() {
-        check(file_.outputs.size() == 1, [&] {
+        check(!file_.outputs.empty(), [&] {
             return ProgramRefusal(
                 "E250",
-                fmt::format(
-                    "forward() of '{}' returns {} tensors", path_.string(), file_.outputs.size()),
-                "training takes one",
-                "return one tensor from forward(), and export it again");
+                fmt::format("forward() of '{}' returns no tensor", path_.string()),
+                "training needs one",
+                "return a tensor from forward(), and export it again");
         });
         check(!file_.inputs.empty(), [&] {
             return ProgramRefusal("E250",
@@ -313,11 +341,6 @@ class ProgramReader {
                                 shape_text(input)),
                     export_line);
             });
-        ProgramInput output;
-        const Json& meta = values_->at(file_.outputs.front());
-        output.element = element_of(meta, path_);
-        for (const Json& extent : meta["sizes"]) output.shape.push_back(dimension_of(extent));
-        file_.output_shape = shape_text(output);
     }
 
     fs::path path_;

@@ -67,7 +67,14 @@ struct ProgramUpdate {
     std::size_t tensor = 0;
 };
 
-/// The content of an archive without the bytes of its tensors.
+/// A tensor that forward() returns.
+struct ProgramOutput {
+    std::string name;   ///< its key, if forward() returns a dict; else "0" and so on
+    std::string value;  ///< in the graph
+    std::string shape;  ///< "f32 [batch, 10]"
+};
+
+/// All of an archive but the bytes of its tensors.
 struct ProgramFile {
     explicit ProgramFile(const std::filesystem::path& path) : zip(path) {}
 
@@ -76,8 +83,7 @@ struct ProgramFile {
     std::vector<ProgramInput> inputs;
     std::vector<ProgramTensor> tensors;
     std::vector<ProgramUpdate> updates;
-    std::vector<std::string> outputs;  ///< names of values
-    std::string output_shape;          ///< shape of the first: "f32 [batch, 10]"
+    std::vector<ProgramOutput> outputs;  ///< that called "loss" first
     Json nodes;
 
     std::int64_t count_of(ProgramRole role,

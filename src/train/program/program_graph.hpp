@@ -63,20 +63,25 @@ struct ProgramGraph {
     std::vector<ProgramCall> calls;
     std::vector<c10::IValue> start;  ///< values of slots before the first call
     std::vector<SlotIndex> inputs;
-    SlotIndex output = 0;
-    std::vector<std::pair<SlotIndex, at::Tensor>> updates;  ///< new values of buffers
-    std::vector<SlotIndex>
-        copied;  ///< buffers of which calls see copies, because backward may keep them
-    std::vector<bool> changes;  ///< by tensor of the file: true if a call or an update writes it
+    std::vector<SlotIndex> outputs;                         ///< as the file's
+    std::vector<std::pair<SlotIndex, at::Tensor>> updates;  ///< values that buffers take
+    std::vector<SlotIndex> copied;  ///< of these buffers: calls see copies, which backward may keep
+    std::vector<bool> changes;  ///< by tensor of the file: whether a call or an update writes it
 
     /// Computes one forward pass. Errors: E217 with the user's line if an operator fails; those of
     /// throw_if_known().
-    at::Tensor run(const std::vector<at::Tensor>& given, ModelMode mode) const;
+    std::vector<at::Tensor> run(const std::vector<at::Tensor>& given, ModelMode mode) const;
 };
 
 /// Views become reshapes, which copy where strides allow no view: but not where a call writes to
 /// their memory.
 void let_views_copy(ProgramGraph& graph);
+
+/// Leaves out sizes that only a check wanted; a later one may be all that an earlier one is for.
+void drop_unread_numbers(ProgramGraph& graph);
+
+/// Fills in ProgramCall::last_uses.
+void note_last_uses(ProgramGraph& graph);
 
 /// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses
 /// code as it runs, writes a parameter or a file, or if the program was exported for evaluation.

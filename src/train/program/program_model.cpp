@@ -58,7 +58,9 @@ std::vector<at::Tensor> tensors_of(const ProgramFile& file) {
 
 class ProgramModel : public Model {
   public:
-    explicit ProgramModel(ProgramFile file) : file_(std::move(file)), tensors_(tensors_of(file_)) {
+    ProgramModel(ProgramFile file, const std::string& output)
+        : file_(std::move(file)), tensors_(tensors_of(file_)) {
+        if (!output.empty()) keep_output(output);
         graph_ = compile_program(file_, tensors_);
         file_.nodes = Json();
     }
@@ -77,7 +79,11 @@ class ProgramModel : public Model {
         for (std::size_t i = 0; i < inputs.size(); ++i)
             given.push_back(fitted_to(file_.inputs[i], inputs[i].tensor, sizes));
         move_constants(given.front().device());
-        return {{"output", graph_.run(given, mode_)}};
+        const std::vector<at::Tensor> results = graph_.run(given, mode_);
+        NamedTensors outputs;
+        for (std::size_t i = 0; i < results.size(); ++i)
+            outputs.push_back({file_.outputs[i].name, results[i]});
+        return outputs;
     }
 
     NamedTensors parameters() const override {
@@ -100,6 +106,17 @@ class ProgramModel : public Model {
             }
     }
     bool has_frozen_in_file() const override { return true; }
+    NamedTensors fixed() const override {
+        NamedTensors found;
+        for (std::size_t i = 0; i < tensors_.size(); ++i) {
+            const ProgramTensor& one = file_.tensors[i];
+            const bool is_twin = one.same_as != i && one.role == ProgramRole::parameter;
+            const bool is_unwritten =
+                one.role == ProgramRole::buffer && one.is_kept && !graph_.changes[one.same_as];
+            if (is_twin || is_unwritten) found.push_back({one.name, tensors_[i]});
+        }
+        return found;
+    }
     void set_mode(ModelMode mode) override { mode_ = mode; }
     ModelAuthor author() const override { return ModelAuthor::user_program; }
     std::vector<std::string> input_names() const override {
@@ -116,6 +133,20 @@ class ProgramModel : public Model {
             if (file_.tensors[i].same_as == i && wanted(i))
                 found.push_back({file_.tensors[i].name, tensors_[i]});
         return found;
+    }
+
+    // The graph's other ones are computed for nobody.
+    void keep_output(const std::string& name) {
+        std::vector<std::string> names;
+        for (const ProgramOutput& one : file_.outputs) names.push_back(one.name);
+        const auto found = std::ranges::find(file_.outputs, name, &ProgramOutput::name);
+        check(found != file_.outputs.end(), [&] {
+            return Error("E103",
+                         fmt::format("--output {}: the program has no such output", name),
+                         fmt::format("it has {}", fmt::join(names, ", ")),
+                         did_you_mean(name, names));
+        });
+        file_.outputs = {*found};
     }
 
     // Data come as [n, F, 1, 1] or [n, 1, T, F] where the program has [n, F] or [n, T, F].
@@ -173,8 +204,8 @@ class ProgramModel : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> open_program(const std::filesystem::path& path) {
-    return std::make_unique<ProgramModel>(read_program(path));
+std::unique_ptr<Model> open_program(const std::filesystem::path& path, const std::string& output) {
+    return std::make_unique<ProgramModel>(read_program(path), output);
 }
 
 }  // namespace lockstep

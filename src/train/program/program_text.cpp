@@ -64,12 +64,22 @@ std::string shape_text(const ProgramInput& input) {
     return fmt::format("{} [{}]", input.element.name, fmt::join(extents, ", "));
 }
 
+std::vector<std::string> program_outputs(const fs::path& path) {
+    std::vector<std::string> names;
+    for (const ProgramOutput& output : read_program(path).outputs) names.push_back(output.name);
+    return names;
+}
+
 std::string describe_program(const fs::path& path) {
     const ProgramFile file = read_program(path);
     std::string text = fmt::format(
         "{} (exported by PyTorch {})\n", printable(path.string()), printable(file.torch_version));
     for (const ProgramInput& input : file.inputs)
         text += fmt::format("  input       {}: {}\n", printable(input.name), shape_text(input));
+    for (const ProgramOutput& output : file.outputs)
+        text += file.outputs.size() == 1
+                    ? fmt::format("  output      {}\n", output.shape)
+                    : fmt::format("  output      {}: {}\n", printable(output.name), output.shape);
     const auto count = [&](ProgramRole role, bool learns) {
         return grouped(static_cast<std::uint64_t>(file.count_of(role, learns)));
     };
@@ -81,11 +91,9 @@ std::string describe_program(const fs::path& path) {
         }
     });
     return text + fmt::format(
-                      "  output      {}\n"
                       "  parameters  {} learn, {} are frozen\n"
                       "  buffers     {} values\n"
                       "  operators   {} calls of {}: {}\n",
-                      file.output_shape,
                       count(ProgramRole::parameter, true),
                       count(ProgramRole::parameter, false),
                       count(ProgramRole::buffer, false),

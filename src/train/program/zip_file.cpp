@@ -9,9 +9,9 @@
 // Tested: train/program/program_file_test.cpp (damaged and hostile archives).
 #include "program/zip_file.hpp"
 
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/run/tensor_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -30,6 +30,8 @@ constexpr std::size_t end_bytes = 22, row_bytes = 46, local_bytes = 30, locator_
 constexpr std::size_t zip64_end_bytes = 56, longest_comment = 65535;
 constexpr std::uint64_t most_table_bytes = 64u << 20;
 constexpr std::uint64_t all_ones = 0xffffffff;
+constexpr std::string_view descriptor_mark = "PK\7\10";
+constexpr std::size_t crc_in_row = 16, crc_in_header = 14, descriptor_flag = 8;
 
 // Little-endian numbers of a piece of the file. What lies behind its end reads as 0: who takes a
 // record has checked that it is there.
@@ -146,8 +148,14 @@ std::size_t ZipFile::read_entry(std::string_view table,
                                fmt::format("'{}' reaches beyond the entries", printable(name)));
     });
     name.erase(0, name.find('/') + 1);  // the folder around all
-    const auto [place, is_new] = entries_.try_emplace(
-        name, ProgramEntry{offset, found.bytes, static_cast<std::uint32_t>(number_at<4>(row, 16))});
+    const auto [place, is_new] =
+        entries_.try_emplace(name,
+                             ProgramEntry{offset,
+                                          found.bytes,
+                                          static_cast<std::uint32_t>(number_at<4>(row, crc_in_row)),
+                                          table_offset + at,
+                                          found.local,
+                                          (found.flags & descriptor_flag) != 0});
     check(is_new, [&] {
         return damaged_program(path_, fmt::format("it has '{}' twice", printable(place->first)));
     });
@@ -185,6 +193,40 @@ std::string ZipFile::text(const std::string& name, std::uint64_t most_bytes) con
     std::string text(entry->bytes, '\0');
     read(*entry, std::as_writable_bytes(std::span(text)));
     return text;
+}
+
+void ZipFile::copy_with(const std::map<std::uint64_t, ReplacedEntry>& replaced,
+                        NewFile& out) const {
+    constexpr std::uint64_t most_at_once = 1u << 20;
+    std::uint64_t at = 0;
+    const auto copy_to = [&](std::uint64_t end) {
+        check(at <= end, [&] { return damaged_program(path_, "its entries overlap"); });
+        while (at < end) {
+            const std::uint64_t count = std::min(end - at, most_at_once);
+            out.write(bytes_of(bytes_at(at, count)));
+            at += count;
+        }
+    };
+    const auto put = [&](std::uint64_t place, std::span<const std::byte> bytes) {
+        copy_to(place);
+        out.write(bytes);
+        at += bytes.size();
+    };
+    std::map<std::uint64_t, std::uint32_t> rows;
+    for (const auto& [offset, one] : replaced) {
+        const ProgramEntry& entry = one.entry;
+        const std::vector<std::byte> bytes = one.bytes();
+        expect(bytes.size() == entry.bytes, "an entry keeps its length");
+        const std::uint32_t crc = rows[entry.row + crc_in_row] = zip_crc(bytes);
+        const auto crc_bytes = std::as_bytes(std::span(&crc, 1));
+        if (!entry.has_descriptor) put(entry.local + crc_in_header, crc_bytes);
+        put(offset, bytes);
+        if (!entry.has_descriptor) continue;
+        const bool has_mark = bytes_at(at, descriptor_mark.size()) == descriptor_mark;
+        put(at + (has_mark ? descriptor_mark.size() : 0), crc_bytes);
+    }
+    for (const auto& [place, crc] : rows) put(place, std::as_bytes(std::span(&crc, 1)));
+    copy_to(file_bytes_);
 }
 
 }  // namespace lockstep

@@ -5,14 +5,17 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -29,7 +32,16 @@ ProgramRefusal damaged_program(const std::filesystem::path& path, const std::str
 struct ProgramEntry {
     std::uint64_t offset = 0;  ///< offset in the file
     std::uint64_t bytes = 0;
-    std::uint32_t crc = 0;  ///< CRC-32 of the bytes
+    std::uint32_t crc = 0;        ///< CRC-32 of them
+    std::uint64_t row = 0;        ///< where the table's row of it lies
+    std::uint64_t local = 0;      ///< where its own header lies
+    bool has_descriptor = false;  ///< the checksum follows the bytes, and is not in that header
+};
+
+/// Other bytes of an entry, as many as it has.
+struct ReplacedEntry {
+    ProgramEntry entry;
+    std::function<std::vector<std::byte>()> bytes;
 };
 
 /// An open archive. Its table of entries was checked when it was opened.
@@ -51,6 +63,10 @@ class ZipFile {
     /// Returns the text of an entry. Errors: E250, also if it is missing or has more than
     /// `most_bytes`.
     std::string text(const std::string& name, std::uint64_t most_bytes) const;
+
+    /// Writes the archive to `out` byte for byte, but for entries of `replaced`, by their offsets,
+    /// and their checksums. Errors: E250 if entries overlap.
+    void copy_with(const std::map<std::uint64_t, ReplacedEntry>& replaced, NewFile& out) const;
 
   private:
     std::string bytes_at(std::uint64_t offset, std::uint64_t count) const;

@@ -47,10 +47,14 @@ void fill(at::Tensor& images) {
 }
 
 at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
+    const bool is_plane = shape.channels * shape.height > 1;
     if (shape.vocabulary > 0)
-        return torch::arange(rows * shape.width)
+        return torch::arange(rows * shape.channels * shape.height * shape.width)
             .remainder(shape.vocabulary)
-            .reshape({rows, shape.width});
+            .reshape(
+                is_plane
+                    ? std::vector<std::int64_t>{rows, shape.channels, shape.height, shape.width}
+                    : std::vector<std::int64_t>{rows, shape.width});
     const auto layout =
         torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
     at::Tensor images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
@@ -83,7 +87,7 @@ std::string fix_of_forward(ModelAuthor author, const NamedTensors& inputs) {
 }
 
 void check_gradient(const NamedTensors& outputs) {
-    check(only(outputs).requires_grad(), [] {
+    check(outputs.front().tensor.requires_grad(), [] {
         return Error("E250",
                      "the model's output has no gradient",
                      "no parameter that learns leads to it: forward() detaches what it computes, "
@@ -110,7 +114,7 @@ at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, s
     const NamedTensors outputs = outputs_of(model, samples.inputs);
     check_output_shape(model, outputs, task, rows);
     check_gradient(outputs);
-    const LeafSamples there = samples.with_targets_on(only(outputs).device());
+    const LeafSamples there = samples.with_targets_on(outputs.front().tensor.device());
     return task.loss(outputs, there) / static_cast<double>(rows);
 }
 
@@ -206,9 +210,17 @@ void check_output_shape(const Model& model,
                         const NamedTensors& outputs,
                         const Task& task,
                         std::int64_t rows) {
+    check(outputs.size() == 1 || task.takes_metrics(), [&] {
+        std::vector<std::string> names;
+        for (const NamedTensor& one : outputs) names.push_back(one.name);
+        return Error("E217",
+                     fmt::format("the model returns {} tensors", outputs.size()),
+                     fmt::format("they are {}, and this task uses one", fmt::join(names, ", ")),
+                     fmt::format("give --output {}, or another of them", names.front()));
+    });
     std::vector<std::int64_t> wanted = task.output_shape();
     wanted.insert(wanted.begin(), rows);
-    const at::IntArrayRef found = only(outputs).sizes();
+    const at::IntArrayRef found = outputs.front().tensor.sizes();
     check(found == at::IntArrayRef(wanted), [&] {
         return Error(
             "E217",

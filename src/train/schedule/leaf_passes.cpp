@@ -106,7 +106,7 @@ at::Tensor loss_of(const Task& task,
                    const NamedTensors& outputs,
                    const LeafSamples& samples,
                    const LossTerms& terms) {
-    const LeafSamples there = samples.with_targets_on(only(outputs).device());
+    const LeafSamples there = samples.with_targets_on(outputs.front().tensor.device());
     return task.loss(outputs, there) / static_cast<double>(terms.samples);
 }
 
@@ -115,6 +115,7 @@ NamedTensors outputs_for(Model& model, const Task& task, const LeafSamples& samp
     NamedTensors outputs = in_model(
         model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); });
     check_output_shape(model, outputs, task, samples.inputs.front().tensor.size(0));
+    outputs.erase(outputs.begin() + 1, outputs.end());  // evaluation shows metrics
     return outputs;
 }
 

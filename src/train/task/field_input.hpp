@@ -81,7 +81,10 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
 /// E217 if there is no room for two, E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_token_input(const Field& field, const TransformPipeline& pipeline);
 
-/// Returns true if make_field_input() treats the field as images: u8 of two or three dimensions.
+/// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32.
+std::unique_ptr<FieldInput> make_raw_input(const Field& field);
+
+/// Whether make_field_input() takes the field for images: u8 of two or three dimensions.
 bool is_image(const Field& field);
 
 /// Makes the one of these that suits the field: tokens by its name, images as above, else numbers.

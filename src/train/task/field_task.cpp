@@ -27,7 +27,8 @@ constexpr std::array rules{
     TargetRule{"multi-label", "labels", Holds::flags, 1, 1, "numbers from 0 to 1 [n, K]"},
     TargetRule{"regression", "targets", Holds::numbers, 0, 1, "numbers [n] or [n, K]"},
     TargetRule{"segmentation", "masks", Holds::classes, 2, 2, "whole numbers [n, H, W]"},
-    TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"}};
+    TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"},
+    TargetRule{"program", "", Holds::numbers, 0, 0, ""}};
 
 bool is_whole(ElementType type) {
     return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;

@@ -37,7 +37,6 @@ bool is_learned(const std::string& field) {
     return field == "labels" || field == "targets" || field == "masks";
 }
 
-// The target must not be an input, except for tokens, whose last one is held back.
 void check_input(const DatasetIndex& index, std::size_t place) {
     const Field& field = index.fields()[place];
     const auto fail = [&](const std::string& why, const std::string& fix) {
@@ -47,10 +46,6 @@ void check_input(const DatasetIndex& index, std::size_t place) {
             why,
             fix);
     };
-    check(!is_learned(field.name), [&] {
-        return fail("it is what a model learns",
-                    "see --inputs, or pack or name the fields otherwise");
-    });
     check(field.shape.size() <= most_dimensions, [&] {
         return fail(
             fmt::format("its samples are [{}], and a model is given three dimensions at "
@@ -77,6 +72,20 @@ void check_several(const DatasetIndex& index,
         places, [&](std::size_t place) { return is_image(index.fields()[place]); });
     check(has_images || pipeline == TransformPipeline(), [&] {
         return fail("images alone are transformed, and none of these is one", "drop --transform");
+    });
+}
+
+// What a model compares itself is not renumbered.
+void check_same_classes(const DatasetIndex& index, const Field& field, const Field& trained) {
+    const auto &here = field.class_names, &there = trained.class_names;
+    check(here == there || here.empty() || there.empty(), [&] {
+        return Error("E217",
+                     fmt::format("'{}' of data set '{}' has other classes than in the training "
+                                 "data",
+                                 field.name,
+                                 index.place()),
+                     "--task program gives their numbers to the model as they are",
+                     "pack both with the same classes in the same order");
     });
 }
 
@@ -112,7 +121,7 @@ const Statistics* statistics_in(const TransformPipeline& pipeline) {
 
 // Returns the treatment of numbers between the data set and the model.
 std::string treatment(const Field& field, const TransformPipeline& pipeline, ManifestKind kind) {
-    if (field.name == "tokens") return "";
+    if (field.name == "tokens" || is_learned(field.name)) return "";
     const std::string divided = field.type == ElementType::u8 ? ", divided by 255" : "";
     const Statistics* const whose = is_image(field) ? statistics_in(pipeline) : nullptr;
     if (whose != nullptr && *whose == Statistics::imagenet)
@@ -127,7 +136,9 @@ std::string treatment(const Field& field, const TransformPipeline& pipeline, Man
 
 InputShape shape_of(const Field& field, const FieldInput& input) {
     const ImageShape out = input.shape();
-    return {out.channels, out.height, out.width, field.name == "tokens" ? field.classes() : 0};
+    const bool is_whole = field.name == "tokens" || (is_learned(field.name) && !is_real(field));
+    const std::int64_t vocabulary = is_whole ? std::max<std::int64_t>(field.classes(), 1) : 0;
+    return {out.channels, out.height, out.width, vocabulary};
 }
 
 std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {
@@ -159,11 +170,38 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
     return places;
 }
 
+// What is learned must not be given, but for tokens, whose last one is held back.
+void check_no_targets(const DatasetIndex& index, const std::string& names) {
+    for (const std::size_t place : input_places(index, names)) {
+        const Field& field = index.fields()[place];
+        check(!is_learned(field.name), [&] {
+            return Error(
+                "E217",
+                fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
+                "it is what a model learns",
+                "see --inputs, or pack or name the fields otherwise; a program that takes it and "
+                "returns its own loss needs --task program");
+        });
+    }
+}
+
 void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
                        const std::string& names) {
-    const std::size_t given = input_places(index, names).size();
-    if (wanted.empty() || wanted.size() == given) return;
+    const std::vector<std::size_t> places = input_places(index, names);
+    const std::size_t given = places.size();
+    if (wanted.empty()) return;
+    for (std::size_t i = 0; i < given && wanted.size() == given; ++i) {
+        const std::string& name = index.fields()[places[i]].name;
+        check(name == wanted[i] || std::ranges::find(wanted, name) == wanted.end(), [&] {
+            return Error(
+                "E217",
+                fmt::format("field '{}' would become argument '{}' of the model", name, wanted[i]),
+                "it has an argument of the field's name",
+                fmt::format("give --inputs {}", fmt::join(wanted, " --inputs ")));
+        });
+    }
+    if (wanted.size() == given) return;
     std::vector<std::string> fields;
     for (const Field& field : index.fields())
         if (!is_learned(field.name)) fields.push_back(field.name);
@@ -228,11 +266,16 @@ InputReader::InputReader(const DatasetIndex& index,
     if (has_several) check_several(index, places, pipeline);
     for (std::size_t i = 0; i < places.size(); ++i) {
         const Field& field = index.fields()[places[i]];
+        const bool is_raw = settings.task.kind == TaskKind::program &&
+                            (is_learned(field.name) || field.name == "tokens");
+        if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
         const bool is_transformed = !has_several || is_image(field);
         sources_.push_back({places[i],
-                            make_field_input(field,
-                                             is_transformed ? pipeline : TransformPipeline(),
-                                             statistics.fields()[learned[i]])});
+                            is_raw
+                                ? make_raw_input(field)
+                                : make_field_input(field,
+                                                   is_transformed ? pipeline : TransformPipeline(),
+                                                   statistics.fields()[learned[i]])});
         const InputShape shape = shape_of(field, *sources_.back().field);
         if (i == 0)
             shape_ = {shape.channels, shape.height, shape.width, task.outputs(), shape.vocabulary};

@@ -19,13 +19,16 @@
 
 namespace lockstep {
 
-/// Returns the positions of the fields that `names` lists ("images,age"), in its order. "":
-/// "images", else "features", else "tokens". Errors: E207 if there is none, E217 if one is named
-/// twice, is the target, or has more than three dimensions.
+/// Where in the index's fields those lie that `names` has ("images,age"), in its order. "": that of
+/// "images", or "features" where there is none, or "tokens" where there is neither. Errors: E207 if
+/// there is none, E217 if one is named twice or has more than three dimensions.
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
 
-/// Checks that there are as many as `wanted`, the inputs of a model; it is empty if they are
-/// unknown. Errors: E217 with the existing fields.
+/// Errors: E217 if one of them is what models learn.
+void check_no_targets(const DatasetIndex& index, const std::string& names);
+
+/// Whether these are as many as `wanted`, which a model takes, and in its order where they have the
+/// model's names; nobody may know: then it is empty. Errors: E217 with the fields that there are.
 void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
                        const std::string& names);

@@ -5,6 +5,7 @@
 
 #include "model/device_model.hpp"
 #include "task/field_task.hpp"
+#include "task/input.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -47,6 +48,30 @@ void check_transform(TaskKind kind, const TransformPipeline& pipeline) {
                         : "samples are mixed by their classes",
             "drop --transform, or its mixing");
     });
+}
+
+std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
+                                      const DatasetIndex& data,
+                                      const TransformPipeline& pipeline) {
+    check(source_of(settings.model.name) == ModelSource::program, [&] {
+        return Error("E106",
+                     fmt::format("--task program does not go with --model {}", settings.model.name),
+                     "only a program of torch.export returns its own loss",
+                     "use --model FILE.pt2");
+    });
+    const auto places = input_places(data, settings.inputs);
+    const bool has_masks = std::ranges::any_of(
+        places, [&](std::size_t place) { return data.fields()[place].name == "masks"; });
+    check(!has_masks || pipeline == TransformPipeline(), [&] {
+        return Error("E248",
+                     fmt::format("'{}' does not go with masks", pipeline.text()),
+                     "images would move, but not their masks",
+                     "drop --transform");
+    });
+    check_transform(TaskKind::program, pipeline);
+    const std::string& chosen = settings.model.output;
+    return make_program_task(chosen.empty() ? program_outputs(settings.model.name)
+                                            : std::vector<std::string>{chosen});
 }
 
 }  // namespace
@@ -108,6 +133,15 @@ std::unique_ptr<Task> make_task(const TaskSettings& settings,
         default:
             return make_classification(settings, field);
     }
+}
+
+std::unique_ptr<Task> make_task(const TrainSettings& settings,
+                                const DatasetIndex& data,
+                                const TransformPipeline& pipeline) {
+    if (settings.task.kind == TaskKind::program) return task_of_program(settings, data, pipeline);
+    auto task = make_task(settings.task, data, pipeline);
+    check_no_targets(data, settings.inputs);
+    return task;
 }
 
 }  // namespace lockstep

@@ -76,7 +76,10 @@ class Task {
     /// Returns the shape of a model's output for one sample.
     virtual std::vector<std::int64_t> output_shape() const { return {outputs()}; }
 
-    /// Returns number and names of classes, for the log; "" if there are none.
+    /// Whether a model may give more than what is learned from: metrics, after that.
+    virtual bool takes_metrics() const { return false; }
+
+    /// For the log: how many classes, and what they are called; "" where there are none.
     virtual std::string classes_text() const { return ""; }
 
     /// Checks that there is something to learn. Returns for the user the classes that do not occur,
@@ -120,8 +123,18 @@ std::unique_ptr<Task> make_task(const TaskSettings& settings,
                                 const DatasetIndex& data,
                                 const TransformPipeline& pipeline);
 
-/// Makes the task of one class per sample; `labels` are whole numbers [n]. Loss: cross entropy of
-/// logits [n, classes]. Metrics: accuracy, top-5 for more than ten classes. A mixed sample counts
+/// The same for the run of `settings`, whose model may compute the loss itself. Errors: as above,
+/// E217 if an input of other tasks is what they learn; those of the model's file.
+std::unique_ptr<Task> make_task(const TrainSettings& settings,
+                                const DatasetIndex& data,
+                                const TransformPipeline& pipeline);
+
+/// The first of `outputs` is the loss of each sample; others, a number for each sample or for all
+/// of a leaf, are metrics.
+std::unique_ptr<Task> make_program_task(std::vector<std::string> outputs);
+
+/// Which class a sample is of, `labels` whole numbers [n]: cross entropy of logits [n, classes];
+/// accuracy, top-5 where there are more than ten classes. A mixed sample counts
 /// lambda * CE(label) + (1 - lambda) * CE(partner's label).
 std::unique_ptr<Task> make_classification(const TaskSettings& settings, const Field& labels);
 

@@ -45,12 +45,27 @@ TEST_F(ProgramFileTest, SaysWhatAnArchiveHolds) {
     EXPECT_EQ(shape_text(file.inputs[0]), "f32 [batch, 6]");
     EXPECT_EQ(file.inputs[0].shape[0].least, 0);
     EXPECT_EQ(file.inputs[0].shape[0].most, 4096);
-    EXPECT_EQ(file.output_shape, "f32 [batch, 3]");
+    EXPECT_EQ(file.outputs[0].shape, "f32 [batch, 3]");
     EXPECT_EQ(file.count_of(ProgramRole::parameter, true), 6 + 6 + 18);
     EXPECT_EQ(file.count_of(ProgramRole::parameter, false), 3);
     EXPECT_EQ(file.count_of(ProgramRole::buffer, false), 6 + 6 + 1);
     EXPECT_EQ(file.torch_version, "2.11.0");
     EXPECT_EQ(source_line(file.nodes[0]), "net.py, line 9: y = work(x)");
+}
+
+// The keys of a dict, as torch.utils._pytree writes them down.
+TEST_F(ProgramFileTest, TakesTheLossFirst) {
+    MadeUpProgram made = test::made_up_classifier(6, 3);
+    made.output("norm", {6});
+    const auto names = [&] {
+        std::vector<std::string> found;
+        for (const ProgramOutput& one : read_program(write(made)).outputs)
+            found.push_back(one.name + " " + one.value);
+        return found;
+    };
+    EXPECT_THAT(names(), testing::ElementsAre("0 mul", "1 norm"));
+    made.name_outputs({"answer", "loss"});
+    EXPECT_THAT(names(), testing::ElementsAre("loss norm", "answer mul"));
 }
 
 TEST_F(ProgramFileTest, NamesOfOneTensorAreOne) {
@@ -84,10 +99,6 @@ TEST_F(ProgramFileTest, RefusesWhatCannotBeTrainedHere) {
                       HasSubstr("dynamic_shapes=({0: batch},)")));
 
     made = test::made_up_classifier(6, 3);
-    made.output("norm", {6});
-    EXPECT_THAT(refusal(made), HasSubstr("returns 2 tensors"));
-
-    made = test::made_up_classifier(6, 3);
     made.weights()["scale"]["use_pickle"] = true;
     EXPECT_THAT(refusal(made), HasSubstr("'scale' is kept as a Python object"));
 }
@@ -110,6 +121,42 @@ TEST_F(ProgramFileTest, SurvivesEveryDamagedByte) {
     for (std::size_t bytes = 0; bytes < whole.size(); bytes += 97)
         EXPECT_EQ(test::caught_code([&] { read_program(write(whole.substr(0, bytes))); }), "E250");
     EXPECT_THAT(seen, testing::UnorderedElementsAre("", "E250"));
+}
+
+// PyTorch writes checksums behind the bytes (flag 8 of APPNOTE.TXT 4.4.4); others write them
+// before.
+TEST_F(ProgramFileTest, CopiesAnArchiveWithOtherBytes) {
+    const auto digits = [](char from) {
+        std::vector<std::byte> bytes(8);
+        for (std::byte& one : bytes) one = static_cast<std::byte>(from++);
+        return bytes;
+    };
+    const std::string plain = test::zip_of({{"a", "01234567"}, {"b", "same"}, {"c", "01234567"}});
+    std::string behind = plain;
+    const std::size_t data = behind.find("net/c") + 5, table = behind.find("PK\1\2");
+    const std::size_t end = behind.find("PK\5\6");
+    behind.replace(behind.rfind("net/c", data) - 30 + 6, 2, test::little_endian(8, 2));
+    behind.replace(behind.rfind("PK\1\2") + 8, 2, test::little_endian(8, 2));
+    behind.replace(end + 16, 4, test::little_endian(table + 16, 4));
+    behind.insert(data + 8, "PK\7\10" + std::string(12, '\0'));
+    for (const std::string& bytes : {plain, behind}) {
+        const ZipFile zip(write(bytes));
+        std::map<std::uint64_t, ReplacedEntry> replaced;
+        for (const char* name : {"a", "c"})
+            replaced[zip.find(name)->offset] = {*zip.find(name), [&] { return digits('A'); }};
+        std::filesystem::remove(folder_ / "copy.pt2");
+        NewFile out(folder_ / "copy.pt2");
+        zip.copy_with(replaced, out);
+        out.finish();
+        const ZipFile copy(folder_ / "copy.pt2");
+        EXPECT_EQ(copy.file_bytes(), bytes.size());
+        for (const char* name : {"a", "c"}) EXPECT_EQ(copy.text(name, 100), "ABCDEFGH");
+        EXPECT_EQ(copy.text("b", 100), "same");
+    }
+    EXPECT_NE(
+        read_file(folder_ / "copy.pt2")
+            .find(test::little_endian(test::zip_checksum("ABCDEFGH"), 4) + std::string(8, '\0')),
+        std::string::npos);
 }
 
 TEST_F(ProgramFileTest, RefusesHostileArchives) {

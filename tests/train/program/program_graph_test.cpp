@@ -336,7 +336,7 @@ TEST_F(ProgramGraphTest, ForgetsValuesAfterTheirLastUse) {
             is_kept[slot] = false;
         }
     EXPECT_EQ(std::ranges::count(is_kept, true), 1);
-    EXPECT_TRUE(is_kept[graph.output]);
+    EXPECT_TRUE(is_kept[graph.outputs.at(0)]);
 }
 
 TEST(NumberOperations, AreThoseOfPython) {

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""program_peer's models, exported and run by PyTorch: program_peer_worker.py PROGRAM [MODEL...]."""
+"""program_peer's models, exported and run by PyTorch: program_peer_worker.py PROGRAM [MODEL...].
+
+EXPORTER is another interpreter, whose PyTorch exports them; this one's says what is right.
+"""
 
 import contextlib
 import logging
@@ -17,6 +20,7 @@ from torch import nn
 
 ROWS = 5
 STEPS = int(os.environ.get("STEPS", "0"))  # to time, besides
+EXPORTER = os.environ.get("EXPORTER", "")
 
 
 class Mlp(nn.Module):
@@ -75,6 +79,68 @@ class Attention(nn.Module):
         return self.head(self.layers(h, mask=mask, is_causal=True))
 
 
+class Encoder(nn.Module):
+    """As BERT: three embeddings, a mask of what is no word, the first token's vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.place, self.segment = nn.Embedding(60, 32), nn.Embedding(16, 32), nn.Embedding(2, 32)
+        self.norm, self.drop = nn.LayerNorm(32), nn.Dropout(0.1)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, activation="gelu", batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.pool, self.fc = nn.Linear(32, 32), nn.Linear(32, 3)
+        self.register_buffer("places", torch.arange(16))
+
+    def forward(self, tokens):
+        places = self.places[: tokens.shape[1]]
+        segments = (tokens.eq(1).cumsum(1) > 0).long()
+        h = self.token(tokens) + self.place(places) + self.segment(segments)
+        h = self.layers(self.drop(self.norm(h)), src_key_padding_mask=tokens.eq(0))
+        return self.fc(torch.tanh(self.pool(h[:, 0])))
+
+
+class Fourier(nn.Module):
+    """A Fourier neural operator in one dimension; its complex weights are pairs of real ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.lift, self.last = nn.Conv1d(2, 16, 1), nn.Conv1d(16, 1, 1)
+        self.local = nn.ModuleList(nn.Conv1d(16, 16, 1) for _ in range(2))
+        self.modes = nn.Parameter(0.1 * torch.randn(2, 16, 16, 5, 2))
+
+    def forward(self, x):
+        h = self.lift(x)
+        for local, modes in zip(self.local, self.modes):
+            low = torch.fft.rfft(h)[:, :, :5]
+            low = torch.einsum("bix,iox->box", low, torch.view_as_complex(modes))
+            h = F.gelu(local(h) + torch.fft.irfft(low, n=h.shape[-1]))
+        return self.last(h)
+
+
+class Gpt(nn.Module):
+    """Causal attention by F.scaled_dot_product_attention, and one tensor for the first and last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.place = nn.Embedding(50, 32), nn.Parameter(0.02 * torch.randn(16, 32))
+        self.norms = nn.ModuleList(nn.LayerNorm(32) for _ in range(5))
+        self.qkv = nn.ModuleList(nn.Linear(32, 96) for _ in range(2))
+        self.out = nn.ModuleList(nn.Linear(32, 32) for _ in range(2))
+        self.mlp = nn.ModuleList(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(2))
+        self.head = nn.Linear(32, 50, bias=False)
+        self.head.weight = self.token.weight
+
+    def forward(self, tokens):
+        batch, length = tokens.shape
+        h = F.dropout(self.token(tokens) + self.place[:length], 0.1, self.training)
+        for i in range(2):
+            parts = self.qkv[i](self.norms[2 * i](h)).reshape(batch, length, 3, 4, 8).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(*parts, dropout_p=0.1 if self.training else 0, is_causal=True)
+            h = h + self.out[i](mixed.transpose(1, 2).reshape(batch, length, 32))
+            h = h + self.mlp[i](self.norms[2 * i + 1](h))
+        return self.head(self.norms[4](h))
+
+
 class TwoInputs(nn.Module):
     def __init__(self):
         super().__init__()
@@ -118,6 +184,9 @@ CASES = {
     "cnn": lambda: (Cnn(), images(1, 28)),
     "recurrent": lambda: (Recurrent(), (torch.randn(ROWS + 1, 10, 6),)),
     "attention": lambda: (Attention(), (torch.randint(0, 50, (ROWS + 1, 12)),)),
+    "encoder": lambda: (Encoder(), (torch.randint(0, 60, (ROWS + 1, 12)),)),
+    "fourier": lambda: (Fourier(), (torch.randn(ROWS + 1, 2, 32),)),
+    "gpt": lambda: (Gpt(), (torch.randint(0, 50, (ROWS + 1, 12)),)),
     "two_inputs": lambda: (TwoInputs(), (*images(3, 8), torch.randn(ROWS + 1, 5))),
     "unet": lambda: (UNet(), images(3, 16)),
     "without": lambda: (Without(), (torch.randn(ROWS + 1, 6),)),
@@ -129,7 +198,8 @@ def torchvision_cases():
         import torchvision.models as zoo
     except ImportError:
         return {}
-    names = ["resnet18", "mobilenet_v3_small", "efficientnet_b0", "densenet121", "convnext_tiny", "swin_t"]
+    names = ["resnet18", "resnet50", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "densenet121"]
+    names += ["convnext_tiny", "swin_t"]
     cases = {
         name: lambda name=name: (
             getattr(zoo, name)(num_classes=10),
@@ -149,7 +219,15 @@ def step(module, inputs):
     module(*inputs).float().square().mean().backward()
 
 
-def wanted_of(exported, inputs, lines):
+def tied_names(module):
+    """For each parameter all of its names."""
+    groups = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+    return {name: names for names in groups.values() for name in names}
+
+
+def wanted_of(exported, inputs, lines, tied):
     """The bytes that Python has for each 'gradient NAME' and 'buffer NAME'."""
     module = exported.module()
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -160,11 +238,14 @@ def wanted_of(exported, inputs, lines):
     for line in lines:
         kind, name = line.split()
         if kind == "gradient":
-            grad = parameters[name].grad
+            # A file that is loaded has tied weights as two tensors of the same values.
+            twins = {id(parameters[one]): parameters[one] for one in tied[name]}.values()
+            grads = [p.grad for p in twins if p.grad is not None]
+            grad = sum(grads[1:], grads[0]) if grads else None
             found.append(raw(torch.zeros_like(parameters[name]) if grad is None else grad))
         else:
             found.append(raw(buffers[name]))
-    learning = {id(p) for p in parameters.values() if p.requires_grad}
+    learning = {tied[name][0] for name, p in parameters.items() if p.requires_grad}
     return b"".join(found), len(learning)
 
 
@@ -177,7 +258,8 @@ def eager_ms(module, inputs):
     return statistics.median(times) if times else 0
 
 
-def compared(program, name, case, decomposed):
+def export(case, decomposed):
+    """Writes net.pt2 and its inputs."""
     torch.manual_seed(0)
     module, sample = case()
     batch = torch.export.Dim("batch", min=2, max=4096)
@@ -185,7 +267,17 @@ def compared(program, name, case, decomposed):
     if decomposed:
         exported = exported.run_decompositions()
     torch.export.save(exported, "net.pt2")
-    inputs = tuple(one[:ROWS].contiguous() for one in sample)
+    torch.save([one[:ROWS].contiguous() for one in sample], "inputs.pth")
+
+
+def compared(program, name, case, decomposed):
+    if EXPORTER:
+        words = [EXPORTER, __file__, "--export", name, str(int(decomposed))]
+        subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
+    else:
+        export(case, decomposed)
+    exported = torch.export.load("net.pt2")
+    inputs = torch.load("inputs.pth")
     words = []
     for i, one in enumerate(inputs):
         with open(f"input{i}", "wb") as file:
@@ -199,11 +291,11 @@ def compared(program, name, case, decomposed):
         print(f"{name}: {ours.stderr}")
         return False
     *lines, ms = ours.stdout.splitlines()
-    wanted, learning = wanted_of(exported, inputs, lines)
+    wanted, learning = wanted_of(exported, inputs, lines, tied_names(case()[0]))
     with open("out", "rb") as file:
         equal = file.read() == wanted
     all_there = sum(line.startswith("gradient") for line in lines) == learning
-    times = f", {ms} (Python eager {eager_ms(module, inputs):.3f})" if STEPS else ""
+    times = f", {ms} (Python eager {eager_ms(exported.module(), inputs):.3f})" if STEPS else ""
     print(f"{name}: {len(lines)} tensors {'equal' if equal and all_there else 'DIFFER'}{times}", flush=True)
     return equal and all_there
 
@@ -213,13 +305,17 @@ def main():
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     program, *names = sys.argv[1:]
-    program = os.path.abspath(program)
     every = {**CASES, **torchvision_cases()}
+    if program == "--export":
+        export(every[names[0]], names[1] == "1")
+        return 0
+    program = os.path.abspath(program)
+    every = CASES if EXPORTER else every
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         results = [compared(program, name, every[name], False) for name in names or every]
         if not names:
             results += [compared(program, f"{n} decomposed", CASES[n], True) for n in ("mlp", "unet")]
-    print(f"program_peer: {sum(results)} of {len(results)} have Python's bits")
+    print(f"program_peer: {sum(results)} of {len(results)} have Python's bits", flush=True)
     return 0 if all(results) else 1
 
 

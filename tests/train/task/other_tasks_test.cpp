@@ -47,6 +47,24 @@ const std::vector<TaskCase> cases = {
      }},
     {"NextToken", [] { return make_next_token({}, field_of({6}, 5)); }}};
 
+// The loss of each sample and two metrics, one of them a number for all.
+TEST(ProgramTask, AddsWhatAModelSaysOfItself) {
+    const auto task = make_program_task({"loss", "right", "spread"});
+    const NamedTensors outputs = {{"loss", torch::tensor({1.0F, 2.0F, 6.0F})},
+                                  {"right", torch::tensor({true, true, false})},
+                                  {"spread", torch::tensor(0.5F)}};
+    LeafSamples samples{.inputs = {}, .targets = {}, .weights = {}};
+    const auto found = [&](std::int64_t count) {
+        return task->evaluation(task->sums(outputs, samples).on_host(), count).metrics;
+    };
+    const std::map<std::string, double> all = {{"loss", 3}, {"right", 2.0 / 3}, {"spread", 0.5}};
+    EXPECT_EQ(found(3), all);
+    samples.weights = torch::tensor({1.0F, 0.0F, 1.0F});
+    const std::map<std::string, double> two = {{"loss", 3.5}, {"right", 0.5}, {"spread", 0.5}};
+    EXPECT_EQ(found(2), two);
+    EXPECT_EQ(task->loss(outputs, samples).item<float>(), 7);
+}
+
 class EveryTask : public testing::TestWithParam<std::size_t> {
   protected:
     static NamedTensors outputs_for(const Task& task, std::int64_t count) {

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Exports a PyTorch model for 'lockstep train --model FILE.pt2'. It needs PyTorch 2.9 or later, and nothing else.
+
+  python lockstep_export.py my.module:make_net --input image=f32[3,224,224] --out net.pt2
+  python lockstep_export.py net.py:Net --input series=f32[T:24,8] --input meta=f32[5] --out net.pt2
+
+MODULE:NAME is a function or class that makes the model, or the model itself; MODULE may be a file. --input names each
+argument of forward() with the type (f32 or i64) and the shape of one sample. The number of samples stays free. An
+extent such as T:24 is free, too; 24 is the size in this export. The file is then read again, and compared with the
+model for two other numbers of samples.
+"""
+
+import argparse
+import contextlib
+import copy
+import importlib
+import importlib.util
+import inspect
+import io
+import logging
+import os
+import re
+import sys
+import traceback
+import warnings
+
+import torch
+
+ROWS = 4  # of the sample that the program is exported with
+TYPES = {"f32": torch.float32, "i64": torch.int64}
+
+
+class Obstacle(Exception):
+    """What is in the way, and what to change."""
+
+    def __init__(self, what, fix):
+        super().__init__(f"{what}\n  fix: {fix}")
+
+
+class Input:
+    def __init__(self, text):
+        match = re.fullmatch(r"(\w+)=(f32|i64)\[([\w:, ]*)\]", text)
+        if not match:
+            raise Obstacle(f"--input {text} is not of the form NAME=f32[3,224,224]",
+                           "give NAME of the argument of forward(), f32 or i64, and the shape of one sample")
+        self.name, self.type, self.sizes, self.free = match[1], match[2], [], {}  # free: by dimension
+        for place, extent in enumerate(match[3].replace(" ", "").split(",") if match[3].strip() else [], 1):
+            name, _, size = extent.rpartition(":")
+            if not size.isdigit():
+                raise Obstacle(f"--input {text}: '{extent}' is no extent", "write 24, or T:24 for an extent that is free")
+            if name:
+                self.free[place] = torch.export.Dim.DYNAMIC
+            self.sizes.append(int(size))
+
+    def sample(self, rows):
+        sizes = (rows, *self.sizes)
+        return torch.randn(sizes) if self.type == "f32" else torch.zeros(sizes, dtype=torch.int64)
+
+
+def loaded(target):
+    """What MODULE:NAME is; MODULE may be the path of a file."""
+    module_name, _, name = target.rpartition(":")
+    if not module_name:
+        raise Obstacle(f"'{target}' names no model", "write it as my.module:make_net or path/net.py:make_net")
+    sys.path.insert(0, os.getcwd())
+    if module_name.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(module_name)))
+        module_name = os.path.splitext(os.path.basename(module_name))[0]
+    module = importlib.import_module(module_name)
+    if not hasattr(module, name):
+        raise Obstacle(f"{module_name} has no '{name}'", f"it has: {', '.join(n for n in vars(module) if n[0] != '_')}")
+    found = getattr(module, name)
+    return found if isinstance(found, torch.nn.Module) else found()
+
+
+def check_model(net):
+    if not isinstance(net, torch.nn.Module):
+        raise Obstacle(f"it gives a {type(net).__name__}, no torch.nn.Module", "name a function that returns the model")
+    if not net.training:
+        raise Obstacle("the model is in evaluation mode: its dropout and batch norm would be switched off in training",
+                       "call net.train() where it is made; what is to stay off can be switched off after that")
+    for name, parameter in net.named_parameters():
+        if parameter.requires_grad and parameter.dtype != torch.float32:
+            raise Obstacle(f"parameter {name} is {parameter.dtype}; those that learn must be float32",
+                           "make it float32 (net.float()); a complex one is view_as_complex() of a real one")
+    off = [name for name, part in net.named_modules() if not part.training]
+    if off:
+        print(f"note: as the model was made, these stay in evaluation mode: {', '.join(off)}")
+
+
+def in_order(net, inputs):
+    """(positional, by keyword) inputs, as forward() names its arguments."""
+    arguments = inspect.signature(net.forward).parameters.values()
+    names = [one.name for one in arguments]
+    needed = [a.name for a in arguments if a.default is a.empty and a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
+    given = {one.name: one for one in inputs}
+    wrong = [n for n in given if n not in names]
+    missing = [n for n in needed if n not in given]
+    if wrong or missing or len(given) < len(inputs):
+        raise Obstacle(f"forward() takes {', '.join(names)}; --input names {', '.join(one.name for one in inputs)}",
+                       "give one --input for each argument, with its name")
+    ordered = [given[n] for n in names if n in given]
+    count = next((i for i, one in enumerate(ordered) if one.name != names[i]), len(ordered))
+    return ordered[:count], ordered[count:]
+
+
+def called(module, inputs, rows):
+    torch.manual_seed(rows)  # the same sample and dropout for the model and the program
+    given = [[one.sample(rows) for one in group] for group in inputs]
+    return module(*given[0], **{one.name: value for one, value in zip(inputs[1], given[1])})
+
+
+def leaves(outputs):
+    return [one for one in torch.utils._pytree.tree_leaves(outputs) if isinstance(one, torch.Tensor)]
+
+
+def is_users(file):
+    return f"torch{os.sep}" not in file and not file.startswith("<") and file != __file__
+
+
+def lines_in(text):
+    return [f"{name}, line {line}" for name, line in re.findall(r'File "([^"]+)", line (\d+)', text) if is_users(name)]
+
+
+def place_of(error):
+    """The innermost line of the user's code that an error of torch.export names."""
+    frames = [f"{f.filename}, line {f.lineno}: {f.line}" for f in traceback.extract_tb(error.__traceback__)
+              if is_users(f.filename)]
+    return (lines_in(str(error)) or frames or ["your forward()"])[-1]
+
+
+def place_of_node(program, node):
+    """Of the first node within, if it runs a part of the graph and has none itself."""
+    lines = lines_in(node.meta.get("stack_trace") or "")
+    parts = [one for one in node.all_input_nodes if one.op == "get_attr"]
+    for part in parts:
+        graph = getattr(getattr(program.graph_module, part.target, None), "graph", None)
+        for inner in graph.nodes if graph else []:
+            lines = lines or lines_in(inner.meta.get("stack_trace") or "")
+    return f", at {lines[-1]}" if lines else ""
+
+
+def obstacle_of(error):
+    """torch.export's error in plain words."""
+    text = str(error)
+    first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    names = [type(one).__name__ for one in (error, error.__cause__, error.__context__)]
+    if "DataDependent" in " ".join(names) or "data-dependent" in text or "Dynamic control flow" in text:
+        return Obstacle(f"what the model computes depends on values of its data, at {place_of(error)}",
+                        "write that place without if, loops, item() and int() over values of tensors: torch.where(), "
+                        "masks, or sums over all samples")
+    if "specializ" in text or "inferred to be a constant" in text or "Constraints violated" in text:
+        asked = re.findall(r"^\s*(\w+ = .*)$", text, re.MULTILINE)
+        return Obstacle(f"forward() takes only some numbers of samples or sizes: {'; '.join(asked) or first}",
+                        f"write x.flatten(1) or x.shape[0] in place of a fixed number, near {place_of(error)}; an extent "
+                        "that is free only by --input NAME:SIZE can be a plain SIZE")
+    return Obstacle(f"torch.export cannot export the model: {type(error).__name__}: {first}\n  at {place_of(error)}",
+                    "change that place, or see https://docs.pytorch.org/docs/stable/export.html")
+
+
+def exported(net, inputs):
+    batch = torch.export.Dim("batch")
+    shapes = {one.name: {0: batch, **one.free} for one in inputs[0] + inputs[1]}
+    sample = [[one.sample(ROWS) for one in group] for group in inputs]
+    keywords = {one.name: value for one, value in zip(inputs[1], sample[1])}
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # which has the whole graph if this fails
+            return torch.export.export(net, tuple(sample[0]), keywords, dynamic_shapes=shapes)
+    except Exception as error:
+        raise obstacle_of(error) from error
+
+
+def check_graph(program):
+    for node in program.graph.nodes:
+        target = str(node.target)
+        namespace = getattr(node.target, "namespace", "aten")
+        if namespace == "higher_order" and "set_grad_enabled" not in target:
+            raise Obstacle(f"the model runs a part of itself by {target}{place_of_node(program, node)}",
+                           "write that place without torch.cond, loops over data, checkpointing and autocast")
+        if namespace not in ("aten", "higher_order"):
+            raise Obstacle(f"the model calls {target}, an operator of another package{place_of_node(program, node)}",
+                           "write that place with operators of PyTorch itself")
+    symbols = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in program.graph_signature.user_inputs:
+            size = node.meta["val"].shape[0]
+            if isinstance(size, int):
+                raise Obstacle(f"the number of samples is fixed to {size} in input {node.name}",
+                               "write x.shape[0] or x.flatten(1) in forward() in place of that number")
+            bounds = symbols.get(str(size))
+            if bounds is not None and bounds.lower > 2:
+                print(f"note: the model takes {bounds.lower} samples or more at a time")
+
+
+def compared(net, path, inputs):
+    """The file's program against the model, for other numbers of samples."""
+    model, program = copy.deepcopy(net), torch.export.load(path).module()
+    for rows in (ROWS - 1, ROWS + 3):
+        wanted = leaves(called(model, inputs, rows))
+        try:
+            found = leaves(called(program, inputs, rows))
+        except Exception as error:
+            raise Obstacle(f"the program does not take {rows} samples: {str(error).strip().splitlines()[0]}",
+                           "write x.shape[0] or x.flatten(1) in forward() in place of a number of samples") from error
+        for one, other in zip(wanted, found, strict=True):
+            if one.shape != other.shape or not torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True):
+                raise Obstacle(f"for {rows} samples, the program's output differs from the model's",
+                               "the model keeps state outside of buffers, or draws from a generator of its own: do not")
+    return wanted
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODULE:NAME", help="what makes the model")
+    parser.add_argument("--input", action="append", required=True, metavar="NAME=TYPE[SHAPE]", help="an argument")
+    parser.add_argument("--out", required=True, metavar="FILE.pt2", help="the new file")
+    options = parser.parse_args()
+    if not options.out.endswith(".pt2"):
+        raise Obstacle(f"--out {options.out} does not end with .pt2", "name it so: 'lockstep train' knows it by that")
+    given = [Input(text) for text in options.input]
+    net = loaded(options.model)
+    check_model(net)
+    inputs = in_order(net, given)
+    try:
+        called(copy.deepcopy(net), inputs, ROWS)
+    except Exception as error:
+        raise Obstacle(f"the model fails on such inputs by itself: {str(error).strip().splitlines()[0]}\n"
+                       f"  at {place_of(error)}", "give --input the shapes that forward() takes") from error
+    program = exported(copy.deepcopy(net), inputs)
+    check_graph(program)
+    torch.export.save(program, options.out)
+    try:
+        outputs = compared(net, options.out, inputs)
+    except Obstacle:
+        os.remove(options.out)
+        raise
+    count = sum(p.numel() for p in net.parameters() if p.requires_grad)
+    shapes = ", ".join(f"[n{''.join(f', {size}' for size in one.shape[1:])}]" for one in outputs)
+    print(f"{options.out}: {count:,} parameters learn; outputs {shapes}; equal for {ROWS - 1} and {ROWS + 3} samples")
+    print(f"next: lockstep models {options.out}")
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    try:
+        main()
+    except Obstacle as obstacle:
+        sys.exit(f"lockstep_export: {obstacle}")

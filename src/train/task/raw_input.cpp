@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/field_input.hpp"
+
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+// Targets and tokens for a model that compares them itself.
+class RawInput : public FieldInput {
+  public:
+    explicit RawInput(Field field) : field_(std::move(field)) {}
+
+    ImageShape shape() const override {
+        ImageShape shape{1, 1, 1};
+        int* const extents[] = {&shape.width, &shape.height, &shape.channels};
+        for (std::size_t i = 0; i < field_.shape.size(); ++i)
+            *extents[i] = static_cast<int>(field_.shape[field_.shape.size() - 1 - i]);
+        return shape;
+    }
+
+    at::Tensor read(std::span<const std::byte> rows,
+                    std::span<const std::uint64_t> ids,
+                    TransformKey) const override {
+        const at::ScalarType stored = stored_type(field_.type);
+        const bool is_real = stored == torch::kFloat32 || stored == torch::kFloat64;
+        return torch::from_blob(const_cast<std::byte*>(rows.data()),
+                                batch_extents(field_, static_cast<std::int64_t>(ids.size())),
+                                stored)
+            .to(is_real ? torch::kFloat32 : torch::kInt64, /*non_blocking=*/false, /*copy=*/true);
+    }
+
+    std::vector<MixRow> mix(at::Tensor&,
+                            std::span<const std::uint64_t>,
+                            TransformKey,
+                            std::span<const std::uint8_t>) const override {
+        return {};
+    }
+
+  private:
+    Field field_;
+};
+
+}  // namespace
+
+std::unique_ptr<FieldInput> make_raw_input(const Field& field) {
+    return std::make_unique<RawInput>(field);
+}
+
+}  // namespace lockstep
