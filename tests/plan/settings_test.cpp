@@ -145,6 +145,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "no-bias",
                             "optimizer",
                             "order",
+                            "output",
                             "plain",
                             "precision",
                             "reference-batch",
