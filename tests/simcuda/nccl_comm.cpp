@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -38,13 +37,6 @@ MPI_Comm make_ranks(int tag) {
     MPI_Comm_create_group(MPI_COMM_WORLD, all, tag, &ranks);
     MPI_Group_free(&all);
     return ranks;
-}
-
-/// When the process ends.
-__attribute__((destructor)) void write_traffic() {
-    const Settings now = settings();
-    if (now.traffic.empty() || sent_bytes == 0) return;
-    std::ofstream(now.traffic + "." + std::to_string(now.rank)) << sent_bytes << '\n';
 }
 
 }  // namespace

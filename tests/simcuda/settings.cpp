@@ -63,7 +63,6 @@ Settings from_environment() {
     s.memory = number_for(s.rank, "SIMCUDA_MEMORY", s.memory);
     s.nccl_version = static_cast<int>(
         number_for(s.rank, "SIMCUDA_NCCL_VERSION", static_cast<std::uint64_t>(s.nccl_version)));
-    s.traffic = text_of("SIMCUDA_TRAFFIC");
     s.waits = text_of("SIMCUDA_WAITS");
     s.kills_in = number_for(s.rank, "SIMCUDA_KILL", never);
     s.hangs_in = number_for(s.rank, "SIMCUDA_HANG", never);
@@ -91,13 +90,6 @@ std::uint64_t mixed(std::uint64_t x) {  // splitmix64
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;
-}
-
-/// When the process ends.
-__attribute__((destructor)) void write_waits() {
-    const Settings now = settings();
-    if (!now.waits.empty())
-        std::ofstream(now.waits + "." + std::to_string(now.rank)) << waits_of_host() << '\n';
 }
 
 }  // namespace
@@ -132,8 +124,13 @@ int fault_of_poll() {
     return state().calls >= settings().lost_after ? launch_failure : 0;
 }
 
+// Writes each time: a rank of a training ends without destructors.
 void note_wait_of_host() {
-    ++state().waits_of_host;
+    const std::lock_guard lock(state().mutex);
+    const std::uint64_t count = ++state().waits_of_host;
+    const Settings& now = state().settings;
+    if (!now.waits.empty())
+        std::ofstream(now.waits + "." + std::to_string(now.rank)) << count << '\n';
 }
 
 std::uint64_t waits_of_host() {

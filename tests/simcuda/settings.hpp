@@ -20,7 +20,7 @@ struct Settings {
     std::uint64_t delay_us = 0;  ///< the longest
     std::uint64_t memory = usual_memory;
     int nccl_version = 22809;
-    std::string traffic, waits;                            ///< prefixes of files
+    std::string waits;                                     ///< prefix of files
     std::uint64_t kills_in = never;                        ///< a group of NCCL's
     std::uint64_t hangs_in = never;                        ///< likewise
     std::uint64_t stalls_in = never;                       ///< a kernel of Lockstep's own
