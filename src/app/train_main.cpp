@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep-train`: the same program with LibTorch, for the ranks that train.
 #include "lockstep/core/foreign_end.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "program.hpp"
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
                                             .export_script = lockstep::export_script});
     // At exit LibTorch would unregister thousands of operators: a fifth of a short run's processor
     // time.
+    lockstep::open_log({});  // what stderr was given goes on to where it led before
     std::fflush(nullptr);
     lockstep::end_process(code);
 }
