@@ -151,6 +151,21 @@ TEST_F(DeviceGraphs, NumbersAreDrawnAsBeforeAfterARecordingThatFailed) {
     EXPECT_TRUE(torch::dropout(ones, 0.5, true).cpu().equal(expected));
 }
 
+TEST_F(DeviceGraphs, NumbersAreDrawnAfterARecordingWhoseEndFailed) {
+    const Tensor ones = torch::ones({64}, gpu);
+    const c10::Stream outside = guard().exchangeStream(stream_);
+    auto graph = make_();
+    graph->begin(nullptr);
+    c10::Event done(at::kCUDA);
+    done.record(stream_);
+    EXPECT_THROW(outside.wait(done), c10::AcceleratorError);
+    EXPECT_THROW(graph->end(), c10::AcceleratorError);
+    EXPECT_THROW(torch::dropout(ones, 0.5, true), c10::Error) << "LibTorch leaves it so";
+    graph->abandon();
+    guard().exchangeStream(outside);
+    EXPECT_NO_THROW(torch::dropout(ones, 0.5, true).cpu());
+}
+
 TEST_F(DeviceGraphs, OtherStreamsWaitForNothingThatIsRecorded) {
     const Tensor number = torch::ones({}, gpu);
     const c10::Stream outside = guard().exchangeStream(stream_);

@@ -7,6 +7,7 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 #include "data/pack_output.hpp"

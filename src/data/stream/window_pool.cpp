@@ -365,9 +365,7 @@ void Assembler::copy_field(std::size_t field) {
 
 void Assembler::copy_valid(const Found& found, std::size_t row) {
     const auto valid = std::span(found.slab->valid).subspan(found.first, found.rows);
-    const auto masked = static_cast<std::uint64_t>(std::ranges::count(valid, 0));
-    if (masked == 0) return;
-    masked_samples_ += masked;
+    if (std::ranges::count(valid, 0) == 0) return;
     room_->valid.resize(room_->sample_ids.size(), 1);
     std::ranges::copy(valid, room_->valid.begin() + static_cast<std::ptrdiff_t>(row));
 }

@@ -164,7 +164,6 @@ class Assembler {
 
     /// Since the last call, without the waiting.
     double take_seconds();
-    std::uint64_t masked_samples() const { return masked_samples_; }
 
   private:
     // Where a lane is.
@@ -194,7 +193,6 @@ class Assembler {
     BatchRoom* room_ = nullptr;           // at hand
     std::size_t copied_ = 0;              // rows of it
     double busy_s_ = 0, waited_s_ = 0;
-    std::uint64_t masked_samples_ = 0;
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
 
+#include "model/known_errors.hpp"
 #include "model/model_file.hpp"
 #include "profile/median.hpp"
 #include "profile/operator_ledger.hpp"

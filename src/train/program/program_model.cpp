@@ -2,7 +2,7 @@
 // A program of torch.export as a model. Tensors that its graph writes are state, that is, buffers.
 // Other tensors that are not trained stay as in the file: of any type, and never in a checkpoint.
 //
-// Tested: train/program/program_graph_test.cpp, e2e/programs (equal bits over numbers of ranks).
+// Tested: train/program/program_graph_test.cpp, e2e/own_models_test.cpp (verify).
 #include "lockstep/core/log.hpp"
 
 #include "model/model_file.hpp"

@@ -18,9 +18,9 @@ class DeviceGraph {
     virtual void begin(const DeviceGraph* before) = 0;
     virtual void end() = 0;
 
-    /// In place of end(), after something that cannot be recorded. The generator is as begin()
-    /// found it. What was recorded before must not be replayed any more: it draws from the
-    /// generator's old state.
+    /// In place of end(), or after it threw, after something that cannot be recorded. The generator
+    /// is as begin() found it. What was recorded before must not be replayed any more: it draws
+    /// from the generator's old state.
     virtual void abandon() noexcept = 0;
 
     /// Starts the recorded work on the current stream, with the generator's present numbers.

@@ -61,11 +61,11 @@ void record_into(DeviceGraph& graph, const DeviceGraph* before, Work&& work) {
     graph.begin(before);
     try {
         work();
+        graph.end();
     } catch (...) {
         graph.abandon();
         throw;
     }
-    graph.end();
 }
 
 std::uint64_t address_of(const at::Tensor& tensor) {

@@ -33,6 +33,13 @@ at::Tensor FieldInput::read_on(const DeviceStage& stage,
     return stage.upload(read(rows, ids, key));
 }
 
+std::vector<MixRow> FieldInput::mix(at::Tensor&,
+                                    std::span<const std::uint64_t>,
+                                    TransformKey,
+                                    std::span<const std::uint8_t>) const {
+    return {};
+}
+
 std::vector<MixRow> FieldInput::mix_on(const DeviceStage&,
                                        at::Tensor&,
                                        std::span<const std::uint64_t>,

@@ -43,7 +43,7 @@ class FieldInput {
     virtual std::vector<MixRow> mix(at::Tensor& values,
                                     std::span<const std::uint64_t> ids,
                                     TransformKey key,
-                                    std::span<const std::uint8_t> valid) const = 0;
+                                    std::span<const std::uint8_t> valid) const;
 
     /// Does the same for values on the device of `stage`.
     virtual std::vector<MixRow> mix_on(const DeviceStage& stage,

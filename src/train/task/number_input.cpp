@@ -79,13 +79,6 @@ class NumberInput : public FieldInput {
         return empty_input(samples, shape_).copy_(values);
     }
 
-    std::vector<MixRow> mix(at::Tensor&,
-                            std::span<const std::uint64_t>,
-                            TransformKey,
-                            std::span<const std::uint8_t>) const override {
-        return {};
-    }
-
   private:
     Field field_;
     ImageShape shape_;

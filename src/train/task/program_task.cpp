@@ -2,7 +2,7 @@
 // What a program of torch.export says of itself: nothing is compared with targets here, for they
 // are among the model's inputs.
 //
-// Tested: train/task/other_tasks_test.cpp, e2e/programs.
+// Tested: train/task/other_tasks_test.cpp, e2e/own_models_test.cpp.
 #include "task/field_task.hpp"
 
 #include <fmt/format.h>

@@ -30,13 +30,6 @@ class RawInput : public FieldInput {
             .to(is_real ? torch::kFloat32 : torch::kInt64, /*non_blocking=*/false, /*copy=*/true);
     }
 
-    std::vector<MixRow> mix(at::Tensor&,
-                            std::span<const std::uint64_t>,
-                            TransformKey,
-                            std::span<const std::uint8_t>) const override {
-        return {};
-    }
-
   private:
     Field field_;
 };

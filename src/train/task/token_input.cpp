@@ -25,13 +25,6 @@ class TokenInput : public FieldInput {
         return stored.narrow(1, 0, stored_ - 1).to(torch::kInt64).contiguous();
     }
 
-    std::vector<MixRow> mix(at::Tensor&,
-                            std::span<const std::uint64_t>,
-                            TransformKey,
-                            std::span<const std::uint8_t>) const override {
-        return {};
-    }
-
   private:
     std::int64_t stored_;
     ElementType type_;

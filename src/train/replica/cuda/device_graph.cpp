@@ -33,6 +33,20 @@ class CudaGraph final : public DeviceGraph {
         } catch (const std::exception&) {
             // Says again what went wrong, and that the stream records no more.
         }
+        try {
+            restore_generator();
+        } catch (const std::exception&) {
+            // The GPU is lost: its next call says so.
+        }
+    }
+    void replay() override { graph_.replay(); }
+
+  private:
+    static const at::Generator& generator() {
+        return at::globalContext().defaultGenerator(at::Device(at::kCUDA));
+    }
+
+    void restore_generator() const {
         // LibTorch leaves the generator in a recording that never ends: the next dropout would
         // throw. It also believes that a recorded LSTM has drawn the state of its dropout.
         // set_current_seed() mends that.
@@ -42,12 +56,6 @@ class CudaGraph final : public DeviceGraph {
                 generator.device().index()));
         generator.set_current_seed(seed_);
         generator.set_offset(offset_);
-    }
-    void replay() override { graph_.replay(); }
-
-  private:
-    static const at::Generator& generator() {
-        return at::globalContext().defaultGenerator(at::Device(at::kCUDA));
     }
 
     at::cuda::CUDAGraph graph_;
