@@ -22,11 +22,6 @@ std::string judged_metric(const TrainSettings& settings) {
     return settings.keep_best.empty() ? "loss" : settings.keep_best;
 }
 
-bool is_better(const std::string& metric, double value, double than) {
-    return std::ranges::find(error_metrics, metric) != error_metrics.end() ? value < than
-                                                                           : value > than;
-}
-
 // Of the loss scale, as torch.amp.GradScaler has them.
 constexpr double growth = 2, backoff = 0.5;
 constexpr std::int64_t steps_to_grow = 2000;
@@ -40,6 +35,11 @@ void average(double& mean, double value, bool is_first) {
 }
 
 }  // namespace
+
+bool is_better(const std::string& metric, double value, double than) {
+    return std::ranges::find(error_metrics, metric) != error_metrics.end() ? value < than
+                                                                           : value > than;
+}
 
 void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics) {
     std::vector<std::string> names;

@@ -212,6 +212,33 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
                 HasSubstr("why: the run is complete at step 60\n"));
 }
 
+TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
+    for (const char* rate : {"0.01", "0.02"})
+        expect_done(
+            typed("train --np 1 --data % --test-data % --model mlp --batch 48 --max-steps 4 "
+                  "--evaluate-every 2steps --lr % --run %",
+                  {SmallData::get().train(),
+                   SmallData::get().test(),
+                   rate,
+                   folder_ / (std::string("lr") + rate)}));
+    expect_done(
+        typed("train --np 1 --data % --model mlp --batch 48 --max-steps 1 --lr 0.01 --run %",
+              {SmallData::get().train(), folder_ / "none"}));
+    const std::string table = expect_done({"status", "--all", folder_.path()}).output;
+    EXPECT_THAT(table, ContainsRegex("goodput +best +at step .* lr .*"));
+    EXPECT_THAT(table, ContainsRegex("/lr0.02 .* accuracy 0.[0-9]+ +[24] .* 0.02"));
+    EXPECT_THAT(table, testing::Not(HasSubstr("batch")));
+    const std::string csv = expect_done({"status", "--all", folder_.path(), "--csv"}).output;
+    EXPECT_THAT(csv,
+                testing::StartsWith("run,phase,step,steps_total,goodput,metric,best,best_step,"));
+    EXPECT_THAT(csv, ContainsRegex("/none,complete,1,1,[0-9.]+,,,"));
+    const auto all = expect_done({"status", "--all", folder_.path(), "--json"}).output;
+    const Json first = parse_json(all, "status")[std::size_t{0}];
+    EXPECT_EQ(first["settings"]["lr"].get<std::string>(), "0.01");
+    EXPECT_EQ(first["best"]["metric"].get<std::string>(), "accuracy");
+    EXPECT_EQ(run_lockstep({"status", "--csv", folder_ / "none"}).exit_code, 64);
+}
+
 TEST(ControlCommands, RefuseWhatIsNoRun) {
     const TempDir folder;
     for (const std::string command : {"status", "stop", "save"}) {

@@ -411,13 +411,12 @@ TEST_F(Status, IsOneLineOfATableForEachRun) {
     run.times = {.elapsed = 100, .training = 80};
     const RunStatus other{.root = "runs/longer\033[31m"};
     const std::vector<RunStatus> both = {run, other};
-    EXPECT_EQ(status_table(both),
-              "run               phase         step                       done in  starts      lost"
-              "  goodput\n"
-              "runs/a            running       50 of 200 (25 %)             1m30s       2     20.0s"
-              "     80 %\n"
-              "runs/longer?[31m  starting      0                                -       0         -"
-              "        -\n");
+    const std::vector<RunColumn> more = {{"lr", {"0.1", "0.2"}}};
+    EXPECT_EQ(
+        status_table(both, more),
+        "run                  phase              step  done in  starts   lost  goodput   lr\n"
+        "runs/a             running  50 of 200 (25 %)    1m30s       2  20.0s     80 %  0.1\n"
+        "runs/longer?[31m  starting                 0        -       0      -        -  0.2\n");
 }
 
 // Bytes that this process has read from files.

@@ -170,8 +170,14 @@ std::string_view going_on_label(const RunStatus& status);
 /// Returns several lines about one run.
 std::string status_text(const RunStatus& status);
 
-/// Returns a table with one line for each run.
-std::string status_table(std::span<const RunStatus> runs);
+/// A further column of a table of runs.
+struct RunColumn {
+    std::string name;
+    std::vector<std::string> cells;  ///< cells by run
+};
+
+/// Returns a table with one line for each run, and `more` columns after those of the status.
+std::string status_table(std::span<const RunStatus> runs, std::span<const RunColumn> more = {});
 
 /// Returns the same for programs.
 Json status_json(const RunStatus& status);

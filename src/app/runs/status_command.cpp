@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/plan/losses.hpp"
 #include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/run_figures.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
 
+#include <cmath>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -25,33 +33,165 @@ Examples:
   lockstep status runs/a
   lockstep status --all             # the runs below runs/
   lockstep status --all /scratch/me --json
+  lockstep status --all runs/sweep --csv > sweep.csv
+
+A table of several runs ends with the best evaluation of each, by --keep-best, else by its task's
+first metric, and with the settings that differ between the runs.
 )";
 
 struct StatusOptions {
     bool all = false;
-    bool json = false;
+    bool json = false, csv = false;
 };
 
-std::vector<RunStatus> all_runs(const fs::path& folder) {
-    std::vector<RunStatus> found;
+/// The best evaluation of a run.
+struct BestFigure {
+    std::string metric;  ///< "accuracy"; "": there is no evaluation
+    double value = 0;
+    std::int64_t step = 0;
+};
+
+/// A run beside others.
+struct RunRow {
+    RunStatus status;
+    BestFigure best{};
+    std::map<std::string, std::string> settings{};
+};
+
+std::string text_of(const Json& setting) {
+    const Json value = setting.value("value", Json(""));
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string metric_of(const RunFigures& run) {
+    const auto& figures = run.evaluations.front().figures;
+    if (const Json* const given = run.record.config.find("keep-best")) {
+        const std::string name = text_of(*given);
+        if (figures.contains("test_" + name)) return name;
+    }
+    for (const char* name : {"iou", "accuracy", "r2", "perplexity", "loss"})
+        if (figures.contains(fmt::format("test_{}", name))) return name;
+    return "";
+}
+
+BestFigure best_of(const RunFigures& run) {
+    BestFigure best;
+    if (run.evaluations.empty()) return best;
+    best.metric = metric_of(run);
+    best.value = std::nan("");
+    for (const EvaluationMetrics& one : run.evaluations) {
+        const auto found = one.figures.find("test_" + best.metric);
+        if (found == one.figures.end() || !std::isfinite(found->second)) continue;
+        if (std::isnan(best.value) || is_better(best.metric, found->second, best.value)) {
+            best.value = found->second;
+            best.step = one.step;
+        }
+    }
+    return best;
+}
+
+std::vector<RunRow> all_runs(const fs::path& folder) {
+    std::vector<RunRow> found;
     for (const fs::path& run : find_runs(folder)) try {
-            found.push_back(status_of_run(run, StatusDepth::history));
+            RunRow row{.status = status_of_run(run, StatusDepth::history)};
+            if (fs::exists(RunPaths{run}.record())) {
+                const RunFigures figures = read_run_figures(run);
+                row.best = best_of(figures);
+                for (const auto& [name, entry] : figures.record.config.items())
+                    row.settings[name] = text_of(entry);
+            }
+            found.push_back(std::move(row));
         } catch (const Error& error) {
             once(Level::warn, "'{}' is skipped: {}", run.string(), error.what());
         }
     return found;
 }
 
+// Settings that have one value in all runs, and the names of the runs, say nothing.
+std::vector<std::string> differing_settings(const std::vector<RunRow>& runs) {
+    std::map<std::string, std::set<std::string>> values;
+    for (const RunRow& run : runs)
+        for (const auto& [name, value] : run.settings) values[name].insert(value);
+    std::vector<std::string> names;
+    for (const auto& [name, all] : values)
+        if (all.size() > 1 && name != "run") names.push_back(name);
+    return names;
+}
+
+std::vector<RunColumn> columns_of(const std::vector<RunRow>& runs) {
+    std::vector<RunColumn> columns{{"best", {}}, {"at step", {}}};
+    const std::vector<std::string> settings = differing_settings(runs);
+    for (const std::string& name : settings) columns.push_back({name, {}});
+    for (const RunRow& run : runs) {
+        const BestFigure& best = run.best;
+        const bool has_best = !best.metric.empty();
+        columns[0].cells.push_back(has_best ? fmt::format("{} {:.6g}", best.metric, best.value)
+                                            : "");
+        columns[1].cells.push_back(has_best ? std::to_string(best.step) : "");
+        for (std::size_t i = 0; i < settings.size(); ++i) {
+            const auto found = run.settings.find(settings[i]);
+            columns[i + 2].cells.push_back(found == run.settings.end() ? "" : found->second);
+        }
+    }
+    return columns;
+}
+
+Json json_of(const RunRow& run) {
+    Json json = status_json(run.status);
+    json["best"] = Json();
+    if (!run.best.metric.empty())
+        json["best"] = {
+            {"metric", run.best.metric}, {"value", run.best.value}, {"step", run.best.step}};
+    json["settings"] = Json::object();
+    for (const auto& [name, value] : run.settings) json["settings"][name] = value;
+    return json;
+}
+
+// https://www.rfc-editor.org/rfc/rfc4180
+std::string csv_of(const std::vector<RunRow>& runs) {
+    std::vector<std::vector<std::string>> lines{
+        {"run", "phase", "step", "steps_total", "goodput", "metric", "best", "best_step"}};
+    const std::vector<std::string> settings = differing_settings(runs);
+    lines[0].insert(lines[0].end(), settings.begin(), settings.end());
+    for (const RunRow& run : runs) {
+        const RunStatus& status = run.status;
+        const bool has_best = !run.best.metric.empty();
+        lines.push_back({status.root.string(),
+                         std::string(run_condition_name(status.condition)),
+                         std::to_string(status.step),
+                         std::to_string(status.steps_total),
+                         fmt::format("{:.4f}", status.times.goodput()),
+                         run.best.metric,
+                         has_best ? fmt::format("{}", run.best.value) : "",
+                         has_best ? std::to_string(run.best.step) : ""});
+        for (const std::string& name : settings) {
+            const auto found = run.settings.find(name);
+            lines.back().push_back(found == run.settings.end() ? "" : found->second);
+        }
+    }
+    std::string text;
+    for (const auto& line : lines) {
+        std::string cells;
+        for (const std::string& cell : line) cells += (cells.empty() ? "" : ",") + csv_cell(cell);
+        text += cells + "\n";
+    }
+    return text;
+}
+
 int show_all(const fs::path& folder, const StatusOptions& options) {
-    const auto runs = all_runs(folder);
-    if (options.json) {
+    const std::vector<RunRow> runs = all_runs(folder);
+    if (options.csv) {
+        print_once(csv_of(runs));
+    } else if (options.json) {
         Json list = Json::array();
-        for (const RunStatus& run : runs) list.push_back(status_json(run));
+        for (const RunRow& run : runs) list.push_back(json_of(run));
         print_once(list.dump(2) + "\n");
     } else if (runs.empty()) {
         print_once(fmt::format("no runs in '{}'\n", folder.string()));
     } else {
-        print_once(status_table(runs));
+        std::vector<RunStatus> statuses;
+        for (const RunRow& run : runs) statuses.push_back(run.status);
+        print_once(status_table(statuses, columns_of(runs)));
     }
     return 0;
 }
@@ -60,6 +200,8 @@ int show(const StatusOptions& options, const Invocation& call) {
     const auto& given = call.positionals;
     if (options.all)
         return show_all(given.empty() ? fs::path("runs") : fs::path(given[0]), options);
+    check(!options.csv,
+          [] { return Error("E106", "--csv is for several runs", "", "give --all, or --json"); });
     check(!given.empty(), [] {
         return Error("E105",
                      "an argument is missing",
@@ -75,17 +217,18 @@ int show(const StatusOptions& options, const Invocation& call) {
 
 Command status_command() {
     auto options = std::make_shared<StatusOptions>();
-    return {.name = "status",
-            .summary = "show the state of runs, and where their time went",
-            .usage = "lockstep status RUN|--all [DIR] [--json]",
-            .text = status_help,
-            .table = {{"Options",
-                       {flag_option("all",
-                                    options->all,
-                                    "show every run below DIR; without DIR: below 'runs'")}},
-                      json_group(options->json)},
-            .optional_positionals = 1,
-            .run = [options](const Invocation& call) { return show(*options, call); }};
+    return {
+        .name = "status",
+        .summary = "show the state of runs, and where their time went",
+        .usage = "lockstep status RUN|--all [DIR] [--json|--csv]",
+        .text = status_help,
+        .table = {{"Options",
+                   {flag_option(
+                        "all", options->all, "show every run below DIR; without DIR: below 'runs'"),
+                    flag_option("csv", options->csv, "print the table of --all as CSV")}},
+                  json_group(options->json)},
+        .optional_positionals = 1,
+        .run = [options](const Invocation& call) { return show(*options, call); }};
 }
 
 }  // namespace lockstep

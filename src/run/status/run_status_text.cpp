@@ -4,10 +4,12 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/run_status.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -92,18 +94,6 @@ std::string saved_text(const RunStatus& status) {
     return status.saved_step < 0 ? "no checkpoint" : fmt::format("step {}", status.saved_step);
 }
 
-std::string table_line(std::size_t width, const std::array<std::string, 7>& cells) {
-    return fmt::format("{:<{}}  {:<12}  {:<24}  {:>8}  {:>6}  {:>8}  {:>7}\n",
-                       cells[0],
-                       width,
-                       cells[1],
-                       cells[2],
-                       cells[3],
-                       cells[4],
-                       cells[5],
-                       cells[6]);
-}
-
 }  // namespace
 
 bool RunStatus::fails_again() const {
@@ -151,23 +141,24 @@ std::string status_text(const RunStatus& status) {
     return text;
 }
 
-std::string status_table(std::span<const RunStatus> runs) {
-    std::size_t width = 3;
-    for (const RunStatus& run : runs) width = std::max(width, printable(run.root.string()).size());
-    std::string text =
-        table_line(width, {"run", "phase", "step", "done in", "starts", "lost", "goodput"});
+std::string status_table(std::span<const RunStatus> runs, std::span<const RunColumn> more) {
+    std::vector<std::vector<std::string>> rows{
+        {"run", "phase", "step", "done in", "starts", "lost", "goodput"}};
     for (const RunStatus& run : runs) {
         const RunTimes& times = run.times;
-        text += table_line(width,
-                           {printable(run.root.string()),
-                            std::string(run_condition_name(run.condition)),
-                            step_text(run),
-                            eta_text(run),
-                            fmt::format("{}", run.incarnation),
-                            times.elapsed > 0 ? duration_text(times.lost()) : "-",
-                            share_text(times.training, times.elapsed)});
+        rows.push_back({run.root.string(),
+                        std::string(run_condition_name(run.condition)),
+                        step_text(run),
+                        eta_text(run),
+                        fmt::format("{}", run.incarnation),
+                        times.elapsed > 0 ? duration_text(times.lost()) : "-",
+                        share_text(times.training, times.elapsed)});
     }
-    return text;
+    for (const RunColumn& column : more) {
+        rows[0].push_back(column.name);
+        for (std::size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column.cells[i]);
+    }
+    return text_table(rows, Align::left, Align::right, "");
 }
 
 Json status_json(const RunStatus& status) {
