@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -124,6 +125,10 @@ std::string read_manifest_text(const std::filesystem::path& folder);
 
 /// Whether samples are stored as [H, W, C].
 bool has_channels_last(const Field& field);
+
+/// Returns the dimension of a stored sample of which each place has its own mean and deviation:
+/// channels of images, columns [D], features of sequences [T, F]. Nothing: they are of all values.
+std::optional<std::size_t> statistics_axis(const Field& field);
 
 /// As training takes it: "C 3, H 32, W 32", of masks and images of two dimensions "H 28, W 28"; ""
 /// of a field without such axes.

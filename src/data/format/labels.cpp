@@ -113,6 +113,16 @@ std::string axes_text(const Field& field) {
     return fmt::format("C {}, H {}, W {} (stored H, W, C)", shape[2], shape[0], shape[1]);
 }
 
+std::optional<std::size_t> statistics_axis(const Field& field) {
+    constexpr std::int64_t most_features = 4096;
+    const std::size_t dimensions = field.shape.size();
+    if (dimensions == 0) return std::nullopt;
+    if (has_channels_last(field)) return dimensions - 1;
+    if (field.layout == "CHW") return 0;
+    const bool has_features = dimensions < 3 && field.shape.back() <= most_features;
+    return has_features ? std::optional(dimensions - 1) : std::nullopt;
+}
+
 bool may_have_channels_last(const std::vector<std::int64_t>& shape) {
     const std::int64_t first = shape[0], middle = shape[1], last = shape[2];
     const bool is_small = last <= few && first > few;
@@ -175,16 +185,10 @@ std::string advice(const Field& field, const std::vector<std::size_t>& used) {
     if (!field.class_names.empty()) return "";
     const std::size_t classes = field.class_counts.size(), first = used.front();
     if (is_void(field, used)) {
-        const std::size_t others = used.size() - 1;
-        std::string weights;
-        for (std::size_t i = 0; i < others; ++i) weights += "1,";
         return fmt::format(
-            ". {0} looks like void, but is learned as a class: there is no ignore "
-            "index yet. m[m == {0}] = {1} of numpy makes it class {1}, and then "
-            "--class-weights {2}0 leaves it out of the loss",
-            used.back(),
-            others,
-            weights);
+            ". {0} looks like void: train --ignore-index {0} leaves it out of the loss and the "
+            "metrics",
+            used.back());
     }
     if (first > 0 && used.size() == classes - first)
         return fmt::format(

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -152,33 +153,36 @@ class PixelTally : public Tally {
     std::vector<Sums> sums_;
 };
 
-/// Sums of f32 or f64 values, per channel or feature, as differences to those of `first_row`; what
-/// is not finite is left out.
-template <class Real>
-class RealTally : public Tally {
+/// Sums of values by statistics_axis(), as differences to those of `first_row`; what is not finite
+/// is left out.
+template <class Number>
+class NumberTally : public Tally {
   public:
-    RealTally(const Field& field, std::span<const std::byte> first_row) {
-        const std::size_t values = first_row.size() / sizeof(Real);
-        const bool has_planes = field.layout == "CHW" || field.shape.size() == 1;
-        sums_.resize(has_planes ? static_cast<std::size_t>(field.shape[0]) : 1);
-        plane_ = values / sums_.size();
+    NumberTally(const Field& field, std::span<const std::byte> first_row) {
+        const auto axis = statistics_axis(field);
+        sums_.resize(axis ? static_cast<std::size_t>(field.shape[*axis]) : 1);
+        for (std::size_t i = axis.value_or(field.shape.size()) + 1; i < field.shape.size(); ++i)
+            inner_ *= static_cast<std::size_t>(field.shape[i]);
+        if (!axis) inner_ = first_row.size() / sizeof(Number);
+        values_ = first_row.size() / sizeof(Number);
         for (std::size_t c = 0; c < sums_.size(); ++c)
-            if (const double value = value_at(first_row, c * plane_); std::isfinite(value))
+            if (const double value = value_at(first_row, c * inner_); std::isfinite(value))
                 sums_[c].origin = value;
     }
 
     void add(std::uint64_t row, std::span<const std::byte> bytes) override {
-        for (std::size_t c = 0; c < sums_.size(); ++c)
-            for (std::size_t i = c * plane_; i < (c + 1) * plane_; ++i) {
-                const double value = value_at(bytes, i) - sums_[c].origin;
-                if (!std::isfinite(value)) {
-                    note(row, i);
-                    continue;
+        for (std::size_t i = 0; i < values_;)
+            for (Sums& sums : sums_)
+                for (const std::size_t end = i + inner_; i < end; ++i) {
+                    const double value = value_at(bytes, i) - sums.origin;
+                    if (!std::isfinite(value)) {
+                        note(row, i);
+                        continue;
+                    }
+                    ++sums.count;
+                    sums.sum += value;
+                    sums.squares += value * value;
                 }
-                ++sums_[c].count;
-                sums_[c].sum += value;
-                sums_[c].squares += value * value;
-            }
     }
     void add(std::span<const std::uint64_t> words) override {
         for (std::size_t c = 0; c < sums_.size(); ++c) {
@@ -199,14 +203,15 @@ class RealTally : public Tally {
         return words;
     }
     void finish(std::uint64_t samples, Field& field) const override {
-        std::uint64_t left_out = 0;
+        constexpr double unit = std::is_same_v<Number, std::uint8_t> ? 255 : 1;
+        std::uint64_t left_out = samples * values_;
         for (const Sums& sums : sums_) {
-            left_out += samples * plane_ - sums.count;
+            left_out -= sums.count;
             const double count = static_cast<double>(std::max<std::uint64_t>(sums.count, 1));
             const double shifted = sums.sum / count;
             const double variance = sums.squares / count - shifted * shifted;
-            field.mean.push_back(sums.origin + shifted);
-            field.std.push_back(std::sqrt(std::max(variance, 0.0)));
+            field.mean.push_back((sums.origin + shifted) / unit);
+            field.std.push_back(std::sqrt(std::max(variance, 0.0)) / unit);
         }
         const bool fits =
             std::ranges::all_of(field.mean, [](double x) { return std::isfinite(x); }) &&
@@ -224,7 +229,7 @@ class RealTally : public Tally {
 
   private:
     static double value_at(std::span<const std::byte> bytes, std::size_t index) {
-        return static_cast<double>(element_at<Real>(bytes, index));
+        return static_cast<double>(element_at<Number>(bytes, index));
     }
     // ", column 'mass'"; "" of a single number.
     static std::string element_text(const Field& field, std::uint64_t element) {
@@ -242,17 +247,12 @@ class RealTally : public Tally {
         double origin = 0, sum = 0, squares = 0;
         std::uint64_t count = 0;
     };
-    std::size_t plane_ = 1;
+    std::size_t inner_ = 1, values_ = 0;  // consecutive ones of one sum, and all of a row
     std::vector<Sums> sums_;
     std::uint64_t bad_row_ = UINT64_MAX, bad_element_ = 0;  // the first that is not finite
 };
 
 constexpr std::uint64_t parts = 256;
-constexpr std::int64_t most_features = 4096;
-
-bool is_real(const Field& field) {
-    return field.type == ElementType::f32 || field.type == ElementType::f64;
-}
 
 // Makes empty tallies of one field; nothing if it needs none.
 class TallyMaker {
@@ -268,29 +268,28 @@ class TallyMaker {
         const bool is_image = field_.layout == "CHW" && !field_.shape.empty();
         is_labels_ = is_of_classes(field_);
         is_pixels_ = field_.type == ElementType::u8 && is_image;
-        const bool is_features =
-            field_.shape.empty() || (field_.shape.size() == 1 && field_.shape[0] <= most_features);
-        is_real_ = is_real(field_) && (is_image || is_features) && !is_label_name(field_.name);
-        if (!is_real_) return;
+        const bool is_too_wide = field_.shape.size() == 1 && !statistics_axis(field_);
+        is_numbers_ = !is_labels_ && !is_pixels_ && !is_label_name(field_.name) && !is_too_wide;
+        if (!is_numbers_) return;
         first_row_.resize(field_.bytes_per_sample());
         source.read(number, 0, first_row_);
     }
 
-    bool needs_scan() const { return is_labels_ || is_pixels_ || is_real_; }
-    bool is_exact() const { return !is_real_; }
+    bool needs_scan() const { return is_labels_ || is_pixels_ || is_numbers_; }
+    bool is_exact() const { return !is_numbers_; }
 
     std::unique_ptr<Tally> make() const {
         if (is_labels_) return std::make_unique<LabelTally>(field_, limits_);
         if (is_pixels_) return std::make_unique<PixelTally>(field_);
-        if (field_.type == ElementType::f32)
-            return std::make_unique<RealTally<float>>(field_, first_row_);
-        return std::make_unique<RealTally<double>>(field_, first_row_);
+        return with_type(field_.type, [&](auto number) -> std::unique_ptr<Tally> {
+            return std::make_unique<NumberTally<decltype(number)>>(field_, first_row_);
+        });
     }
 
   private:
     const Field& field_;
     ClassLimits limits_;
-    bool is_labels_ = false, is_pixels_ = false, is_real_ = false;
+    bool is_labels_ = false, is_pixels_ = false, is_numbers_ = false;
     std::vector<std::byte> first_row_;
 };
 

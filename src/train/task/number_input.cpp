@@ -39,11 +39,14 @@ ImageShape shape_of(const Field& field) {
     return {extent(1), extent(2), extent(3)};
 }
 
-// [1, C, 1, 1], or [1, 1, 1, 1] of one number for all; undefined where there is none.
-at::Tensor by_channel(std::vector<double> numbers, const ImageShape& shape, double otherwise) {
+// [1, ...] by statistics_axis(), or one number for all; undefined where there is none.
+at::Tensor by_place(std::vector<double> numbers, const Field& field, double otherwise) {
     if (numbers.empty()) return {};
-    if (numbers.size() > 1) numbers.resize(static_cast<std::size_t>(shape.channels), otherwise);
-    return torch::tensor(numbers, torch::kFloat64).reshape({1, -1, 1, 1});
+    std::vector<std::int64_t> extents(field.shape.size() + 1, 1);
+    const auto axis = statistics_axis(field);
+    if (axis && numbers.size() > 1) extents[*axis + 1] = field.shape[*axis];
+    numbers.resize(static_cast<std::size_t>(axis ? extents[*axis + 1] : 1), otherwise);
+    return torch::tensor(numbers, torch::kFloat64).reshape(extents);
 }
 
 std::vector<double> divisors(std::vector<double> deviations) {
@@ -56,8 +59,8 @@ class NumberInput : public FieldInput {
     NumberInput(const Field& field, const Field& statistics)
         : field_(field),
           shape_(shape_of(field)),
-          mean_(by_channel(statistics.mean, shape_, 0)),
-          divisor_(by_channel(divisors(statistics.std), shape_, 1)) {
+          mean_(by_place(statistics.mean, field, 0)),
+          divisor_(by_place(divisors(statistics.std), field, 1)) {
         const at::ScalarType computed = computed_type(field.type);
         if (mean_.defined()) mean_ = mean_.to(computed);
         if (divisor_.defined()) divisor_ = divisor_.to(computed);
@@ -72,11 +75,11 @@ class NumberInput : public FieldInput {
         const at::Tensor stored = torch::from_blob(const_cast<std::byte*>(rows.data()),
                                                    batch_extents(field_, samples),
                                                    stored_type(field_.type));
-        at::Tensor values = as_images(stored, field_).to(computed_type(field_.type));
+        at::Tensor values = stored.to(computed_type(field_.type));
         if (field_.type == ElementType::u8) values = values / 255;
         if (mean_.defined()) values = values - mean_;
         if (divisor_.defined()) values = values / divisor_;
-        return empty_input(samples, shape_).copy_(values);
+        return empty_input(samples, shape_).copy_(as_images(values, field_));
     }
 
   private:

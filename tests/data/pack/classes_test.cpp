@@ -8,6 +8,8 @@
 #include "pack/npy_header.hpp"
 #include "support/caught.hpp"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +17,7 @@ namespace lockstep {
 namespace {
 
 using test::caught_text;
+using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -185,6 +188,20 @@ TEST_F(Classes, AreNotOfLabelsThatAreSeveral) {
     EXPECT_THAT(shares.class_counts, IsEmpty());
     EXPECT_THAT(shares.mean, IsEmpty());
     EXPECT_EQ(reading_error(), "");
+}
+
+TEST_F(Classes, NumbersOfAnyShapeHaveMeanAndDeviation) {
+    const Field series =
+        packed<float>("features", ElementType::f32, {2, 2, 2}, {1, 10, 3, 10, 5, 10, 7, 10});
+    EXPECT_THAT(series.mean, ElementsAre(4, 10));
+    EXPECT_THAT(series.std, ElementsAre(DoubleNear(std::sqrt(5.0), 1e-12), 0));
+    const Field counts = packed<std::int32_t>("counts", ElementType::i32, {2, 2}, {-3, 7, 1, 9});
+    EXPECT_THAT(counts.mean, ElementsAre(-1, 8));
+    const Field volume =
+        packed<std::int32_t>("volume", ElementType::i32, {2, 1, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+    EXPECT_THAT(volume.mean, ElementsAre(3.5));
+    const Field bytes = packed<std::uint8_t>("bytes", ElementType::u8, {2, 2}, {0, 255, 51, 255});
+    EXPECT_THAT(bytes.mean, ElementsAre(DoubleNear(0.1, 1e-12), 1));
 }
 
 }  // namespace
