@@ -116,7 +116,13 @@ std::vector<Option> task(TrainSettings& s) {
                         "W0,W1,...",
                         s.task.class_weights,
                         "weight of each class in the loss; balanced: rare classes weigh more; "
-                        "none: all equal")};
+                        "none: all equal"),
+            whole_option("ignore-index",
+                         s.task.ignore_index,
+                         -1,
+                         1 << 20,
+                         "class of masks that counts in no loss and no metric, such as 255; -1: "
+                         "none")};
 }
 
 std::vector<Option> model(TrainSettings& s) {

@@ -54,7 +54,11 @@ std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
             {"class-weights",
              other,
              "drop it, or use --task classification or segmentation",
-             !has_classes}};
+             !has_classes},
+            {"ignore-index",
+             other,
+             "drop it, or use --task segmentation",
+             task != TaskKind::segmentation}};
 }
 
 std::vector<Idle> idle_of_models(const TrainSettings& s) {

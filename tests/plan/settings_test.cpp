@@ -124,6 +124,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "freeze",
                             "heads",
                             "huber-delta",
+                            "ignore-index",
                             "inputs",
                             "isa",
                             "label-smoothing",

@@ -67,6 +67,7 @@ void show_metrics(const InferArguments& arguments, const InferResult& result) {
         "samples       {}\ntest          {}\n", grouped(result.samples), result.evaluation.text);
     for (const auto& [name, value] : result.evaluation.metrics)
         text += fmt::format("{:<13} {:.6g}\n", name, value);
+    if (!result.by_class.empty()) text += '\n' + result.by_class;
     print_once(text);
 }
 

@@ -176,6 +176,7 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
         const Evaluation found = evaluator.run(*trained.model, clock);
         result.evaluation = {found.metrics, found.text};
         result.confusion = found.confusion;
+        result.by_class = found.by_class;
         return result;
     }
     result.shape = trained.task->output_shape();

@@ -4,7 +4,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/run/text_table.hpp"
 
+#include "task/class_figures.hpp"
 #include "task/field_task.hpp"
 
 #include <numeric>
@@ -60,13 +62,6 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
     return weights;
 }
 
-std::string csv_cell(const std::string& text) {
-    if (text.find_first_of(",\"\n") == text.npos) return text;
-    std::string quoted = "\"";
-    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-    return quoted + '"';
-}
-
 std::string class_name(const Field& field, std::size_t number) {
     return number < field.class_names.size() ? csv_cell(field.class_names[number])
                                              : fmt::format("{}", number);
@@ -104,16 +99,18 @@ class Classification : public FieldTask {
 
     TaskSums no_sums() const override {
         const std::int64_t pairs = counts_confusion() ? outputs() * outputs() : 0;
-        return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(2 + pairs))};
+        const std::int64_t scores = counts_scores() ? outputs() * 2 * score_bins : 0;
+        return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(2 + pairs + scores))};
     }
 
-    // Counts: right, among the first five, confusion.
+    // Counts: right, among the first five, confusion, scores.
     SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor logits = counted_rows(only(outputs), samples);
         const at::Tensor labels = counted_rows(samples.targets[0].tensor, samples);
         const at::Tensor found = logits.argmax(1);
         std::vector<at::Tensor> counts{found.eq(labels).sum(), in_top(logits, labels)};
         if (counts_confusion()) counts.push_back(confusion_counts(labels, found, this->outputs()));
+        if (counts_scores()) counts.push_back(score_counts(logits.detach(), labels));
         return sums_of({loss(outputs, samples)}, counts);
     }
 
@@ -132,8 +129,14 @@ class Classification : public FieldTask {
             result.metrics["top5"] = share;
             result.text += ", top-5 " + percent(share);
         }
-        if (counts_confusion())
-            result.confusion = confusion_csv(std::span(sums.counts).subspan(2), field());
+        if (!counts_confusion()) return result;
+        const auto pairs = static_cast<std::size_t>(outputs() * outputs());
+        const std::span<const std::int64_t> counts = std::span(sums.counts).subspan(2);
+        result.confusion = confusion_csv(counts.first(pairs), field());
+        const ClassFigures figures =
+            class_figures(counts.first(pairs), counts.subspan(pairs), field());
+        result.metrics.insert(figures.means.begin(), figures.means.end());
+        result.by_class = figures.table;
         return result;
     }
 
@@ -148,6 +151,7 @@ class Classification : public FieldTask {
 
   private:
     bool counts_confusion() const { return outputs() <= most_confused; }
+    bool counts_scores() const { return outputs() <= few_classes; }
 
     at::Tensor in_top(const at::Tensor& logits, const at::Tensor& labels) const {
         if (outputs() <= few_classes) return torch::zeros({1}, labels.options());
@@ -161,7 +165,7 @@ class Classification : public FieldTask {
 }  // namespace
 
 ClassLoss::ClassLoss(const TaskSettings& settings, const Field& field)
-    : smoothing_(settings.label_smoothing) {
+    : smoothing_(settings.label_smoothing), ignored_(settings.ignore_index) {
     const std::string& text = settings.class_weights;
     if (text != "none")
         weights_ = torch::tensor(text == "balanced" ? balanced_weights(field)
@@ -174,22 +178,26 @@ at::Tensor ClassLoss::weights_for(const at::Tensor& logits) const {
 
 at::Tensor ClassLoss::sum(const at::Tensor& logits, const at::Tensor& classes) const {
     return at::cross_entropy_loss(
-        logits, classes, weights_for(logits), at::Reduction::Sum, -100, smoothing_);
+        logits, classes, weights_for(logits), at::Reduction::Sum, ignored_, smoothing_);
 }
 
 at::Tensor ClassLoss::of_each(const at::Tensor& logits, const at::Tensor& classes) const {
     return at::cross_entropy_loss(
-        logits, classes, weights_for(logits), at::Reduction::None, -100, smoothing_);
+        logits, classes, weights_for(logits), at::Reduction::None, ignored_, smoothing_);
 }
 
 at::Tensor confusion_counts(const at::Tensor& classes,
                             const at::Tensor& found,
-                            std::int64_t number) {
-    const at::Tensor cells = (classes * number + found).flatten();
+                            std::int64_t number,
+                            std::int64_t ignored) {
     const std::int64_t count = number * number;
-    if (cells.is_cpu()) return at::bincount(cells, {}, count);
+    const at::Tensor cells = (classes * number + found).masked_fill(classes.eq(ignored), count);
+    const at::Tensor flat = cells.flatten();
+    if (flat.is_cpu()) return at::bincount(flat, {}, count + 1).narrow(0, 0, count);
     // The host would wait for bincount's number of bins. Whole numbers have one sum in any order.
-    return at::zeros({count}, cells.options()).scatter_add_(0, cells, at::ones_like(cells));
+    return at::zeros({count + 1}, flat.options())
+        .scatter_add_(0, flat, at::ones_like(flat))
+        .narrow(0, 0, count);
 }
 
 std::string confusion_csv(std::span<const std::int64_t> counts, const Field& field) {

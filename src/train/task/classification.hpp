@@ -25,19 +25,23 @@ class ClassLoss {
     /// Returns the sum for logits [n, classes, ...] and classes i64 [n, ...]; a class of weight w
     /// counts w times.
     at::Tensor sum(const at::Tensor& logits, const at::Tensor& classes) const;
-    at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const;  ///< [n, ...]
+    /// [n, ...]; 0 where the class is the settings' ignore_index.
+    at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const;
 
   private:
     at::Tensor weights_for(const at::Tensor& logits) const;
 
     at::Tensor weights_;  ///< f32 [classes]; undefined: all are 1
     double smoothing_;
+    std::int64_t ignored_;
 };
 
-/// Returns i64 [classes * classes]: how often the row's class was predicted as the column's.
+/// Returns i64 [number * number]: how often the row's class was predicted as the column's, without
+/// those of the class `ignored`.
 at::Tensor confusion_counts(const at::Tensor& classes,
                             const at::Tensor& found,
-                            std::int64_t number);
+                            std::int64_t number,
+                            std::int64_t ignored = -1);
 
 /// Returns one line per true class, with its name or number: the counts of predicted classes.
 std::string confusion_csv(std::span<const std::int64_t> counts, const Field& field);

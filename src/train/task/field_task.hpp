@@ -5,6 +5,7 @@
 #include "task/task.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,7 +32,8 @@ const Field& target_field(const DatasetIndex& data, const TargetRule& rule);
 /// A task with the rows of one field of `data` as targets and a sum of samples' losses as loss.
 class FieldTask : public Task {
   public:
-    FieldTask(TaskKind kind, Field field) : rule_(target_rule(kind)), field_(std::move(field)) {}
+    /// A highest class that is `ignored` has no output.
+    FieldTask(TaskKind kind, Field field, std::int64_t ignored = -1);
 
     std::int64_t outputs() const override { return field_.classes(); }
     std::string classes_text() const override;
@@ -46,9 +48,11 @@ class FieldTask : public Task {
     virtual at::Tensor losses(const at::Tensor& outputs, const LeafSamples& samples) const = 0;
 
     const Field& field() const { return field_; }
+    std::int64_t ignored() const { return ignored_; }
 
   private:
     const TargetRule& rule_;
+    std::int64_t ignored_;
     Field field_;
 };
 

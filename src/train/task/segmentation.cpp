@@ -30,10 +30,11 @@ constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matr
 class Segmentation : public FieldTask {
   public:
     Segmentation(const TaskSettings& settings, const Field& masks)
-        : FieldTask(TaskKind::segmentation, masks), loss_(settings, masks) {
-        check(masks.classes() <= most_classes, [&] {
+        : FieldTask(TaskKind::segmentation, masks, settings.ignore_index),
+          loss_(settings, field()) {
+        check(outputs() <= most_classes, [&] {
             return Error("E217",
-                         fmt::format("masks have {} classes", masks.classes()),
+                         fmt::format("masks have {} classes", outputs()),
                          fmt::format("segmentation supports at most {}", most_classes),
                          "number the classes of the masks from 0 on");
         });
@@ -58,7 +59,8 @@ class Segmentation : public FieldTask {
     SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
         const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
-        return sums_of({loss(outputs, samples)}, {confusion_counts(masks, found, this->outputs())});
+        return sums_of({loss(outputs, samples)},
+                       {confusion_counts(masks, found, this->outputs(), ignored())});
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
@@ -73,7 +75,11 @@ class Segmentation : public FieldTask {
 
   protected:
     at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
-        return mean_of_each(loss_.of_each(logits, samples.targets[0].tensor));
+        const at::Tensor& masks = samples.targets[0].tensor;
+        const at::Tensor each = loss_.of_each(logits, masks);
+        if (ignored() < 0) return mean_of_each(each);
+        const at::Tensor counted = masks.ne(ignored()).flatten(1).sum(1);
+        return each.flatten(1).sum(1) / counted.clamp_min(1);
     }
 
   private:

@@ -63,6 +63,7 @@ struct Evaluation {
     std::map<std::string, double> metrics;  ///< "loss", the mean over samples, and the task's own
     std::string text;                       ///< metrics for people
     std::string confusion;                  ///< CSV, see confusion_csv(); "": none
+    std::string by_class;                   ///< a table for people, see class_figures(); "": none
 };
 
 /// What a model learns. Immutable: any thread may call.

@@ -75,6 +75,41 @@ TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
     EXPECT_EQ(found.confusion, "class,0,1,2\n0,1,0,0\n1,0,1,0\n2,1,0,0\n");
 }
 
+// Two of class 0 are right, one of 1; one of 1 is taken for 2, which has no sample. Its log-odds of
+// class 1 are -1.13, the second sample's -1.05: three of four pairs are in order.
+TEST(Classification, HasFiguresOfEachClass) {
+    const auto task = three_classes();
+    const at::Tensor logits =
+        torch::tensor({{4.F, 1.F, 1.F}, {3.F, 2.F, 0.F}, {0.F, 3.F, 1.F}, {0.F, 1.F, 2.F}});
+    const Evaluation found =
+        task->evaluation(task->sums({{"output", logits}}, labelled({0, 0, 1, 1})).on_host(), 4);
+    EXPECT_NEAR(found.metrics.at("f1"), (1.0 + 2.0 / 3 + 0) / 3, 1e-12);
+    EXPECT_EQ(found.metrics.at("auc"), 0.875);
+    EXPECT_EQ(found.by_class,
+              "class                      samples precision    recall        F1       AUC\n"
+              "0                                2    1.0000    1.0000    1.0000    1.0000\n"
+              "1                                2    1.0000    0.5000    0.6667    0.7500\n"
+              "2                                0    0.0000         -    0.0000         -\n");
+}
+
+// Against the pairs, counted one by one.
+TEST(Classification, HasTheAreaUnderTheCurve) {
+    torch::manual_seed(3);
+    const std::int64_t count = 200;
+    const at::Tensor labels = torch::randint(0, 2, {count}, torch::kInt64);
+    const at::Tensor logits = torch::randn({count, 2});
+    logits.select(1, 1).add_(labels.to(torch::kFloat));
+    const at::Tensor scores = logits.select(1, 1) - logits.select(1, 0);
+    const at::Tensor own = scores.index({labels.eq(1)}), others = scores.index({labels.eq(0)});
+    const double area = own.unsqueeze(1).gt(others).to(torch::kDouble).mean().item<double>();
+    const auto task = classes(2);
+    const LeafSamples samples{.inputs = {}, .targets = {{"labels", labels}}, .weights = {}};
+    const auto found = task->evaluation(task->sums({{"output", logits}}, samples).on_host(), count);
+    EXPECT_NEAR(found.metrics.at("auc"), area, 0.005);
+    EXPECT_GT(area, 0.6);
+    EXPECT_LT(area, 0.9);
+}
+
 TEST(Classification, CountsTheFirstFiveOfManyClasses) {
     const auto task = classes(20);
     const at::Tensor logits = torch::arange(20, torch::kFloat32).repeat({2, 1});  // 19 is first

@@ -171,6 +171,29 @@ TEST(Regression, KeepsDigitsOfTargetsFarFromZero) {
     EXPECT_NEAR(result.metrics.at("r2"), 1 - 0.5 / 0.5, 1e-9);
 }
 
+// 255 is void: the model has two outputs, and the second sample has no other pixel.
+TEST(Segmentation, LeavesOutTheIgnoredClass) {
+    Field field = field_of({1, 4}, 256);
+    field.class_counts = std::vector<std::uint64_t>(256);
+    field.class_counts[0] = field.class_counts[1] = field.class_counts[255] = 1;
+    TaskSettings settings;
+    settings.ignore_index = 255;
+    const auto task = make_segmentation(settings, field);
+    EXPECT_EQ(task->outputs(), 2);
+    const at::Tensor masks =
+        torch::tensor({{{0, 1, 1, 255}}, {{255, 255, 255, 255}}}, torch::kInt64);
+    const at::Tensor logits = torch::randn({2, 2, 1, 4});
+    const at::Tensor expected = at::cross_entropy_loss(
+        logits.narrow(0, 0, 1), masks.narrow(0, 0, 1), {}, at::Reduction::Mean, 255);
+    const LeafSamples samples = with_targets("masks", masks);
+    EXPECT_NEAR(task->loss(output(logits), samples).item<float>(), expected.item<float>(), 1e-6);
+    const at::Tensor found = torch::tensor({{{0, 1, 0, 1}}, {{0, 0, 0, 0}}}, torch::kInt64);
+    const at::Tensor sure = torch::one_hot(found, 2).permute({0, 3, 1, 2}).to(torch::kFloat32);
+    const Evaluation result = task->evaluation(task->sums(output(sure), samples).on_host(), 2);
+    EXPECT_NEAR(result.metrics.at("accuracy"), 2.0 / 3, 1e-12);
+    EXPECT_EQ(result.confusion, "class,0,1\n0,1,0\n1,1,1\n");
+}
+
 TEST(Segmentation, MeasuresOverlapOverClassesThatAreThere) {
     const auto task = make_segmentation({}, field_of({1, 4}, 3));
     const at::Tensor masks = torch::tensor({{{0, 0, 0, 1}}}, torch::kInt64);
