@@ -70,6 +70,13 @@ def traces_environment():
     return environment(TRACES, "traces_requirements.txt", probe, 60, beside_torch=False, has_pip=False)
 
 
+def run_in(maker):
+    """Goes on in the Python of an environment, which is made if it is missing."""
+    python = maker() / "bin/python"
+    if pathlib.Path(sys.prefix) != python.parents[1]:
+        os.execv(python, [python, *sys.argv])
+
+
 def run_worker(doc, worker, *environments):
     """Runs a worker, which takes a test program and names, in the first environment of (name, maker) that is there. With
     --install the first one is made. Ends with 77 if there is none."""

@@ -5,6 +5,8 @@
 #include "lockstep/core/json.hpp"
 
 #include "program.hpp"
+#include "run_files.hpp"
+#include "simulated_gpus.hpp"
 #include "small_data.hpp"
 #include "support/made_up_program.hpp"
 #include "support/temp_dir.hpp"
@@ -249,6 +251,36 @@ TEST_F(ExportedProgram, HasEqualBitsOnAnyNumberOfRanks) {
     EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
     const auto plain = on_program(words + Words{"1,2", "--plain"});
     EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+    const auto on_gpus =
+        run_lockstep(words + typed("1,2 --device cuda --data %", {SmallData::get().train()}),
+                     with_gpus({{"SIMCUDA_DELAY_US", "300"}}));
+    EXPECT_THAT(on_gpus.output, testing::HasSubstr("equal: the same bits"));
+}
+
+TEST_F(ExportedProgram, IsResumedOnOtherNumbersOfRanks) {
+    const auto after = [&](const std::string& run, int ranks, const std::string& steps) {
+        const auto result =
+            on_program(typed("train --model % --batch 48 --virtual-ranks 4 --run % --max-steps %",
+                             {net_, folder_ / run, steps}) +
+                       on_ranks(ranks));
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        return printed_hash(result.output);
+    };
+    const std::string whole = after("whole", 2, "6");
+    after("parts", 1, "2");
+    after("parts", 3, "4");
+    EXPECT_EQ(after("parts", 4, "6"), whole);
+}
+
+// Each rank is in a folder of its own, where that name is another file.
+TEST_F(ExportedProgram, IsTheSameFileOnAllRanks) {
+    for (const char* rank : {"0", "1"})
+        folder_.file(std::string(rank) + "/net.pt2", content_of(net_) + (*rank == '1' ? "\n" : ""));
+    const auto result = run_process(
+        mpirun_words(2) +
+        Words{"bash", "-c", "cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"", folder_.path()} +
+        Words{program()} + training("net.pt2") + Words{"--data", SmallData::get().train()});
+    EXPECT_THAT(result.output, testing::HasSubstr("error E605")) << result.output;
 }
 
 TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {

@@ -19,7 +19,7 @@ inline DatasetIndex made_up_index(std::vector<Field> fields,
     manifest.samples = manifest.block_rows = 4;
     const std::vector<IndexPlace> places(fields.size(), {100, 1, 7});
     manifest.fields = std::move(fields);
-    manifest.shards = {{"a.h5", 5000, 4, 0, std::string(32, 'a'), places}};
+    manifest.shards = {{"a.h5", 50'000, 4, 0, std::string(32, 'a'), places}};
     return DatasetIndex::of_blocks("none", manifest_text(manifest), {});
 }
 

@@ -107,7 +107,9 @@ class ProgramReader {
     }
 
     void take_input(const Json& spec) {
-        const auto& [kind, about] = only_member(spec);
+        const JsonMember& member = only_member(spec);
+        const auto& kind = member.key;
+        const Json& about = member.value;
         const auto named = [&](const char* key) { return about[key].get<std::string>(); };
         if (kind == "user_input") return take_user_input(about["arg"]);
         if (kind == "constant_input") return;
@@ -267,7 +269,9 @@ class ProgramReader {
     }
 
     void take_output(const Json& spec) {
-        const auto& [kind, about] = only_member(spec);
+        const JsonMember& member = only_member(spec);
+        const auto& kind = member.key;
+        const Json& about = member.value;
         if (kind == "user_output" || kind == "loss_output") {
             const Json& argument = about["arg"];
             const Json* tensor = kind == "loss_output" ? &argument : tensor_of(argument);

@@ -148,16 +148,14 @@ std::size_t ZipFile::read_entry(std::string_view table,
                                fmt::format("'{}' reaches beyond the entries", printable(name)));
     });
     name.erase(0, name.find('/') + 1);  // the folder around all
-    const auto [place, is_new] =
-        entries_.try_emplace(name,
-                             ProgramEntry{offset,
-                                          found.bytes,
-                                          static_cast<std::uint32_t>(number_at<4>(row, crc_in_row)),
-                                          table_offset + at,
-                                          found.local,
-                                          (found.flags & descriptor_flag) != 0});
-    check(is_new, [&] {
-        return damaged_program(path_, fmt::format("it has '{}' twice", printable(place->first)));
+    const ProgramEntry entry{offset,
+                             found.bytes,
+                             static_cast<std::uint32_t>(number_at<4>(row, crc_in_row)),
+                             table_offset + at,
+                             found.local,
+                             (found.flags & descriptor_flag) != 0};
+    check(entries_.try_emplace(name, entry).second, [&] {
+        return damaged_program(path_, fmt::format("it has '{}' twice", printable(name)));
     });
     return at + whole;
 }

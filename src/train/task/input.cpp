@@ -2,9 +2,13 @@
 #include "task/input.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
+#include "lockstep/plan/model_table.hpp"
+
+#include "program/program_file.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -93,24 +97,16 @@ bool is_real(const Field& field) {
     return field.type == ElementType::f32 || field.type == ElementType::f64;
 }
 
-// Returns the way in which a field gets mean and deviation: 'data pack' finds those of images and
-// of columns, if they are u8 images or real numbers.
+// Returns the way in which a field gets mean and deviation.
 std::string normalising_advice(const Field& field, ManifestKind kind) {
-    constexpr std::int64_t most_columns = 4096;
-    const auto& shape = field.shape;
-    const bool is_picture = field.name == "images" && shape.size() > 1;
-    const bool has_columns = shape.empty() || (shape.size() == 1 && shape[0] <= most_columns);
-    const bool is_packed = kind == ManifestKind::packed;
-    if (!is_picture && !has_columns)
+    if (kind == ManifestKind::foreign)
+        return "a file of others has no mean and deviation, which 'lockstep data pack' finds";
+    if (field.shape.size() == 1 && !statistics_axis(field))
         return fmt::format(
-            "'lockstep data pack' finds no mean and deviation of [{}]. numpy scales "
-            "it before, and test data by the same numbers: x = (x - mean) / std",
-            fmt::join(shape, ", "));
-    if (is_real(field) || (is_picture && field.type == ElementType::u8))
-        return fmt::format("{} has no mean and deviation, which 'lockstep data pack' finds",
-                           is_packed ? "it" : "a file of others");
-    return "'lockstep data pack' finds mean and deviation of floats. numpy makes them: x = "
-           "x.astype('float32')";
+            "'lockstep data pack' finds no mean and deviation of {} columns. numpy scales it "
+            "before, and test data by the same numbers: x = (x - mean) / std",
+            grouped(static_cast<std::uint64_t>(field.shape[0])));
+    return "it has no mean and deviation, which 'lockstep data pack' finds today: pack it again";
 }
 
 const Statistics* statistics_in(const TransformPipeline& pipeline) {
@@ -130,13 +126,14 @@ std::string treatment(const Field& field, const TransformPipeline& pipeline, Man
         return fmt::format("{}, not normalised: {}", divided, normalising_advice(field, kind));
     const char* const each = field.mean.size() == 1    ? ""
                              : field.shape.size() == 1 ? " of each column"
+                             : field.shape.size() == 2 ? " of each feature"
                                                        : " of each channel";
     return fmt::format("{}, normalised by mean and deviation{}", divided, each);
 }
 
-InputShape shape_of(const Field& field, const FieldInput& input) {
+InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
     const ImageShape out = input.shape();
-    const bool is_whole = field.name == "tokens" || (is_learned(field.name) && !is_real(field));
+    const bool is_whole = field.name == "tokens" || (is_raw && !is_real(field));
     const std::int64_t vocabulary = is_whole ? std::max<std::int64_t>(field.classes(), 1) : 0;
     return {out.channels, out.height, out.width, vocabulary};
 }
@@ -151,6 +148,22 @@ at::Tensor weights_of(const Batch& batch, const LeafRows& leaf) {
     for (std::size_t row = 0; row < leaf.rows; ++row)
         weights.data_ptr<float>()[row] = batch.valid[leaf.first_row + row] != 0 ? 1.0F : 0.0F;
     return weights;
+}
+
+// By input of an exported program: whether it takes whole numbers. Empty for other models.
+std::vector<bool> takes_whole_numbers(const TrainSettings& settings) {
+    std::vector<bool> whole;
+    if (source_of(settings.model.name) == ModelSource::program)
+        for (const ProgramInput& input : read_program(settings.model.name).inputs)
+            whole.push_back(input.element.name == std::string_view("i64"));
+    return whole;
+}
+
+// What a model compares itself, or looks up in a table, is given as it is stored.
+bool is_given_raw(const Field& field, const TrainSettings& settings, bool takes_whole) {
+    if (settings.task.kind == TaskKind::program)
+        return is_learned(field.name) || field.name == "tokens";
+    return takes_whole && !is_real(field) && settings.task.kind != TaskKind::next_token;
 }
 
 }  // namespace
@@ -263,11 +276,11 @@ InputReader::InputReader(const DatasetIndex& index,
     const std::vector<std::size_t> places = input_places(index, settings.inputs);
     const std::vector<std::size_t> learned = input_places(statistics, settings.inputs);
     const bool has_several = places.size() > 1;
+    const std::vector<bool> whole = takes_whole_numbers(settings);
     if (has_several) check_several(index, places, pipeline);
     for (std::size_t i = 0; i < places.size(); ++i) {
         const Field& field = index.fields()[places[i]];
-        const bool is_raw = settings.task.kind == TaskKind::program &&
-                            (is_learned(field.name) || field.name == "tokens");
+        const bool is_raw = is_given_raw(field, settings, i < whole.size() && whole[i]);
         if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
         const bool is_transformed = !has_several || is_image(field);
         sources_.push_back({places[i],
@@ -276,7 +289,7 @@ InputReader::InputReader(const DatasetIndex& index,
                                 : make_field_input(field,
                                                    is_transformed ? pipeline : TransformPipeline(),
                                                    statistics.fields()[learned[i]])});
-        const InputShape shape = shape_of(field, *sources_.back().field);
+        const InputShape shape = shape_of(field, *sources_.back().field, is_raw);
         if (i == 0)
             shape_ = {shape.channels, shape.height, shape.width, task.outputs(), shape.vocabulary};
         else

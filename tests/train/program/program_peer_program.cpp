@@ -2,7 +2,7 @@
 // One step of an exported program, for program_peer_worker.py: forward and backward on inputs from
 // files, and its gradients and buffers as bytes.
 //
-//   test_train_program_peer NET.pt2 OUT [STEPS] INPUT:f32|i64:EXTENT,EXTENT...
+//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS INPUT:f32|i64:EXTENT,EXTENT...
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -35,6 +35,17 @@ at::Tensor input_of(const std::string& text) {
     return tensor;
 }
 
+// Those of bench/programs.
+ModelSettings settings_of(const std::string& name) {
+    return {.name = name, .layers = 4, .heads = 4, .width = 128};
+}
+
+ModelShape shape_of(const at::Tensor& input) {
+    if (input.scalar_type() == torch::kLong) return {.width = input.size(1), .vocabulary = 97};
+    if (input.dim() < 4) return {};
+    return {.channels = input.size(1), .height = input.size(2), .width = input.size(3)};
+}
+
 void write(std::ofstream& out, const at::Tensor& tensor) {
     const at::Tensor dense = tensor.contiguous();
     out.write(static_cast<const char*>(dense.const_data_ptr()),
@@ -42,8 +53,10 @@ void write(std::ofstream& out, const at::Tensor& tensor) {
 }
 
 void step(Model& model, const NamedTensors& inputs) {
-    const NamedTensors out = model.forward(inputs);
-    only(out).to(torch::kFloat).square().mean().backward();
+    at::Tensor loss = torch::zeros({});
+    for (const NamedTensor& one : model.forward(inputs))
+        loss = loss + one.tensor.to(torch::kFloat).square().mean();
+    loss.backward();
 }
 
 double median_ms(Model& model, const NamedTensors& inputs, std::int64_t steps) {
@@ -62,7 +75,7 @@ int compare(int count, char** words) {
     const auto steps = parse_integer(words[3]).value();
     NamedTensors inputs;
     for (int i = 4; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
-    const auto model = open_model({.name = words[1]}, {}, 1);
+    const auto model = open_model(settings_of(words[1]), shape_of(inputs.front().tensor), 1);
     torch::manual_seed(1);
     step(*model, inputs);
     std::ofstream out(words[2], std::ios::binary);

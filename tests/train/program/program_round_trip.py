@@ -67,11 +67,13 @@ def make_data(lockstep):
     numbers = numpy.random.default_rng(1)
     labels = numbers.integers(0, 3, SAMPLES).astype("u1")
     features = (numbers.integers(-2, 3, (SAMPLES, 1, 6, 6)) + labels[:, None, None, None]).astype("i4")
-    numpy.save("features.npy", features)  # whole numbers, which are not normalised
+    numpy.save("features.npy", features)
     numpy.save("labels.npy", labels)
     lockstep("data", "pack", "--npy", "features=features.npy", "--npy", "labels=labels.npy", "--classes", "4",
              "--keep-order", "--out", "data")
-    return torch.from_numpy(features).float(), torch.from_numpy(labels).long()
+    about = json.loads(pathlib.Path("data/manifest.json").read_text())["fields"][0]
+    given = (torch.from_numpy(features) - torch.tensor(about["mean"])) / torch.tensor(about["std"])
+    return given.float(), torch.from_numpy(labels).long()
 
 
 def check(what, is_right):
