@@ -19,12 +19,23 @@ if(LOCKSTEP_SANITIZE)
     target_link_options(lockstep_sanitize INTERFACE -fsanitize=${lockstep_sanitizers})
 endif()
 
+# For modules' units: as all of them are compiled, and as lockstep_modest() has them.
+foreach(headers lockstep_headers lockstep_modest_headers)
+    lockstep_add_headers(${headers} <fmt/ranges.h>)
+    target_link_libraries(${headers} PRIVATE fmt::fmt lockstep_warnings lockstep_numerics lockstep_sanitize)
+    set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endforeach()
+lockstep_modest(lockstep_modest_headers)
+
 function(lockstep_add_module name)
     cmake_parse_arguments(arg "" "" "SOURCES;HEADERS;LINK;LINK_PRIVATE" ${ARGN})
     set(target lockstep_${name})
     add_library(${target} STATIC ${arg_SOURCES})
     add_library(lockstep::${name} ALIAS ${target})
     lockstep_unite_folders(${target} ${arg_SOURCES})
+    if(NOT "lockstep::torch" IN_LIST arg_LINK AND NOT "lockstep::commands" IN_LIST arg_LINK)
+        lockstep_precompile(${target} lockstep_headers)
+    endif()
     list(TRANSFORM arg_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/lockstep/${name}/)
     target_sources(${target} PUBLIC FILE_SET HEADERS
         BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${arg_HEADERS})

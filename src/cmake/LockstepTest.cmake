@@ -26,6 +26,9 @@ target_link_libraries(lockstep_test_base INTERFACE
     lockstep_warnings lockstep_numerics lockstep_sanitize lockstep_test_economy)
 target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
 
+lockstep_add_headers(lockstep_test_headers <gmock/gmock.h> <gtest/gtest.h>)
+target_link_libraries(lockstep_test_headers PRIVATE lockstep_test_base)
+
 set(lockstep_test_environment
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
@@ -86,6 +89,9 @@ function(lockstep_add_test name)
     add_executable(${target} ${arg_SOURCES})
     lockstep_unite_folders(${target} ${arg_SOURCES})
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+    if(NOT "lockstep::torch" IN_LIST arg_LINK)
+        lockstep_precompile(${target} lockstep_test_headers)
+    endif()
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/${top})
     target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
     if("threads" IN_LIST arg_LABELS)

@@ -81,6 +81,7 @@ function(lockstep_precompile_torch target)
         if(NOT source MATCHES "\\.cpp$")
             set(source ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/Unity/unity_${source}_cxx.cxx)
         endif()
+        set_property(SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
         set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
             COMPILE_OPTIONS -fPIC -Winvalid-pch -fpch-preprocess -include ${LOCKSTEP_TORCH_HEADERS})
         set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
@@ -88,14 +89,45 @@ function(lockstep_precompile_torch target)
     endforeach()
 endfunction()
 
-# lockstep_own_flags(module SOURCES ... FLAGS ...): more compiler options for single files of a module.
+# Headers of the standard library and fmt, precompiled: nearly every unit reads them. GCC wants a unit to have
+# the options that they were precompiled with, so there is one library for each set of options.
+# lockstep_add_headers(target header...)
+function(lockstep_add_headers target)
+    file(WRITE ${PROJECT_BINARY_DIR}/${target}.cpp "")
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/${target}.cpp)
+    target_precompile_headers(${target} PRIVATE ${ARGN} <fmt/format.h> <algorithm> <array> <atomic> <chrono> <cmath>
+        <filesystem> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <thread> <vector>)
+    target_compile_features(${target} PRIVATE cxx_std_20)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()
+
+# lockstep_precompile(target headers): the units of `target` read what lockstep_add_headers() precompiled.
+function(lockstep_precompile target headers)
+    if(LOCKSTEP_UNITY AND NOT LOCKSTEP_TIDY)
+        set_target_properties(${target} PROPERTIES PRECOMPILE_HEADERS_REUSE_FROM ${headers})
+    endif()
+endfunction()
+
+# lockstep_own_flags(module SOURCES ... FLAGS ...): more compiler options for single files of a module. They
+# are the files that are run most, so sanitized builds optimise them, too.
 function(lockstep_own_flags module)
     cmake_parse_arguments(arg "" "" "SOURCES;FLAGS" ${ARGN})
     set_property(SOURCE ${arg_SOURCES} TARGET_DIRECTORY lockstep_${module} APPEND
-        PROPERTY COMPILE_OPTIONS ${arg_FLAGS})
+        PROPERTY COMPILE_OPTIONS ${arg_FLAGS} $<$<BOOL:${LOCKSTEP_SANITIZE}>:-O1>)
+    set_property(SOURCE ${arg_SOURCES} TARGET_DIRECTORY lockstep_${module} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# lockstep_modest(target): -O1 for what is not run often enough to gain from more.
+# lockstep_modest(target): -O1 for what is not run often enough to gain from more. -O0 in sanitized builds, where
+# checks make optimising take twice as long.
 function(lockstep_modest target)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+    if(LOCKSTEP_SANITIZE)
+        set(option -O0)
+    else()
+        set(option $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+    endif()
+    target_compile_options(${target} PRIVATE ${option})
+    get_target_property(headers ${target} PRECOMPILE_HEADERS_REUSE_FROM)
+    if(headers STREQUAL "lockstep_headers")
+        lockstep_precompile(${target} lockstep_modest_headers)
+    endif()
 endfunction()
