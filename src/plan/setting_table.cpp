@@ -295,6 +295,13 @@ std::vector<Option> sample_order(TrainSettings& s) {
                                  {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
                                  "order of samples; lanes: permuted blocks; uniform: one "
                                  "permutation of all samples, for data in memory"),
+        text_option(
+            "normalise",
+            "HOW",
+            s.normalise,
+            "auto: inputs are normalised by the mean and deviation that the data have; none: "
+            "they stay as stored; required: it is an error if an input has none; or "
+            "FIELD=MEAN/DEVIATION for each field, with commas between"),
         text_option("transform",
                     "LIST",
                     s.transform,

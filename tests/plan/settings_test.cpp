@@ -144,6 +144,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "momentum",
                             "nesterov",
                             "no-bias",
+                            "normalise",
                             "optimizer",
                             "order",
                             "output",

@@ -161,6 +161,7 @@ struct TrainSettings {
     OrderKind order = OrderKind::lanes;         ///< uniform needs resident data; decides
     double split = 0;  ///< share to train on, the rest is test data; 0: train on all; decides
     bool drops_last = false;         ///< leaves out an epoch's last step if it is short; decides
+    std::string normalise = "auto";  ///< "auto", "none", "required", or FIELD=MEAN/DEVIATION,...
     std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
     int lanes = 64;                  ///< G; decides
     int window_blocks = 5;           ///< K; decides

@@ -10,7 +10,7 @@
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/leaf_passes.hpp"
-#include "task/input.hpp"
+#include "task/normalise.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -125,7 +125,7 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
 Contract settle_contract(Start& start, const Inputs& inputs) {
     const Communicator& ranks = start.mesh.world;
     TrainSettings& settings = start.settings;
-    agree(ranks, [&] { check_normalises(start.transform, *inputs.data, settings.inputs); });
+    agree(ranks, [&] { check_normalises(settings, start.transform, *inputs.data); });
     Contract contract;
     contract.recorded = parse_json(
         from_root(ranks,

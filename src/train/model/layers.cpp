@@ -44,6 +44,12 @@ Tensor Conv::forward(const Tensor& x) {
     return at::conv2d(x, weight, bias, shape_.stride, padding, 1, shape_.groups);
 }
 
+void check_has_statistics(const Tensor& x) {
+    TORCH_CHECK(x.numel() > x.size(1),
+                "Expected more than 1 value per channel when training, got input size ",
+                x.sizes());
+}
+
 BatchNorm::BatchNorm(std::int64_t channels, NormRule rule)
     : weight_(register_parameter("weight", torch::ones({channels}))),
       bias_(register_parameter("bias", torch::zeros({channels}))),
@@ -53,10 +59,10 @@ BatchNorm::BatchNorm(std::int64_t channels, NormRule rule)
       rule_(rule) {}
 
 Tensor BatchNorm::forward(const Tensor& x) {
-    TORCH_CHECK(!is_training() || x.numel() > x.size(1),
-                "Expected more than 1 value per channel when training, got input size ",
-                x.sizes());
-    if (is_training()) batches_.add_(1);
+    if (is_training()) {
+        check_has_statistics(x);
+        batches_.add_(1);
+    }
     return at::batch_norm(
         x, weight_, bias_, mean_, variance_, is_training(), rule_.momentum, rule_.epsilon, false);
 }

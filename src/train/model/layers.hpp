@@ -63,8 +63,11 @@ struct NormRule {
     double momentum = 0.1;
 };
 
-/// Normalises over all dimensions but the second. Errors: c10::Error, in PyTorch's words, if a
-/// channel has only one value in training: it has no statistics.
+/// Checks the input [n, channels, ...] of a batch norm in training. Errors: c10::Error, in
+/// PyTorch's words, if a channel has only one value: it has no statistics.
+void check_has_statistics(const Tensor& x);
+
+/// Normalises over all dimensions but the second. Errors: check_has_statistics()'s, in training.
 class BatchNorm : public Layer {
   public:
     explicit BatchNorm(std::int64_t channels, NormRule rule = {});

@@ -74,6 +74,7 @@ std::optional<CallMode> switch_mode(ProgramCall& call) {
     const c10::IValue& flag = call.arguments[index];
     const bool is_on = flag.isDouble() ? flag.toDouble() > 0 : !flag.isBool() || flag.toBool();
     const bool is_meant = meets(call, *rule);
+    if (call.name.find("batch_norm") != call.name.npos) call.of_batch = index;
     if (flag.isDouble())
         call.in_evaluation.emplace(index, 0.0);
     else if (rule->condition != "running_mean" || is_meant)

@@ -3,6 +3,7 @@
 #include "program/program_graph.hpp"
 
 #include "model/known_errors.hpp"
+#include "model/layers.hpp"
 #include "program/program_arguments.hpp"
 
 #include <algorithm>
@@ -67,6 +68,8 @@ void run_call(const ProgramCall& call,
     if (call.device) stack[*call.device] = device;
     if (mode == ModelMode::evaluate && call.in_evaluation)
         stack[call.in_evaluation->first] = call.in_evaluation->second;
+    if (call.of_batch && stack[*call.of_batch].toBool())
+        models::check_has_statistics(stack[0].toTensor());
     std::optional<at::AutoGradMode> gradients;
     if (call.gradients) gradients.emplace(*call.gradients && at::GradMode::is_enabled());
     if (mode == ModelMode::evaluate && call.trains_only)

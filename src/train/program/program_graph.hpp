@@ -52,8 +52,9 @@ struct ProgramCall {
     std::optional<std::size_t>
         device;  ///< the argument that names a device: the inputs' device replaces it
     std::optional<bool> gradients;  ///< set by torch.no_grad() and enable_grad(); else unchanged
-    bool trains_only = false;       ///< omitted in evaluation
-    bool gives_list = false;        ///< its result is one list of tensors
+    std::optional<std::size_t> of_batch;  ///< batch norm's argument that says whether it trains
+    bool trains_only = false;             ///< omitted in evaluation
+    bool gives_list = false;              ///< its result is one list of tensors
     std::vector<std::optional<SlotIndex>> results;
     std::vector<SlotIndex> last_uses;
 };

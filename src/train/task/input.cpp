@@ -2,13 +2,13 @@
 #include "task/input.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/model_table.hpp"
 
 #include "program/program_file.hpp"
+#include "task/normalise.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -95,40 +95,6 @@ void check_same_classes(const DatasetIndex& index, const Field& field, const Fie
 
 bool is_real(const Field& field) {
     return field.type == ElementType::f32 || field.type == ElementType::f64;
-}
-
-// Returns the way in which a field gets mean and deviation.
-std::string normalising_advice(const Field& field, ManifestKind kind) {
-    if (kind == ManifestKind::foreign)
-        return "a file of others has no mean and deviation, which 'lockstep data pack' finds";
-    if (field.shape.size() == 1 && !statistics_axis(field))
-        return fmt::format(
-            "'lockstep data pack' finds no mean and deviation of {} columns. numpy scales it "
-            "before, and test data by the same numbers: x = (x - mean) / std",
-            grouped(static_cast<std::uint64_t>(field.shape[0])));
-    return "it has no mean and deviation, which 'lockstep data pack' finds today: pack it again";
-}
-
-const Statistics* statistics_in(const TransformPipeline& pipeline) {
-    const auto found =
-        std::ranges::find(pipeline.ops(), TransformKind::normalise, &TransformOp::kind);
-    return found == pipeline.ops().end() ? nullptr : &found->statistics;
-}
-
-// Returns the treatment of numbers between the data set and the model.
-std::string treatment(const Field& field, const TransformPipeline& pipeline, ManifestKind kind) {
-    if (field.name == "tokens" || is_learned(field.name)) return "";
-    const std::string divided = field.type == ElementType::u8 ? ", divided by 255" : "";
-    const Statistics* const whose = is_image(field) ? statistics_in(pipeline) : nullptr;
-    if (whose != nullptr && *whose == Statistics::imagenet)
-        return divided + ", normalised by ImageNet's mean and deviation";
-    if (field.mean.empty())
-        return fmt::format("{}, not normalised: {}", divided, normalising_advice(field, kind));
-    const char* const each = field.mean.size() == 1    ? ""
-                             : field.shape.size() == 1 ? " of each column"
-                             : field.shape.size() == 2 ? " of each feature"
-                                                       : " of each channel";
-    return fmt::format("{}, normalised by mean and deviation{}", divided, each);
 }
 
 InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
@@ -234,37 +200,21 @@ void check_input_count(std::span<const std::string> wanted,
 }
 
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings) {
-    const auto pipeline = TransformPipeline::parse(settings.transform);
+    const std::vector<bool> whole = takes_whole_numbers(settings);
+    const std::vector<std::size_t> places = input_places(index, settings.inputs);
     std::vector<std::string> texts;
-    for (const std::size_t place : input_places(index, settings.inputs)) {
-        const Field& field = index.fields()[place];
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        const Field& field = index.fields()[places[i]];
+        const bool is_raw = is_given_raw(field, settings, i < whole.size() && whole[i]);
         const std::string axes = axes_text(field);
         texts.push_back(
             fmt::format("{}: {}, {}{}",
                         field.name,
                         element_name(field.type),
                         axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes,
-                        treatment(field, pipeline, index.manifest().kind)));
+                        is_raw ? "" : treatment(field, settings, index.manifest().kind)));
     }
     return texts;
-}
-
-void check_normalises(const std::string& transform,
-                      const DatasetIndex& index,
-                      const std::string& inputs) {
-    if (!TransformPipeline::is_asked_to_normalise(transform)) return;
-    const std::vector<std::size_t> places = input_places(index, inputs);
-    const auto has_mean = [&](std::size_t place) { return !index.fields()[place].mean.empty(); };
-    check(std::ranges::any_of(places, has_mean), [&] {
-        const Field& field = index.fields()[places.front()];
-        return Error(
-            "E248",
-            fmt::format("'normalise' would do nothing to '{}'", field.name),
-            fmt::format("data set '{}' has no mean and deviation of it", index.place()),
-            field.name == "tokens"
-                ? "drop it: tokens are numbers of words"
-                : fmt::format("drop it; or: {}", normalising_advice(field, index.manifest().kind)));
-    });
 }
 
 InputReader::InputReader(const DatasetIndex& index,
@@ -283,12 +233,13 @@ InputReader::InputReader(const DatasetIndex& index,
         const bool is_raw = is_given_raw(field, settings, i < whole.size() && whole[i]);
         if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
         const bool is_transformed = !has_several || is_image(field);
-        sources_.push_back({places[i],
-                            is_raw
-                                ? make_raw_input(field)
-                                : make_field_input(field,
-                                                   is_transformed ? pipeline : TransformPipeline(),
-                                                   statistics.fields()[learned[i]])});
+        sources_.push_back(
+            {places[i],
+             is_raw ? make_raw_input(field)
+                    : make_field_input(
+                          field,
+                          is_transformed ? pipeline : TransformPipeline(),
+                          normalised_as(statistics.fields()[learned[i]], settings.normalise))});
         const InputShape shape = shape_of(field, *sources_.back().field, is_raw);
         if (i == 0)
             shape_ = {shape.channels, shape.height, shape.width, task.outputs(), shape.vocabulary};

@@ -37,12 +37,6 @@ void check_input_count(std::span<const std::string> wanted,
 /// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);
 
-/// Checks `transform`, as the user wrote it. Errors: E248 if it has `normalise`, and no input of
-/// `index` has mean and deviation for it.
-void check_normalises(const std::string& transform,
-                      const DatasetIndex& index,
-                      const std::string& inputs);
-
 /// Makes tensors of one data set's rows. Inputs are f32 [n, C, H, W], channels innermost in memory,
 /// or tokens i64 [n, T], of the input_places(). Images pass a pipeline of transforms, keyed by the
 /// settings' seed, epoch and sample. Targets are the task's. Borrows index and task. Errors: E207,

@@ -104,6 +104,20 @@ TEST_F(ProgramGraphTest, EvaluationSwitchesDropoutAndBatchNorm) {
     EXPECT_EQ(value(model->buffers(), "norm.num_batches_tracked").item<std::int64_t>(), 1);
 }
 
+// As torch.nn.BatchNorm1d; the operator alone would make the running variance infinite.
+TEST_F(ProgramGraphTest, BatchNormNeedsTwoValuesOfAChannelInTraining) {
+    const auto model = made(test::made_up_classifier(6, 3));
+    try {
+        model->forward({{"x", torch::ones({1, 6})}});
+        ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::exception& error) {
+        EXPECT_THAT(error.what(), HasSubstr("Expected more than 1 value per channel"));
+    }
+    EXPECT_TRUE(value(model->buffers(), "norm.running_var").equal(torch::ones({6})));
+    model->set_mode(ModelMode::evaluate);
+    EXPECT_EQ(only(model->forward({{"x", torch::ones({1, 6})}})).size(0), 1);
+}
+
 TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
     MadeUpProgram program = test::made_up_classifier(6, 3);
     const auto switch_off = [&](std::size_t node, std::size_t argument) {

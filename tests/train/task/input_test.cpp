@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "support/caught.hpp"
+#include "task/normalise.hpp"
 #include "task/test_data.hpp"
 #include "train/made_up_index.hpp"
 
@@ -93,6 +94,15 @@ TEST(InputTexts, SayWhatIsDone) {
     EXPECT_EQ(treatment_of(series),
               "features: f32, [20, 2], normalised by mean and deviation of each feature");
     EXPECT_EQ(treatment_of(input_field("tokens", i32, {9}, 5)), "tokens: i32, [9]");
+    TrainSettings settings;
+    settings.inputs = "features";
+    settings.normalise = "none";
+    const auto index = test::made_up_index({series});
+    EXPECT_EQ(input_texts(index, settings).at(0),
+              "features: f32, [20, 2], not normalised, as --normalise none says");
+    settings.normalise = "features=101325/300";
+    EXPECT_EQ(input_texts(index, settings).at(0),
+              "features: f32, [20, 2], normalised by the given mean 101325 and deviation 300");
 }
 
 TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
@@ -107,9 +117,14 @@ TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
 
 TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
     using enum ElementType;
-    const auto refused = [](const Field& field, const std::string& transform) {
+    const auto refused = [](const Field& field,
+                            const std::string& transform,
+                            const std::string& normalise = "auto") {
+        TrainSettings settings;
+        settings.inputs = field.name;
+        settings.normalise = normalise;
         return test::caught_code(
-            [&] { check_normalises(transform, test::made_up_index({field}), field.name); });
+            [&] { check_normalises(settings, transform, test::made_up_index({field})); });
     };
     const Field raw = input_field("images", i32, {1, 4, 4});
     for (const char* asked : {"normalise", "normalize", "flip, normalise"})
@@ -118,6 +133,15 @@ TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
     for (const char* other : {"none", "flip", "normalise imagenet", "book"})
         EXPECT_EQ(refused(raw, other), "") << other;
     EXPECT_EQ(refused(with_statistics(raw), "normalise"), "");
+    EXPECT_EQ(refused(with_statistics(raw), "normalise", "none"), "E248");
+    EXPECT_EQ(refused(with_statistics(raw), "none", "none"), "");
+    EXPECT_EQ(refused(raw, "none", "required"), "E248");
+    EXPECT_EQ(refused(with_statistics(raw), "none", "required"), "");
+    EXPECT_EQ(refused(raw, "none", "images=3/2"), "");
+    EXPECT_EQ(refused(input_field("tokens", u8, {4}, 5), "none", "none"), "E248");
+    for (const char* wrong :
+         {"images=3/0", "images=3", "3/2", "masks=3/2", "never", "images=nan/1"})
+        EXPECT_EQ(refused(raw, "none", wrong), "E103") << wrong;
 }
 
 TEST_F(Inputs, OfTestDataAreTheSameColumns) {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tested: train/task/input_test.cpp.
+#include "task/normalise.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/data/transform.hpp"
+
+#include "task/field_input.hpp"
+#include "task/input.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+/// One item of "pressure=101325/300,age=40/20".
+struct GivenStatistics {
+    std::string field;
+    double mean = 0, deviation = 1;
+};
+
+std::vector<GivenStatistics> given_statistics(const std::string& text) {
+    if (text == "auto" || text == "none" || text == "required") return {};
+    std::vector<GivenStatistics> all;
+    for (const std::string& item : split(text, ',')) {
+        const std::size_t equals = item.find('='), slash = item.find('/', equals);
+        const bool is_whole = equals != item.npos && slash != item.npos;
+        const auto mean = parse_real(is_whole ? item.substr(equals + 1, slash - equals - 1) : "");
+        const auto deviation = parse_real(is_whole ? item.substr(slash + 1) : "");
+        check(mean && deviation && std::isfinite(*mean) && *deviation > 0, [&] {
+            return Error("E103",
+                         fmt::format("--normalise is '{}'", printable(text)),
+                         "it must be auto, none, required, or FIELD=MEAN/DEVIATION for each field",
+                         "for example --normalise features=101325/300");
+        });
+        all.push_back({item.substr(0, equals), *mean, *deviation});
+    }
+    return all;
+}
+
+// Returns the way in which a field gets mean and deviation.
+std::string normalising_advice(const Field& field, ManifestKind kind) {
+    if (kind == ManifestKind::foreign)
+        return fmt::format(
+            "a file of others has no mean and deviation, which 'lockstep data pack' finds, and "
+            "--normalise {}=MEAN/DEVIATION gives",
+            field.name);
+    if (field.shape.size() == 1 && !statistics_axis(field))
+        return fmt::format(
+            "'lockstep data pack' finds no mean and deviation of {} columns. numpy scales it "
+            "before, and test data by the same numbers: x = (x - mean) / std",
+            grouped(static_cast<std::uint64_t>(field.shape[0])));
+    return "it has no mean and deviation, which 'lockstep data pack' finds today: pack it again";
+}
+
+const Statistics* statistics_in(const TransformPipeline& pipeline) {
+    const auto found =
+        std::ranges::find(pipeline.ops(), TransformKind::normalise, &TransformOp::kind);
+    return found == pipeline.ops().end() ? nullptr : &found->statistics;
+}
+
+std::string by_what(const Field& field) {
+    if (field.mean.size() == 1) return "";
+    if (field.shape.size() == 1) return " of each column";
+    return field.shape.size() == 2 ? " of each feature" : " of each channel";
+}
+
+}  // namespace
+
+Field normalised_as(Field field, const std::string& normalise) {
+    if (normalise == "none") field.mean.clear(), field.std.clear();
+    for (const GivenStatistics& given : given_statistics(normalise))
+        if (given.field == field.name) field.mean = {given.mean}, field.std = {given.deviation};
+    return field;
+}
+
+std::string treatment(const Field& stored, const TrainSettings& settings, ManifestKind kind) {
+    if (stored.name == "tokens") return "";
+    const Field field = normalised_as(stored, settings.normalise);
+    const auto pipeline = TransformPipeline::parse(settings.transform);
+    const std::string divided = field.type == ElementType::u8 ? ", divided by 255" : "";
+    const Statistics* const whose = is_image(field) ? statistics_in(pipeline) : nullptr;
+    if (whose != nullptr && *whose == Statistics::imagenet)
+        return divided + ", normalised by ImageNet's mean and deviation";
+    if (settings.normalise == "none") return divided + ", not normalised, as --normalise none says";
+    if (field.mean.empty())
+        return fmt::format("{}, not normalised: {}", divided, normalising_advice(field, kind));
+    if (field.mean != stored.mean || field.std != stored.std)
+        return fmt::format("{}, normalised by the given mean {} and deviation {}",
+                           divided,
+                           field.mean[0],
+                           field.std[0]);
+    return fmt::format("{}, normalised by mean and deviation{}", divided, by_what(field));
+}
+
+void check_normalises(const TrainSettings& settings,
+                      const std::string& transform,
+                      const DatasetIndex& index) {
+    const std::vector<std::size_t> places = input_places(index, settings.inputs);
+    std::vector<std::string> names;
+    for (const std::size_t place : places) names.push_back(index.fields()[place].name);
+    for (const GivenStatistics& given : given_statistics(settings.normalise))
+        check(std::ranges::find(names, given.field) != names.end(), [&] {
+            return Error(
+                "E103",
+                fmt::format("--normalise names '{}', which is no input", printable(given.field)),
+                fmt::format("the inputs are {}", fmt::join(names, ", ")),
+                "give one of these");
+        });
+    const bool is_asked = TransformPipeline::is_asked_to_normalise(transform);
+    const bool must_each = settings.normalise == "required";
+    if (!is_asked && settings.normalise == "auto") return;
+    const auto without = std::ranges::find_if(places, [&](std::size_t place) {
+        const Field& field = index.fields()[place];
+        return field.name == "tokens" || normalised_as(field, settings.normalise).mean.empty();
+    });
+    const auto has_mean = [&](std::size_t place) {
+        return !normalised_as(index.fields()[place], settings.normalise).mean.empty();
+    };
+    const bool does_nothing = is_asked && std::ranges::none_of(places, has_mean);
+    const bool are_tokens = std::ranges::all_of(names, [](const auto& n) { return n == "tokens"; });
+    const bool is_missing = must_each && without != places.end();
+    check(!does_nothing && !is_missing && !are_tokens, [&] {
+        const Field& field = index.fields()[is_missing ? *without : places.front()];
+        const bool is_none = settings.normalise == "none" && field.name != "tokens";
+        return Error(
+            "E248",
+            fmt::format("'normalise' would do nothing to '{}'", field.name),
+            is_none ? "--normalise none says so"
+                    : fmt::format("data set '{}' has no mean and deviation of it", index.place()),
+            field.name == "tokens" ? "drop it: tokens are numbers of words"
+            : is_none
+                ? "drop one of the two"
+                : fmt::format("drop it; or: {}", normalising_advice(field, index.manifest().kind)));
+    });
+}
+
+}  // namespace lockstep
