@@ -79,7 +79,8 @@ TEST_F(Weights, ThatDoNotFitAreNamedOrSkipped) {
 
 TEST_F(Weights, ThatAreLoadedAreCounted) {
     const ProcessResult some = run_lockstep(loading("some") + Words{"--load-skip", "fc2.*"});
-    EXPECT_THAT(some.output, HasSubstr("w.safetensors' loaded, 2 skipped")) << some.output;
+    EXPECT_THAT(some.output, HasSubstr("weights: 2 of 4 tensors of the model loaded from '"));
+    EXPECT_THAT(some.output, HasSubstr("w.safetensors', 2 of its 4 not used")) << some.output;
     const ProcessResult typo = run_lockstep(loading("typo") + Words{"--load-skip", "typo.*"});
     EXPECT_EQ(typo.exit_code, 64);
     EXPECT_THAT(typo.output, HasSubstr("E107: --load-skip 'typo.*' has no effect"));
@@ -225,6 +226,21 @@ print('alike:', len(names))
 TEST_F(Weights, AreReadByOtherPrograms) {
     const fs::path npz = folder_ / "w.npz";
     ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
+    const auto loaded = [&](const std::string& run, const fs::path& file) {
+        return run_lockstep(train(folder_ / run, "0") + Words{"--load-weights", file});
+    };
+    const ProcessResult again = loaded("of_npz", npz);
+    EXPECT_EQ(printed_hash(again.output), hash_) << again.output;
+    EXPECT_THAT(again.output, HasSubstr("weights: 4 of 4 tensors of the model loaded from '"));
+    const std::string map =
+        R"({"weight_map": {"fc1.weight": "w.safetensors", "fc1.bias": "w.safetensors", )"
+        R"("fc2.weight": "w.safetensors", "fc2.bias": "w.safetensors"}})";
+    const fs::path index = folder_.file("model.safetensors.index.json", map);
+    EXPECT_EQ(printed_hash(loaded("of_index", index).output), hash_);
+    fs::rename(file_, folder_ / "moved");
+    EXPECT_THAT(loaded("missing", index).output, HasSubstr("4 tensor(s) are in it"));
+    EXPECT_EQ(printed_hash(loaded("of_index", index).output), hash_) << "the checkpoint has them";
+    fs::rename(folder_ / "moved", file_);
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("read.py", reading_script);
     const ProcessResult read = run_process({"python3", script, npz, file_}, {}, 60);

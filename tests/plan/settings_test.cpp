@@ -140,6 +140,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "lr-scale",
                             "micro-batches",
                             "model",
+                            "model-mode",
                             "momentum",
                             "nesterov",
                             "no-bias",

@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-/// Checks that --keep-best is one of the task's `metrics`. Errors: E103.
+/// Checks that --keep-best is one of the task's `metrics`, and that its better direction is known
+/// or given (":min", ":max"). Errors: E103.
 void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics);
 
 /// Takes an evaluation after `step` into account. The first one by another metric than before

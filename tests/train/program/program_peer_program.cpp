@@ -2,7 +2,7 @@
 // One step of an exported program, for program_peer_worker.py: forward and backward on inputs from
 // files, and its gradients and buffers as bytes.
 //
-//   test_train_program_peer NET.pt2 OUT [STEPS] INPUT:f32|i64:EXTENT,EXTENT...
+//   test_train_program_peer NET.pt2 OUT STEPS train|as-exported INPUT:f32|i64:EXTENT,EXTENT...
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -61,8 +62,10 @@ int compare(int count, char** words) {
     at::set_num_threads(1);
     const auto steps = parse_integer(words[3]).value();
     NamedTensors inputs;
-    for (int i = 4; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
-    const auto model = open_model({.name = words[1]}, {}, 1);
+    for (int i = 5; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
+    const bool is_as_exported = std::string_view(words[4]) == "as-exported";
+    const auto mode = is_as_exported ? ProgramMode::as_exported : ProgramMode::train;
+    const auto model = open_model({.name = words[1], .program_mode = mode}, {}, 1);
     torch::manual_seed(1);
     step(*model, inputs);
     std::ofstream out(words[2], std::ios::binary);
@@ -81,7 +84,7 @@ int compare(int count, char** words) {
 }  // namespace
 
 int main(int count, char** words) {
-    if (count < 5) return 64;
+    if (count < 6) return 64;
     try {
         return compare(count, words);
     } catch (const Error& error) {

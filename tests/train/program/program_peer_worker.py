@@ -182,6 +182,7 @@ def images(channels, side):
 CASES = {
     "mlp": lambda: (Mlp(), (torch.randn(ROWS + 1, 12),)),
     "cnn": lambda: (Cnn(), images(1, 28)),
+    "cnn_evaluated": lambda: (Cnn().eval(), images(1, 28)),
     "recurrent": lambda: (Recurrent(), (torch.randn(ROWS + 1, 10, 6),)),
     "attention": lambda: (Attention(), (torch.randint(0, 50, (ROWS + 1, 12)),)),
     "encoder": lambda: (Encoder(), (torch.randint(0, 60, (ROWS + 1, 12)),)),
@@ -263,7 +264,7 @@ def export(case, decomposed):
     torch.manual_seed(0)
     module, sample = case()
     batch = torch.export.Dim("batch", min=2, max=4096)
-    exported = torch.export.export(module.train(), sample, dynamic_shapes=({0: batch},) * len(sample))
+    exported = torch.export.export(module, sample, dynamic_shapes=({0: batch},) * len(sample))
     if decomposed:
         exported = exported.run_decompositions()
     torch.export.save(exported, "net.pt2")
@@ -284,9 +285,8 @@ def compared(program, name, case, decomposed):
             file.write(raw(one))
         kind = "f32" if one.is_floating_point() else "i64"
         words.append(f"input{i}:{kind}:{','.join(map(str, one.shape))}")
-    ours = subprocess.run(
-        [program, "net.pt2", "out", str(STEPS), *words], capture_output=True, text=True
-    )
+    mode = "train" if case()[0].training else "as-exported"
+    ours = subprocess.run([program, "net.pt2", "out", str(STEPS), mode, *words], capture_output=True, text=True)
     if ours.returncode:
         print(f"{name}: {ours.stderr}")
         return False
