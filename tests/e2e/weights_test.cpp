@@ -100,6 +100,14 @@ text = json.dumps(header).encode()
 open(sys.argv[2], 'wb').write(struct.pack('<Q', len(text)) + text + raw[8 + size:])
 )";
 
+constexpr const char* prefixing_npz = R"(
+import sys, zipfile
+old, new = zipfile.ZipFile(sys.argv[1]), zipfile.ZipFile(sys.argv[2], 'w')
+for name in old.namelist():
+    new.writestr('module.' + name, old.read(name))
+new.close()
+)";
+
 TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("prefix.py", prefixing_script),
@@ -114,20 +122,24 @@ TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
                                         Words{"--load-weights", ddp, "--load-prefix", "module."})
                                .output),
               hash_);
-    const ProcessResult evaluation = run_lockstep(
-        {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", ddp});
-    const std::size_t command = evaluation.output.find("python3 -c");
-    ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
-    const ProcessResult renamed = run_process(
-        {"sh",
-         "-c",
-         evaluation.output.substr(command, evaluation.output.find('\n', command) - command)});
-    EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
-    const fs::path made = folder_ / "ddp.new.safetensors";
-    EXPECT_EQ(
-        printed_hash(
-            run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", made}).output),
-        hash_);
+    const fs::path npz = folder_ / "w.npz", other = folder_ / "ddp.npz";
+    ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
+    ASSERT_EQ(run_process({"python3", "-c", prefixing_npz, npz, other}).exit_code, 0);
+    for (const fs::path& file : {ddp, other}) {
+        const ProcessResult evaluation = run_lockstep(
+            {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", file});
+        const std::size_t command = evaluation.output.find("python3 -c");
+        ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
+        const ProcessResult renamed = run_process(
+            {"sh",
+             "-c",
+             evaluation.output.substr(command, evaluation.output.find('\n', command) - command)});
+        EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
+        const fs::path made = folder_ / ("ddp.new" + file.extension().string());
+        const Words loading_it = train(folder_ / ("run" + file.extension().string()), "0") +
+                                 Words{"--load-weights", made};
+        EXPECT_EQ(printed_hash(run_lockstep(loading_it).output), hash_) << file;
+    }
 }
 
 TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {

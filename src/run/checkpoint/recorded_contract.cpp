@@ -128,8 +128,9 @@ constexpr std::string_view renaming_program =
     "t += b' ' * (-len(t) % 8); "
     "open(sys.argv[2], 'wb').write(struct.pack('<Q', len(t)) + t + d[8+n:])";
 constexpr std::string_view renaming_program_of_npz =
-    "import sys, numpy; d = numpy.load(sys.argv[1]); "
-    "numpy.savez(sys.argv[2], **{RENAMED: d[k] for k in d.files})";
+    "import sys, zipfile; a = zipfile.ZipFile(sys.argv[1]); "
+    "b = zipfile.ZipFile(sys.argv[2], 'w'); "
+    "[b.writestr(RENAMED, a.read(k)) for k in a.namelist()]; b.close()";
 constexpr std::string_view renaming_program_of_index =
     "import json, os, sys; from safetensors.torch import load_file, save_file; "
     "names = json.load(open(sys.argv[1]))['weight_map'].values(); d = {}; "

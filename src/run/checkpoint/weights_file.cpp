@@ -221,7 +221,7 @@ void check_has_shard(const fs::path& index,
 }
 
 // "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", as write_npz() and NumPy have it.
-StoredTensor tensor_of_npy(std::string name, std::string_view start, const fs::path& path) {
+StoredTensor tensor_of_npy(const std::string& name, std::string_view start, const fs::path& path) {
     const auto fail = [&](const std::string& why) {
         return malformed(path,
                          fmt::format("'{}': {}", printable(name), why),
@@ -238,7 +238,7 @@ StoredTensor tensor_of_npy(std::string name, std::string_view start, const fs::p
         R"(\{'descr': '([^']*)', 'fortran_order': (True|False), 'shape': \(([\d, ]*)\), *\}\s*)");
     std::smatch found;
     if (!std::regex_match(text, found, form)) throw fail("its header is not that of numbers");
-    StoredTensor tensor{.name = std::move(name), .dtype = found[1]};
+    StoredTensor tensor{.name = name, .dtype = found[1]};
     std::string extents = found[3];
     std::erase(extents, ' ');
     for (const std::string& extent : split(extents, ',')) {

@@ -164,6 +164,10 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
                   loaded({{"w", 4}, {"other", 6}}, "");
               }),
               "E304: not in the model: other");
+    EXPECT_EQ(refusal([&] {
+                  loaded({{"w", 4}, {"frozen", 5}}, "w");
+              }),
+              "E107: it matches all 1 tensors of the model");
     EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
 }
 

@@ -378,7 +378,7 @@ TEST_F(ProgramGraphTest, ForgetsValuesAfterTheirLastUse) {
     const ProgramFile file = read_program(path);
     std::vector<at::Tensor> tensors;
     for (const ProgramTensor& one : file.tensors) tensors.push_back(torch::zeros(one.sizes));
-    const ProgramGraph graph = compile_program(file, tensors);
+    const ProgramGraph graph = compile_program(file, tensors, ProgramMode::train);
     std::vector<bool> is_kept(graph.start.size(), true);
     for (const ProgramCall& call : graph.calls)
         for (const SlotIndex slot : call.last_uses) {
