@@ -123,10 +123,11 @@ OptionSection applied_to_group(InferSettings& settings) {
 OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data) {
     return group(
         OptionGroup::weights,
-        {path_option("weights",
-                     "FILE",
-                     weights,
-                     "safetensors file to use; unset: the run's newest checkpoint"),
+        {path_option(
+             "weights",
+             "FILE",
+             weights,
+             "file of weights, as train --load-weights takes; unset: the run's newest checkpoint"),
          data_option(
              "train-data",
              train_data,

@@ -322,9 +322,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "do not, --accept-data continues."},
     {"E309",
      bad_data,
-     "a safetensors file is malformed",
-     "Header, offsets and file size must agree without holes or overlaps. If the file is of\n"
-     "another kind, the message says which, and names the command that converts it."},
+     "a file of weights is malformed",
+     "Header, offsets and file size must agree without holes or overlaps. An index names files\n"
+     "beside it, and an .npz is not compressed. If the file is of another kind, the message says\n"
+     "which, and names the command that converts it."},
     {"E310",
      bad_data,
      "a checkpoint is damaged",

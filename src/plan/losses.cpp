@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -16,10 +17,35 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 4> error_metrics{"loss", "mae", "perplexity", "rmse"};
+// The metrics of Lockstep's own tasks. A program's may have any meaning.
+constexpr std::array<std::string_view, 4> lower_is_better{"loss", "mae", "perplexity", "rmse"};
+constexpr std::array<std::string_view, 6> higher_is_better{
+    "accuracy", "auc", "f1", "iou", "r2", "top5"};
+constexpr std::string_view to_least = ":min", to_most = ":max";
 
-std::string judged_metric(const TrainSettings& settings) {
-    return settings.keep_best.empty() ? "loss" : settings.keep_best;
+// What --keep-best names: "kl:min".
+struct Judge {
+    std::string text;
+    std::string metric;
+    std::optional<bool> is_lower_better;
+};
+
+Judge judge_of(const std::string& keep_best, TaskKind task) {
+    Judge judge{.text = keep_best.empty() ? "loss" : keep_best};
+    const bool is_least = judge.text.ends_with(to_least);
+    const bool is_given = is_least || judge.text.ends_with(to_most);
+    judge.metric = judge.text.substr(0, judge.text.size() - (is_given ? to_least.size() : 0));
+    const auto is_in = [&](const auto& list) {
+        return std::ranges::find(list, judge.metric) != list.end();
+    };
+    const bool is_known = judge.metric == "loss" || task != TaskKind::program;
+    if (is_given)
+        judge.is_lower_better = is_least;
+    else if (is_known && is_in(lower_is_better))
+        judge.is_lower_better = true;
+    else if (is_known && is_in(higher_is_better))
+        judge.is_lower_better = false;
+    return judge;
 }
 
 // Of the loss scale, as torch.amp.GradScaler has them.
@@ -36,19 +62,28 @@ void average(double& mean, double value, bool is_first) {
 
 }  // namespace
 
-bool is_better(const std::string& metric, double value, double than) {
-    return std::ranges::find(error_metrics, metric) != error_metrics.end() ? value < than
-                                                                           : value > than;
+bool is_better(const std::string& keep_best, double value, double than) {
+    const Judge judge = judge_of(keep_best, TaskKind::automatic);
+    return judge.is_lower_better.value_or(false) ? value < than : value > than;
 }
 
 void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics) {
     std::vector<std::string> names;
     for (const auto& [name, value] : metrics) names.push_back(name);
-    check(settings.keep_best.empty() || metrics.contains(settings.keep_best), [&] {
+    const Judge judge = judge_of(settings.keep_best, settings.task.kind);
+    const std::string what = fmt::format("--keep-best is '{}'", settings.keep_best);
+    check(metrics.contains(judge.metric), [&] {
         return Error("E103",
-                     fmt::format("--keep-best is '{}'", settings.keep_best),
+                     what,
                      fmt::format("the task's metrics are {}", fmt::join(names, ", ")),
                      "give one of these");
+    });
+    check(judge.is_lower_better.has_value(), [&] {
+        return Error("E103",
+                     what,
+                     "the model names this metric, and its best value may be the lowest or the "
+                     "highest",
+                     fmt::format("give --keep-best {0}:min, or --keep-best {0}:max", judge.metric));
     });
 }
 
@@ -57,12 +92,11 @@ void note_evaluation(BestEvaluation& best,
                      const std::map<std::string, double>& metrics,
                      std::int64_t step) {
     if (settings.keep_best.empty() && settings.early_stop == 0) return;
-    const std::string metric = judged_metric(settings);
-    const double value = metrics.at(metric);
-    if (best.metric != metric) best = {.metric = metric};
-    const bool is_first = best.step == 0;
-    if (std::isfinite(value) && (is_first || is_better(metric, value, best.value)))
-        best = {.metric = metric, .step = step, .value = value};
+    const Judge judge = judge_of(settings.keep_best, settings.task.kind);
+    const double value = metrics.at(judge.metric);
+    if (best.metric != judge.text) best = {.metric = judge.text};
+    if (std::isfinite(value) && (best.step == 0 || is_better(judge.text, value, best.value)))
+        best = {.metric = judge.text, .step = step, .value = value};
     else
         ++best.not_since;
 }
@@ -70,7 +104,7 @@ void note_evaluation(BestEvaluation& best,
 std::string passed_over(const TrainSettings& settings,
                         const std::map<std::string, double>& metrics) {
     if (settings.keep_best.empty() && settings.early_stop == 0) return "";
-    const std::string metric = judged_metric(settings);
+    const std::string metric = judge_of(settings.keep_best, settings.task.kind).metric;
     const double value = metrics.at(metric);
     if (std::isfinite(value)) return "";
     return fmt::format(
@@ -85,7 +119,8 @@ std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best
 }
 
 std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& best) {
-    const bool is_due = settings.early_stop > 0 && best.metric == judged_metric(settings) &&
+    const bool is_due = settings.early_stop > 0 &&
+                        best.metric == judge_of(settings.keep_best, settings.task.kind).text &&
                         best.not_since >= settings.early_stop;
     if (!is_due) return "";
     if (best.step == 0)

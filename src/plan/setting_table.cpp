@@ -65,10 +65,11 @@ OptionSection where(TrainSettings& s) {
                              "field of --test-data; unset: the one of --field; without "
                              "--test-data: field of --data")),
          shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed")),
-         path_option("load-weights",
-                     "FILE",
-                     s.load_weights,
-                     "safetensors file with the initial weights of a new run"),
+         path_option(
+             "load-weights",
+             "FILE",
+             s.load_weights,
+             "initial weights of a new run: a safetensors file, the index of several, or .npz"),
          list_option("load-skip",
                      "GLOB",
                      s.load_skip,
@@ -137,6 +138,12 @@ std::vector<Option> model(TrainSettings& s) {
                     s.model.output,
                     "output of --model FILE.pt2 that is used; unset: the only one, or all with "
                     "--task program"),
+        choice_option<ProgramMode>(
+            "model-mode",
+            s.model.program_mode,
+            {{"train", ProgramMode::train}, {"as-exported", ProgramMode::as_exported}},
+            "mode of --model FILE.pt2; as-exported: one that was exported for evaluation learns "
+            "with batch norm and dropout switched off"),
         unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
         list_option("channels",
                     "N[,N]",
@@ -373,7 +380,7 @@ OptionSection how_long(TrainSettings& s) {
                             "METRIC",
                             s.keep_best,
                             "also keep the checkpoint with the best value of this metric: loss, "
-                            "accuracy, r2, ...")),
+                            "accuracy, r2, ...; kl:min, score:max: a metric of --task program")),
          shared(whole_option("early-stop",
                              s.early_stop,
                              0,

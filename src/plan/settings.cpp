@@ -69,7 +69,9 @@ std::vector<Idle> idle_of_models(const TrainSettings& s) {
     const std::string other = "--model " + s.model.name + " has no choice of it";
     const bool is_chain =
         s.model.name == "cnn" || s.model.name == "cnn-bn" || s.model.name == "mlp";
-    return {{"output", other, "drop it, or use --model FILE.pt2", source != ModelSource::program},
+    const std::string program = "drop it, or use --model FILE.pt2";
+    return {{"output", other, program, source != ModelSource::program},
+            {"model-mode", other, program, source != ModelSource::program},
             {"no-bias", other, "drop it", is_script},
             {"channels", other, "drop it, or use --model cnn", !is_chain && !is_own},
             {"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},

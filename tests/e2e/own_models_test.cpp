@@ -58,7 +58,10 @@ std::vector<Mistake> mistakes() {
     return {
         unusable("AllFrozen", "it has no parameter that learns"),
         unusable("BoolBuffer", "buffer 'mask' holds 4 values of type Bool"),
-        unusable("DoubleParameter", "parameter 'scale' is not f32"),
+        unusable(
+            "DoubleParameter",
+            "parameter 'scale' is Double, not f32",
+            "call net.float() before the model is exported or saved; in C++, to(torch::kFloat)"),
         unusable("NoParameter", "it has no parameter that learns"),
         unusable("Tied",
                  "'again' and 'last.weight' are one tensor",
@@ -331,10 +334,52 @@ TEST_F(ExportedProgram, MayComputeItsOwnLoss) {
     const auto trained = on_program(Words{"train"} + both + tested);
     EXPECT_EQ(trained.exit_code, 0) << trained.output;
     EXPECT_THAT(trained.output, testing::HasSubstr("right 0."));
+    const Words best = {"--run", folder_ / "best", "--keep-best"};
+    const auto unknown = on_program(Words{"train"} + both + tested + best + Words{"right"});
+    EXPECT_THAT(unknown.output,
+                testing::HasSubstr("give --keep-best right:min, or --keep-best right:max"));
+    const auto kept = on_program(Words{"train"} + both + tested + best + Words{"right:max"});
+    EXPECT_EQ(kept.exit_code, 0) << kept.output;
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", folder_ / "best"}).output,
+                testing::HasSubstr("best right:max 0."));
     const auto one = on_program(Words{"train"} + task + tested);
-    EXPECT_THAT(one.output, testing::HasSubstr("takes 2 input(s), x, labels, and is given 1"));
+    EXPECT_THAT(one.output,
+                testing::HasSubstr("takes 2 input(s), x, labels, and is given 1\n"
+                                   "  why: the data have images, labels\n"
+                                   "  fix: give --inputs images --inputs labels\n"));
     const auto other = on_program(training(own) + Words{"--inputs", "images"});
     EXPECT_EQ(other.exit_code, bad_data_code) << other.output;
+}
+
+// As people have them who exported for inference: the statistics of batch norm stay.
+TEST_F(ExportedProgram, OfEvaluationTrainsAsItIsIfAsked) {
+    const MadeUpProgram made = for_evaluation(made_up_classifier(784, 10, {1, 28, 28}));
+    const fs::path net = folder_.file("eval.pt2", zip_of(made.entries()));
+    const auto refused = on_program(training(net) + Words{"--max-steps", "2"});
+    EXPECT_EQ(refused.exit_code, config_code);
+    const Words as_it_is = {"--model-mode", "as-exported"};
+    EXPECT_THAT(refused.output, testing::HasSubstr("as it is with --model-mode as-exported"));
+    const Words words = Words{"verify", "--model", net, "--steps", "4", "--batch", "48"} +
+                        Words{"--virtual-ranks", "4"} + as_it_is + Words{"--ranks"};
+    const auto equal = on_program(words + Words{"1,2,3"});
+    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
+    const auto plain = on_program(words + Words{"1,3", "--plain"});
+    EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+    const auto trained = on_program(training(net) + as_it_is + Words{"--max-steps", "2"});
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_THAT(content_of(run_ / "run.json"),
+                testing::ContainsRegex("\"model-mode\": *\"as-exported\""));
+    const fs::path weights = folder_ / "w.safetensors";
+    EXPECT_EQ(run_lockstep({"export", run_, "--out", weights}).exit_code, 0);
+    const std::string mean = tensor_in(weights, "norm.running_mean");
+    EXPECT_EQ(mean, std::string(mean.size(), '\0')) << "as in the file";
+    const auto tested = run_lockstep({"eval", run_, "--data", SmallData::get().test()});
+    EXPECT_EQ(tested.exit_code, 0) << tested.output;
+    const auto other = on_program(training(net_) + as_it_is + Words{"--run", folder_ / "other"});
+    EXPECT_EQ(other.exit_code, 64);
+    EXPECT_THAT(other.output,
+                testing::AllOf(testing::HasSubstr("E107: --model-mode as-exported has no effect"),
+                               testing::HasSubstr("was exported for training")));
 }
 
 TEST_F(ExportedProgram, SaysWhatToChangeWhereItIsExported) {

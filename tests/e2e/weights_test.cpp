@@ -79,7 +79,8 @@ TEST_F(Weights, ThatDoNotFitAreNamedOrSkipped) {
 
 TEST_F(Weights, ThatAreLoadedAreCounted) {
     const ProcessResult some = run_lockstep(loading("some") + Words{"--load-skip", "fc2.*"});
-    EXPECT_THAT(some.output, HasSubstr("w.safetensors' loaded, 2 skipped")) << some.output;
+    EXPECT_THAT(some.output, HasSubstr("weights: 2 of 4 tensors of the model loaded from '"));
+    EXPECT_THAT(some.output, HasSubstr("w.safetensors', 2 of its 4 not used")) << some.output;
     const ProcessResult typo = run_lockstep(loading("typo") + Words{"--load-skip", "typo.*"});
     EXPECT_EQ(typo.exit_code, 64);
     EXPECT_THAT(typo.output, HasSubstr("E107: --load-skip 'typo.*' has no effect"));
@@ -99,6 +100,14 @@ text = json.dumps(header).encode()
 open(sys.argv[2], 'wb').write(struct.pack('<Q', len(text)) + text + raw[8 + size:])
 )";
 
+constexpr const char* prefixing_npz = R"(
+import sys, zipfile
+old, new = zipfile.ZipFile(sys.argv[1]), zipfile.ZipFile(sys.argv[2], 'w')
+for name in old.namelist():
+    new.writestr('module.' + name, old.read(name))
+new.close()
+)";
+
 TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("prefix.py", prefixing_script),
@@ -113,20 +122,24 @@ TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
                                         Words{"--load-weights", ddp, "--load-prefix", "module."})
                                .output),
               hash_);
-    const ProcessResult evaluation = run_lockstep(
-        {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", ddp});
-    const std::size_t command = evaluation.output.find("python3 -c");
-    ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
-    const ProcessResult renamed = run_process(
-        {"sh",
-         "-c",
-         evaluation.output.substr(command, evaluation.output.find('\n', command) - command)});
-    EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
-    const fs::path made = folder_ / "ddp.new.safetensors";
-    EXPECT_EQ(
-        printed_hash(
-            run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", made}).output),
-        hash_);
+    const fs::path npz = folder_ / "w.npz", other = folder_ / "ddp.npz";
+    ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
+    ASSERT_EQ(run_process({"python3", "-c", prefixing_npz, npz, other}).exit_code, 0);
+    for (const fs::path& file : {ddp, other}) {
+        const ProcessResult evaluation = run_lockstep(
+            {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", file});
+        const std::size_t command = evaluation.output.find("python3 -c");
+        ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
+        const ProcessResult renamed = run_process(
+            {"sh",
+             "-c",
+             evaluation.output.substr(command, evaluation.output.find('\n', command) - command)});
+        EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
+        const fs::path made = folder_ / ("ddp.new" + file.extension().string());
+        const Words loading_it = train(folder_ / ("run" + file.extension().string()), "0") +
+                                 Words{"--load-weights", made};
+        EXPECT_EQ(printed_hash(run_lockstep(loading_it).output), hash_) << file;
+    }
 }
 
 TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
@@ -225,6 +238,21 @@ print('alike:', len(names))
 TEST_F(Weights, AreReadByOtherPrograms) {
     const fs::path npz = folder_ / "w.npz";
     ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
+    const auto loaded = [&](const std::string& run, const fs::path& file) {
+        return run_lockstep(train(folder_ / run, "0") + Words{"--load-weights", file});
+    };
+    const ProcessResult again = loaded("of_npz", npz);
+    EXPECT_EQ(printed_hash(again.output), hash_) << again.output;
+    EXPECT_THAT(again.output, HasSubstr("weights: 4 of 4 tensors of the model loaded from '"));
+    const std::string map =
+        R"({"weight_map": {"fc1.weight": "w.safetensors", "fc1.bias": "w.safetensors", )"
+        R"("fc2.weight": "w.safetensors", "fc2.bias": "w.safetensors"}})";
+    const fs::path index = folder_.file("model.safetensors.index.json", map);
+    EXPECT_EQ(printed_hash(loaded("of_index", index).output), hash_);
+    fs::rename(file_, folder_ / "moved");
+    EXPECT_THAT(loaded("missing", index).output, HasSubstr("4 tensor(s) are in it"));
+    EXPECT_EQ(printed_hash(loaded("of_index", index).output), hash_) << "the checkpoint has them";
+    fs::rename(folder_ / "moved", file_);
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("read.py", reading_script);
     const ProcessResult read = run_process({"python3", script, npz, file_}, {}, 60);

@@ -86,6 +86,31 @@ TEST(BestEvaluation, IsNotLookedForUnasked) {
     EXPECT_EQ(best_of(judged_by(""), "loss", {1}).metric, "");
 }
 
+TEST(BestEvaluation, OfAMetricOfTheModelsOwnIsTheLeastOrMostAsAsked) {
+    EXPECT_EQ(best_of(judged_by("kl:min"), "kl", {3, 1, 2}).step, 20);
+    EXPECT_EQ(best_of(judged_by("kl:max"), "kl", {1, 3, 2}).step, 20);
+    EXPECT_EQ(kept_step(judged_by("kl:max"), best_of(judged_by("kl:min"), "kl", {3, 1})), 0);
+    EXPECT_EQ(passed_over(judged_by("kl:min"), {{"kl", std::numeric_limits<double>::infinity()}}),
+              "the test kl is inf: --keep-best kl:min passes this evaluation over");
+}
+
+TEST(CheckMetric, WantsADirectionWhereTheModelNamesTheMetric) {
+    const std::map<std::string, double> metrics = {{"loss", 0}, {"accuracy", 0}};
+    const auto refused = [&](const std::string& metric, TaskKind task) {
+        TrainSettings settings = judged_by(metric);
+        settings.task.kind = task;
+        return test::caught_text([&] { check_metric(settings, metrics); });
+    };
+    EXPECT_EQ(refused("accuracy", TaskKind::classification), "");
+    EXPECT_EQ(refused("loss", TaskKind::program), "");
+    EXPECT_EQ(refused("accuracy:max", TaskKind::program), "");
+    EXPECT_EQ(refused("accuracy", TaskKind::program),
+              "lockstep: error E103: --keep-best is 'accuracy'\n"
+              "  why: the model names this metric, and its best value may be the lowest or the "
+              "highest\n  fix: give --keep-best accuracy:min, or --keep-best accuracy:max");
+    EXPECT_NE(refused("kl:min", TaskKind::program), "");
+}
+
 TEST(CheckMetric, ListsThoseOfTheTask) {
     const std::map<std::string, double> metrics = {{"loss", 0}, {"r2", 0}};
     EXPECT_EQ(test::caught_code([&] { check_metric(judged_by(""), metrics); }), "");

@@ -141,6 +141,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "lr-scale",
                             "micro-batches",
                             "model",
+                            "model-mode",
                             "momentum",
                             "nesterov",
                             "no-bias",
@@ -300,6 +301,11 @@ std::vector<NoEffect> idle_cases() {
          "E107",
          "--lr-group has no effect\n  why: --optimizer lamb finds a rate for each tensor\n"
          "  fix: drop it, or use --optimizer adam"},
+        {"ModeOfAModelThatIsNoProgram",
+         [](auto& s) { s.model.program_mode = ProgramMode::as_exported; },
+         "E107",
+         "--model-mode has no effect\n  why: --model cnn has no choice of it\n"
+         "  fix: drop it, or use --model FILE.pt2"},
         {"PrefixWithoutWeights",
          [](auto& s) { s.load_prefix = "module."; },
          "E107",

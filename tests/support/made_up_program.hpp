@@ -32,11 +32,11 @@ inline std::uint32_t zip_checksum(std::string_view bytes) {
     return ~crc;
 }
 
-/// A zip of stored entries below a folder `net`.
-inline std::string zip_of(const ArchiveEntries& entries) {
+/// A zip of stored entries below a folder.
+inline std::string zip_of(const ArchiveEntries& entries, const std::string& folder = "net/") {
     std::string file, table;
     for (const auto& [name, bytes] : entries) {
-        const std::string full = "net/" + name;
+        const std::string full = folder + name;
         const std::string numbers =
             little_endian(zip_checksum(bytes), 4) + little_endian(bytes.size(), 4) +
             little_endian(bytes.size(), 4) + little_endian(full.size(), 2) + little_endian(0, 2);
@@ -96,11 +96,20 @@ class MadeUpProgram {
                    const std::vector<std::int64_t>& sizes,
                    const std::vector<float>& values,
                    bool learns = true) {
+        parameter_of(name, 7, sizes, bytes_of_all(values), learns);
+    }
+
+    /// The same of schema.py's type of elements.
+    void parameter_of(const std::string& name,
+                      int type,
+                      const std::vector<std::int64_t>& sizes,
+                      const std::string& bytes,
+                      bool learns = true) {
         Json spec = Json::object();
         spec["arg"]["name"] = "p_" + name;
         spec["parameter_name"] = name;
         add_spec("input_specs", "parameter", spec);
-        add_payload(name, 7, sizes, bytes_of_all(values), learns);
+        add_payload(name, type, sizes, bytes, learns);
     }
 
     /// A buffer that is kept, of schema.py's type of elements.
@@ -282,6 +291,17 @@ inline MadeUpProgram made_up_classifier(std::int64_t features,
               {{"self", given("linear")}, {"other", given("p_scale")}},
               {"mul"});
     made.output("mul", {classes});
+    return made;
+}
+
+/// The same program as `net.eval()` before the export makes it: batch norm and dropout are off.
+inline MadeUpProgram for_evaluation(MadeUpProgram made) {
+    for (std::size_t i = 0; i < made.nodes().size(); ++i)
+        for (std::size_t k = 0; k < made.nodes()[i]["inputs"].size(); ++k) {
+            Json& input = made.nodes()[i]["inputs"][k];
+            const auto name = input["name"].get<std::string>();
+            if (name == "train" || name == "training") input["arg"] = argument_of("as_bool", false);
+        }
     return made;
 }
 

@@ -15,11 +15,12 @@
 
 namespace lockstep {
 
-/// Checks that --keep-best is one of the task's `metrics`. Errors: E103.
+/// Checks that --keep-best is one of the task's `metrics`, and that its better direction is known
+/// or given (":min", ":max"). Errors: E103.
 void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics);
 
-/// Returns true if `value` of this metric is better than another value.
-bool is_better(const std::string& metric, double value, double than);
+/// Returns true if `value` of the metric that --keep-best names is better than another value.
+bool is_better(const std::string& keep_best, double value, double than);
 
 /// Takes an evaluation after `step` into account. The first one by another metric than before
 /// replaces the old best. Values that are not finite are never better.

@@ -53,6 +53,14 @@ inline constexpr const char* stateful_fix =
     "keep state in a buffer, such as register_buffer(\"calls\", torch::zeros({}, torch::kLong)), "
     "and draw by torch::rand() and the like without a generator";
 
+/// What to change where a parameter is complex: ranks sum and keep f32.
+inline constexpr const char* way_from_complex =
+    "make the parameter of pairs, w = torch.view_as_real(w), and use torch.view_as_complex(w) in "
+    "forward()";
+/// The same for f64, f16 and bf16.
+inline constexpr const char* way_from_other_reals =
+    "call net.float() before the model is exported or saved; in C++, to(torch::kFloat)";
+
 /// The author of a model's code: its faults are bugs of ours, or for the user to fix.
 enum class ModelAuthor { lockstep, user_class, user_script, user_program };
 

@@ -62,6 +62,10 @@ struct ScheduleSettings {
 /// Returns true if the rate depends on the length of the run.
 bool has_end(ScheduleKind kind);
 
+/// How a program of torch.export is trained. train: it must have been exported for training.
+/// as_exported: with the batch norm and dropout that are switched off in it.
+enum class ProgramMode { train, as_exported };
+
 /// Settings of make_model().
 struct ModelSettings {
     std::string name = "cnn";  ///< one of model_names()
@@ -73,6 +77,7 @@ struct ModelSettings {
     std::int64_t heads = 0;   ///< heads of each attention of gpt; 0: the model's own number
     std::int64_t width = 0;   ///< width of gpt, or of unet's first level; 0: the model's own
     std::string output;       ///< the output of a program that is used; "": all
+    ProgramMode program_mode = ProgramMode::train;
 };
 
 /// The meaning of a model's outputs; see make_task(). automatic: decided by the data's fields.

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The safetensors container (https://github.com/huggingface/safetensors#format): written in fp32,
-/// and read as floats from files of any program.
+/// The safetensors container (https://github.com/huggingface/safetensors#format), written in fp32,
+/// and weights of any program, read as floats.
 #pragma once
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,33 +52,46 @@ struct StoredTensor {
     std::string dtype;  ///< type as the file spells it: "F32"
     StoredFloat type = StoredFloat::other;
     std::vector<std::int64_t> shape;
-    std::uint64_t offset = 0, bytes = 0;  ///< in the file
+    std::uint64_t offset = 0, bytes = 0;  ///< in the file, or in its entry of an archive
+    std::size_t file = 0;                 ///< which of an index's files
 
     std::uint64_t count() const;  ///< number of elements
 };
 
-/// An open file. Opening checks its header: tensors lie within the file, without gaps.
-class SafetensorsFile {
+/// An open file of weights: safetensors, the index of several such files beside it ("weight_map",
+/// as Hugging Face has it), or an .npz archive. Opening checks its header: tensors lie within the
+/// file, without gaps.
+class WeightsFile {
   public:
-    /// Opens a file. Errors: E201, E202, E309.
-    explicit SafetensorsFile(const std::filesystem::path& path);
+    /// Opens a file. Errors: E201 also if a file of an index is missing, E202, E206, E309.
+    explicit WeightsFile(const std::filesystem::path& path);
 
-    const std::filesystem::path& path() const { return path_; }  ///< path as given
-    const std::vector<StoredTensor>& tensors() const {
-        return tensors_;
-    }  ///< in the order of the file
+    const std::filesystem::path& path() const { return path_; }            ///< path as given
+    const std::vector<StoredTensor>& tensors() const { return tensors_; }  ///< in the file's order
 
     /// Fills `out`, of tensor.count() floats; f64 is rounded to nearest. Errors: E309 if the file
-    /// ends early.
+    /// ends early, or an archive's checksum differs.
     void read(const StoredTensor& tensor, std::span<float> out) const;
 
   private:
-    void check_places(std::uint64_t data_bytes);
+    struct OpenFile {
+        std::filesystem::path path;
+        UniqueFd fd;
+    };
+
+    void open_index();
+    void open_safetensors(const std::filesystem::path& path);
+    void open_archive();
 
     std::filesystem::path path_;
-    UniqueFd fd_;
+    std::vector<OpenFile> files_;
+    std::optional<ZipFile> archive_;
     std::vector<StoredTensor> tensors_;
 };
+
+/// Returns the digest of a file of weights; of an index, that of all its files. Errors: as
+/// WeightsFile().
+std::string weights_digest(const std::filesystem::path& path);
 
 /// Returns XXH3-128 of the file's bytes, hexadecimal. Errors: E201, E202, E402.
 std::string file_digest(const std::filesystem::path& path);

@@ -63,11 +63,12 @@ std::string text_of(const Json& setting) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::string metric_of(const RunFigures& run) {
+// As --keep-best names it: "accuracy", "kl:min".
+std::string judged_by(const RunFigures& run) {
     const auto& figures = run.evaluations.front().figures;
     if (const Json* const given = run.record.config.find("keep-best")) {
         const std::string name = text_of(*given);
-        if (figures.contains("test_" + name)) return name;
+        if (figures.contains("test_" + name.substr(0, name.find(':')))) return name;
     }
     for (const char* name : {"iou", "accuracy", "r2", "perplexity", "loss"})
         if (figures.contains(fmt::format("test_{}", name))) return name;
@@ -77,12 +78,13 @@ std::string metric_of(const RunFigures& run) {
 BestFigure best_of(const RunFigures& run) {
     BestFigure best;
     if (run.evaluations.empty()) return best;
-    best.metric = metric_of(run);
+    const std::string judged = judged_by(run);
+    best.metric = judged.substr(0, judged.find(':'));
     best.value = std::nan("");
     for (const EvaluationMetrics& one : run.evaluations) {
         const auto found = one.figures.find("test_" + best.metric);
         if (found == one.figures.end() || !std::isfinite(found->second)) continue;
-        if (std::isnan(best.value) || is_better(best.metric, found->second, best.value)) {
+        if (std::isnan(best.value) || is_better(judged, found->second, best.value)) {
             best.value = found->second;
             best.step = one.step;
         }

@@ -246,7 +246,7 @@ int run(ProfileArguments& arguments, const Invocation& call) {
 OptionTable options_of(ProfileArguments& arguments) {
     OptionTable train = setting_table(arguments.usual);
     std::vector<Option> model;
-    for (const char* name : {"no-bias", "channels", "layers", "heads", "width"})
+    for (const char* name : {"model-mode", "no-bias", "channels", "layers", "heads", "width"})
         model.push_back(find_option(train, name));
     ProfileSettings& settings = arguments.settings;
     return {

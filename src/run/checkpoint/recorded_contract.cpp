@@ -119,11 +119,6 @@ constexpr std::string_view of_torch_script =
 constexpr std::string_view of_numpy =
     "import sys, numpy; from safetensors.numpy import save_file; d = numpy.load(sys.argv[1]); "
     "save_file({k: numpy.array(d[k], order='C') for k in d.files}, sys.argv[2])";
-constexpr std::string_view of_index =
-    "import json, os, sys; from safetensors.torch import load_file, save_file; "
-    "names = json.load(open(sys.argv[1]))['weight_map'].values(); d = {}; "
-    "[d.update(load_file(os.path.join(os.path.dirname(sys.argv[1]), n))) for n in set(names)]; "
-    "save_file(d, sys.argv[2])";
 
 // The format: 8 bytes of the header's length, the header as JSON, the tensors.
 constexpr std::string_view renaming_program =
@@ -132,6 +127,15 @@ constexpr std::string_view renaming_program =
     "h = {RENAMED: v for k, v in json.loads(d[8:8+n]).items()}; t = json.dumps(h).encode(); "
     "t += b' ' * (-len(t) % 8); "
     "open(sys.argv[2], 'wb').write(struct.pack('<Q', len(t)) + t + d[8+n:])";
+constexpr std::string_view renaming_program_of_npz =
+    "import sys, zipfile; a = zipfile.ZipFile(sys.argv[1]); "
+    "b = zipfile.ZipFile(sys.argv[2], 'w'); "
+    "[b.writestr(RENAMED, a.read(k)) for k in a.namelist()]; b.close()";
+constexpr std::string_view renaming_program_of_index =
+    "import json, os, sys; from safetensors.torch import load_file, save_file; "
+    "names = json.load(open(sys.argv[1]))['weight_map'].values(); d = {}; "
+    "[d.update(load_file(os.path.join(os.path.dirname(sys.argv[1]), n))) for n in set(names)]; "
+    "save_file({RENAMED: v for k, v in d.items()}, sys.argv[2])";
 
 std::string python_line(std::string_view program, const fs::path& path, const fs::path& made) {
     return fmt::format(
@@ -179,9 +183,6 @@ std::string way_to_safetensors(std::string_view start, const fs::path& path) {
             return "convert it: " + python_line(of_torch_script, path, made);
         case FileKind::numpy_archive:
             return "convert it: " + python_line(of_numpy, path, made);
-        case FileKind::json:
-            return "if it is the index of several files, make one of them: " +
-                   python_line(of_index, path, made);
         case FileKind::lfs_pointer:
             return "fetch what it stands for: git lfs pull --include " + name;
         case FileKind::gzip:
@@ -228,9 +229,13 @@ std::string rename_command(const Renaming& renaming, const fs::path& path) {
         renaming.is_in_the_file
             ? fmt::format("k.removeprefix('{}')", renaming.prefix)
             : fmt::format("k if k == '__metadata__' else '{}' + k", renaming.prefix);
-    std::string program(renaming_program);
+    const bool is_npz = path.extension() == ".npz";
+    std::string program(is_npz                        ? renaming_program_of_npz
+                        : path.extension() == ".json" ? renaming_program_of_index
+                                                      : renaming_program);
     program.replace(program.find("RENAMED"), 7, renamed);
-    return python_line(program, path, made_of(path));
+    return python_line(
+        program, path, is_npz ? fs::path(path).replace_extension("new.npz") : made_of(path));
 }
 
 }  // namespace lockstep

@@ -60,7 +60,7 @@ class LittleEndian {
 };
 
 // One file of the archive.
-struct ZipEntry {
+struct NewEntry {
     std::string name;
     std::uint32_t crc = 0;
     std::uint64_t bytes = 0, offset = 0;
@@ -72,15 +72,15 @@ struct ZipEntry {
     }
 };
 
-std::string local_header(const ZipEntry& entry) {
+std::string local_header(const NewEntry& entry) {
     LittleEndian out;
     entry.describe(out.u32(0x04034b50));
     return out.text(entry.name).bytes();
 }
 
-std::string directory_of(std::span<const ZipEntry> entries) {
+std::string directory_of(std::span<const NewEntry> entries) {
     LittleEndian out;
-    for (const ZipEntry& entry : entries) {
+    for (const NewEntry& entry : entries) {
         entry.describe(out.u32(0x02014b50).u16(zip_version));
         out.u16(0).u16(0).u16(0).u32(0).u32(entry.offset).text(entry.name);
     }
@@ -195,11 +195,11 @@ void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors) {
 
 void write_npz(NewFile& file, std::span<const ExportedTensor> tensors) {
     check_zip_fits(tensors);
-    std::vector<ZipEntry> entries;
+    std::vector<NewEntry> entries;
     for (const ExportedTensor& tensor : tensors) {
         const std::string header = npy_header(tensor.element, tensor.shape);
         const std::vector<std::byte> values = tensor.values();
-        const ZipEntry entry{.name = tensor.name + ".npy",
+        const NewEntry entry{.name = tensor.name + ".npy",
                              .crc = zip_crc(values, zip_crc(bytes_of(header), 0)),
                              .bytes = header.size() + values.size(),
                              .offset = file.bytes()};

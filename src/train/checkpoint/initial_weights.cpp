@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/safetensors.hpp"
@@ -23,16 +24,22 @@ constexpr const char* recorded_name = "load-weights";
 
 std::string fact_of(const TrainSettings& settings) {
     check_is_weights_file(settings.load_weights);
-    const std::string digest = file_digest(settings.load_weights);
+    const std::string digest = weights_digest(settings.load_weights);
     const std::string without = settings.load_skip.empty() ? "" : " without " + settings.load_skip;
     const std::string prefix = settings.load_prefix.empty() ? "" : " less " + settings.load_prefix;
     return digest + without + prefix;
 }
 
-// On the root of a run that has a checkpoint: the recorded fact if nothing contradicts it.
+// On the root of a run that has a checkpoint: the recorded fact if nothing contradicts it. Files
+// may be gone.
 std::string fact_of_resumed(const TrainSettings& settings, const std::string& then) {
-    const bool is_gone = !then.empty() && !fs::exists(settings.load_weights);
-    return settings.load_weights.empty() || is_gone ? then : fact_of(settings);
+    if (settings.load_weights.empty()) return then;
+    try {
+        return fact_of(settings);
+    } catch (const Error& error) {
+        if (then.empty() || kind_of(error) != ErrorKind::file_missing) throw;
+        return then;
+    }
 }
 
 void check_same_fact(const std::string& mine, const std::string& roots) {
@@ -137,12 +144,12 @@ InitialWeights settle_initial_weights(const Communicator& ranks,
     return {.fact = mine, .file = settings.load_weights};
 }
 
-WeightsMatch match_weights(const SafetensorsFile& file,
-                           std::span<const TensorMeta> wanted,
-                           std::span<const std::string> known,
-                           const std::string& skip,
-                           WeightsFor use,
-                           const std::string& prefix) {
+std::vector<MatchedWeights> match_weights(const WeightsFile& file,
+                                          std::span<const TensorMeta> wanted,
+                                          std::span<const std::string> known,
+                                          const std::string& skip,
+                                          WeightsFor use,
+                                          const std::string& prefix) {
     const auto patterns = name_patterns(skip);
     std::map<std::string, const StoredTensor*> stored;
     std::set<std::string> names(known.begin(), known.end());
@@ -169,8 +176,7 @@ WeightsMatch match_weights(const SafetensorsFile& file,
     });
     check_patterns_match(
         "load-skip", patterns, names, "neither the model nor the file has a tensor");
-    WeightsMatch match{.skipped = static_cast<std::size_t>(std::ranges::count_if(
-                           names, [&](const auto& name) { return matches_any(patterns, name); }))};
+    std::vector<MatchedWeights> matched;
     for (const std::string& name : known) stored.erase(name);
     Misfits misfits;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -181,18 +187,12 @@ WeightsMatch match_weights(const SafetensorsFile& file,
             continue;
         }
         compare(*found->second, wanted[i], misfits);
-        match.tensors.push_back({i, found->second});
+        matched.push_back({i, found->second});
         stored.erase(found);
     }
     for (const auto& [name, tensor] : stored) misfits.unexpected.push_back(printable(name));
     if (!misfits.text().empty()) throw misfit(misfits, file.path(), use);
-    check(!match.tensors.empty(), [&] {
-        return Error("E107",
-                     fmt::format("--load-skip '{}' leaves nothing to load", printable(skip)),
-                     fmt::format("it matches all {} tensors of the model", wanted.size()),
-                     "drop --load-weights and --load-skip, or skip fewer tensors");
-    });
-    return match;
+    return matched;
 }
 
 }  // namespace lockstep

@@ -33,25 +33,19 @@ struct MatchedWeights {
     const StoredTensor* stored = nullptr;
 };
 
-/// The tensors of a file that fit the model, and the number of those left out.
-struct WeightsMatch {
-    std::vector<MatchedWeights> tensors{};
-    std::size_t skipped = 0;  ///< names of the model or the file that --load-skip leaves out
-};
-
 /// The user of weights: `train --load-weights`, or `eval --weights`, which can skip none.
 enum class WeightsFor { training, evaluation };
 
 /// Returns the file's tensors for the model's `wanted`, except those named by `skip`, the value of
 /// --load-skip. `prefix`, that of --load-prefix, is removed from names in the file first. Names in
-/// `known` may be in the file, too. Errors: E107 a pattern that matches nothing, or all, or a
-/// prefix that no name has; E304 naming all tensors that are missing, unexpected or of other
+/// `known` may be in the file, too. Errors: E107 a pattern that matches nothing, or a prefix that
+/// no name has; E304 naming all tensors that are missing, unexpected or of other
 /// shapes.
-WeightsMatch match_weights(const SafetensorsFile& file,
-                           std::span<const TensorMeta> wanted,
-                           std::span<const std::string> known,
-                           const std::string& skip,
-                           WeightsFor use,
-                           const std::string& prefix = "");
+std::vector<MatchedWeights> match_weights(const WeightsFile& file,
+                                          std::span<const TensorMeta> wanted,
+                                          std::span<const std::string> known,
+                                          const std::string& skip,
+                                          WeightsFor use,
+                                          const std::string& prefix = "");
 
 }  // namespace lockstep

@@ -53,7 +53,7 @@ void make_model(Engine& engine, Start& start, const Inputs& inputs) {
         auto model = open_model(settings.model, engine.input->shape(), settings.seed);
         freeze_named(*model, settings.freeze);
         engine.rate_factors = rate_factors(settings.optimizer, names_of(model->parameters()));
-        check_input_count(model->input_names(), data, settings.inputs);
+        check_input_count(model->input_names(), data, settings);
         engine.model = on_device(std::move(model), engine.device());
         engine.optimizer = make_optimizer(settings.optimizer);
     });
@@ -105,7 +105,7 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
     agree(world, [&] {
         if (!contract.weights.file.empty())
             start.notes.push_back(load_weights(*engine.model,
-                                               SafetensorsFile(contract.weights.file),
+                                               WeightsFile(contract.weights.file),
                                                settings.load_skip,
                                                WeightsFor::training,
                                                settings.load_prefix));

@@ -106,7 +106,7 @@ PruneResult prune_run(const PruneSettings& settings) {
     model.channels = channels_in(model.name, weights);
     const auto pruned =
         with_precision(open_model(model, trained.shape, 1), trained.run.settings.precision);
-    load_weights(*pruned, SafetensorsFile(settings.output), "", WeightsFor::training);
+    load_weights(*pruned, WeightsFile(settings.output), "", WeightsFor::training);
     result.after = {.channels = model.channels, .parameters = parameters_of(*pruned)};
     measure(*trained.model, *pruned, blank_inputs(trained.shape, measured_rows), result);
     return result;

@@ -113,7 +113,7 @@ void load(TrainedRun& trained, const InferSettings& settings) {
     if (settings.weights.empty())
         load_checkpointed(*trained.model, RunPaths{settings.run}.checkpoints());
     else
-        load_weights(*trained.model, SafetensorsFile(settings.weights), "", WeightsFor::evaluation);
+        load_weights(*trained.model, WeightsFile(settings.weights), "", WeightsFor::evaluation);
 }
 
 }  // namespace

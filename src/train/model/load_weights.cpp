@@ -2,6 +2,7 @@
 #include "model/load_weights.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -23,7 +24,7 @@ NamedTensors weights_of(const Model& model) {
     return tensors;
 }
 
-bool has_tensor(const SafetensorsFile& file, const std::string& name) {
+bool has_tensor(const WeightsFile& file, const std::string& name) {
     return std::ranges::find(file.tensors(), name, &StoredTensor::name) != file.tensors().end();
 }
 
@@ -90,12 +91,12 @@ void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
 }
 
 std::string load_weights(Model& model,
-                         const SafetensorsFile& file,
+                         const WeightsFile& file,
                          const std::string& skip,
                          WeightsFor use,
                          const std::string& prefix) {
     NamedTensors tensors = weights_of(model);
-    const std::size_t loaded = tensors.size();
+    const std::size_t loadable = tensors.size();
     std::vector<std::string> counters;
     for (const NamedTensor& kept : kept_by_file(model))
         if (!kept.tensor.is_floating_point())
@@ -107,20 +108,31 @@ std::string load_weights(Model& model,
     std::vector<TensorMeta> wanted;
     for (const auto& [name, tensor] : tensors) wanted.push_back({name, tensor.sizes().vec()});
     const torch::NoGradGuard no_gradients;
-    const WeightsMatch matched = match_weights(file, wanted, counters, skip, use, prefix);
-    for (const MatchedWeights& match : matched.tensors) {
+    const auto matched = match_weights(file, wanted, counters, skip, use, prefix);
+    const auto loaded = std::ranges::count_if(
+        matched, [&](const MatchedWeights& match) { return match.tensor < loadable; });
+    check(loaded > 0, [&] {
+        return Error("E107",
+                     fmt::format("--load-skip '{}' leaves nothing to load", printable(skip)),
+                     fmt::format("it matches all {} tensors of the model", loadable),
+                     "drop --load-weights and --load-skip, or skip fewer tensors");
+    });
+    for (const MatchedWeights& match : matched) {
         const NamedTensor& own = tensors[match.tensor];
         const at::Tensor values = torch::empty(own.tensor.sizes());
         file.read(*match.stored, {values.data_ptr<float>(), match.stored->count()});
-        if (match.tensor < loaded)
+        if (match.tensor < loadable)
             own.tensor.copy_(values);
         else
             check_frozen(own, values, file.path(), use);
     }
-    return fmt::format("weights: {} tensors of '{}' loaded, {} skipped",
-                       matched.tensors.size(),
-                       file.path().string(),
-                       matched.skipped);
+    return fmt::format(
+        "weights: {} of {} tensors of the model loaded from '{}', {} of its {} not used",
+        loaded,
+        loadable,
+        file.path().string(),
+        file.tensors().size() - matched.size(),
+        file.tensors().size());
 }
 
 }  // namespace lockstep

@@ -15,9 +15,9 @@ namespace lockstep {
 /// Replaces parameters and float buffers by those of the same names in `file`, except names that
 /// match `skip`, patterns with commas between them. `prefix` is removed from names in the file.
 /// Frozen parameters may be in the file with the same values. Returns a line for the log. Errors:
-/// E107, E304 (see match_weights), E309.
+/// E107 also if nothing is loaded, E304 (see match_weights), E309.
 std::string load_weights(Model& model,
-                         const SafetensorsFile& file,
+                         const WeightsFile& file,
                          const std::string& skip,
                          WeightsFor use,
                          const std::string& prefix = "");

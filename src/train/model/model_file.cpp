@@ -75,13 +75,19 @@ void check_tensors(const Model& model, const std::string& name) {
     };
     const NamedTensors parameters = model.parameters();
     check(!parameters.empty(), [&] { return fail("it has no parameter that learns"); });
-    for (const auto& [key, tensor] : parameters)
-        check(tensor.scalar_type() == at::kFloat,
-              [&] { return fail(fmt::format("parameter '{}' is not f32", key)); });
+    const auto check_is_f32 = [&](const NamedTensor& one, const char* kind) {
+        check(one.tensor.scalar_type() == at::kFloat, [&] {
+            return unusable(name,
+                            fmt::format("{} '{}' is {}, not f32",
+                                        kind,
+                                        one.name,
+                                        at::toString(one.tensor.scalar_type())),
+                            one.tensor.is_complex() ? way_from_complex : way_from_other_reals);
+        });
+    };
+    for (const NamedTensor& one : parameters) check_is_f32(one, "parameter");
     if (!model.has_frozen_in_file())
-        for (const auto& [key, tensor] : model.frozen())
-            check(tensor.scalar_type() == at::kFloat,
-                  [&] { return fail(fmt::format("frozen parameter '{}' is not f32", key)); });
+        for (const NamedTensor& one : model.frozen()) check_is_f32(one, "frozen parameter");
     check_memory(model, name, fail);
     for (const auto& [key, tensor] : model.buffers()) {
         const bool is_counter =
@@ -116,7 +122,7 @@ std::unique_ptr<Model> opened(const ModelSettings& settings,
         case ModelSource::script:
             return open_script(settings.name);
         case ModelSource::program:
-            return open_program(settings.name, settings.output);
+            return open_program(settings);
         case ModelSource::plugin: {
             const ModelPlugin& plugin = open_plugin(settings.name);
             torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);

@@ -26,9 +26,10 @@ void check_plugin(const ModelPlugin& plugin, const std::filesystem::path& path);
 /// Opens a model that was exported by torch.jit, with the weights in the file. Errors: E250.
 std::unique_ptr<Model> open_script(const std::filesystem::path& path);
 
-/// A model that was exported by torch.export. Its weights are those in the file. It gives `output`
-/// alone, if that is not "". Errors: E103 if there is no such output; E201 and kin; E250.
-std::unique_ptr<Model> open_program(const std::filesystem::path& path, const std::string& output);
+/// Opens the program of torch.export in the file `settings.name`, with the weights in it. It gives
+/// `settings.output` alone, if that is not "". Errors: E103 if there is no such output, E107 if
+/// `settings.program_mode` has no effect; E201 and kin; E250.
+std::unique_ptr<Model> open_program(const ModelSettings& settings);
 
 /// Returns the bytes of the TorchScript model in `path` with `values` in place of its own tensors
 /// of these names. Errors: E250; E304 if it has none of such a name and shape.

@@ -30,8 +30,10 @@ constexpr std::string_view forbidden[] = {"aten::from_file", "aten::_print", "at
 // Compiles one program; members are for all its functions.
 class ProgramCompiler {
   public:
-    ProgramCompiler(const ProgramFile& file, const std::vector<at::Tensor>& tensors)
-        : file_(file), path_(file.zip.path()), tensors_(tensors) {}
+    ProgramCompiler(const ProgramFile& file,
+                    const std::vector<at::Tensor>& tensors,
+                    ProgramMode mode)
+        : file_(file), path_(file.zip.path()), tensors_(tensors), mode_(mode) {}
 
     ProgramGraph compile() && {
         graph_.changes.resize(tensors_.size());
@@ -50,7 +52,7 @@ class ProgramCompiler {
             graph_.copied.push_back(slots_.at(file_.tensors[update.tensor].value));
             note_write(file_.tensors[update.tensor].same_as, "");
         }
-        check_was_for_training();
+        check_mode();
         drop_unread_numbers(graph_);
         note_last_uses(graph_);
         let_views_copy(graph_);
@@ -194,9 +196,9 @@ class ProgramCompiler {
             if (call.arguments.back().isDevice()) call.device = i;
         }
         add_results(node, call);
-        note_writes(call);
-        count_batches(call);
         const std::optional<CallMode> mode = switch_mode(call);
+        note_writes(call, mode);
+        count_batches(call);
         if (mode == CallMode::train) is_for_training_ = true;
         if (mode == CallMode::evaluate && off_.empty())
             off_ = call.line.empty() ? call.name : call.line;
@@ -301,9 +303,10 @@ class ProgramCompiler {
     }
 
     // A call writes the tensor of which an argument is a view. Results may be views, too.
-    void note_writes(const ProgramCall& call) {
+    void note_writes(const ProgramCall& call, std::optional<CallMode> mode) {
         const auto& schema = call.op->schema();
         const bool is_silent =
+            mode == CallMode::train &&
             std::ranges::find(silent_writers, call.name) != std::end(silent_writers);
         for (const Feed& feed : call.feeds) {
             const c10::Argument& argument = schema.arguments()[feed.argument];
@@ -339,19 +342,31 @@ class ProgramCompiler {
         call.trains_only = root && file_.tensors[*root].name.ends_with("num_batches_tracked");
     }
 
-    void check_was_for_training() const {
-        check(off_.empty() || is_for_training_, [&] {
+    void check_mode() const {
+        const bool is_for_evaluation = !off_.empty() && !is_for_training_;
+        check(!is_for_evaluation || mode_ == ProgramMode::as_exported, [&] {
             return ProgramRefusal(
                 "E250",
                 fmt::format("'{}' was exported for evaluation", printable(path_.string())),
                 fmt::format("its dropout or batch norm is switched off: {}", off_),
-                "call net.train() before torch.export.export(), and export it again");
+                "call net.train() before torch.export.export(), and export it again; or train it "
+                "as it is with --model-mode as-exported");
+        });
+        check(is_for_evaluation || mode_ == ProgramMode::train, [&] {
+            return ProgramRefusal("E107",
+                                  "--model-mode as-exported has no effect",
+                                  fmt::format("'{}' {}",
+                                              printable(path_.string()),
+                                              is_for_training_ ? "was exported for training"
+                                                               : "has no dropout and batch norm"),
+                                  "drop it");
         });
     }
 
     const ProgramFile& file_;
     std::filesystem::path path_;
     const std::vector<at::Tensor>& tensors_;
+    ProgramMode mode_;
     ProgramGraph graph_;
     std::map<std::string, SlotIndex> slots_;
     std::vector<std::optional<std::size_t>> roots_;  ///< by slot: the tensor that it is a view of
@@ -362,9 +377,11 @@ class ProgramCompiler {
 
 }  // namespace
 
-ProgramGraph compile_program(const ProgramFile& file, const std::vector<at::Tensor>& tensors) {
+ProgramGraph compile_program(const ProgramFile& file,
+                             const std::vector<at::Tensor>& tensors,
+                             ProgramMode mode) {
     return reading_program(file.zip.path(),
-                           [&] { return ProgramCompiler(file, tensors).compile(); });
+                           [&] { return ProgramCompiler(file, tensors, mode).compile(); });
 }
 
 }  // namespace lockstep

@@ -198,7 +198,7 @@ class ProgramReader {
         tensor.offset = only_member(meta["storage_offset"]).value.get<std::int64_t>();
         const auto layout = meta["layout"].get<int>();
         const auto place = about["path_name"].get<std::string>();
-        const ProgramEntry* entry =
+        const ZipEntry* entry =
             file_.zip.find((is_weight ? "data/weights/" : "data/constants/") + place);
         check(entry != nullptr && layout == strided && tensor.offset >= 0, [&] {
             return damaged_program(path_,
@@ -358,6 +358,18 @@ class ProgramReader {
 };
 
 }  // namespace
+
+ProgramRefusal damaged_program(const fs::path& path, const std::string& why) {
+    return {"E250",
+            fmt::format("'{}' is no whole exported program", printable(path.string())),
+            why,
+            "write it again in Python with torch.export.save(program, FILE)"};
+}
+
+const ZipRules program_zip{.has_outer_folder = true,
+                           .refuse = [](const fs::path& path, const std::string& why) {
+                               throw damaged_program(path, why);
+                           }};
 
 std::int64_t ProgramTensor::count() const {
     std::int64_t product = 1;

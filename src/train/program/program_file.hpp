@@ -3,9 +3,9 @@
 // tensors, outputs and the graph's nodes. The format is torch/_export/serde/schema.py's, version 8.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
-
-#include "program/zip_file.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +17,18 @@
 #include <vector>
 
 namespace lockstep {
+
+/// E250: the reason why a file is no exported program that can be trained.
+class ProgramRefusal : public Error {
+  public:
+    using Error::Error;
+};
+
+/// Returns the refusal of a file that is damaged, or no archive of torch.export.save().
+ProgramRefusal damaged_program(const std::filesystem::path& path, const std::string& why);
+
+/// PyTorch puts a folder around all entries.
+extern const ZipRules program_zip;
 
 /// A type of elements; numbers are schema.py's ScalarType.
 struct ProgramElement {
@@ -55,7 +67,7 @@ struct ProgramTensor {
     ProgramElement element;
     std::vector<std::int64_t> sizes, strides;
     std::int64_t offset = 0;  ///< in elements
-    ProgramEntry bytes;       ///< bytes of the whole storage
+    ZipEntry bytes;           ///< bytes of the whole storage
     std::size_t same_as = 0;  ///< its own index, or that of an earlier tensor that is identical
 
     std::int64_t count() const;  ///< number of elements
@@ -76,7 +88,7 @@ struct ProgramOutput {
 
 /// All of an archive but the bytes of its tensors.
 struct ProgramFile {
-    explicit ProgramFile(const std::filesystem::path& path) : zip(path) {}
+    explicit ProgramFile(const std::filesystem::path& path) : zip(path, program_zip) {}
 
     ZipFile zip;
     std::string torch_version;
@@ -97,6 +109,9 @@ ProgramFile read_program(const std::filesystem::path& path);
 /// Returns the line of the user's code that made a node: "net.py, line 9: x = torch.cond(...)". "":
 /// unknown.
 std::string source_line(const Json& node);
+
+/// Returns what to change so that a parameter that learns is f32; "": it is, or does not learn.
+const char* way_to_f32(const ProgramTensor& tensor);
 
 /// Returns "f32 [batch, 3, 32, 32]".
 std::string shape_text(const ProgramInput& input);

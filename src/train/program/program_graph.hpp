@@ -7,6 +7,8 @@
 // last uses allow later changes of the order.
 #pragma once
 
+#include "lockstep/plan/settings.hpp"
+
 #include "model/model.hpp"
 #include "program/program_file.hpp"
 
@@ -85,7 +87,10 @@ void drop_unread_numbers(ProgramGraph& graph);
 void note_last_uses(ProgramGraph& graph);
 
 /// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses
-/// code as it runs, writes a parameter or a file, or if the program was exported for evaluation.
-ProgramGraph compile_program(const ProgramFile& file, const std::vector<at::Tensor>& tensors);
+/// code as it runs, writes a parameter or a file, or if the program was exported for evaluation and
+/// `mode` is train; E107 if it was not, and `mode` is as_exported.
+ProgramGraph compile_program(const ProgramFile& file,
+                             const std::vector<at::Tensor>& tensors,
+                             ProgramMode mode);
 
 }  // namespace lockstep

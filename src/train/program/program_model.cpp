@@ -45,11 +45,13 @@ std::vector<at::Tensor> tensors_of(const ProgramFile& file) {
             tensors.push_back(tensors[one.same_as]);
             continue;
         }
-        const bool can_learn = one.element.name[0] == 'f' || one.element.name[0] == 'c' ||
-                               one.element.name == std::string_view("bf16");
-        check(can_learn || !one.learns, [&] {
-            return damaged_program(file.zip.path(),
-                                   fmt::format("parameter '{}' is of whole numbers", one.name));
+        const char* const way = way_to_f32(one);
+        check(*way == '\0', [&] {
+            return ProgramRefusal(
+                "E250",
+                fmt::format("'{}' cannot be trained", printable(file.zip.path().string())),
+                fmt::format("parameter '{}' is {}, not f32", one.name, one.element.name),
+                way);
         });
         tensors.push_back(values_of(one, file.zip).set_requires_grad(one.learns));
     }
@@ -58,10 +60,10 @@ std::vector<at::Tensor> tensors_of(const ProgramFile& file) {
 
 class ProgramModel : public Model {
   public:
-    ProgramModel(ProgramFile file, const std::string& output)
+    ProgramModel(ProgramFile file, const ModelSettings& settings)
         : file_(std::move(file)), tensors_(tensors_of(file_)) {
-        if (!output.empty()) keep_output(output);
-        graph_ = compile_program(file_, tensors_);
+        if (!settings.output.empty()) keep_output(settings.output);
+        graph_ = compile_program(file_, tensors_, settings.program_mode);
         file_.nodes = Json();
     }
 
@@ -204,8 +206,8 @@ class ProgramModel : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> open_program(const std::filesystem::path& path, const std::string& output) {
-    return std::make_unique<ProgramModel>(read_program(path), output);
+std::unique_ptr<Model> open_program(const ModelSettings& settings) {
+    return std::make_unique<ProgramModel>(read_program(settings.name), settings);
 }
 
 }  // namespace lockstep

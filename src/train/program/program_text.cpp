@@ -55,6 +55,12 @@ std::string source_line(const Json& node) {
     return last;
 }
 
+const char* way_to_f32(const ProgramTensor& tensor) {
+    const std::string_view element = tensor.element.name;
+    if (!tensor.learns || element == "f32") return "";
+    return element.starts_with("complex") ? way_from_complex : way_from_other_reals;
+}
+
 std::string shape_text(const ProgramInput& input) {
     std::vector<std::string> extents;
     for (std::size_t i = 0; i < input.shape.size(); ++i) {
@@ -83,6 +89,13 @@ std::string describe_program(const fs::path& path) {
     const auto count = [&](ProgramRole role, bool learns) {
         return grouped(static_cast<std::uint64_t>(file.count_of(role, learns)));
     };
+    std::string obstacles;
+    for (const ProgramTensor& one : file.tensors)
+        if (const char* const way = way_to_f32(one); *way != '\0')
+            obstacles += fmt::format("  in the way  parameter '{}' is {}, not f32: {}\n",
+                                     printable(one.name),
+                                     one.element.name,
+                                     way);
     std::set<std::string> names;
     reading_program(path, [&] {
         for (const Json& node : file.nodes) {
@@ -90,16 +103,17 @@ std::string describe_program(const fs::path& path) {
             names.insert(printable(target.substr(target.starts_with("torch.ops.") ? 10 : 0)));
         }
     });
-    return text + fmt::format(
-                      "  parameters  {} learn, {} are frozen\n"
-                      "  buffers     {} values\n"
-                      "  operators   {} calls of {}: {}\n",
-                      count(ProgramRole::parameter, true),
-                      count(ProgramRole::parameter, false),
-                      count(ProgramRole::buffer, false),
-                      file.nodes.size(),
-                      names.size(),
-                      fmt::join(names, ", "));
+    return text + obstacles +
+           fmt::format(
+               "  parameters  {} learn, {} are frozen\n"
+               "  buffers     {} values\n"
+               "  operators   {} calls of {}: {}\n",
+               count(ProgramRole::parameter, true),
+               count(ProgramRole::parameter, false),
+               count(ProgramRole::buffer, false),
+               file.nodes.size(),
+               names.size(),
+               fmt::join(names, ", "));
 }
 
 }  // namespace lockstep

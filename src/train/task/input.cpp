@@ -79,6 +79,21 @@ void check_several(const DatasetIndex& index,
     });
 }
 
+// Those that have the name of an argument are in its place. Only a program that computes its own
+// loss takes what is learned.
+std::vector<std::string> possible_inputs(std::span<const std::string> wanted,
+                                         const DatasetIndex& index,
+                                         TaskKind task) {
+    std::vector<std::string> fields;
+    for (const Field& field : index.fields())
+        if (task == TaskKind::program || !is_learned(field.name)) fields.push_back(field.name);
+    for (std::size_t i = 0; i < std::min(wanted.size(), fields.size()); ++i) {
+        const auto found = std::ranges::find(fields, wanted[i]);
+        if (found != fields.end()) std::iter_swap(fields.begin() + std::ptrdiff_t(i), found);
+    }
+    return fields;
+}
+
 // What a model compares itself is not renumbered.
 void check_same_classes(const DatasetIndex& index, const Field& field, const Field& trained) {
     const auto &here = field.class_names, &there = trained.class_names;
@@ -166,8 +181,8 @@ void check_no_targets(const DatasetIndex& index, const std::string& names) {
 
 void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
-                       const std::string& names) {
-    const std::vector<std::size_t> places = input_places(index, names);
+                       const TrainSettings& settings) {
+    const std::vector<std::size_t> places = input_places(index, settings.inputs);
     const std::size_t given = places.size();
     if (wanted.empty()) return;
     for (std::size_t i = 0; i < given && wanted.size() == given; ++i) {
@@ -181,9 +196,7 @@ void check_input_count(std::span<const std::string> wanted,
         });
     }
     if (wanted.size() == given) return;
-    std::vector<std::string> fields;
-    for (const Field& field : index.fields())
-        if (!is_learned(field.name)) fields.push_back(field.name);
+    const std::vector<std::string> fields = possible_inputs(wanted, index, settings.task.kind);
     const std::string fix =
         wanted.size() == fields.size()
             ? fmt::format("give --inputs {}", fmt::join(fields, " --inputs "))

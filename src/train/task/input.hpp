@@ -31,7 +31,7 @@ void check_no_targets(const DatasetIndex& index, const std::string& names);
 /// model's names; nobody may know: then it is empty. Errors: E217 with the fields that there are.
 void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
-                       const std::string& names);
+                       const TrainSettings& settings);
 
 /// Returns text for the log, by input: its stored numbers, and their conversion. `settings` has the
 /// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".

@@ -43,7 +43,7 @@ class Exported : public testing::Test {
 
     fs::path checkpoint() const { return list_checkpoints(root_).at(0).path; }
 
-    static std::vector<std::string> names_of(const SafetensorsFile& file) {
+    static std::vector<std::string> names_of(const WeightsFile& file) {
         std::vector<std::string> names;
         for (const StoredTensor& tensor : file.tensors()) names.push_back(tensor.name);
         return names;
@@ -61,7 +61,7 @@ TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
     EXPECT_EQ(summary.step, 7);
     EXPECT_EQ(summary.tensors, 3u);
     EXPECT_EQ(summary.bytes, fs::file_size(path));
-    const SafetensorsFile file(path);
+    const WeightsFile file(path);
     EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
     EXPECT_THAT(file.tensors()[0].shape, ElementsAre(2, 6));
     std::vector<float> values(12), expected(12);
@@ -86,7 +86,7 @@ TEST_F(ExportedAverage, StandsForTheParameters) {
     if (!ranks_.is_root()) return;
     const fs::path path = root_ / "a.safetensors";
     export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::averaged});
-    const SafetensorsFile file(path);
+    const WeightsFile file(path);
     EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
     std::vector<float> values(12);
     file.read(file.tensors()[0], values);
@@ -109,7 +109,7 @@ TEST_F(Exported, TensorsAreAlsoTheOptimizersIfAsked) {
     if (!ranks_.is_root()) return;
     const fs::path path = root_ / "a.safetensors";
     export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::all});
-    EXPECT_THAT(names_of(SafetensorsFile(path)),
+    EXPECT_THAT(names_of(WeightsFile(path)),
                 ElementsAre("w", "running_mean", "optimizer.momentum.w", "batches"));
     EXPECT_EQ(caught_code([&] { export_checkpoint(checkpoint(), path); }), "E407");
 }

@@ -149,7 +149,7 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
         net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
     }));
     const auto loaded = [&](const std::map<std::string, float>& values, const std::string& skip) {
-        const SafetensorsFile file(save_weights(folder / "w.safetensors", values));
+        const WeightsFile file(save_weights(folder / "w.safetensors", values));
         load_weights(*model, file, skip, WeightsFor::training);
         return model->parameters()[0].tensor[0][0].item<float>();
     };
@@ -164,6 +164,10 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
                   loaded({{"w", 4}, {"other", 6}}, "");
               }),
               "E304: not in the model: other");
+    EXPECT_EQ(refusal([&] {
+                  loaded({{"w", 4}, {"frozen", 5}}, "w");
+              }),
+              "E107: it matches all 1 tensors of the model");
     EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
 }
 
@@ -200,7 +204,7 @@ TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
         const at::Tensor half = torch::zeros({1}, torch::kFloat16).requires_grad_();
         net.register_parameter("h", half, false);
     });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: parameter 'h' is not f32");
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: parameter 'h' is Half, not f32");
     save(path, [](auto& net) { net.register_buffer("t", torch::ones({3, 2}).t()); });
     EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 't' is not contiguous");
     save(path, [](auto& net) { net.register_buffer("m", torch::full({2}, -INFINITY)); });

@@ -198,6 +198,7 @@ def images(channels, side):
 CASES = {
     "mlp": lambda: (Mlp(), (torch.randn(ROWS, 12),)),
     "cnn": lambda: (Cnn(), images(1, 28)),
+    "cnn_evaluated": lambda: (Cnn().eval(), images(1, 28)),
     "recurrent": lambda: (Recurrent(), (torch.randn(ROWS, 10, 6),)),
     "attention": lambda: (Attention(), (torch.randint(0, 50, (ROWS, 12)),)),
     "encoder": lambda: (Encoder(), (torch.randint(0, 60, (ROWS, 12)),)),

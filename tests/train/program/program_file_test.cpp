@@ -140,7 +140,7 @@ TEST_F(ProgramFileTest, CopiesAnArchiveWithOtherBytes) {
     behind.replace(end + 16, 4, test::little_endian(table + 16, 4));
     behind.insert(data + 8, "PK\7\10" + std::string(12, '\0'));
     for (const std::string& bytes : {plain, behind}) {
-        const ZipFile zip(write(bytes));
+        const ZipFile zip(write(bytes), program_zip);
         std::map<std::uint64_t, ReplacedEntry> replaced;
         for (const char* name : {"a", "c"})
             replaced[zip.find(name)->offset] = {*zip.find(name), [&] { return digits('A'); }};
@@ -148,7 +148,7 @@ TEST_F(ProgramFileTest, CopiesAnArchiveWithOtherBytes) {
         NewFile out(folder_ / "copy.pt2");
         zip.copy_with(replaced, out);
         out.finish();
-        const ZipFile copy(folder_ / "copy.pt2");
+        const ZipFile copy(folder_ / "copy.pt2", program_zip);
         EXPECT_EQ(copy.file_bytes(), bytes.size());
         for (const char* name : {"a", "c"}) EXPECT_EQ(copy.text(name, 100), "ABCDEFGH");
         EXPECT_EQ(copy.text("b", 100), "same");

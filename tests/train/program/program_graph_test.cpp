@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/program_graph.hpp"
 
+#include "lockstep/plan/model_table.hpp"
+
 #include "model/model_file.hpp"
 #include "program/number_operations.hpp"
 #include "support/caught.hpp"
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -28,9 +31,10 @@ using testing::HasSubstr;
 
 class ProgramGraphTest : public testing::Test {
   protected:
-    std::unique_ptr<Model> made(const MadeUpProgram& program) const {
+    std::unique_ptr<Model> made(const MadeUpProgram& program,
+                                ProgramMode mode = ProgramMode::train) const {
         const auto path = folder_.file("net.pt2", test::zip_of(program.entries()));
-        return open_model({.name = path.string()}, {6, 1, 1, 3}, 1);
+        return open_model({.name = path.string(), .program_mode = mode}, {6, 1, 1, 3}, 1);
     }
     std::string refusal_of(const MadeUpProgram& program) const {
         return test::caught_text([&] { made(program); });
@@ -119,17 +123,63 @@ TEST_F(ProgramGraphTest, BatchNormNeedsTwoValuesOfAChannelInTraining) {
 }
 
 TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
-    MadeUpProgram program = test::made_up_classifier(6, 3);
-    const auto switch_off = [&](std::size_t node, std::size_t argument) {
-        program.nodes()[node]["inputs"][argument]["arg"] = argument_of("as_bool", false);
-    };
-    switch_off(2, 2);
-    EXPECT_EQ(refusal_of(program), "");  // a dropout that somebody switched off alone
-    switch_off(1, 5);
+    MadeUpProgram some = test::made_up_classifier(6, 3);
+    some.nodes()[2]["inputs"][2]["arg"] = argument_of("as_bool", false);
+    EXPECT_EQ(refusal_of(some), "");  // a dropout that somebody switched off alone
+    const MadeUpProgram program = test::for_evaluation(some);
     EXPECT_THAT(refusal_of(program),
                 AllOf(HasSubstr("was exported for evaluation"),
                       HasSubstr("net.py, line 9"),
-                      HasSubstr("call net.train() before torch.export.export()")));
+                      HasSubstr("call net.train() before torch.export.export()"),
+                      HasSubstr("or train it as it is with --model-mode as-exported")));
+    const auto model = made(program, ProgramMode::as_exported);
+    const at::Tensor x = torch::full({4, 6}, 3.0F);
+    const at::Tensor first = only(model->forward({{"x", x}}));
+    EXPECT_TRUE(first.equal(only(model->forward({{"x", x}})))) << "without dropout";
+    EXPECT_TRUE(first[0].equal(first[3]));
+    EXPECT_NE(first[0][0].item<float>(), 0) << "with the running mean, not that of the samples";
+    first.sum().backward();
+    EXPECT_EQ(names_of_all(model->parameters()),
+              (std::vector<std::string>{"norm.weight", "norm.bias", "fc.weight"}));
+    EXPECT_EQ(names_of_all(model->buffers()), std::vector<std::string>{"norm.num_batches_tracked"})
+        << "nothing writes statistics";
+}
+
+TEST_F(ProgramGraphTest, IsTrainedAsItIsOnlyIfItWasExportedForEvaluation) {
+    const auto refusal = [&](const MadeUpProgram& program) {
+        return test::caught_text([&] { made(program, ProgramMode::as_exported); });
+    };
+    EXPECT_THAT(refusal(test::made_up_classifier(6, 3)),
+                AllOf(HasSubstr("E107: --model-mode as-exported has no effect"),
+                      HasSubstr("was exported for training")));
+    MadeUpProgram plain = one_layer();
+    plain.output("y", {3});
+    EXPECT_THAT(refusal(plain), HasSubstr("has no dropout and batch norm"));
+}
+
+TEST_F(ProgramGraphTest, ParametersThatLearnAreF32) {
+    const auto with = [](int type, std::size_t bytes) {
+        MadeUpProgram program = one_layer();
+        program.parameter_of("w", type, {1}, std::string(bytes, '\0'));
+        program.output("y", {3});
+        return program;
+    };
+    const auto shown = [&](const MadeUpProgram& program) {
+        return describe_program(folder_.file("net.pt2", test::zip_of(program.entries())));
+    };
+    for (const auto& [type, bytes, name] :
+         {std::tuple(6, 2, "f16"), std::tuple(8, 8, "f64"), std::tuple(13, 2, "bf16")}) {
+        const std::string why = "parameter 'w' is " + std::string(name) + ", not f32";
+        const auto program = with(type, std::size_t(bytes));
+        EXPECT_THAT(refusal_of(program), AllOf(HasSubstr(why), HasSubstr("call net.float()")));
+        EXPECT_THAT(shown(program), AllOf(HasSubstr(why), HasSubstr("call net.float()")));
+    }
+    const auto complex = with(10, 8);
+    for (const std::string& text : {refusal_of(complex), shown(complex)})
+        EXPECT_THAT(text,
+                    AllOf(HasSubstr("parameter 'w' is complex64, not f32"),
+                          HasSubstr("use torch.view_as_complex(w) in forward()")));
+    EXPECT_THAT(shown(test::made_up_classifier(6, 3)), testing::Not(HasSubstr("in the way")));
 }
 
 TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
@@ -342,7 +392,7 @@ TEST_F(ProgramGraphTest, ForgetsValuesAfterTheirLastUse) {
     const ProgramFile file = read_program(path);
     std::vector<at::Tensor> tensors;
     for (const ProgramTensor& one : file.tensors) tensors.push_back(torch::zeros(one.sizes));
-    const ProgramGraph graph = compile_program(file, tensors);
+    const ProgramGraph graph = compile_program(file, tensors, ProgramMode::train);
     std::vector<bool> is_kept(graph.start.size(), true);
     for (const ProgramCall& call : graph.calls)
         for (const SlotIndex slot : call.last_uses) {

@@ -2,7 +2,8 @@
 // One step of an exported program, for program_peer_worker.py: forward and backward on inputs from
 // files, and its gradients and buffers as bytes.
 //
-//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS INPUT:f32|i64:EXTENT,EXTENT...
+//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS train|as-exported
+//                           INPUT:f32|i64:EXTENT,EXTENT...
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -36,8 +38,12 @@ at::Tensor input_of(const std::string& text) {
 }
 
 // Those of bench/programs.
-ModelSettings settings_of(const std::string& name) {
-    return {.name = name, .layers = 4, .heads = 4, .width = 128};
+ModelSettings settings_of(const std::string& name, std::string_view mode) {
+    return {.name = name,
+            .layers = 4,
+            .heads = 4,
+            .width = 128,
+            .program_mode = mode == "as-exported" ? ProgramMode::as_exported : ProgramMode::train};
 }
 
 ModelShape shape_of(const at::Tensor& input) {
@@ -74,8 +80,9 @@ int compare(int count, char** words) {
     at::set_num_threads(1);
     const auto steps = parse_integer(words[3]).value();
     NamedTensors inputs;
-    for (int i = 4; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
-    const auto model = open_model(settings_of(words[1]), shape_of(inputs.front().tensor), 1);
+    for (int i = 5; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
+    const auto model =
+        open_model(settings_of(words[1], words[4]), shape_of(inputs.front().tensor), 1);
     torch::manual_seed(1);
     step(*model, inputs);
     std::ofstream out(words[2], std::ios::binary);
@@ -94,7 +101,7 @@ int compare(int count, char** words) {
 }  // namespace
 
 int main(int count, char** words) {
-    if (count < 5) return 64;
+    if (count < 6) return 64;
     try {
         return compare(count, words);
     } catch (const Error& error) {

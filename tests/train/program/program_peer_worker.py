@@ -75,7 +75,7 @@ def export(case, decomposed):
     torch.manual_seed(0)
     module, sample = case()
     batch = torch.export.Dim("batch", min=2, max=4096)
-    exported = torch.export.export(module.train(), sample, dynamic_shapes=({0: batch},) * len(sample))
+    exported = torch.export.export(module, sample, dynamic_shapes=({0: batch},) * len(sample))
     if decomposed:
         exported = exported.run_decompositions()
     torch.export.save(exported, "net.pt2")
@@ -96,9 +96,8 @@ def compared(program, name, case, decomposed):
             file.write(raw(one))
         kind = "f32" if one.is_floating_point() else "i64"
         words.append(f"input{i}:{kind}:{','.join(map(str, one.shape))}")
-    ours = subprocess.run(
-        [program, "net.pt2", "out", str(STEPS), *words], capture_output=True, text=True
-    )
+    mode = "train" if case()[0].training else "as-exported"
+    ours = subprocess.run([program, "net.pt2", "out", str(STEPS), mode, *words], capture_output=True, text=True)
     if ours.returncode:
         print(f"{name}: {ours.stderr}")
         return False

@@ -2,7 +2,8 @@
 """A model from Python to Lockstep and back: program_round_trip.py LOCKSTEP.
 
 The printed script exports a class that has all kinds of tensors. After some steps of training, both kinds of export
-must give that class the weights with which Lockstep itself predicts.
+must give that class the weights with which Lockstep itself predicts. Classes with parameters that are not f32 train
+after the change that their refusal names.
 """
 
 import json
@@ -43,9 +44,36 @@ class Net(nn.Module):
         return x.masked_fill(self.mask, -9.0)
 
 
+class Other(nn.Module):
+    """Its one parameter is of another type, or the same in pairs."""
+
+    def __init__(self, dtype, in_pairs=False):
+        super().__init__()
+        w = 0.1 * torch.randn(4, 36, dtype=dtype)
+        self.in_pairs, self.w = in_pairs, nn.Parameter(torch.view_as_real(w) if in_pairs else w)
+
+    def forward(self, x):
+        w = torch.view_as_complex(self.w) if self.in_pairs else self.w
+        out = x.flatten(1).to(w.dtype) @ w.T
+        return out.abs() if out.is_complex() else out.float()
+
+
 def make_net():
     torch.manual_seed(0)
     return Net()
+
+
+def trains_as_advised(lockstep, name, refused, mended, advice):
+    """`lockstep` returns the exit code, stdout and stderr."""
+    batch, sample = torch.export.Dim("batch"), (torch.zeros(2, 1, 6, 6),)
+    files = [f"{name}.pt2", f"{name}-mended.pt2"]
+    for net, file in zip((refused, mended), files):
+        torch.export.save(torch.export.export(net, sample, dynamic_shapes=({0: batch},)), file)
+    ends = [lockstep("train", "--data", "data", "--model", file, "--run", file + ".run", "--max-steps", "2", "--batch",
+                     "60") for file in files]
+    shown = [lockstep("models", file)[1] for file in files]
+    return (ends[0][0] == 78 and ends[1][0] == 0 and "E250" in ends[0][2]
+            and all(advice in text for text in (ends[0][2], shown[0])) and "not f32" not in shown[1])
 
 
 def safetensors_of(path):
@@ -85,11 +113,15 @@ def main():
     program = os.path.abspath(sys.argv[1])
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def lockstep(*words):
+    def ended(*words):
         done = subprocess.run([program, *words], capture_output=True, text=True, env={**os.environ, **root})
-        if done.returncode:
-            sys.exit(f"round trip: {' '.join(words)}: {done.stdout}{done.stderr}")
-        return done.stdout
+        return done.returncode, done.stdout, done.stderr
+
+    def lockstep(*words):
+        code, said, errors = ended(*words)
+        if code:
+            sys.exit(f"round trip: {' '.join(words)}: {said}{errors}")
+        return said
 
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -125,6 +157,13 @@ def main():
                   and torch.equal(answers.argmax(1), theirs.argmax(1))),
             check(f"accuracy, {right} of {SAMPLES}", said is not None and int(said[1]) == right),
         ]
+        for dtype in (torch.float64, torch.float16, torch.bfloat16):
+            name = str(dtype)[6:]
+            results.append(check(f"a model of {name}, mended", trains_as_advised(
+                ended, name, Other(dtype), Other(dtype).float(), "call net.float() before the model is exported")))
+        results.append(check("a model of complex64, mended", trains_as_advised(
+            ended, "complex64", Other(torch.complex64), Other(torch.complex64, in_pairs=True),
+            "make the parameter of pairs, w = torch.view_as_real(w), and use torch.view_as_complex(w)")))
         os.chdir("/")
     return 0 if all(results) else 1
 

@@ -181,9 +181,11 @@ TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
 }
 
 TEST_F(Inputs, AreAsManyAsTheModelTakes) {
+    TrainSettings settings;
     const auto fix = [&](const std::vector<std::string>& wanted, const std::string& inputs) {
         try {
-            check_input_count(wanted, data_, inputs);
+            settings.inputs = inputs;
+            check_input_count(wanted, data_, settings);
         } catch (const Error& error) {
             return error.code() + ": " + error.fix();
         }
@@ -194,6 +196,10 @@ TEST_F(Inputs, AreAsManyAsTheModelTakes) {
     EXPECT_EQ(fix({"x", "y"}, "images,age"), "none");
     EXPECT_EQ(fix({"x", "y", "z"}, ""), "E217: give --inputs images --inputs age --inputs tokens");
     EXPECT_THAT(fix({"x"}, "images,age"), testing::StartsWith("E217: give --inputs FIELD"));
+    settings.task.kind = TaskKind::program;
+    EXPECT_EQ(fix({"targets", "x", "age", "y"}, ""),
+              "E217: give --inputs targets --inputs tokens --inputs age --inputs images")
+        << "which may also be what is learned";
 }
 
 }  // namespace

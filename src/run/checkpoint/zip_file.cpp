@@ -6,12 +6,12 @@
 //
 // If a number does not fit into 32 bits, these are all ones and a Zip64 field has it.
 //
-// Tested: train/program/program_file_test.cpp (damaged and hostile archives).
-#include "program/zip_file.hpp"
-
+// Tested: train/program/program_file_test.cpp (damaged and hostile archives), run/checkpoint.
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -68,25 +68,18 @@ void take_zip64(std::string_view extra, ZipRow& row) {
 
 }  // namespace
 
-ProgramRefusal damaged_program(const fs::path& path, const std::string& why) {
-    return {"E250",
-            fmt::format("'{}' is no whole exported program", printable(path.string())),
-            why,
-            "write it again in Python with torch.export.save(program, FILE)"};
-}
-
-ZipFile::ZipFile(const fs::path& path)
-    : path_(path), fd_(open_for_reading(path)), file_bytes_(file_stamp(path).bytes) {
+ZipFile::ZipFile(const fs::path& path, const ZipRules& rules)
+    : path_(path), rules_(rules), fd_(open_for_reading(path)), file_bytes_(file_stamp(path).bytes) {
     read_table();
 }
 
 std::string ZipFile::bytes_at(std::uint64_t offset, std::uint64_t count) const {
-    check(offset <= file_bytes_ && count <= file_bytes_ - offset,
-          [&] { return damaged_program(path_, "it ends before what its table of entries names"); });
+    require(offset <= file_bytes_ && count <= file_bytes_ - offset,
+            [&] { return "it ends before what its table of entries names"; });
     std::string bytes(count, '\0');
     const std::size_t got =
         read_at(fd_.value(), std::as_writable_bytes(std::span(bytes)), offset, path_);
-    check(got == count, [&] { return damaged_program(path_, "it was cut while it was read"); });
+    require(got == count, [&] { return "it was cut while it was read"; });
     return bytes;
 }
 
@@ -95,20 +88,19 @@ void ZipFile::read_table() {
         std::min<std::uint64_t>(file_bytes_, end_bytes + longest_comment);
     const std::string tail = bytes_at(file_bytes_ - tail_bytes, tail_bytes);
     const std::size_t end = tail.rfind(end_mark);
-    check(end != tail.npos && tail.size() - end >= end_bytes,
-          [&] { return damaged_program(path_, "it is no zip archive, or its end is missing"); });
+    require(end != tail.npos && tail.size() - end >= end_bytes,
+            [&] { return "it is no zip archive, or its end is missing"; });
     std::uint64_t bytes = number_at<4>(tail, end + 12), offset = number_at<4>(tail, end + 16);
     if (end >= locator_bytes && tail.compare(end - locator_bytes, 4, zip64_locator_mark) == 0) {
         const std::string record =
             bytes_at(number_at<8>(tail, end - locator_bytes + 8), zip64_end_bytes);
-        check(record.starts_with(zip64_end_mark),
-              [&] { return damaged_program(path_, "its Zip64 end is not where it should be"); });
+        require(record.starts_with(zip64_end_mark),
+                [&] { return "its Zip64 end is not where it should be"; });
         bytes = number_at<8>(record, 40);
         offset = number_at<8>(record, 48);
     }
-    check(bytes <= most_table_bytes, [&] {
-        return damaged_program(
-            path_, fmt::format("its table of entries would have {} bytes", grouped(bytes)));
+    require(bytes <= most_table_bytes, [&] {
+        return fmt::format("its table of entries would have {} bytes", grouped(bytes));
     });
     const std::string table = bytes_at(offset, bytes);
     for (std::size_t at = 0; at < table.size();) at = read_entry(table, at, offset);
@@ -120,9 +112,8 @@ std::size_t ZipFile::read_entry(std::string_view table,
     const std::string_view row = table.substr(at);
     const std::size_t name_bytes = number_at<2>(row, 28), extra_bytes = number_at<2>(row, 30);
     const std::size_t whole = row_bytes + name_bytes + extra_bytes + number_at<2>(row, 32);
-    check(row.starts_with(row_mark) && row.size() >= whole, [&] {
-        return damaged_program(path_, fmt::format("its table of entries breaks at byte {}", at));
-    });
+    require(row.starts_with(row_mark) && row.size() >= whole,
+            [&] { return fmt::format("its table of entries breaks at byte {}", at); });
     std::string name(row.substr(row_bytes, name_bytes));
     ZipRow found{.flags = number_at<2>(row, 8),
                  .method = number_at<2>(row, 10),
@@ -130,63 +121,59 @@ std::size_t ZipFile::read_entry(std::string_view table,
                  .bytes = number_at<4>(row, 24),
                  .local = number_at<4>(row, 42)};
     take_zip64(row.substr(row_bytes + name_bytes, extra_bytes), found);
-    check(found.method == 0 && (found.flags & 1) == 0 && found.stored == found.bytes, [&] {
-        return damaged_program(
-            path_,
-            fmt::format("its entry '{}' is compressed or encrypted; PyTorch stores entries plain",
-                        printable(name)));
+    require(found.method == 0 && (found.flags & 1) == 0 && found.stored == found.bytes, [&] {
+        return fmt::format("its entry '{}' is compressed or encrypted; only plain ones are read",
+                           printable(name));
     });
     const std::string local = bytes_at(found.local, local_bytes);
-    check(local.starts_with(local_mark), [&] {
-        return damaged_program(
-            path_, fmt::format("'{}' is not where its table of entries says", printable(name)));
+    require(local.starts_with(local_mark), [&] {
+        return fmt::format("'{}' is not where its table of entries says", printable(name));
     });
     const std::uint64_t offset =
         found.local + local_bytes + number_at<2>(local, 26) + number_at<2>(local, 28);
-    check(offset <= table_offset && found.bytes <= table_offset - offset, [&] {
-        return damaged_program(path_,
-                               fmt::format("'{}' reaches beyond the entries", printable(name)));
-    });
-    name.erase(0, name.find('/') + 1);  // the folder around all
-    const ProgramEntry entry{offset,
-                             found.bytes,
-                             static_cast<std::uint32_t>(number_at<4>(row, crc_in_row)),
-                             table_offset + at,
-                             found.local,
-                             (found.flags & descriptor_flag) != 0};
-    check(entries_.try_emplace(name, entry).second, [&] {
-        return damaged_program(path_, fmt::format("it has '{}' twice", printable(name)));
-    });
+    require(offset <= table_offset && found.bytes <= table_offset - offset,
+            [&] { return fmt::format("'{}' reaches beyond the entries", printable(name)); });
+    if (rules_.has_outer_folder) name.erase(0, name.find('/') + 1);
+    const ZipEntry entry{offset,
+                         found.bytes,
+                         static_cast<std::uint32_t>(number_at<4>(row, crc_in_row)),
+                         table_offset + at,
+                         found.local,
+                         (found.flags & descriptor_flag) != 0};
+    require(entries_.try_emplace(name, entry).second,
+            [&] { return fmt::format("it has '{}' twice", printable(name)); });
     return at + whole;
 }
 
-const ProgramEntry* ZipFile::find(std::string_view name) const {
+const ZipEntry* ZipFile::find(std::string_view name) const {
     const auto found = entries_.find(name);
     return found == entries_.end() ? nullptr : &found->second;
 }
 
-void ZipFile::read(const ProgramEntry& entry, std::span<std::byte> out) const {
+std::string ZipFile::first_bytes(const ZipEntry& entry, std::uint64_t most_bytes) const {
+    return bytes_at(entry.offset, std::min(entry.bytes, most_bytes));
+}
+
+void ZipFile::read(const ZipEntry& entry, std::span<std::byte> out) const {
     expect(out.size() == entry.bytes, "there is room for an entry");
     const std::size_t got = read_at(fd_.value(), out, entry.offset, path_);
-    check(got == out.size() && zip_crc(out) == entry.crc, [&] {
-        return damaged_program(path_,
-                               fmt::format("the {} bytes at {} have another checksum than when "
-                                           "they were written",
-                                           grouped(entry.bytes),
-                                           entry.offset));
+    require(got == out.size() && zip_crc(out) == entry.crc, [&] {
+        return fmt::format(
+            "the {} bytes at {} have another checksum than when "
+            "they were written",
+            grouped(entry.bytes),
+            entry.offset);
     });
 }
 
 std::string ZipFile::text(const std::string& name, std::uint64_t most_bytes) const {
-    const ProgramEntry* entry = find(name);
-    check(entry != nullptr,
-          [&] { return damaged_program(path_, fmt::format("it has no '{}'", name)); });
-    check(entry->bytes <= most_bytes, [&] {
-        return damaged_program(path_,
-                               fmt::format("its '{}' has {} bytes; {} are the most",
-                                           name,
-                                           grouped(entry->bytes),
-                                           grouped(most_bytes)));
+    const ZipEntry* entry = find(name);
+    require(entry != nullptr, [&] { return fmt::format("it has no '{}'", name); });
+    require(entry->bytes <= most_bytes, [&] {
+        return fmt::format("its '{}' has {} bytes; {} are the most",
+                           name,
+                           grouped(entry->bytes),
+                           grouped(most_bytes));
     });
     std::string text(entry->bytes, '\0');
     read(*entry, std::as_writable_bytes(std::span(text)));
@@ -198,7 +185,7 @@ void ZipFile::copy_with(const std::map<std::uint64_t, ReplacedEntry>& replaced,
     constexpr std::uint64_t most_at_once = 1u << 20;
     std::uint64_t at = 0;
     const auto copy_to = [&](std::uint64_t end) {
-        check(at <= end, [&] { return damaged_program(path_, "its entries overlap"); });
+        require(at <= end, [&] { return "its entries overlap"; });
         while (at < end) {
             const std::uint64_t count = std::min(end - at, most_at_once);
             out.write(bytes_of(bytes_at(at, count)));
@@ -212,7 +199,7 @@ void ZipFile::copy_with(const std::map<std::uint64_t, ReplacedEntry>& replaced,
     };
     std::map<std::uint64_t, std::uint32_t> rows;
     for (const auto& [offset, one] : replaced) {
-        const ProgramEntry& entry = one.entry;
+        const ZipEntry& entry = one.entry;
         const std::vector<std::byte> bytes = one.bytes();
         expect(bytes.size() == entry.bytes, "an entry keeps its length");
         const std::uint32_t crc = rows[entry.row + crc_in_row] = zip_crc(bytes);
