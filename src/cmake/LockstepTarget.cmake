@@ -21,9 +21,8 @@ endif()
 
 # For modules' units: as all of them are compiled, and as lockstep_modest() has them.
 foreach(headers lockstep_headers lockstep_modest_headers)
-    lockstep_add_headers(${headers} <fmt/ranges.h>)
-    target_link_libraries(${headers} PRIVATE fmt::fmt lockstep_warnings lockstep_numerics lockstep_sanitize)
-    set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    lockstep_add_headers(${headers} PIC HEADERS <fmt/ranges.h> ${lockstep_usual_headers}
+        LINK fmt::fmt lockstep_numerics lockstep_sanitize)
 endforeach()
 lockstep_modest(lockstep_modest_headers)
 

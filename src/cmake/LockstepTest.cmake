@@ -26,8 +26,8 @@ target_link_libraries(lockstep_test_base INTERFACE
     lockstep_warnings lockstep_numerics lockstep_sanitize lockstep_test_economy)
 target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
 
-lockstep_add_headers(lockstep_test_headers <gmock/gmock.h> <gtest/gtest.h>)
-target_link_libraries(lockstep_test_headers PRIVATE lockstep_test_base)
+lockstep_add_headers(lockstep_test_headers HEADERS <gmock/gmock.h> <gtest/gtest.h> ${lockstep_usual_headers}
+    LINK lockstep_test_base)
 
 set(lockstep_test_environment
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

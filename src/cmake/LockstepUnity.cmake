@@ -57,19 +57,21 @@ if(LOCKSTEP_WITH_TORCH AND LOCKSTEP_TESTS AND LOCKSTEP_UNITY AND NOT LOCKSTEP_TI
     set(LOCKSTEP_TORCH_HEADERS ${PROJECT_BINARY_DIR}/CMakeFiles/lockstep_torch_headers.dir/cmake_pch.hxx)
 endif()
 
-# After lockstep::torch is known.
-function(lockstep_add_torch_headers)
-    if(LOCKSTEP_TORCH_HEADERS)
-        file(WRITE ${PROJECT_BINARY_DIR}/torch_headers.cpp "")
-        add_library(lockstep_torch_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/torch_headers.cpp)
-        target_precompile_headers(lockstep_torch_headers PRIVATE <torch/torch.h>)
-        target_compile_features(lockstep_torch_headers PRIVATE cxx_std_20)
-        target_link_libraries(lockstep_torch_headers PRIVATE lockstep::torch lockstep_warnings)
-        set_target_properties(lockstep_torch_headers PROPERTIES
-            CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
-        lockstep_modest(lockstep_torch_headers)
-    endif()
+# lockstep_add_headers(target HEADERS ... LINK ... [PIC]): precompiled headers. GCC wants a unit to have the options
+# that they were precompiled with, so there is one such target for each set of options.
+function(lockstep_add_headers target)
+    cmake_parse_arguments(arg "PIC" "" "HEADERS;LINK" ${ARGN})
+    file(WRITE ${PROJECT_BINARY_DIR}/${target}.cpp "")
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/${target}.cpp)
+    target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
+    target_compile_features(${target} PRIVATE cxx_std_20)
+    target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_warnings)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ${arg_PIC})
 endfunction()
+
+# What nearly every unit reads.
+set(lockstep_usual_headers <fmt/format.h> <algorithm> <array> <atomic> <chrono> <cmath> <filesystem> <functional> <map>
+    <memory> <mutex> <numeric> <optional> <set> <span> <string> <thread> <vector>)
 
 # lockstep_precompile_torch(target unit|file.cpp...): these units of the calling folder's `target`, which
 # lockstep_unite() names, and these files read LibTorch's headers precompiled.
@@ -87,18 +89,6 @@ function(lockstep_precompile_torch target)
         set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY
             OBJECT_DEPENDS ${LOCKSTEP_TORCH_HEADERS}.gch)
     endforeach()
-endfunction()
-
-# Headers of the standard library and fmt, precompiled: nearly every unit reads them. GCC wants a unit to have
-# the options that they were precompiled with, so there is one library for each set of options.
-# lockstep_add_headers(target header...)
-function(lockstep_add_headers target)
-    file(WRITE ${PROJECT_BINARY_DIR}/${target}.cpp "")
-    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/${target}.cpp)
-    target_precompile_headers(${target} PRIVATE ${ARGN} <fmt/format.h> <algorithm> <array> <atomic> <chrono> <cmath>
-        <filesystem> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <thread> <vector>)
-    target_compile_features(${target} PRIVATE cxx_std_20)
-    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
 
 # lockstep_precompile(target headers): the units of `target` read what lockstep_add_headers() precompiled.
