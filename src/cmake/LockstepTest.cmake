@@ -27,7 +27,7 @@ target_link_libraries(lockstep_test_base INTERFACE
 target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
 
 lockstep_add_headers(lockstep_test_headers HEADERS <gmock/gmock.h> <gtest/gtest.h> ${lockstep_usual_headers}
-    LINK lockstep_test_base)
+    LINK lockstep_test_base fmt::fmt)
 
 set(lockstep_test_environment
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
