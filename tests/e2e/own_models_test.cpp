@@ -329,12 +329,11 @@ TEST_F(ExportedProgram, MayComputeItsOwnLoss) {
     EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
     const auto plain = on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"});
     EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
-    const Words tested = {
-        "--run", run_, "--max-steps", "4", "--test-data", SmallData::get().test()};
-    const auto trained = on_program(Words{"train"} + both + tested);
+    const Words tested = {"--max-steps", "4", "--test-data", SmallData::get().test(), "--run"};
+    const auto trained = on_program(Words{"train"} + both + tested + Words{run_});
     EXPECT_EQ(trained.exit_code, 0) << trained.output;
     EXPECT_THAT(trained.output, testing::HasSubstr("right 0."));
-    const Words best = {"--run", folder_ / "best", "--keep-best"};
+    const Words best = {folder_ / "best", "--keep-best"};
     const auto unknown = on_program(Words{"train"} + both + tested + best + Words{"right"});
     EXPECT_THAT(unknown.output,
                 testing::HasSubstr("give --keep-best right:min, or --keep-best right:max"));
@@ -342,7 +341,7 @@ TEST_F(ExportedProgram, MayComputeItsOwnLoss) {
     EXPECT_EQ(kept.exit_code, 0) << kept.output;
     EXPECT_THAT(run_lockstep({"ckpt", "ls", folder_ / "best"}).output,
                 testing::HasSubstr("best right:max 0."));
-    const auto one = on_program(Words{"train"} + task + tested);
+    const auto one = on_program(Words{"train"} + task + tested + Words{run_});
     EXPECT_THAT(one.output,
                 testing::HasSubstr("takes 2 input(s), x, labels, and is given 1\n"
                                    "  why: the data have images, labels\n"
@@ -375,7 +374,8 @@ TEST_F(ExportedProgram, OfEvaluationTrainsAsItIsIfAsked) {
     EXPECT_EQ(mean, std::string(mean.size(), '\0')) << "as in the file";
     const auto tested = run_lockstep({"eval", run_, "--data", SmallData::get().test()});
     EXPECT_EQ(tested.exit_code, 0) << tested.output;
-    const auto other = on_program(training(net_) + as_it_is + Words{"--run", folder_ / "other"});
+    fs::remove_all(run_);
+    const auto other = on_program(training(net_) + as_it_is);
     EXPECT_EQ(other.exit_code, 64);
     EXPECT_THAT(other.output,
                 testing::AllOf(testing::HasSubstr("E107: --model-mode as-exported has no effect"),

@@ -83,7 +83,8 @@ def check_model(net):
     for name, parameter in net.named_parameters():
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise Obstacle(f"parameter {name} is {parameter.dtype}; those that learn must be float32",
-                           "make it float32 (net.float()); a complex one is view_as_complex() of a real one")
+                           "call net.float(); make a complex one of pairs, w = torch.view_as_real(w), and use "
+                           "torch.view_as_complex(w) in forward()")
     off = [name for name, part in net.named_modules() if not part.training]
     if off:
         print(f"note: as the model was made, these stay in evaluation mode: {', '.join(off)}")
