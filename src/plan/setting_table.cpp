@@ -91,7 +91,7 @@ std::vector<Option> task(TrainSettings& s) {
                                      {"next-token", TaskKind::next_token},
                                      {"program", TaskKind::program}},
                                     "task to train; auto: chosen by the data's fields; program: "
-                                    "--model FILE.pt2 returns the loss of each sample"),
+                                    "FILE.pt2 or FILE.so returns the loss of each sample"),
             list_option("inputs",
                         "FIELD",
                         s.inputs,
@@ -132,12 +132,12 @@ std::vector<Option> model(TrainSettings& s) {
                     "NAME",
                     s.model.name,
                     "built-in ('lockstep models'), plug-in (FILE.so), program of torch.export "
-                    "(FILE.pt2) or TorchScript (FILE.pt)"),
+                    "(FILE.pt2) or TorchScript (FILE.pt, deprecated)"),
         text_option("output",
                     "NAME",
                     s.model.output,
-                    "output of --model FILE.pt2 that is used; unset: the only one, or all with "
-                    "--task program"),
+                    "output of --model FILE.pt2 or FILE.so that is used; unset: the only one, or "
+                    "all with --task program"),
         choice_option<ProgramMode>(
             "model-mode",
             s.model.program_mode,

@@ -70,7 +70,7 @@ std::vector<Idle> idle_of_models(const TrainSettings& s) {
     const bool is_chain =
         s.model.name == "cnn" || s.model.name == "cnn-bn" || s.model.name == "mlp";
     const std::string program = "drop it, or use --model FILE.pt2";
-    return {{"output", other, program, source != ModelSource::program},
+    return {{"output", other, program, source != ModelSource::program && !is_own},
             {"model-mode", other, program, source != ModelSource::program},
             {"no-bias", other, "drop it", is_script},
             {"channels", other, "drop it, or use --model cnn", !is_chain && !is_own},

@@ -146,6 +146,38 @@ TEST_P(OwnModels, AreTheirAuthorsToMend) {
     EXPECT_THAT(result.output, testing::Not(testing::HasSubstr("please report")));
 }
 
+// What its author reads, in every command that computes with the model.
+TEST(OwnModel, SaysWhatItThrewInEveryCommand) {
+    const TempDir folder;
+    const fs::path run = folder / "run";
+    const Words test = {"--data", SmallData::get().test()};
+    const auto expect = [](const std::string& model, const Words& words, const char* text) {
+        const auto result = run_lockstep(words, {{"OWN_MODEL", model}});
+        EXPECT_THAT(result.exit_code, testing::AnyOf(config_code, bad_data_code)) << result.output;
+        EXPECT_THAT(result.output, testing::HasSubstr(text));
+        EXPECT_THAT(result.output, testing::Not(testing::HasSubstr("please report")));
+    };
+    const Words tested = {"--test-data", SmallData::get().test(), "--evaluate-every", "1steps"};
+    run_lockstep(training_of_own(run), {{"OWN_MODEL", "ThrowsInEvaluation"}});
+    expect("ThrowsInEvaluation", training_of_own(folder / "a") + tested, "nothing to test");
+    expect("ThrowsInEvaluation", Words{"eval", run} + test, "nothing to test");
+    const Words predict = Words{"predict", run, "--out", folder / "a.npy"} + test;
+    expect("ThrowsInEvaluation", predict, "nothing to test");
+    expect("WrongShapeInEvaluation", predict, ", 10, 1], the task's targets need [");
+    expect("OtherNames",
+           training_of_own(folder / "b") + tested + Words{"--task", "program"},
+           "the model returns other outputs than before");
+    const Words profile = {"profile", LOCKSTEP_OWN_MODELS, "--input", "1x28x28", "--batch", "4"};
+    expect("ThrowsInConstructor", profile, "I need 77 classes, not 10");
+    expect("ThrowsInForward", profile, "first line");
+    expect("ThrowsInTrain", profile, "the model's train() failed");
+    expect("ThrowsInBackward", profile, "no way back");
+    expect("ThrowsLater",
+           Words{"verify", "--model", LOCKSTEP_OWN_MODELS, "--data", SmallData::get().train()} +
+               Words{"--ranks", "1,2", "--steps", "40", "--batch", "16"},
+           "after 40 calls");
+}
+
 // Before a run is made: nobody waits in a collective, and there is no start to mark as failed.
 TEST(OwnModel, EndsWhereAConstructorLoops) {
     const TempDir folder;
@@ -233,8 +265,8 @@ INSTANTIATE_TEST_SUITE_P(, OwnModels, testing::ValuesIn(mistakes()), [](const au
 // A program as torch.export writes it; those that PyTorch wrote are in train/program/program_peer.
 class ExportedProgram : public testing::Test {
   protected:
-    ProcessResult on_program(const Words& words) const {
-        return run_lockstep(words + Words{"--data", SmallData::get().train()});
+    ProcessResult on_program(const Words& words, const Variables& variables = {}) const {
+        return run_lockstep(words + Words{"--data", SmallData::get().train()}, variables);
     }
     Words training(const fs::path& model) const {
         return {"train", "--model", model.string(), "--run", run_.string(), "--batch", "48"};
@@ -319,35 +351,63 @@ TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
     EXPECT_THAT(other.output, testing::HasSubstr("model-digest"));
 }
 
-TEST_F(ExportedProgram, MayComputeItsOwnLoss) {
+// A program, and a class of C++.
+TEST_F(ExportedProgram, AndAClassMayComputeTheirOwnLoss) {
     const fs::path own = folder_.file("own.pt2", zip_of(made_up_own_loss().entries()));
-    const Words task = {"--model", own, "--task", "program", "--inputs", "images", "--batch", "48"};
-    const Words both = task + Words{"--inputs", "labels"};
+    const Variables variables = {{"OWN_MODEL", "OwnLoss"}};
+    const Words task = {"--task", "program", "--inputs", "images", "--batch", "48", "--model"};
     const Words few = {"--steps", "4", "--virtual-ranks", "4", "--ranks"};
-    const auto equal = on_program(Words{"verify"} + both + few + Words{"1,2,3"});
-    EXPECT_EQ(equal.exit_code, 0) << equal.output;
-    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
-    const auto plain = on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"});
-    EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+    const Words test = {"--data", SmallData::get().test()};
     const Words tested = {"--max-steps", "4", "--test-data", SmallData::get().test(), "--run"};
-    const auto trained = on_program(Words{"train"} + both + tested + Words{run_});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
-    EXPECT_THAT(trained.output, testing::HasSubstr("right 0."));
-    const Words best = {folder_ / "best", "--keep-best"};
-    const auto unknown = on_program(Words{"train"} + both + tested + best + Words{"right"});
-    EXPECT_THAT(unknown.output,
-                testing::HasSubstr("give --keep-best right:min, or --keep-best right:max"));
-    const auto kept = on_program(Words{"train"} + both + tested + best + Words{"right:max"});
-    EXPECT_EQ(kept.exit_code, 0) << kept.output;
-    EXPECT_THAT(run_lockstep({"ckpt", "ls", folder_ / "best"}).output,
-                testing::HasSubstr("best right:max 0."));
-    const auto one = on_program(Words{"train"} + task + tested + Words{run_});
+    for (const fs::path& model : {own, fs::path(LOCKSTEP_OWN_MODELS)}) {
+        const Words both = task + Words{model, "--inputs", "labels"};
+        const auto equal = on_program(Words{"verify"} + both + few + Words{"1,2,3"}, variables);
+        EXPECT_EQ(equal.exit_code, 0) << equal.output;
+        EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
+        const auto plain =
+            on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"}, variables);
+        EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+        const fs::path run = folder_ / model.stem();
+        const Words training = Words{"train"} + both + tested + Words{run, "--keep-best"};
+        const auto unknown = on_program(training + Words{"right"}, variables);
+        EXPECT_THAT(unknown.output,
+                    testing::HasSubstr("give --keep-best right:min, or --keep-best right:max"));
+        const auto trained = on_program(training + Words{"right:max"}, variables);
+        EXPECT_EQ(trained.exit_code, 0) << trained.output;
+        EXPECT_THAT(trained.output, testing::HasSubstr("right 0."));
+        EXPECT_THAT(run_lockstep({"ckpt", "ls", run}).output,
+                    testing::HasSubstr("best right:max 0."));
+        const auto again = run_lockstep(Words{"eval", run} + test, variables);
+        EXPECT_THAT(again.output, testing::HasSubstr("right 0."));
+        const Words profile = {"profile", model, "--input", "1x28x28", "--input", ":10"};
+        EXPECT_THAT(run_lockstep(profile + Words{"--batch", "8"}, variables).output,
+                    testing::HasSubstr("input [8, 1, 28, 28] and [8], output [8] |"));
+    }
+    const auto one = on_program(Words{"train"} + task + Words{own} + tested + Words{run_});
     EXPECT_THAT(one.output,
                 testing::HasSubstr("takes 2 input(s), x, labels, and is given 1\n"
                                    "  why: the data have images, labels\n"
                                    "  fix: give --inputs images --inputs labels\n"));
     const auto other = on_program(training(own) + Words{"--inputs", "images"});
     EXPECT_EQ(other.exit_code, bad_data_code) << other.output;
+    const auto built_in = on_program(Words{"train", "--run", run_} + task + Words{"cnn"});
+    EXPECT_THAT(built_in.output, testing::HasSubstr("error E106: --task program does not go"));
+}
+
+TEST_F(ExportedProgram, IsProfiledByTheModulesOfItsClass) {
+    const auto found = run_lockstep({"profile", net_, "--batch", "8", "--steps", "2", "--json"});
+    ASSERT_EQ(found.exit_code, 0) << found.output;
+    const Json profile = parse_json(found.output, "profile");
+    EXPECT_EQ(profile["inputs"], Json(std::vector<std::vector<int>>{{8, 1, 28, 28}}));
+    const Json& layers = profile["layers"];
+    const std::vector<std::string> names = {"", "norm", "body.drop", "fc"};
+    ASSERT_EQ(layers.size(), names.size()) << found.output;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        EXPECT_EQ(layers[i]["name"].get<std::string>(), names[i]);
+        EXPECT_GT(layers[i]["forward_ms"].get<double>(), 0) << names[i];
+        EXPECT_GT(layers[i]["backward_ms"].get<double>(), 0) << names[i];
+    }
+    EXPECT_EQ(layers[3]["parameters"].get<int>(), 7840);
 }
 
 // As people have them who exported for inference: the statistics of batch norm stay.

@@ -85,6 +85,8 @@ class MadeUpProgram {
         set_value("x", extents);
     }
 
+    std::string module;  ///< that the calls which follow are part of: "layer1.0.conv1"
+
     Json& model() { return model_; }
     Json& weights() { return weights_["config"]; }
     Json& graph() { return model_["graph_module"]["graph"]; }
@@ -144,6 +146,8 @@ class MadeUpProgram {
         node["metadata"]["stack_trace"] =
             "File \"net.py\", line 9, in forward\n    y = work(x)\n  File "
             "\"/usr/lib/site-packages/torch/nn/modules/linear.py\", line 1, in forward\n    z";
+        node["metadata"]["nn_module_stack"] =
+            "L__self__,,net.Net;L__self___part," + module + ",torch.nn.modules.linear.Linear";
         nodes().push_back(std::move(node));
     }
 
@@ -268,6 +272,7 @@ inline MadeUpProgram made_up_classifier(std::int64_t features,
     made.call("torch.ops.aten.add_.Tensor",
               {{"self", given("b_norm.num_batches_tracked")}, {"other", argument_of("as_int", 1)}},
               {"add_"});
+    made.module = "norm";
     made.call("torch.ops.aten.batch_norm.default",
               {{"input", given(extents.empty() ? "x" : "flat")},
                {"weight", given("p_norm.weight")},
@@ -279,14 +284,17 @@ inline MadeUpProgram made_up_classifier(std::int64_t features,
                {"eps", argument_of("as_float", 1e-5)},
                {"cudnn_enabled", argument_of("as_bool", false)}},
               {"norm"});
+    made.module = "body.drop";
     made.call("torch.ops.aten.dropout.default",
               {{"input", given("norm")},
                {"p", argument_of("as_float", 0.25)},
                {"train", argument_of("as_bool", true)}},
               {"dropout"});
+    made.module = "fc";
     made.call("torch.ops.aten.linear.default",
               {{"input", given("dropout")}, {"weight", given("p_fc.weight")}},
               {"linear"});
+    made.module.clear();
     made.call("torch.ops.aten.mul.Tensor",
               {{"self", given("linear")}, {"other", given("p_scale")}},
               {"mul"});

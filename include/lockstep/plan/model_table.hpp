@@ -16,6 +16,7 @@ namespace lockstep {
 struct InputShape {
     std::int64_t channels = 1, height = 1, width = 1;  ///< of one sample
     std::int64_t vocabulary = 0;                       ///< as in ModelShape
+    int dimensions = -1;  ///< dimensions of a sample if it is given as stored; -1: those of models
 };
 
 /// The properties of a model that the data determine.
@@ -27,6 +28,7 @@ struct ModelShape {
     /// Number of different tokens: the model gets i64 [n, width]. 0: the model gets images.
     std::int64_t vocabulary = 0;
     std::vector<InputShape> further{};  ///< inputs after the first, as --inputs names them
+    int dimensions = -1;                ///< as in InputShape, of the first
 };
 
 /// A built-in model.
@@ -76,7 +78,8 @@ ModelSource source_of(const std::string& model);
 /// without LibTorch.
 std::string describe_program(const std::filesystem::path& path);
 
-/// The names of its outputs, that of the loss first. Errors: as above.
-std::vector<std::string> program_outputs(const std::filesystem::path& path);
+/// Returns the shapes of its inputs: 0 for an extent that the data decide, and 2 as the vocabulary
+/// of whole numbers. Errors: as above, E217 for more than three dimensions of a sample.
+std::vector<InputShape> program_inputs(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -17,6 +17,14 @@
 
 namespace lockstep {
 
+/// A tensor with a name; it shares its memory.
+struct NamedTensor {
+    std::string name;      ///< such as "loss"
+    torch::Tensor tensor;  ///< its values
+};
+/// Tensors in order.
+using NamedTensors = std::vector<NamedTensor>;
+
 /// A model for any task. Buffers may be floats (running statistics, averaged over leaves) or
 /// integers (counters, which all leaves advance alike).
 class Classifier : public torch::nn::Module {
@@ -31,6 +39,13 @@ class Classifier : public torch::nn::Module {
     /// Does the same for several inputs in the order of --inputs, each in the form of forward().
     /// Errors: E217 if the model takes only one.
     virtual torch::Tensor forward_all(const std::vector<torch::Tensor>& inputs);
+
+    /// Does the same with a name for each output; a class without it returns forward_all() as
+    /// "output". With --task program, what is learned is among the inputs, as it is stored: whole
+    /// numbers as i64, others as f32, tokens as [n, T + 1]. The output called "loss", or else the
+    /// first, is then the loss of each sample, [n]. Others are metrics: a number for each sample,
+    /// or one for all.
+    virtual NamedTensors forward_named(const std::vector<torch::Tensor>& inputs);
 };
 
 /// Makes a model. LibTorch's generator is seeded before, so that weights depend on the run's seed

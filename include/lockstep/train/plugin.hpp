@@ -24,8 +24,8 @@ struct ModelPlugin {
     std::shared_ptr<Classifier> (*make)(const ModelShape&, const ModelSettings&);
 };
 
-/// Version of this header and of what it includes. It is 2 since Classifier has forward_all().
-inline constexpr int plugin_version = 2;
+/// Version of this header and of what it includes. It is 3 since Classifier has forward_named().
+inline constexpr int plugin_version = 3;
 /// Bytes of the arguments of a plug-in, as this header has them.
 inline constexpr std::size_t plugin_shape_bytes = sizeof(ModelShape) + sizeof(ModelSettings);
 

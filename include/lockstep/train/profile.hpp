@@ -17,7 +17,7 @@ namespace lockstep {
 /// Settings of profile_model().
 struct ProfileSettings {
     ModelSettings model;       ///< a name or a file, as for training
-    ModelShape shape;          ///< shape of one sample, and of what is predicted
+    ModelShape shape;          ///< shape of one sample's inputs, and of what is predicted
     std::int64_t batch = 128;  ///< samples of a step
     std::int64_t steps = 5;    ///< steps that are measured, after a warm-up
     int threads = 1;           ///< threads of one operator
@@ -38,22 +38,25 @@ struct OperatorCost {
         flops;  ///< floating-point operations in each step, if a formula is known
 };
 
-/// A module that has parameters of its own.
+/// A module that has parameters of its own; of a program, each module of the Python class.
 struct LayerCost {
-    std::string name;                  ///< its parameters' names up to the last dot; "": the model
+    std::string name;                  ///< its path, "layer1.0.conv1"; "": the model
     std::int64_t parameters = 0;       ///< number of its parameters
     std::vector<std::int64_t> output;  ///< shape with samples first; empty: never used
     std::uint64_t activation_bytes =
-        0;  ///< bytes that forward keeps for backward; see ModelProfile
+        0;                  ///< bytes that forward keeps for backward; see ModelProfile
+    double forward_s = 0;   ///< seconds in operators in each step, while they are watched
+    double backward_s = 0;  ///< likewise
 };
 
 /// Results of profile_model().
 struct ModelProfile {
-    std::vector<std::int64_t> input;      ///< shape, with samples first
-    std::vector<std::int64_t> output;     ///< shape, with samples first
-    std::vector<OperatorCost> operators;  ///< the slowest first
-    /// Layers in the model's order. Operations without parameters, such as pooling or an
-    /// activation, count with the layer before them, or with the first if none is before.
+    std::vector<std::vector<std::int64_t>> inputs;  ///< shapes, with samples first
+    std::vector<std::int64_t> output;               ///< shape of the first output
+    std::vector<OperatorCost> operators;            ///< the slowest first
+    /// Layers in the order of their first use. A program's operations count with their module. In
+    /// other models, those without parameters, such as pooling or an activation, count with the
+    /// layer before them, or with the first if none is before.
     std::vector<LayerCost> layers;
     double forward_s =
         0;  ///< seconds in each step: median of as many steps without measurement of operators

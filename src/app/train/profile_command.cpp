@@ -78,18 +78,27 @@ std::string operator_table(const ModelProfile& profile, const Totals& totals, st
     return text;
 }
 
-std::string layer_table(const ModelProfile& profile) {
+std::string layer_table(const ModelProfile& profile, double watched_s) {
     std::size_t width = 5;
     for (const LayerCost& layer : profile.layers) width = std::max(width, layer.name.size());
-    std::string text = fmt::format(
-        "{:<{}}  {:>11}  {:>11}  output\n", "layer", width, "parameters", "activations");
-    for (const LayerCost& layer : profile.layers)
-        text += fmt::format("{:<{}}  {:>11}  {:>11}  {}\n",
+    std::string text = fmt::format("{:<{}}  {:>11}  {:>11}  {:>9}  {:>6}  output\n",
+                                   "layer",
+                                   width,
+                                   "parameters",
+                                   "activations",
+                                   "ms",
+                                   "share");
+    for (const LayerCost& layer : profile.layers) {
+        const double step_s = layer.forward_s + layer.backward_s;
+        text += fmt::format("{:<{}}  {:>11}  {:>11}  {:9.3f}  {:4.1f} %  {}\n",
                             layer.name.empty() ? "-" : layer.name,
                             width,
                             grouped(static_cast<std::uint64_t>(layer.parameters)),
                             bytes_text(layer.activation_bytes),
+                            1e3 * step_s,
+                            100 * step_s / watched_s,
                             layer.output.empty() ? "-" : shape_of(layer.output));
+    }
     return text;
 }
 
@@ -99,14 +108,16 @@ std::string profile_text(const ProfileSettings& settings,
                          std::size_t most) {
     const Totals totals = totals_of(profile);
     const double step_s = profile.forward_s + profile.backward_s;
+    std::vector<std::string> inputs;
+    for (const auto& input : profile.inputs) inputs.push_back(shape_of(input));
     return fmt::format("model {} | input {}, output {} | {} thread(s), {} steps\n\n{}\n{}\n",
                        settings.model.name,
-                       shape_of(profile.input),
+                       fmt::join(inputs, " and "),
                        shape_of(profile.output),
                        settings.threads,
                        settings.steps,
                        operator_table(profile, totals, most),
-                       layer_table(profile)) +
+                       layer_table(profile, totals.watched_s)) +
            fmt::format("parameters   {}\n",
                        grouped(static_cast<std::uint64_t>(totals.parameters))) +
            fmt::format("activations  {}; at its peak a step takes {}\n",
@@ -136,11 +147,13 @@ Json profile_json(const ProfileSettings& settings, const ModelProfile& profile) 
         layers.push_back({{"name", layer.name},
                           {"parameters", layer.parameters},
                           {"output", layer.output},
-                          {"activation_bytes", layer.activation_bytes}});
+                          {"activation_bytes", layer.activation_bytes},
+                          {"forward_ms", 1e3 * layer.forward_s},
+                          {"backward_ms", 1e3 * layer.backward_s}});
     return {{"model", settings.model.name},
             {"threads", settings.threads},
             {"steps", settings.steps},
-            {"input", profile.input},
+            {"inputs", profile.inputs},
             {"output", profile.output},
             {"operators", operators},
             {"layers", layers},
@@ -157,30 +170,34 @@ constexpr const char* profile_help =
 LibTorch's operators by the time that they took themselves, with calls and FLOPs of a step where a
 formula is known (products of matrices, convolutions, attention: a multiplication and an addition
 are two), and the model's layers: parameters, shape of the output, and activations, which is the
-memory that forward leaves for backward. What follows a layer until the next one counts with it.
-Backward begins at the outputs: loss, update and exchange between ranks are not part of it.
+memory that forward leaves for backward, and the time of both passes. A program of torch.export
+has a row for each module of the Python class. In other models, what follows a layer until the next
+one counts with it. Backward begins at the first output: loss, update and exchange between ranks
+are not part of it, unless the model computes its loss itself.
 
-MODEL is what --model of train can be. A built-in model has the inputs that 'lockstep models' shows
-unless --input says otherwise; others need it.
+MODEL is what --model of train can be. A built-in model has the inputs that 'lockstep models' shows,
+a program those of its file. --input replaces them, one for each input in order, or gives extents
+that a program leaves free. Other models need it. SHAPE:K are whole numbers below K, and :K is one
+for each sample, such as the labels of a model that computes its own loss.
 
 Examples:
   lockstep profile cnn
   lockstep profile resnet18 --input 3x64x64 --classes 10 --batch 32 --threads 2
   lockstep profile gpt --input 128 --layers 2
-  lockstep profile net.pt --input 3x32x32 --json
+  lockstep profile net.pt2 --batch 64
+  lockstep profile own.so --input 3x32x32 --input :10 --json
 )";
 
 struct ProfileArguments {
     ProfileSettings settings;
     TrainSettings usual;  ///< whose rows for models are taken
-    std::string input;
+    std::vector<std::string> inputs;
     std::int64_t classes = 0, vocabulary = 0;
     std::size_t most = 20;
     bool json = false;
 };
 
-Error bad_input(const std::string& text, const ModelShape& shape) {
-    const bool takes_tokens = shape.vocabulary > 0;
+Error bad_input(const std::string& text, bool takes_tokens) {
     return Error("E103",
                  fmt::format("--input is '{}'", printable(text)),
                  takes_tokens ? "it must be the number of tokens in a sequence"
@@ -188,44 +205,80 @@ Error bad_input(const std::string& text, const ModelShape& shape) {
                  takes_tokens ? "for example --input 128" : "for example --input 3x32x32");
 }
 
-std::vector<std::int64_t> parsed_extents(const std::string& text, const ModelShape& shape) {
+// "3x32x32", "128:256", ":10". `input` is what is known of it.
+void set_input(const std::string& text, InputShape& input) {
     constexpr std::int64_t most = 1 << 20;
-    std::vector<std::int64_t> extents;
-    for (const std::string& part : split(text, 'x')) {
-        const auto extent = parse_integer(part);
-        check(extent && *extent >= 1 && *extent <= most, [&] { return bad_input(text, shape); });
-        extents.push_back(*extent);
+    const std::vector<std::string> parts = split(text, ':');
+    const bool is_whole = parts.size() == 2;
+    if (is_whole) {
+        input.vocabulary = parse_integer(parts[1]).value_or(0);
+        input.dimensions = 0;
     }
-    const bool is_whole = extents.size() == 1 || (extents.size() == 3 && shape.vocabulary == 0);
-    check(is_whole, [&] { return bad_input(text, shape); });
-    return extents;
+    const bool takes_tokens = input.vocabulary > 0;
+    const auto fail = [&] { return bad_input(text, takes_tokens); };
+    check(parts.size() <= 2 && (!is_whole || takes_tokens), fail);
+    std::vector<std::int64_t> extents;
+    if (!parts[0].empty() || !is_whole)
+        for (const std::string& part : split(parts[0], 'x')) {
+            const auto extent = parse_integer(part);
+            check(extent && *extent >= 1 && *extent <= most, fail);
+            extents.push_back(*extent);
+        }
+    if (is_whole) input.dimensions = static_cast<int>(extents.size());
+    const bool is_stored = input.dimensions >= 0;
+    check(is_stored ? extents.size() == static_cast<std::size_t>(input.dimensions)
+                    : extents.size() == 1 || (extents.size() == 3 && !takes_tokens),
+          fail);
+    const bool is_row = !is_stored && !takes_tokens && extents.size() == 1;
+    extents.insert(is_row ? extents.end() : extents.begin(), 3 - extents.size(), 1);
+    input.channels = extents[0];
+    input.height = extents[1];
+    input.width = extents[2];
 }
 
-void set_input(const std::string& text, ModelShape& shape) {
-    const auto extents = parsed_extents(text, shape);
-    shape.channels = shape.height = shape.width = 1;
-    if (extents.size() == 3) {
-        shape.channels = extents[0];
-        shape.height = extents[1];
-        shape.width = extents[2];
-    } else {
-        (shape.vocabulary > 0 ? shape.width : shape.channels) = extents[0];
-    }
+// What is known of the model's inputs without --input.
+std::vector<InputShape> known_inputs(const std::string& model) {
+    if (source_of(model) == ModelSource::program) return program_inputs(model);
+    const ModelFacts* known = find_built_in(model);
+    if (known == nullptr) return {};
+    const ModelShape& usual = known->usual;
+    return {{usual.channels, usual.height, usual.width, usual.vocabulary}};
 }
 
 ModelShape shape_of(const ProfileArguments& arguments) {
-    const ModelFacts* known = find_built_in(arguments.settings.model.name);
-    check(known != nullptr || !arguments.input.empty(), [&] {
+    const std::string& model = arguments.settings.model.name;
+    std::vector<InputShape> inputs = known_inputs(model);
+    const bool is_program = source_of(model) == ModelSource::program;
+    inputs.resize(std::max(inputs.size(), arguments.inputs.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        InputShape& input = inputs[i];
+        if (arguments.vocabulary > 0 && (is_program ? input.vocabulary > 0 : i == 0))
+            input.vocabulary = arguments.vocabulary;
+        if (i < arguments.inputs.size()) set_input(arguments.inputs[i], input);
+    }
+    const bool are_known = std::ranges::all_of(inputs, [](const InputShape& one) {
+        return std::min({one.channels, one.height, one.width}) > 0;
+    });
+    check(are_known && !inputs.empty(), [&] {
         return Error("E105",
                      "--input is missing",
-                     fmt::format("'{}' is not built in: its inputs are not known",
-                                 printable(arguments.settings.model.name)),
+                     fmt::format("'{}' {}",
+                                 printable(model),
+                                 is_program ? "leaves extents of its inputs to the data"
+                                            : "is not built in: its inputs are not known"),
                      "for example --input 3x32x32");
     });
-    ModelShape shape = known != nullptr ? known->usual : ModelShape();
-    if (arguments.vocabulary > 0) shape.vocabulary = shape.classes = arguments.vocabulary;
+    const InputShape& first = inputs.front();
+    const ModelFacts* known = find_built_in(model);
+    ModelShape shape{.channels = first.channels,
+                     .height = first.height,
+                     .width = first.width,
+                     .classes = known == nullptr ? ModelShape().classes : known->usual.classes,
+                     .vocabulary = first.vocabulary,
+                     .further = {inputs.begin() + 1, inputs.end()},
+                     .dimensions = first.dimensions};
+    if (arguments.vocabulary > 0) shape.classes = arguments.vocabulary;
     if (arguments.classes > 0) shape.classes = arguments.classes;
-    if (!arguments.input.empty()) set_input(arguments.input, shape);
     return shape;
 }
 
@@ -251,10 +304,11 @@ OptionTable options_of(ProfileArguments& arguments) {
     ProfileSettings& settings = arguments.settings;
     return {
         {"Samples",
-         {text_option("input",
-                      "CxHxW",
-                      arguments.input,
-                      "shape of a sample: that of an image, or the number of features or tokens"),
+         {list_option("input",
+                      "CxHxW[:K]",
+                      arguments.inputs,
+                      "shape of a sample: that of an image, or the number of features or tokens; "
+                      "again for each further input"),
           whole_option("classes",
                        arguments.classes,
                        0,

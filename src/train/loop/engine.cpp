@@ -46,15 +46,14 @@ void make_model(Engine& engine, Start& start, const Inputs& inputs) {
         if (std::string text = task.class_warning(); !text.empty())
             settings.warnings.push_back(std::move(text));
         engine.input = std::make_unique<InputReader>(data, pipeline, settings, data, task);
-        if (inputs.test_data) {
-            check_metric(settings, task.evaluation(task.no_sums(), 1).metrics);
-            check_test_data(*inputs.test_data, data, settings, task);
-        }
+        if (inputs.test_data) check_test_data(*inputs.test_data, data, settings, task);
         auto model = open_model(settings.model, engine.input->shape(), settings.seed);
         freeze_named(*model, settings.freeze);
         engine.rate_factors = rate_factors(settings.optimizer, names_of(model->parameters()));
         check_input_count(model->input_names(), data, settings);
         engine.model = on_device(std::move(model), engine.device());
+        name_outputs(*engine.task, *engine.model, engine.input->shape());
+        if (inputs.test_data) check_metric(settings, task.evaluation(task.no_sums(), 1).metrics);
         engine.optimizer = make_optimizer(settings.optimizer);
     });
 }
@@ -127,6 +126,10 @@ Engine make_engine(Start& start, Inputs& inputs, Contract& contract) {
     prove_model(engine, start, contract);
     start.notes.push_back(group_text(start.settings.optimizer, dimensions_of(*engine.model)));
     start.notes.push_back(scale_text(start.settings, contract.length));
+    if (source_of(start.settings.model.name) == ModelSource::script)
+        start.notes.push_back(
+            "TorchScript is deprecated in PyTorch: export new models by torch.export to FILE.pt2 "
+            "('lockstep export-script')");
     return engine;
 }
 

@@ -10,6 +10,7 @@
 #include "loop/sample_error.hpp"
 #include "model/device_model.hpp"
 #include "model/known_errors.hpp"
+#include "schedule/blank_step.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -72,9 +73,13 @@ class EvalMode {
 };
 
 // A model that draws numbers in evaluation, too, draws the same ones for a leaf on any rank.
-NamedTensors outputs_here(Model& model, const NamedTensors& inputs, std::int64_t step, int leaf) {
+NamedTensors outputs_here(
+    Model& model, const Task& task, const NamedTensors& inputs, std::int64_t step, int leaf) {
     torch::manual_seed((static_cast<std::uint64_t>(step) << 20) + static_cast<std::uint64_t>(leaf));
-    return in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
+    NamedTensors outputs =
+        in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
+    check_output_shape(model, outputs, task, inputs.front().tensor.size(0));
+    return outputs;
 }
 
 }  // namespace
@@ -172,7 +177,7 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const at::Tensor outputs =
-                outputs_here(model, input_.read_inputs(part, leaf), step, leaf.leaf)
+                outputs_here(model, task_, input_.read_inputs(part, leaf), step, leaf.leaf)
                     .front()
                     .tensor.to(at::kCPU, at::kFloat)
                     .contiguous(at::MemoryFormat::Contiguous);
@@ -191,7 +196,7 @@ void Evaluator::add(SampleSums& all, Model& model, const Batch& batch, std::int6
     for (const LeafRows& leaf : batch.leaves) {
         if (leaf.rows == 0) continue;
         const LeafSamples samples = feed_->read(leaf);
-        const NamedTensors outputs = outputs_here(model, samples.inputs, step, leaf.leaf);
+        const NamedTensors outputs = outputs_here(model, task_, samples.inputs, step, leaf.leaf);
         const SampleSums found =
             task_.sums(outputs, samples.with_targets_on(outputs.front().tensor.device()));
         all.reals[step * virtual_ranks_ + leaf.leaf].copy_(found.reals);

@@ -16,6 +16,7 @@
 #include "model/model_file.hpp"
 #include "model/precision.hpp"
 #include "replica/numerics.hpp"
+#include "schedule/blank_step.hpp"
 #include "task/input.hpp"
 #include "task/test_data.hpp"
 
@@ -144,6 +145,7 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
                 .shape();
         trained.model = with_precision(open_model(settings.model, trained.shape, settings.seed),
                                        settings.precision);
+        name_outputs(*trained.task, *trained.model, trained.shape);
         load(trained, given);
     });
     return trained;

@@ -12,6 +12,8 @@ const char* place_text(ModelPlace place) {
     switch (place) {
         case ModelPlace::constructor:
             return "constructor";
+        case ModelPlace::train:
+            return "train()";
         case ModelPlace::forward:
             return "forward()";
         case ModelPlace::backward:

@@ -22,7 +22,7 @@ std::string reason_of(const std::exception& error, ModelAuthor author);
 void throw_if_known(const std::exception& error);
 
 /// The part of a model's code that runs.
-enum class ModelPlace { constructor, forward, backward };
+enum class ModelPlace { constructor, train, forward, backward };
 
 /// Call it in a handler of exceptions from a model's code. Errors: the exception itself if it is an
 /// Error, reports that a GPU has no memory, or comes from a model of ours; those of

@@ -8,6 +8,7 @@
 
 #include "checkpoint/name_patterns.hpp"
 #include "model/built_in.hpp"
+#include "model/known_errors.hpp"
 #include "model/model.hpp"
 
 #include <algorithm>
@@ -155,8 +156,8 @@ NamedTensors tensors_in(const Items& items) {
 
 class ModuleModel : public Model {
   public:
-    ModuleModel(std::shared_ptr<Classifier> module, ModelAuthor author)
-        : module_(std::move(module)), author_(author) {
+    ModuleModel(std::shared_ptr<Classifier> module, ModelAuthor author, std::string output)
+        : module_(std::move(module)), author_(author), output_(std::move(output)) {
         for (const auto& parameter : module_->named_parameters())
             if (!parameter.value().requires_grad()) frozen_.insert(parameter.key());
     }
@@ -165,7 +166,17 @@ class ModuleModel : public Model {
         std::vector<at::Tensor> values;
         for (const NamedTensor& input : inputs) values.push_back(input.tensor);
         check_frozen();
-        return {{"output", module_->forward_all(values)}};
+        NamedTensors outputs = module_->forward_named(values);
+        const bool has_all = std::ranges::all_of(
+            outputs, [](const NamedTensor& one) { return one.tensor.defined(); });
+        check(has_all && !outputs.empty(), [] {
+            return Error("E217",
+                         "the model returns no tensor",
+                         "an output of its forward() is empty",
+                         "return a tensor from it");
+        });
+        choose_output(outputs, output_);
+        return outputs;
     }
     NamedTensors parameters() const override { return those(Learning::yes); }
     NamedTensors frozen() const override { return those(Learning::no); }
@@ -175,7 +186,9 @@ class ModuleModel : public Model {
         frozen_.insert(names.begin(), names.end());
     }
     NamedTensors buffers() const override { return tensors_in(module_->named_buffers()); }
-    void set_mode(ModelMode mode) override { module_->train(mode == ModelMode::train); }
+    void set_mode(ModelMode mode) override {
+        in_model(author_, ModelPlace::train, [&] { module_->train(mode == ModelMode::train); });
+    }
     ModelAuthor author() const override { return author_; }
 
   private:
@@ -203,6 +216,7 @@ class ModuleModel : public Model {
 
     std::shared_ptr<Classifier> module_;
     ModelAuthor author_;
+    std::string output_;
     std::set<std::string> frozen_;  ///< names
 };
 
@@ -289,8 +303,21 @@ void freeze_named(Model& model, const std::string& patterns) {
     model.freeze(frozen);
 }
 
-std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module, ModelAuthor author) {
-    return std::make_unique<ModuleModel>(std::move(module), author);
+NamedTensors Classifier::forward_named(const std::vector<torch::Tensor>& inputs) {
+    return {{"output", forward_all(inputs)}};
+}
+
+Error no_output(const std::string& wanted, const std::vector<std::string>& names) {
+    return {"E103",
+            fmt::format("--output {}: the model has no such output", printable(wanted)),
+            fmt::format("it has {}", fmt::join(names, ", ")),
+            did_you_mean(wanted, names)};
+}
+
+std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module,
+                                ModelAuthor author,
+                                const std::string& output) {
+    return std::make_unique<ModuleModel>(std::move(module), author, output);
 }
 
 }  // namespace lockstep

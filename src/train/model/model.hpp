@@ -2,8 +2,10 @@
 // The interface of models in training.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/train/model.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,13 +14,6 @@
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
-
-/// A tensor with a name; it shares its memory.
-struct NamedTensor {
-    std::string name;
-    at::Tensor tensor;
-};
-using NamedTensors = std::vector<NamedTensor>;
 
 /// Returns the only tensor.
 const at::Tensor& only(const NamedTensors& tensors);
@@ -66,8 +61,26 @@ class Model {
 /// that matches no trained parameter, and if they match all.
 void freeze_named(Model& model, const std::string& patterns);
 
-/// Makes a model of a module with one input and one output, called "output".
+/// Returns the error for an --output that is none of `names`.
+Error no_output(const std::string& wanted, const std::vector<std::string>& names);
+
+/// Keeps the output called `wanted` alone; "": all, that called "loss" first. Errors: E103 if there
+/// is no `wanted`.
+template <class Output>
+void choose_output(std::vector<Output>& outputs, const std::string& wanted) {
+    const auto found = std::ranges::find(outputs, wanted.empty() ? "loss" : wanted, &Output::name);
+    std::vector<std::string> names;
+    for (const Output& one : outputs) names.push_back(one.name);
+    check(found != outputs.end() || wanted.empty(), [&] { return no_output(wanted, names); });
+    if (!wanted.empty())
+        outputs = {*found};
+    else if (found != outputs.end())
+        std::rotate(outputs.begin(), found, found + 1);
+}
+
+/// Makes a model of a module. `output` is that of choose_output().
 std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module,
-                                ModelAuthor author = ModelAuthor::lockstep);
+                                ModelAuthor author = ModelAuthor::lockstep,
+                                const std::string& output = "");
 
 }  // namespace lockstep

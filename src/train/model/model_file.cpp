@@ -112,7 +112,7 @@ std::unique_ptr<Model> constructed(const ModelSettings& settings, ModelAuthor au
     check(module != nullptr, [&] {
         return unusable(settings.name, "its factory gives none", "return a model from it");
     });
-    return model_of(std::move(module), author);
+    return model_of(std::move(module), author, settings.output);
 }
 
 std::unique_ptr<Model> opened(const ModelSettings& settings,

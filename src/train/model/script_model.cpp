@@ -128,7 +128,10 @@ class ScriptModel : public Model {
 std::unique_ptr<Model> open_script(const std::filesystem::path& path) {
     torch::jit::getProfilingMode() = false;
     torch::jit::getExecutorMode() = false;
-    return std::make_unique<ScriptModel>(load_script(path));
+    torch::jit::Module module = load_script(path);
+    check(module.find_method("forward").has_value(),
+          [&] { return unreadable(path, "it has no forward()"); });
+    return std::make_unique<ScriptModel>(std::move(module));
 }
 
 std::string script_with(const std::filesystem::path& path, const NamedTensors& values) {

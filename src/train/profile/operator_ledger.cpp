@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
@@ -136,11 +137,15 @@ OperatorLedger::OperatorLedger(const Model& model) {
 }
 
 void OperatorLedger::add_parameter(const NamedTensor& parameter) {
-    const std::string name = module_of(parameter.name);
-    auto layer = std::ranges::find(layers_, name, &LayerCost::name);
-    if (layer == layers_.end()) layer = layers_.insert(layer, {.name = name, .output = {}});
-    layer->parameters += parameter.tensor.numel();
-    owners_[parameter.tensor.storage().data()] = static_cast<std::size_t>(layer - layers_.begin());
+    const std::size_t layer = layer_named(module_of(parameter.name));
+    layers_[layer].cost.parameters += parameter.tensor.numel();
+    owners_[parameter.tensor.storage().data()] = layer;
+}
+
+std::size_t OperatorLedger::layer_named(const std::string& name) {
+    const auto [place, is_new] = places_.try_emplace(name, layers_.size());
+    if (is_new) layers_.push_back({.cost = {.name = name, .output = {}}, .first_use = {}});
+    return place->second;
 }
 
 void OperatorLedger::begin_step() {
@@ -148,13 +153,14 @@ void OperatorLedger::begin_step() {
     layer_ = 0;
     blocks_.clear();
     live_bytes_ = 0;
-    for (LayerCost& layer : layers_) layer.activation_bytes = 0;
+    sequence_.clear();
+    for (Layer& layer : layers_) layer.cost.activation_bytes = 0;
 }
 
 void OperatorLedger::begin_backward() {
     pass_ = StepPass::backward;
     for (const auto& [place, block] : blocks_)
-        if (block.layer) layers_[*block.layer].activation_bytes += block.bytes;
+        if (block.layer) layers_[*block.layer].cost.activation_bytes += block.bytes;
 }
 
 std::optional<std::size_t> OperatorLedger::layer_of(const at::Tensor& tensor) const {
@@ -174,14 +180,37 @@ std::optional<std::size_t> OperatorLedger::layer_of(OperatorInputs inputs) const
     return std::nullopt;
 }
 
+// The engine's own calls around a node, and those that add up gradients, have no number.
+void OperatorLedger::begin_node(const at::RecordFunction& call) {
+    const auto made = std::ranges::upper_bound(
+        sequence_, call.seqNr(), {}, [](const auto& one) { return std::int64_t(one.first); });
+    if (made != sequence_.begin()) layer_ = std::prev(made)->second;
+}
+
+void OperatorLedger::begin_outermost(const at::RecordFunction& call, Call& begun) {
+    begun.layer = scopes_.empty() ? layer_of(call.inputs()) : std::optional(scopes_.back());
+    if (begun.layer) layer_ = *begun.layer;
+    if (!layers_[layer_].first_use) layers_[layer_].first_use = used_++;
+    sequence_.emplace_back(at::sequence_number::peek(), layer_);
+}
+
+void OperatorLedger::end_outermost(double whole_s) {
+    LayerCost& cost = layers_[layer_].cost;
+    (pass_ == StepPass::forward ? cost.forward_s : cost.backward_s) += whole_s;
+}
+
 void OperatorLedger::begin_call(const at::RecordFunction& call) {
+    if (call.scope() == at::RecordScope::USER_SCOPE) {
+        scopes_.push_back(layer_named(call.name()));
+        return;
+    }
+    if (call.scope() == at::RecordScope::BACKWARD_FUNCTION) begin_node(call);
     if (swallowed_ > 0 || (!calls_.empty() && calls_.back().flops)) {
         ++swallowed_;
         return;
     }
     Call begun{.name = call.name(), .flops = {}, .layer = {}};
-    if (calls_.empty() && pass_ == StepPass::forward) begun.layer = layer_of(call.inputs());
-    if (begun.layer) layer_ = *begun.layer;
+    if (calls_.empty() && pass_ == StepPass::forward) begin_outermost(call, begun);
     if (const FlopFormula formula = find_flop_formula(begun.name))
         begun.flops = formula(call.inputs());
     begun.begin_s = now_s();
@@ -190,6 +219,10 @@ void OperatorLedger::begin_call(const at::RecordFunction& call) {
 
 void OperatorLedger::end_call(const at::RecordFunction& call) {
     const double end_s = now_s();
+    if (call.scope() == at::RecordScope::USER_SCOPE) {
+        if (!scopes_.empty()) scopes_.pop_back();
+        return;
+    }
     if (swallowed_ > 0) {
         --swallowed_;
         return;
@@ -198,7 +231,10 @@ void OperatorLedger::end_call(const at::RecordFunction& call) {
     const Call ended = std::move(calls_.back());
     calls_.pop_back();
     const double whole_s = end_s - ended.begin_s;
-    if (!calls_.empty()) calls_.back().inner_s += whole_s;
+    if (calls_.empty())
+        end_outermost(whole_s);
+    else
+        calls_.back().inner_s += whole_s;
     Tally& tally = tallies_[{pass_, ended.name}];
     ++tally.calls;
     tally.self_s += whole_s - ended.inner_s;
@@ -211,7 +247,7 @@ void OperatorLedger::end_call(const at::RecordFunction& call) {
 void OperatorLedger::note_output(std::size_t layer, const std::vector<c10::IValue>& outputs) {
     if (outputs.empty() || !outputs[0].isTensor()) return;
     const at::Tensor& output = outputs[0].toTensor();
-    if (output.defined() && !layer_of(output)) layers_[layer].output = output.sizes().vec();
+    if (output.defined() && !layer_of(output)) layers_[layer].cost.output = output.sizes().vec();
 }
 
 void OperatorLedger::reportMemoryUsage(
@@ -240,13 +276,27 @@ std::vector<OperatorCost> OperatorLedger::operators(std::int64_t steps) const {
     return costs;
 }
 
+std::vector<LayerCost> OperatorLedger::layers(std::int64_t steps) const {
+    std::vector<Layer> sorted = layers_;
+    std::ranges::stable_sort(
+        sorted, {}, [](const Layer& one) { return one.first_use.value_or(SIZE_MAX); });
+    std::vector<LayerCost> costs;
+    for (Layer& layer : sorted) {
+        layer.cost.forward_s /= static_cast<double>(steps);
+        layer.cost.backward_s /= static_cast<double>(steps);
+        costs.push_back(std::move(layer.cost));
+    }
+    return costs;
+}
+
 OperatorWatch::OperatorWatch(std::shared_ptr<OperatorLedger> ledger)
     : info_(c10::DebugInfoKind::PROFILER_STATE, std::move(ledger)),
-      callback_(at::addThreadLocalCallback(
-          at::RecordFunctionCallback(note_begin, note_end)
-              .needsInputs(true)
-              .needsOutputs(true)
-              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}))) {}
+      callback_(at::addThreadLocalCallback(at::RecordFunctionCallback(note_begin, note_end)
+                                               .needsInputs(true)
+                                               .needsOutputs(true)
+                                               .scopes({at::RecordScope::FUNCTION,
+                                                        at::RecordScope::BACKWARD_FUNCTION,
+                                                        at::RecordScope::USER_SCOPE}))) {}
 
 OperatorWatch::~OperatorWatch() {
     at::removeCallback(callback_);

@@ -7,10 +7,13 @@
 //     aten::addmm           has a formula: what it calls is its own time, so that FLOPs and the
 //       ...                 time that they took stand in one row
 //
-// An outermost operator of forward belongs to the layer whose parameter it gets, or else to the
-// layer of the previous operator. Memory belongs to the layer whose operator allocated it; what is
-// still allocated when forward ends is kept for backward. A view shares its memory with its
-// parameter, so addresses show whose parameter an argument is.
+// An outermost operator of forward belongs to the module whose scope it runs in: programs name
+// them by RECORD_USER_SCOPE, and so can a class. Without one, it belongs to the layer whose
+// parameter it gets, or else to the layer of the previous operator. A node of backward has the
+// sequence number of the operator that made it, and belongs to the same layer. Memory belongs to
+// the layer whose operator allocated it; what is still allocated when forward ends is kept for
+// backward. A view shares its memory with its parameter, so addresses show whose parameter an
+// argument is.
 //
 // Tested: train/profile/profile_test.cpp.
 #pragma once
@@ -56,7 +59,7 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
 
     /// Returns means over `steps` steps, the slowest first.
     std::vector<OperatorCost> operators(std::int64_t steps) const;
-    const std::vector<LayerCost>& layers() const { return layers_; }
+    std::vector<LayerCost> layers(std::int64_t steps) const;
     std::uint64_t peak_bytes() const { return peak_bytes_; }
 
   private:
@@ -76,13 +79,27 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
         std::optional<std::size_t> layer;
     };
 
+    struct Layer {
+        LayerCost cost;
+        std::optional<std::size_t> first_use;  ///< its place among those that were used
+    };
+
+    std::size_t layer_named(const std::string& name);
+    void begin_node(const at::RecordFunction& call);
+    void begin_outermost(const at::RecordFunction& call, Call& begun);
+    void end_outermost(double whole_s);
     void add_parameter(const NamedTensor& parameter);
     std::optional<std::size_t> layer_of(const at::Tensor& tensor) const;
     std::optional<std::size_t> layer_of(OperatorInputs inputs) const;
     void note_output(std::size_t layer, const std::vector<c10::IValue>& outputs);
 
-    std::vector<LayerCost> layers_;
+    std::vector<Layer> layers_;
+    std::map<std::string, std::size_t> places_;  ///< of layers, by their names
     std::map<const void*, std::size_t> owners_;  ///< layers, by the addresses of their parameters
+    std::vector<std::size_t> scopes_;            ///< layers of the scopes that are open
+    std::size_t used_ = 0;                       ///< layers that were used
+    /// Layers of a step's operators by autograd's sequence number when each began.
+    std::vector<std::pair<std::uint64_t, std::size_t>> sequence_;
     StepPass pass_ = StepPass::forward;
     std::size_t layer_ = 0;
     std::vector<Call> calls_;    ///< outermost first

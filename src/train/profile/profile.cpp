@@ -75,15 +75,16 @@ ModelProfile profile_model(const ProfileSettings& settings) {
     const auto model = open_model(settings.model, settings.shape, 1);
     const NamedTensors inputs = blank_inputs(settings.shape, settings.batch);
     model->set_mode(ModelMode::train);
-    ModelProfile profile{.input = only(inputs).sizes().vec(),
+    ModelProfile profile{.inputs = {},
                          .output = outputs_of(*model, inputs).front().tensor.sizes().vec(),
                          .operators = {},
                          .layers = {}};
+    for (const NamedTensor& one : inputs) profile.inputs.push_back(one.tensor.sizes().vec());
     for (int i = 0; i < warm_up_steps; ++i) take_step(*model, inputs);
     const auto ledger = std::make_shared<OperatorLedger>(*model);
     take_steps(*model, inputs, settings.steps, ledger, profile);
     profile.operators = ledger->operators(settings.steps);
-    profile.layers = ledger->layers();
+    profile.layers = ledger->layers(settings.steps);
     profile.peak_bytes = ledger->peak_bytes();
     return profile;
 }

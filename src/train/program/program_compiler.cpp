@@ -95,6 +95,7 @@ class ProgramCompiler {
             return;  // ranges are checked for each input
         ProgramCall call;
         call.line = source_line(node);
+        call.module = module_path(node);
         call.gradients = gradients_;
         if ((call.number = number_operation(target)) != nullptr) {
             call.name = target;

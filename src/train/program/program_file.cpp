@@ -316,8 +316,6 @@ class ProgramReader {
         if (keys.size() != file_.outputs.size()) return;
         for (std::size_t i = 0; i < keys.size(); ++i)
             if (keys[i].is_string()) file_.outputs[i].name = keys[i].get<std::string>();
-        const auto loss = std::ranges::find(file_.outputs, "loss", &ProgramOutput::name);
-        if (loss != file_.outputs.end()) std::rotate(file_.outputs.begin(), loss, loss + 1);
     }
 
     // An output, and inputs of any number of samples.

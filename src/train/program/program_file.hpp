@@ -95,7 +95,7 @@ struct ProgramFile {
     std::vector<ProgramInput> inputs;
     std::vector<ProgramTensor> tensors;
     std::vector<ProgramUpdate> updates;
-    std::vector<ProgramOutput> outputs;  ///< that called "loss" first
+    std::vector<ProgramOutput> outputs;
     Json nodes;
 
     std::int64_t count_of(ProgramRole role,
@@ -112,6 +112,10 @@ std::string source_line(const Json& node);
 
 /// Returns what to change so that a parameter that learns is f32; "": it is, or does not learn.
 const char* way_to_f32(const ProgramTensor& tensor);
+
+/// Returns the path of the innermost module that made a node: "layer1.0.conv1". "": the model
+/// itself.
+std::string module_path(const Json& node);
 
 /// Returns "f32 [batch, 3, 32, 32]".
 std::string shape_text(const ProgramInput& input);

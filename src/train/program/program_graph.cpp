@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -63,6 +64,7 @@ void run_call(const ProgramCall& call,
               ModelMode mode,
               at::Device device,
               std::vector<c10::IValue>& slots) {
+    RECORD_USER_SCOPE(call.module);  // for whom it counts in a profile
     torch::jit::Stack stack = call.arguments;
     for (const Feed& feed : call.feeds) stack[feed.argument] = fed(feed, slots);
     if (call.device) stack[*call.device] = device;

@@ -45,6 +45,7 @@ using NumberOperation = c10::IValue (*)(const std::vector<c10::IValue>&);
 struct ProgramCall {
     std::string name;                       ///< "aten::conv2d"
     std::string line;                       ///< line of the user's code; "": unknown
+    std::string module;                     ///< path of its module: "layer1.0.conv1"
     std::optional<c10::OperatorHandle> op;  ///< null: `number` is used
     NumberOperation number = nullptr;
     torch::jit::Stack arguments;  ///< empty values in the places of feeds

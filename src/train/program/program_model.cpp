@@ -62,7 +62,7 @@ class ProgramModel : public Model {
   public:
     ProgramModel(ProgramFile file, const ModelSettings& settings)
         : file_(std::move(file)), tensors_(tensors_of(file_)) {
-        if (!settings.output.empty()) keep_output(settings.output);
+        choose_output(file_.outputs, settings.output);
         graph_ = compile_program(file_, tensors_, settings.program_mode);
         file_.nodes = Json();
     }
@@ -135,20 +135,6 @@ class ProgramModel : public Model {
             if (file_.tensors[i].same_as == i && wanted(i))
                 found.push_back({file_.tensors[i].name, tensors_[i]});
         return found;
-    }
-
-    // The graph's other ones are computed for nobody.
-    void keep_output(const std::string& name) {
-        std::vector<std::string> names;
-        for (const ProgramOutput& one : file_.outputs) names.push_back(one.name);
-        const auto found = std::ranges::find(file_.outputs, name, &ProgramOutput::name);
-        check(found != file_.outputs.end(), [&] {
-            return Error("E103",
-                         fmt::format("--output {}: the program has no such output", name),
-                         fmt::format("it has {}", fmt::join(names, ", ")),
-                         did_you_mean(name, names));
-        });
-        file_.outputs = {*found};
     }
 
     // Data come as [n, F, 1, 1] or [n, 1, T, F] where the program has [n, F] or [n, T, F].

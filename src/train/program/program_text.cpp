@@ -2,6 +2,7 @@
 // Tested: train/program/program_file_test.cpp.
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/plan/model_table.hpp"
 
 #include "program/program_file.hpp"
@@ -61,6 +62,38 @@ const char* way_to_f32(const ProgramTensor& tensor) {
     return element.starts_with("complex") ? way_from_complex : way_from_other_reals;
 }
 
+// "key,path,type;key,path,type", the outermost first.
+std::string module_path(const Json& node) {
+    const Json* metadata = node.find("metadata");
+    const Json* stack = metadata == nullptr ? nullptr : metadata->find("nn_module_stack");
+    if (stack == nullptr || !stack->is_string()) return "";
+    const std::vector<std::string> modules = split(stack->get<std::string>(), ';');
+    const std::vector<std::string> parts = split(modules.back(), ',');
+    constexpr std::string_view stand_in = "_empty_nn_module_stack";  // PyTorch's, where it lost it
+    return parts.size() < 2 || parts[1].starts_with(stand_in) ? "" : printable(parts[1]);
+}
+
+std::vector<InputShape> program_inputs(const fs::path& path) {
+    constexpr std::size_t most = 3;
+    std::vector<InputShape> inputs;
+    for (const ProgramInput& input : read_program(path).inputs) {
+        check(input.shape.size() <= 1 + most, [&] {
+            return ProgramRefusal(
+                "E217",
+                fmt::format("'{}' takes more dimensions than data have", printable(path.string())),
+                fmt::format("its input '{}' is {}", input.name, shape_text(input)),
+                "reshape it in forward(), and export it again");
+        });
+        InputShape& shape = inputs.emplace_back();
+        shape.dimensions = static_cast<int>(input.shape.size()) - 1;
+        shape.vocabulary = input.element.name == std::string_view("i64") ? 2 : 0;
+        std::int64_t* const extents[] = {&shape.width, &shape.height, &shape.channels};
+        for (std::size_t i = 1; i < input.shape.size(); ++i)
+            *extents[input.shape.size() - 1 - i] = input.shape[i].extent;
+    }
+    return inputs;
+}
+
 std::string shape_text(const ProgramInput& input) {
     std::vector<std::string> extents;
     for (std::size_t i = 0; i < input.shape.size(); ++i) {
@@ -68,12 +101,6 @@ std::string shape_text(const ProgramInput& input) {
         extents.push_back(!one.is_free() ? std::to_string(one.extent) : i == 0 ? "batch" : "any");
     }
     return fmt::format("{} [{}]", input.element.name, fmt::join(extents, ", "));
-}
-
-std::vector<std::string> program_outputs(const fs::path& path) {
-    std::vector<std::string> names;
-    for (const ProgramOutput& output : read_program(path).outputs) names.push_back(output.name);
-    return names;
 }
 
 std::string describe_program(const fs::path& path) {

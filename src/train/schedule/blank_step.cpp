@@ -39,27 +39,27 @@ NamedTensors copies_of(const NamedTensors& tensors) {
 }
 
 // Multiples of 2^-22 in [-2, 2): no rounding is part of them.
-void fill(at::Tensor& images) {
+void fill(at::Tensor& numbers) {
     CounterRandom random(Purpose::synthetic_data, {});
-    for (float& value : std::span(images.data_ptr<float>(), images.numel()))
+    for (float& value : std::span(numbers.data_ptr<float>(), numbers.numel()))
         value = static_cast<float>(static_cast<std::int32_t>(random.next() >> 40) - (1 << 23)) /
                 (1 << 22);
 }
 
 at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
-    const bool is_plane = shape.channels * shape.height > 1;
+    const int usual = shape.vocabulary > 0 ? 1 : 3;
+    const int dimensions = shape.dimensions < 0 ? usual : shape.dimensions;
+    std::vector<std::int64_t> extents{shape.channels, shape.height, shape.width};
+    extents.erase(extents.begin(), extents.end() - dimensions);
+    extents.insert(extents.begin(), rows);
     if (shape.vocabulary > 0)
-        return torch::arange(rows * shape.channels * shape.height * shape.width)
+        return torch::arange(c10::multiply_integers(extents))
             .remainder(shape.vocabulary)
-            .reshape(
-                is_plane
-                    ? std::vector<std::int64_t>{rows, shape.channels, shape.height, shape.width}
-                    : std::vector<std::int64_t>{rows, shape.width});
-    const auto layout =
-        torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
-    at::Tensor images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
-    fill(images);
-    return images;
+            .reshape(extents);
+    at::Tensor numbers = torch::empty(
+        extents, dimensions == 3 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+    fill(numbers);
+    return numbers;
 }
 
 constexpr const char* see_models =
@@ -194,7 +194,8 @@ void KeptBuffers::restore() {
 
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
     std::vector<InputShape> shapes = shape.further;
-    shapes.insert(shapes.begin(), {shape.channels, shape.height, shape.width, shape.vocabulary});
+    shapes.insert(shapes.begin(),
+                  {shape.channels, shape.height, shape.width, shape.vocabulary, shape.dimensions});
     NamedTensors inputs;
     for (const InputShape& one : shapes)
         inputs.push_back({fmt::format("input {}", inputs.size()), blank_input(one, rows)});
@@ -253,6 +254,15 @@ NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
     } catch (...) {
         throw misfit("it threw what is no std::exception");
     }
+}
+
+void name_outputs(Task& task, Model& model, const ModelShape& shape) {
+    if (!task.takes_metrics()) return;
+    const torch::NoGradGuard no_gradients;
+    const KeptBuffers kept(model);
+    model.set_mode(ModelMode::evaluate);
+    task.name_outputs(outputs_of(model, blank_inputs(shape, 2)));
+    model.set_mode(ModelMode::train);
 }
 
 bool takes_single_rows(Model& model, const ModelShape& shape) {

@@ -39,6 +39,9 @@ LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_
 /// reason.
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs);
 
+/// Names the outputs of `model` for a task that shows them as metrics. Errors: as above.
+void name_outputs(Task& task, Model& model, const ModelShape& shape);
+
 /// Checks the shape of outputs. Errors: E217 if outputs of `rows` samples do not have the shape
 /// that the task's targets need.
 void check_output_shape(const Model& model,

@@ -116,7 +116,8 @@ InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
     const ImageShape out = input.shape();
     const bool is_whole = field.name == "tokens" || (is_raw && !is_real(field));
     const std::int64_t vocabulary = is_whole ? std::max<std::int64_t>(field.classes(), 1) : 0;
-    return {out.channels, out.height, out.width, vocabulary};
+    const int dimensions = is_raw ? static_cast<int>(field.shape.size()) : -1;
+    return {out.channels, out.height, out.width, vocabulary, dimensions};
 }
 
 std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {
@@ -255,7 +256,13 @@ InputReader::InputReader(const DatasetIndex& index,
                           normalised_as(statistics.fields()[learned[i]], settings.normalise))});
         const InputShape shape = shape_of(field, *sources_.back().field, is_raw);
         if (i == 0)
-            shape_ = {shape.channels, shape.height, shape.width, task.outputs(), shape.vocabulary};
+            shape_ = {shape.channels,
+                      shape.height,
+                      shape.width,
+                      task.outputs(),
+                      shape.vocabulary,
+                      {},
+                      shape.dimensions};
         else
             shape_.further.push_back(shape);
     }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program of torch.export says of itself: nothing is compared with targets here, for they
-// are among the model's inputs.
+// What a model says of itself: nothing is compared with targets here, for they are among its
+// inputs.
 //
 // Tested: train/task/other_tasks_test.cpp, e2e/own_models_test.cpp.
+#include "lockstep/core/error.hpp"
+
 #include "task/field_task.hpp"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,13 +18,12 @@ namespace {
 
 class ProgramTask : public Task {
   public:
-    explicit ProgramTask(std::vector<std::string> outputs) : metrics_(std::move(outputs)) {
-        metrics_.erase(metrics_.begin());
-    }
-
     std::int64_t outputs() const override { return 1; }
     std::vector<std::int64_t> output_shape() const override { return {}; }
     bool takes_metrics() const override { return true; }
+    void name_outputs(const NamedTensors& outputs) override {
+        for (const NamedTensor& one : outputs) names_.push_back(one.name);
+    }
     void check_test_data(const DatasetIndex&) const override {}
     NamedTensors targets(const LeafSource&) const override { return {}; }
     NamedTensors blank_targets(std::int64_t) const override { return {}; }
@@ -30,10 +33,16 @@ class ProgramTask : public Task {
         return (samples.weights.defined() ? each * samples.weights : each).sum();
     }
 
-    TaskSums no_sums() const override { return {std::vector<double>(1 + metrics_.size()), {}}; }
+    TaskSums no_sums() const override { return {std::vector<double>(names_.size()), {}}; }
 
     // Reals: the loss, then metrics in order.
     SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        check(std::ranges::equal(outputs, names_, {}, &NamedTensor::name), [&] {
+            return Error("E217",
+                         "the model returns other outputs than before",
+                         fmt::format("it began with {}", fmt::join(names_, ", ")),
+                         "return the same names in each call of its forward()");
+        });
         const std::int64_t rows = outputs.front().tensor.size(0);
         std::vector<at::Tensor> reals{loss(outputs, samples)};
         for (std::size_t i = 1; i < outputs.size(); ++i) {
@@ -51,23 +60,23 @@ class ProgramTask : public Task {
         Evaluation result{
             .metrics = {{"loss", sums.reals[0] / count}}, .text = {}, .confusion = {}};
         std::vector<std::string> texts;
-        for (std::size_t i = 0; i < metrics_.size(); ++i) {
-            const double value = result.metrics[metrics_[i]] = sums.reals[1 + i] / count;
-            texts.push_back(fmt::format("{} {:.4g}", metrics_[i], value));
+        for (std::size_t i = 1; i < names_.size(); ++i) {
+            const double value = result.metrics[names_[i]] = sums.reals[i] / count;
+            texts.push_back(fmt::format("{} {:.4g}", names_[i], value));
         }
-        result.text = metrics_.empty() ? fmt::format("loss {:.4g}", result.metrics["loss"])
-                                       : fmt::format("{}", fmt::join(texts, ", "));
+        result.text = texts.empty() ? fmt::format("loss {:.4g}", result.metrics["loss"])
+                                    : fmt::format("{}", fmt::join(texts, ", "));
         return result;
     }
 
   private:
-    std::vector<std::string> metrics_;
+    std::vector<std::string> names_;  ///< of outputs, the loss first
 };
 
 }  // namespace
 
-std::unique_ptr<Task> make_program_task(std::vector<std::string> outputs) {
-    return std::make_unique<ProgramTask>(std::move(outputs));
+std::unique_ptr<Task> make_program_task() {
+    return std::make_unique<ProgramTask>();
 }
 
 }  // namespace lockstep

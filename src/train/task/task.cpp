@@ -53,11 +53,12 @@ void check_transform(TaskKind kind, const TransformPipeline& pipeline) {
 std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
                                       const DatasetIndex& data,
                                       const TransformPipeline& pipeline) {
-    check(source_of(settings.model.name) == ModelSource::program, [&] {
+    const std::string& model = settings.model.name;
+    check(source_of(model) != ModelSource::script && find_built_in(model) == nullptr, [&] {
         return Error("E106",
-                     fmt::format("--task program does not go with --model {}", settings.model.name),
-                     "only a program of torch.export returns its own loss",
-                     "use --model FILE.pt2");
+                     fmt::format("--task program does not go with --model {}", model),
+                     "only a program of torch.export or a class of your own returns its own loss",
+                     "use --model FILE.pt2, or a plug-in whose class has forward_named()");
     });
     const auto places = input_places(data, settings.inputs);
     const bool has_masks = std::ranges::any_of(
@@ -69,9 +70,7 @@ std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
                      "drop --transform");
     });
     check_transform(TaskKind::program, pipeline);
-    const std::string& chosen = settings.model.output;
-    return make_program_task(chosen.empty() ? program_outputs(settings.model.name)
-                                            : std::vector<std::string>{chosen});
+    return make_program_task();
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ struct Evaluation {
     std::string by_class;                   ///< a table for people, see class_figures(); "": none
 };
 
-/// What a model learns. Immutable: any thread may call.
+/// What a model learns. Immutable but for name_outputs(): any thread may call.
 class Task {
   public:
     virtual ~Task() = default;
@@ -79,6 +79,9 @@ class Task {
 
     /// Whether a model may give more than what is learned from: metrics, after that.
     virtual bool takes_metrics() const { return false; }
+
+    /// Takes the names of the model's outputs if it takes_metrics(), before any evaluation.
+    virtual void name_outputs(const NamedTensors&) {}
 
     /// For the log: how many classes, and what they are called; "" where there are none.
     virtual std::string classes_text() const { return ""; }
@@ -130,9 +133,9 @@ std::unique_ptr<Task> make_task(const TrainSettings& settings,
                                 const DatasetIndex& data,
                                 const TransformPipeline& pipeline);
 
-/// The first of `outputs` is the loss of each sample; others, a number for each sample or for all
-/// of a leaf, are metrics.
-std::unique_ptr<Task> make_program_task(std::vector<std::string> outputs);
+/// The first output is the loss of each sample; others, a number for each sample or for all of a
+/// leaf, are metrics.
+std::unique_ptr<Task> make_program_task();
 
 /// Which class a sample is of, `labels` whole numbers [n]: cross entropy of logits [n, classes];
 /// accuracy, top-5 where there are more than ten classes. A mixed sample counts

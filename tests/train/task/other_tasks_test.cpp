@@ -49,10 +49,11 @@ const std::vector<TaskCase> cases = {
 
 // The loss of each sample and two metrics, one of them a number for all.
 TEST(ProgramTask, AddsWhatAModelSaysOfItself) {
-    const auto task = make_program_task({"loss", "right", "spread"});
+    const auto task = make_program_task();
     const NamedTensors outputs = {{"loss", torch::tensor({1.0F, 2.0F, 6.0F})},
                                   {"right", torch::tensor({true, true, false})},
                                   {"spread", torch::tensor(0.5F)}};
+    task->name_outputs(outputs);
     LeafSamples samples{.inputs = {}, .targets = {}, .weights = {}};
     const auto found = [&](std::int64_t count) {
         return task->evaluation(task->sums(outputs, samples).on_host(), count).metrics;

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of docs/your-model.md, as they stand there: your_model_page.py LOCKSTEP.
+
+A block of Python that begins with "# NAME.py" becomes that file, and a block of sh is run. Data are small, and so is
+the network that stands in for torchvision's, whose weights would be downloaded.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/your-model.md"
+# Parameters have the names that the page freezes.
+TORCHVISION = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 8, 7, stride=4, padding=3, bias=False), nn.BatchNorm2d(8)
+        self.layer1, self.layer2 = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.fc = nn.Linear(16, 1000)
+
+    def forward(self, x):
+        return self.fc(self.layer2(self.layer1(self.bn1(self.conv1(x)).relu()).relu()).relu().mean((2, 3)))
+
+class models:
+    resnet18 = staticmethod(lambda weights: Net())
+"""
+PROOFS = {"lockstep verify": "equal: the same bits", "lockstep models": "parameters", "lockstep predict": "forecast.npy",
+          "lockstep profile": "layer", "--task program": "dice 0.", "--freeze": "frozen"}
+
+
+def make_data(run):
+    numbers = numpy.random.default_rng(1)
+    run("lockstep data synth --size 64 --classes 5 --samples 240 --out flowers")
+    for part, samples in (("train", 240), ("test", 60)):
+        numpy.save("i.npy", numbers.integers(0, 256, (samples, 1, 28, 28)).astype("u1"))
+        numpy.save("l.npy", numbers.integers(0, 10, samples).astype("u1"))
+        run(f"lockstep data pack --npy images=i.npy --npy labels=l.npy --classes 10 --out fashion/{part}")
+        run(f"lockstep data synth --kind segmentation --classes 2 --size 64 --samples {samples} --out cells/{part}")
+    numpy.save("features.npy", numbers.standard_normal((240, 24, 8)).astype("f4"))
+    numpy.save("targets.npy", numbers.standard_normal((240, 2)).astype("f4"))
+    pathlib.Path("torchvision.py").write_text(TORCHVISION)
+
+
+def main():
+    program = pathlib.Path(sys.argv[1]).resolve()
+    path = f"{program.parent}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    short = {"LOCKSTEP_MAX_STEPS": "3", "LOCKSTEP_BATCH": "24", "LOCKSTEP_OVERSUBSCRIBE": "1"}
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def run(command, **variables):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True,
+                              env={**os.environ, **root, "PATH": path, **variables})
+        if done.returncode:
+            sys.exit(f"your_model: {command}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    blocks = re.findall(r"^```(python|sh)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    commands = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        make_data(run)
+        for kind, text in blocks:
+            name = re.match(r"# (\w+\.py)\n", text)
+            if kind == "python" and name:
+                pathlib.Path(name[1]).write_text(text)
+            for command in text.splitlines() if kind == "sh" else ():
+                said = run(command, **(short if command.startswith("lockstep train") else {}))
+                for word, proof in PROOFS.items():
+                    if word in command and proof not in said:
+                        sys.exit(f"your_model: {command} does not say '{proof}': {said}")
+                commands += 1
+        os.chdir("/")
+    print(f"your_model: {commands} commands of the page; a small network stood in for torchvision's")
+    return 0 if commands >= 16 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
