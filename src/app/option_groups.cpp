@@ -120,17 +120,22 @@ OptionSection applied_to_group(InferSettings& settings) {
                      "channels of --weights that 'lockstep prune' wrote")});
 }
 
+Option step_option(std::string& step) {
+    return filled(text_option("step",
+                              "N|best|newest",
+                              step,
+                              "checkpoint to use: that of a step, the best or the newest"));
+}
+
 OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data) {
     return group(
         OptionGroup::weights,
-        {path_option("weights",
-                     "FILE",
-                     weights,
-                     "safetensors file to use; unset: the run's newest checkpoint"),
+        {path_option("weights", "FILE", weights, "safetensors file to use instead of a checkpoint"),
          data_option(
              "train-data",
              train_data,
-             "new place of the run's training data, whose statistics are used to normalise")});
+             "training data of a run of an earlier version, which does not have what it needs of "
+             "them")});
 }
 
 OptionSection waiting_group(double& seconds) {

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include "task/field_task.hpp"
 
@@ -58,13 +59,6 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
                      "give the classes that count a weight above 0");
     });
     return weights;
-}
-
-std::string csv_cell(const std::string& text) {
-    if (text.find_first_of(",\"\n") == text.npos) return text;
-    std::string quoted = "\"";
-    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-    return quoted + '"';
 }
 
 std::string class_name(const Field& field, std::size_t number) {
