@@ -120,6 +120,13 @@ OptionSection applied_to_group(InferSettings& settings) {
                      "channels of --weights that 'lockstep prune' wrote")});
 }
 
+Option step_option(std::string& step) {
+    return filled(text_option("step",
+                              "N|best|newest",
+                              step,
+                              "checkpoint to use: that of a step, the best or the newest"));
+}
+
 OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data) {
     return group(
         OptionGroup::weights,
@@ -127,11 +134,12 @@ OptionSection weights_group(std::filesystem::path& weights, std::filesystem::pat
              "weights",
              "FILE",
              weights,
-             "file of weights, as train --load-weights takes; unset: the run's newest checkpoint"),
+             "file of weights to use instead of a checkpoint, as train --load-weights takes"),
          data_option(
              "train-data",
              train_data,
-             "new place of the run's training data, whose statistics are used to normalise")});
+             "training data of a run of an earlier version, which does not have what it needs of "
+             "them")});
 }
 
 OptionSection waiting_group(double& seconds) {

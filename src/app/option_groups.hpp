@@ -83,6 +83,9 @@ OptionSection rows_group(PackOptions& pack, bool& keep_order);
 /// --data, --part and --channels of a command that computes with a run's model.
 OptionSection applied_to_group(InferSettings& settings);
 
+/// --step of a command that uses a run's checkpoint.
+Option step_option(std::string& step);
+
 /// --weights and --train-data.
 OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data);
 

@@ -19,6 +19,7 @@
 #include "command.hpp"
 #include "config_files.hpp"
 #include "rank_ends.hpp"
+#include "train/train_options.hpp"
 
 #include <algorithm>
 #include <array>
@@ -28,6 +29,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -190,13 +192,13 @@ Prepared prepare(const std::vector<std::string>& words, const Program& program) 
         return prepared;
     }
     check_positionals(*command, line.positionals);
+    std::vector<Config> standing = values_of_run(command->table, line, Environment());
+    std::ranges::move(standing_values(*command, commands, Environment()),
+                      std::back_inserter(standing));
     prepared.call = {words,
                      line.positionals,
                      job_words,
-                     resolve_options(command->table,
-                                     line,
-                                     Environment(),
-                                     standing_values(*command, commands, Environment()))};
+                     resolve_options(command->table, line, Environment(), standing)};
     prepared.command = *command;
     return prepared;
 }

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/plan/model_table.hpp"
 #include "lockstep/plan/settings.hpp"
@@ -14,8 +15,6 @@
 #include "lockstep/run/tensorboard.hpp"
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -80,20 +79,56 @@ std::string agreed_digest(const Communicator& ranks, const std::filesystem::path
     return root;
 }
 
-// They were settled after they had been given.
-constexpr std::array settled{"device", "isa", "task", "virtual-ranks"};
-
-std::string text_of(const Json& value) {
-    return value.is_string() ? value.get<std::string>() : value.dump();
+Error too_short(const TrainSettings& settings,
+                const RunLength& length,
+                const CheckpointState& newest) {
+    const std::string given = settings.max_steps > 0
+                                  ? fmt::format("--max-steps {}", settings.max_steps)
+                                  : fmt::format("--epochs {}", settings.epochs);
+    return Error("E106",
+                 fmt::format("{} ends run '{}' at step {}, and it has done {}",
+                             given,
+                             settings.run.string(),
+                             length.total_steps,
+                             newest.step),
+                 "a run does not go back",
+                 fmt::format("give --max-steps {} or more, or begin another run with its weights: "
+                             "lockstep train --from {} --run NEW",
+                             newest.step,
+                             shell_word(settings.run.string())));
 }
 
-// Returns the value as given, because the deciding value of a file is not its path.
-std::optional<std::string> recorded_text(const RunRecord& record, const std::string& name) {
-    const bool is_settled = std::ranges::find(settled, name) != settled.end();
-    if (!is_settled && record.config.contains(name))
-        return text_of(record.config.at(name).value("value", Json("")));
-    if (record.deciding.contains(name)) return text_of(record.deciding.at(name));
-    return std::nullopt;
+// Where the length decides bits, they agree with `deciding`.
+void take_length(const Json& deciding, std::vector<BitContract>& recorded) {
+    for (BitContract& contract : recorded)
+        for (const char* name : {"epochs", "max-steps"})
+            if (contract.deciding.contains(name) && deciding.contains(name))
+                contract.deciding[name] = deciding[name];
+}
+
+// The length by the settings of a checkpoint, if it decides bits there; else more than any.
+std::int64_t steps_in(const Json& deciding, const RunLength& length) {
+    const auto steps = deciding.value("max-steps", std::int64_t{0});
+    const auto epochs = deciding.value("epochs", std::int64_t{0});
+    if (steps > 0 || epochs == 0) return steps > 0 ? steps : most_samples;
+    return epochs * length.steps_per_epoch;
+}
+
+std::string longer_text(const TrainSettings& settings, const RunLength& length, std::int64_t done) {
+    TrainSettings shown = settings;
+    const std::string schedule =
+        config_text(find_option(setting_table(shown), "schedule").current());
+    return fmt::format(
+        "the run was complete after {} steps and goes on to {}: --schedule {} {}, so the learning "
+        "rate is {:.4g} now{}",
+        done,
+        length.total_steps,
+        schedule,
+        has_end(settings.schedule.kind) ? "spans all of them" : "goes on",
+        learning_rate(peak_rate(settings), settings.schedule, done, length),
+        has_end(settings.schedule.kind)
+            ? "; a run that is so long from the beginning has other rates and other bits"
+            : "");
 }
 
 constexpr std::size_t most_shown = 4;  // of groups, and of variables
@@ -226,6 +261,24 @@ Json deciding_facts(const TrainSettings& settings,
     return deciding;
 }
 
+std::string settle_length(const TrainSettings& settings,
+                          const RunLength& length,
+                          const BitContract& now,
+                          std::vector<BitContract>& recorded) {
+    const auto newest = newest_checkpoint_state(RunPaths{settings.run}.checkpoints());
+    if (!newest) return "";
+    check(length.total_steps >= newest->step, [&] { return too_short(settings, length, *newest); });
+    // A run that became longer once has that in its checkpoints.
+    take_length(newest->contract.deciding, recorded);
+    const auto state = read_run_state(settings.run);
+    const bool is_marked = state && state->phase == RunPhase::complete;
+    const bool was_complete =
+        is_marked || newest->step >= steps_in(newest->contract.deciding, length);
+    if (!was_complete || length.total_steps == newest->step) return "";
+    take_length(now.deciding, recorded);
+    return longer_text(settings, length, newest->step);
+}
+
 RunRecord run_facts(const TrainSettings& settings,
                     const BitContract& contract,
                     const std::string& libtorch) {
@@ -240,19 +293,6 @@ Json agreed_digests(const Communicator& ranks, const TrainSettings& settings) {
     if (source_of(settings.model.name) != ModelSource::registered)
         digests["model-digest"] = agreed_digest(ranks, settings.model.name);
     return digests;
-}
-
-RunSettings read_run_settings(const std::filesystem::path& run) {
-    const RunRecord record = read_run_record(run);
-    RunSettings found;
-    for (const OptionSection& section : setting_table(found.settings))
-        for (const Option& option : section.options)
-            if (const auto text = recorded_text(record, option.name); text && !text->empty())
-                set_setting(found.settings, option.name, *text);
-    found.model_digest = text_of(record.deciding.value("model-digest", Json("")));
-    found.data_digest = text_of(record.deciding.value("data-digest", Json("")));
-    found.data_content = text_of(record.deciding.value("data-content", Json("")));
-    return found;
 }
 
 void describe(Record& record, Canary& canary) {

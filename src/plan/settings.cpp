@@ -179,9 +179,9 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                                "drop it, or use --device cuda",
                                s.device != DeviceKind::cuda},
                               {"load-skip",
-                               "there is no --load-weights to skip any of",
+                               "there is no --load-weights or --from to skip any of",
                                "give --load-weights FILE, or drop it",
-                               s.load_weights.empty()},
+                               s.load_weights.empty() && s.from.empty()},
                               {"load-prefix",
                                "there is no --load-weights to take it off",
                                "give --load-weights FILE, or drop it",
@@ -235,6 +235,11 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
 // Settings of which no run can have both.
 std::vector<Misfit> contradictions(const TrainSettings& s) {
     return {
+        {"--from does not go with --load-weights",
+         "either says which weights the run begins with",
+         "drop one of them",
+         !s.from.empty() && !s.load_weights.empty(),
+         false},
         {"--on-nonfinite rollback does not go with --checkpoint-every " +
              period_text(s.checkpoint_every),
          "which weights it goes back to must not depend on a clock",

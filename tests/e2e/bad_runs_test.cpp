@@ -35,10 +35,8 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
                   "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
                   "run, now 3 (from command line)\n"
                   "  fix: go on with --lr 0.001 --seed 1, or begin another run with its weights: "
-                  "'lockstep export " +
-                  run_ +
-                  " --out w.safetensors', then this command with --load-weights w.safetensors and "
-                  "another --run\n");
+                  "--from " +
+                  run_ + ", and another --run\n");
     EXPECT_THAT(run_lockstep(train({"--max-steps", "1", "--channels", "32"})).output,
                 testing::EndsWith("fix: go on without --channels, or use another run directory\n"))
         << "the weights would not fit";
@@ -53,6 +51,8 @@ TEST_F(BadRuns, NeedTheirTrainingDataAndModelToBeUsed) {
               0);
     fs::remove_all(moved);
     const Words eval = {"eval", run_, "--data", data_};
+    EXPECT_EQ(run_lockstep(eval).exit_code, 0);
+    fs::remove(run_ + "/data.json");  // as in runs of earlier versions
     const ProcessResult refused = run_lockstep(eval);
     EXPECT_EQ(refused.exit_code, 66);
     EXPECT_THAT(refused.output, testing::HasSubstr("E201"));

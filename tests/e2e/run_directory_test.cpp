@@ -67,6 +67,7 @@ std::set<std::string> names_below(const fs::path& root) {
 
 TEST_F(RunDirectory, HoldsWhatIsPromisedAndNothingElse) {
     std::set<std::string> expected = {"run.json",
+                                      "data.json",
                                       "incarnation",
                                       "run.lock",
                                       "state.json",

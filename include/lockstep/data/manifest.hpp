@@ -79,8 +79,9 @@ struct Shard {
     bool operator==(const Shard&) const = default;
 };
 
-/// Packed shards, or foreign HDF5 files, which have neither hashes nor an index.
-enum class ManifestKind { packed, foreign };
+/// Packed shards, or foreign HDF5 files, which have neither hashes nor an index. `kept`: the fields
+/// of a run's training data, without samples.
+enum class ManifestKind { packed, foreign, kept };
 
 /// The content of manifest.json. A value. parse_manifest() returns only consistent ones: shards
 /// cover [0, samples) in order and, if packed, begin at multiples of block_rows.

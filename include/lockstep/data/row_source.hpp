@@ -34,6 +34,9 @@ class RowSource {
     /// naming the input.
     virtual void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const = 0;
 
+    /// Returns what the input calls row `row`, such as a file's name; "" if it has no name for it.
+    virtual std::string row_name([[maybe_unused]] std::uint64_t row) const { return ""; }
+
     /// Returns a hash of the input's content, which may require reading all of it; equal inputs
     /// give equal data sets.
     virtual Hash128 fingerprint() const = 0;

@@ -85,6 +85,10 @@ struct CsvOptions {
     char separator = ',';                 ///< between columns
     ElementType type = ElementType::f32;  ///< type of features and target: f32 or f64
     std::string encoding;  ///< iconv's name of the encoding; "": bytes stay unchanged
+    /// Names of the columns that are features, in this order; others are left out. Empty: all but
+    /// label and target. In a file without header these are all there are.
+    std::vector<std::string> features = {};
+    std::string row_names = {};  ///< column of row_name(); "": none
 };
 
 /// The type of tokens in files without a header, little-endian; `none`: all files have a header.
@@ -106,7 +110,7 @@ std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>&
 
 /// Opens CSV by RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202,
 /// E214 and E239 (a cell is no number), naming line and column; E103 (no such encoding), E106 (no
-/// such column).
+/// such column, or several of a name).
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options = {});
@@ -133,8 +137,13 @@ struct ImageSize {
     bool operator==(const ImageSize&) const = default;
 };
 
+/// What a folder of images has. classes: one sub-folder for each class. images: images, in it or in
+/// sub-folders, without labels.
+enum class FolderContent { classes, images };
+
 /// Conversion of a folder's images to rows.
 struct FolderOptions {
+    FolderContent content = FolderContent::classes;
     Color color = Color::as_first;    ///< as_first: like the first image
     std::optional<ImageSize> resize;  ///< unset: all images must have one size
 };

@@ -8,13 +8,16 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/plan/model_table.hpp"
+#include "lockstep/plan/run_length.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +44,14 @@ Json deciding_facts(const TrainSettings& settings,
                     const std::string& libtorch,
                     const Json& recorded);
 
+/// Compares the `length` of a start with the steps that the run has done. A run that was complete
+/// may become longer: then the `recorded` contracts take the length of `now`. Returns a line about
+/// the learning rate for the log, or "". Errors: E106 if it has done more steps.
+std::string settle_length(const TrainSettings& settings,
+                          const RunLength& length,
+                          const BitContract& now,
+                          std::vector<BitContract>& recorded);
+
 /// Returns the record of a new run, whose V and instruction set are known.
 RunRecord run_facts(const TrainSettings& settings,
                     const BitContract& contract,
@@ -49,6 +60,24 @@ RunRecord run_facts(const TrainSettings& settings,
 /// Collective. Returns {"model-digest": XXH3-128 of the file} if --model names a file; the same on
 /// all ranks. Errors: E201, E202 for an unreadable file; E605 if ranks have different files.
 Json agreed_digests(const Communicator& ranks, const TrainSettings& settings);
+
+/// Returns the settings that `run` was made with, by their names, for those options of `table` that
+/// it recorded: as they were given or, if ranks settled them, as these did. Its length is that of
+/// its newest start. Relative paths are made absolute, and a model's file is the run's own copy.
+/// Errors: as read_run_record().
+std::map<std::string, std::string> recorded_values(const std::filesystem::path& run,
+                                                   const OptionTable& table);
+
+/// A checkpoint of a run: "RUN", "RUN@best", "RUN@400".
+struct RunSource {
+    std::filesystem::path run;
+    std::string choice = "newest";  ///< for chosen_checkpoint()
+};
+/// Parses one.
+RunSource run_source(const std::string& text);
+
+/// Returns the settings in which two runs differ: "lr 0.001 -> 0.01, epochs 2 -> 5"; "" if in none.
+std::string changes_text(const Json& deciding, const Json& then);
 
 /// The content of run.json for commands that use the run without continuing it.
 struct RunSettings {
@@ -60,6 +89,22 @@ struct RunSettings {
 
 /// Reads run.json. Errors: E201, E202, E222; those of set_setting().
 RunSettings read_run_settings(const std::filesystem::path& run);
+
+/// Checks that the model's file of `run` is the one that it was trained with. Errors: E306; E201
+/// and kin.
+void check_model_file(const RunSettings& run);
+
+/// Writes to `run` what prediction needs and it does not have yet: the fields of `data` (names,
+/// mean and deviation, classes, columns), and a copy of the model's file, of hash `model_digest`.
+/// Errors: E306 if the file has changed since; E401 and kin.
+void keep_for_prediction(const std::filesystem::path& run,
+                         const TrainSettings& settings,
+                         const DatasetIndex& data,
+                         const std::string& model_digest);
+
+/// Returns what keep_for_prediction() wrote of the data: an index without samples. Nothing for runs
+/// of earlier versions. Errors: E222, E223.
+std::optional<DatasetIndex> kept_data(const std::filesystem::path& run);
 
 class Record;
 

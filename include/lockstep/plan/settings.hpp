@@ -149,6 +149,8 @@ struct TrainSettings {
     std::filesystem::path load_weights;
     std::string load_skip;    ///< "fc.*,head.*": names that keep the seed's weights; decides
     std::string load_prefix;  ///< "module.": prefix removed from the file's names; decides
+    std::string from;         ///< "RUN@best": run that a new run begins with, see run_source(); the
+                              ///< hash of its checkpoint decides
     std::string freeze;       ///< "features.*": parameters that are not trained; decides
 
     ModelSettings model;          ///< decides

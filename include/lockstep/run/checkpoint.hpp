@@ -109,9 +109,17 @@ struct CheckpointInfo {
 /// Returns the committed checkpoints below `root`, oldest first.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 
+/// Returns the checkpoint of `run` that `choice` names: "newest", "best" (by --keep-best or
+/// --early-stop) or a step. Errors: E103 for another text; E301 if there is none, E201.
+CheckpointInfo chosen_checkpoint(const std::filesystem::path& run, const std::string& choice);
+
 /// Returns the state in a checkpoint, after checking the digest of its manifest. Errors: E310,
 /// E305, E222, E201, E309.
 CheckpointState read_checkpoint_state(const std::filesystem::path& checkpoint);
+
+/// Returns the state in the newest checkpoint below `root` whose manifest is readable; nothing if
+/// there is none.
+std::optional<CheckpointState> newest_checkpoint_state(const std::filesystem::path& root);
 
 /// Reads and hashes every piece with index % parts == part. `has_read` is called after each piece
 /// with the total of bytes so far. Errors: E310 naming file, tensor and range; E309; E220.

@@ -37,7 +37,15 @@ struct RunPaths {
     /// Returns the folder of checkpoints, which for a time also holds unfinished ones.
     fs::path checkpoints() const { return root / "ckpt"; }
     fs::path ledger() const { return root / "ledger"; }  ///< with --ledger
-    fs::path logs(std::int64_t incarnation) const;       ///< logs of that start
+
+    /// Returns the path of the description of the training data, which prediction needs.
+    fs::path data() const { return root / "data.json"; }
+
+    /// Returns the path of the copy of the model's file `name`, whose hash is `digest`.
+    fs::path model(const std::string& digest, const fs::path& name) const {
+        return root / "model" / digest / name.filename();
+    }
+    fs::path logs(std::int64_t incarnation) const;  ///< logs of that start
 
     /// Returns the folder of a start with its own `mark` before it holds the run; removed with it.
     fs::path starting(const std::string& mark) const { return root / ("starting-" + mark); }
@@ -75,6 +83,8 @@ struct RunState {
     int exit = 0;                  ///< exit code of the phase
     std::string updated{};         ///< UTC; filled in when written
     std::int64_t steps_total = 0;  ///< steps of the whole run; 0: unknown
+    std::int64_t epochs = 0;       ///< --epochs of that start; 0: unknown
+    std::int64_t max_steps = 0;    ///< its --max-steps; 0: --epochs decided
     std::int64_t incarnation = 0;  ///< number of the start that wrote it; filled in when written
     std::string answered{};        ///< id of the newest control request that was met
 };

@@ -27,6 +27,9 @@ std::string csv_cell(const std::string& text);
 /// `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
 
+/// Returns `text` as a cell of a CSV file, by RFC 4180.
+std::string csv_cell(const std::string& text);
+
 /// Returns four digits: "707 s", "54.13 ms", "0.8 us".
 std::string seconds_text(double seconds);
 

@@ -43,7 +43,7 @@ std::string toml_line(const ResolvedOption& option) {
 
 int show(const ShowOptions& options, const Invocation& call) {
     for (const ResolvedOption& option : call.options) {
-        if (option.name == "origin") continue;
+        if (option.name == "origin" || option.name == "resume") continue;
         const std::string line = toml_line(option);
         print_once(options.origin ? fmt::format("{:<40} # {}\n", line, option.origin)
                                   : line + "\n");
@@ -100,7 +100,8 @@ Command config_show_command() {
             .usage = "lockstep config show [--origin] [options of train]",
             .text =
                 "Values come from: command line > LOCKSTEP_* variables > --config file >\n"
-                "~/.config/lockstep/config.toml > /etc/lockstep/config.toml > default.\n"
+                "run of --resume > ~/.config/lockstep/config.toml > /etc/lockstep/config.toml > "
+                "default.\n"
                 "The output is a file for --config; lines with # are unset.\n",
             .table = std::move(table),
             .run = [options](const Invocation& call) { return show(*options, call); }};

@@ -6,6 +6,7 @@
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/progress.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
@@ -13,27 +14,11 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <ranges>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
-
-std::vector<CheckpointInfo> checkpoints_of(const fs::path& run) {
-    check(fs::exists(run), [&] {
-        return Error(
-            "E201", fmt::format("'{}' does not exist", run.string()), "", "give a run directory");
-    });
-    auto found = list_checkpoints(run / "ckpt");
-    check(!found.empty(), [&] {
-        return Error("E301",
-                     fmt::format("no checkpoint in '{}'", run.string()),
-                     "the run has not written one yet, or this is no run directory",
-                     "give the directory that was given to 'train --run'");
-    });
-    return found;
-}
 
 std::uint64_t bytes_of_folder(const fs::path& folder) {
     std::uint64_t bytes = 0;
@@ -42,19 +27,15 @@ std::uint64_t bytes_of_folder(const fs::path& folder) {
     return bytes;
 }
 
-// Returns the best evaluation by the newest readable checkpoint.
-BestEvaluation best_of(const std::vector<CheckpointInfo>& found) {
-    for (const CheckpointInfo& info : found | std::views::reverse) try {
-            return read_checkpoint_state(info.path).best;
-        } catch (const Error&) {
-            continue;  // listed with what is wrong
-        }
-    return {};
+std::vector<CheckpointInfo> checkpoints_of(const fs::path& run) {
+    static_cast<void>(chosen_checkpoint(run, "newest"));  // there is one
+    return list_checkpoints(RunPaths{run}.checkpoints());
 }
 
 int list(const fs::path& run) {
     const auto found = checkpoints_of(run);
-    const BestEvaluation best = best_of(found);
+    const auto newest = newest_checkpoint_state(RunPaths{run}.checkpoints());
+    const BestEvaluation best = newest ? newest->best : BestEvaluation{};
     const std::string note = fmt::format("  best {} {:.6g}", best.metric, best.value);
     print_once("step        epoch  ranks  size        parameters\n");
     for (const CheckpointInfo& info : found) try {
@@ -102,7 +83,7 @@ enum class ExportFormat { safetensors, npz, torchscript, program };
 
 struct ExportArguments {
     fs::path out;
-    std::int64_t step = 0;
+    std::string step = "newest";
     bool takes_all = false, takes_average = false;
     ExportFormat format = ExportFormat::safetensors;
 
@@ -111,18 +92,6 @@ struct ExportArguments {
         return takes_average ? ExportedTensors::averaged : ExportedTensors::of_model;
     }
 };
-
-CheckpointInfo chosen(const std::vector<CheckpointInfo>& found, std::int64_t step) {
-    if (step == 0) return found.back();
-    const auto info = std::ranges::find(found, step, &CheckpointInfo::step);
-    check(info != found.end(), [&] {
-        return Error("E301",
-                     fmt::format("there is no checkpoint of step {}", step),
-                     fmt::format("the newest is of step {}", found.back().step),
-                     "'lockstep ckpt ls RUN' lists them");
-    });
-    return *info;
-}
 
 void check_together(const ExportArguments& arguments) {
     check_given(!arguments.out.empty(), "out");
@@ -168,7 +137,7 @@ ExportSummary write_weights(const fs::path& run,
 int run_export(const ExportArguments& arguments, const Invocation& call) {
     const fs::path run = call.positionals[0];
     check_together(arguments);
-    const CheckpointInfo info = chosen(checkpoints_of(run), arguments.step);
+    const CheckpointInfo info = chosen_checkpoint(run, arguments.step);
     const ExportSummary summary = write_weights(run, info.path, arguments, call);
     print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
                            summary.tensors,
@@ -205,11 +174,7 @@ Command export_command() {
                                                  {"pt2", ExportFormat::program},
                                                  {"torchscript", ExportFormat::torchscript}},
                                                 "format of the file"),
-                    whole_option("step",
-                                 arguments->step,
-                                 0,
-                                 std::int64_t{1} << 62,
-                                 "step of the checkpoint; 0: the newest"),
+                    step_option(arguments->step),
                     flag_option("average",
                                 arguments->takes_average,
                                 "write the moving average of --ema instead of the parameters"),

@@ -8,6 +8,8 @@
 
 #include "command.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -17,6 +19,16 @@ std::string absolute_text(const fs::path& path) {
     std::error_code unknown;
     const fs::path found = fs::absolute(path, unknown).lexically_normal();
     return (unknown ? path : found.has_filename() ? found : found.parent_path()).string();
+}
+
+std::string resuming_line(const fs::path& run,
+                          const std::string& program,
+                          const ChangedOptions& changed) {
+    std::string words =
+        fmt::format("{} train --resume {}", program, shell_word(absolute_text(run)));
+    for (const auto& [name, value] : changed)
+        words += fmt::format(" --{} {}", name, shell_word(value));
+    return words;
 }
 
 // What was in files that every command reads is there still.
@@ -57,9 +69,9 @@ std::string resume_command(const fs::path& run,
                            const ChangedOptions& changed) {
     try {
         const RunRecord record = read_run_record(run);
+        if (std::ranges::find(changed, "run", &ChangedOptions::value_type::first) == changed.end())
+            return resuming_line(run, program, changed);
         Json config = record.config;
-        if (config.contains("run"))
-            config["run"] = {{"value", absolute_text(run)}, {"origin", "command line"}};
         for (const auto& [name, value] : changed)
             config[name] = {{"value", name == "run" ? absolute_text(value) : value},
                             {"origin", "command line"}};

@@ -14,9 +14,9 @@ namespace lockstep {
 /// Options with other values: {"io-threads", "4"}.
 using ChangedOptions = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the command that made `run`, from the origins of its options in run.json, as words for a
-/// shell; "" if they are unknown. `program`: "lockstep", or a user's own. `changed` replace the
-/// given values. The command uses the run's present folder and works from any folder.
+/// Returns the command that continues `run` with `changed` options, as words for a shell. If "run"
+/// is among them, the one that made it, from the origins of its options in run.json, for another
+/// run; "" if they are unknown. `program`: "lockstep", or a user's own. It works from any folder.
 std::string resume_command(const fs::path& run,
                            const std::string& program,
                            const ChangedOptions& changed = {});

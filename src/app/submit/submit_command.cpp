@@ -171,7 +171,7 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
                          "the job's launcher starts the ranks",
                          "give --nodes and --ntasks-per-node before --");
         });
-    for (const char* own : {"data", "test-data", "run"})
+    for (const char* own : {"data", "test-data", "run", "resume"})
         check(!line.options.contains(own), [&] {
             return Error("E104",
                          fmt::format("--{} is given after --", own),

@@ -13,8 +13,10 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
+#include "train/raw_input.hpp"
 
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,11 +29,13 @@ struct InferArguments {
     int np = 0;
     bool oversubscribe = false;
     std::filesystem::path confusion;
+    std::string row_names;  ///< of `predict`: column of a table
 };
 
-OptionTable table_of(InferArguments& arguments, Option output) {
+OptionTable table_of(InferArguments& arguments, std::vector<Option> output) {
     InferSettings& settings = arguments.settings;
-    return {{"Output", {std::move(output)}},
+    output.push_back(step_option(settings.step));
+    return {{"Output", std::move(output)},
             applied_to_group(settings),
             foreign_group(settings.fields, settings.follows_links),
             weights_group(settings.weights, settings.train_data),
@@ -42,8 +46,22 @@ OptionTable table_of(InferArguments& arguments, Option output) {
 int run_infer(InferArguments& arguments,
               const Invocation& call,
               const std::function<void(const InferResult&)>& show) {
-    arguments.settings.run = call.positionals[0];
-    check_given(!arguments.settings.data.empty(), "data", "name a data set: --data DIR");
+    InferSettings& settings = arguments.settings;
+    settings.run = call.positionals[0];
+    const bool has_input = call.positionals.size() > 1;
+    check(!has_input || settings.data.empty(), [&] {
+        return Error("E106",
+                     fmt::format("'{}' and --data are both given", call.positionals[1]),
+                     "either names what is read",
+                     "drop one of them");
+    });
+    check(settings.weights.empty() || settings.step == "newest", [] {
+        return Error("E106",
+                     "--weights and --step are both given",
+                     "either names the weights that are used",
+                     "drop one of them");
+    });
+    if (!has_input) check_given(!settings.data.empty(), "data", "name a data set: --data DIR");
     const Program& program = call.process.program;
     const Communicator& ranks = call.process.ranks;
     agree(ranks, [&] { check_launch(call.process.facts->launch(), ranks.rank(), ranks.size()); });
@@ -56,15 +74,20 @@ int run_infer(InferArguments& arguments,
                                 .program = launched_program(program),
                                 .hosts = {}});
     if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
-    const InferResult result = program.infer(arguments.settings, call.process.ranks);
+    std::optional<RawInput> raw;
+    if (has_input) raw.emplace(settings, call.positionals[1], arguments.row_names, ranks);
+    const InferResult result = program.infer(settings, ranks);
     if (call.process.ranks.is_root()) show(result);
     return 0;
 }
 
 void show_metrics(const InferArguments& arguments, const InferResult& result) {
     if (!arguments.confusion.empty()) write_file_atomically(arguments.confusion, result.confusion);
-    std::string text = fmt::format(
-        "samples       {}\ntest          {}\n", grouped(result.samples), result.evaluation.text);
+    std::string text =
+        fmt::format("weights       {}\nsamples       {}\ntest          {}\n",
+                    result.step > 0 ? fmt::format("step {}", result.step) : "of a file",
+                    grouped(result.samples),
+                    result.evaluation.text);
     for (const auto& [name, value] : result.evaluation.metrics)
         text += fmt::format("{:<13} {:.6g}\n", name, value);
     if (!result.by_class.empty()) text += '\n' + result.by_class;
@@ -81,17 +104,19 @@ Command eval_command() {
             .text =
                 "Prints the metrics of the run's task over all samples, with its model, transform\n"
                 "and newest checkpoint (or the moving average, if the run has --ema): the same\n"
-                "bits on any number of ranks. Unset options of the data are the run's.\n\n"
+                "bits on any number of ranks. Unset options of the data are the run's. It needs\n"
+                "nothing but the run and DIR, wherever the run lies now.\n\n"
                 "Examples:\n"
                 "  lockstep eval runs/a --data D/test\n"
                 "  lockstep eval runs/b --data D --part held-out     # trained with --split 0.9\n"
                 "  lockstep eval runs/a --data D/test --np 4 --confusion confusion.csv\n"
+                "  lockstep eval runs/a --data D/test --step best\n"
                 "  lockstep eval runs/a --data D/test --weights a.safetensors\n",
             .table = table_of(*arguments,
-                              path_option("confusion",
-                                          "FILE",
-                                          arguments->confusion,
-                                          "CSV file to write the confusion matrix to")),
+                              {path_option("confusion",
+                                           "FILE",
+                                           arguments->confusion,
+                                           "CSV file to write the confusion matrix to")}),
             .positionals = 1,
             .run = [arguments](const Invocation& call) {
                 return run_infer(*arguments, call, [&](const InferResult& result) {
@@ -105,30 +130,54 @@ Command predict_command() {
     return {
         .name = "predict",
         .summary = "write a trained model's outputs for a data set",
-        .usage = "lockstep predict RUN --data DIR --out FILE.npy|FILE.h5 [options]",
+        .usage = "lockstep predict RUN [INPUT] --out FILE [options]",
         .text =
-            "Writes the model's output for each sample, f32 in the order of the data set (or of\n"
-            "its --part): logits of classes [n, K], of pixels [n, K, H, W] or of next tokens\n"
-            "[n, T, K], or the numbers of a regression [n, K]. The data set needs no labels. The\n"
-            "file is NPY, or HDF5 with one data set, predictions. The values are the same on any\n"
-            "number of ranks.\n\n"
+            "Writes the model's output for each sample, in the order of the input (or of its\n"
+            "--part): logits of classes [n, K], of pixels [n, K, H, W] or of next tokens [n, T, "
+            "K],\n"
+            "or the numbers of a regression [n, K]. --as probabilities or classes computes those "
+            "of\n"
+            "them. The values are the same on any number of ranks.\n\n"
+            "INPUT is read as 'lockstep data pack' reads it: a folder of images, which get the "
+            "size\n"
+            "and colours of the training data; a table (.csv, .tsv), whose columns may have any\n"
+            "order; .npy; .txt. It needs no labels. Packed data and HDF5 may also be given by\n"
+            "--data.\n\n"
+            "FILE ends in .csv (a line for each sample, with its file or row, and names of\n"
+            "classes), .npy, or .h5 with one data set, predictions.\n\n"
             "Examples:\n"
-            "  lockstep predict runs/a --data D/new --out new.npy\n"
-            "  lockstep predict runs/a --data D/new --out new.h5 --np 4\n"
+            "  lockstep predict runs/a photos --out new.csv --as classes\n"
+            "  lockstep predict runs/t new.csv --id name --out predicted.csv\n"
+            "  lockstep predict runs/a --data D/new --out new.npy --step best --np 4\n"
             "  python3 -c \"import numpy; print(numpy.load('new.npy').argmax(1))\"\n",
         .table = table_of(
             *arguments,
-            path_option(
-                "out", "FILE", arguments->settings.outputs, "new file: .npy, .h5 or .hdf5")),
+            {path_option(
+                 "out", "FILE", arguments->settings.outputs, "new file: .csv, .npy, .h5 or .hdf5"),
+             choice_option<OutputForm>("as",
+                                       arguments->settings.form,
+                                       {{"logits", OutputForm::logits},
+                                        {"probabilities", OutputForm::probabilities},
+                                        {"classes", OutputForm::classes}},
+                                       "what is written: the model's outputs, probabilities, or "
+                                       "the most probable class"),
+             text_option("id",
+                         "COLUMN",
+                         arguments->row_names,
+                         "with a table: column that names the rows in a .csv")}),
         .positionals = 1,
+        .optional_positionals = 1,
         .run = [arguments](const Invocation& call) {
             check_given(!arguments->settings.outputs.empty(),
                         "out",
-                        "name a file: --out FILE.npy or --out FILE.h5");
+                        "name a file: --out FILE.csv, FILE.npy or FILE.h5");
             return run_infer(*arguments, call, [&](const InferResult& result) {
-                print_once(fmt::format("{}: f32 [{}]\n",
-                                       arguments->settings.outputs.string(),
-                                       fmt::join(result.shape, ", ")));
+                print_once(fmt::format(
+                    "{}: {} [{}], {}\n",
+                    arguments->settings.outputs.string(),
+                    result.element,
+                    fmt::join(result.shape, ", "),
+                    result.step > 0 ? fmt::format("step {}", result.step) : "weights of a file"));
             });
         }};
 }

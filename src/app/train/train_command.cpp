@@ -43,12 +43,14 @@ constexpr const char* train_help =
 parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
 
 The run directory keeps everything: settings, checkpoints, one log per rank, metrics.
-The same command again resumes the run where its newest whole checkpoint left it.
+The same command again resumes the run where its newest whole checkpoint left it, and so does
+'lockstep train --resume RUN', which takes all settings from the run.
 USR1, USR2, TERM and HUP save and stop with exit code 75, Ctrl-C with 130. From another terminal or host,
 'lockstep status RUN' says where it stands, 'lockstep save RUN' and 'lockstep stop RUN' ask it.
 
 Examples:
   lockstep train --np 2 --data D/train --test-data D/test --run runs/a
+  lockstep train --resume runs/a
   lockstep train --hosts n1:4,n2:4 --data D/train --run runs/a
   mpirun -np 4 lockstep train --data D/train --run runs/b --epochs 10 --lr 3e-4
   srun --mpi=pmix lockstep train --config train.toml --run runs/c
@@ -242,6 +244,7 @@ void check_job(const TrainOptions& options, const ProcessContext& process) {
 int run(TrainOptions& options, const Invocation& call) {
     const Communicator& ranks = call.process.ranks;
     const RankFacts& facts = *call.process.facts;
+    if (!options.resume.empty()) options.settings.run = options.resume;
     agree(ranks, [&] {
         check_launch(facts.launch(), ranks.rank(), ranks.size());
         check_required(options.settings);

@@ -38,7 +38,9 @@ std::string uuid_from(std::string digest) {
 namespace {
 
 std::string_view format_name(ManifestKind kind) {
-    return kind == ManifestKind::packed ? "lockstep-dataset" : "lockstep-foreign";
+    constexpr std::array<std::string_view, 3> names{
+        "lockstep-dataset", "lockstep-foreign", "lockstep-kept-data"};
+    return names.at(static_cast<std::size_t>(kind));
 }
 
 constexpr std::uint64_t max_sample_bytes = std::uint64_t{1} << 40;
@@ -219,7 +221,10 @@ void check_whole(const Manifest& manifest, const std::string& origin) {
             throw nonsense(origin, fmt::format("field '{}' is there twice", field.name));
     }
     if (manifest.fields.empty()) throw nonsense(origin, "it has no fields");
-    check_shards(manifest, origin);
+    if (manifest.kind != ManifestKind::kept)
+        check_shards(manifest, origin);
+    else if (!manifest.shards.empty())
+        throw nonsense(origin, "it has shards");
 }
 
 void check_format(const Record& record, ManifestKind kind, std::string_view format) {
@@ -237,7 +242,7 @@ std::optional<Codec> parse_stored_codec(std::string_view name, ManifestKind kind
     using enum Codec;
     for (const Codec codec : {none, deflate, lz4, zstd})
         if (codec_name(codec) == name) return codec;
-    if (kind == ManifestKind::foreign && name == codec_name(filters)) return filters;
+    if (kind != ManifestKind::packed && name == codec_name(filters)) return filters;
     return {};
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -72,9 +73,15 @@ class ColumnSource : public RowSource {
     /// Each column has `samples` rows.
     ColumnSource(std::vector<Field> fields, std::vector<Column> columns);
 
+    /// Gives each row a name.
+    void name_rows(std::vector<std::string> names) { row_names_ = std::move(names); }
+
     std::uint64_t samples() const override { return samples_; }
     const std::vector<Field>& fields() const override { return fields_; }
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override;
+    std::string row_name(std::uint64_t row) const override {
+        return row_names_.empty() ? "" : row_names_[row];
+    }
 
     /// Hashes all rows of the first field, then of the second, and so on, as read() returns them.
     Hash128 fingerprint() const override;
@@ -84,6 +91,7 @@ class ColumnSource : public RowSource {
 
     std::vector<Field> fields_;
     std::vector<Column> columns_;
+    std::vector<std::string> row_names_;
     std::uint64_t samples_ = 0;
 };
 

@@ -44,7 +44,8 @@ std::optional<Number> number_in(std::string_view text) {
 // The roles of the columns.
 struct CsvColumns {
     std::vector<std::string> names;  // empty if there is no header
-    std::size_t count = 0, label = no_column, target = no_column;
+    std::size_t count = 0, label = no_column, target = no_column, row_name = no_column;
+    std::vector<std::size_t> features;
     std::string_view separator;  // the right value for --separator; "" if there are several columns
 
     std::string name_of(std::size_t column) const {
@@ -153,6 +154,7 @@ class CsvImport {
         }
         columns_.label = find_column(columns_, csv_.label, file_.path());
         columns_.target = find_column(columns_, csv_.target, file_.path());
+        columns_.row_name = find_column(columns_, csv_.row_names, file_.path());
         check_names();
         const std::size_t others = has_answer() ? 1 : 0;
         check(columns_.count > others, [&] {
@@ -164,7 +166,36 @@ class CsvImport {
                                        : fmt::format("give --separator {}", columns_.separator));
         });
         expect(csv_.label.empty() || csv_.target.empty(), "one column is predicted");
+        if (!csv_.features.empty() && !columns_.names.empty()) return find_features();
+        for (std::size_t c = 0; c < columns_.count; ++c)
+            if (c != columns_.label && c != columns_.target) columns_.features.push_back(c);
     }
+
+    // In the order of those that are wanted, so that the file's does not matter.
+    void find_features() {
+        for (const std::string& name : csv_.features) {
+            const auto found = std::ranges::find(columns_.names, name);
+            check(found != columns_.names.end(), [&] {
+                return Error(
+                    "E214",
+                    fmt::format("'{}' has no column '{}'", file_.path().string(), printable(name)),
+                    fmt::format("its columns are {}", fmt::join(columns_.names, ", ")),
+                    "add it, or give it that name in the first line of the file");
+            });
+            columns_.features.push_back(static_cast<std::size_t>(found - columns_.names.begin()));
+        }
+        std::vector<std::string> others;
+        for (std::size_t c = 0; c < columns_.count; ++c)
+            if (std::ranges::find(columns_.features, c) == columns_.features.end() &&
+                c != columns_.row_name)
+                others.push_back(printable(columns_.names[c]));
+        if (!others.empty())
+            once(Level::info,
+                 "'{}': columns that are no features are left out: {}",
+                 file_.path().string(),
+                 fmt::join(others, ", "));
+    }
+
     // Whoever uses a trained model finds its columns by these.
     void check_names() const {
         std::map<std::string_view, std::size_t> first;
@@ -187,8 +218,8 @@ class CsvImport {
     std::vector<std::string> feature_names() const {
         std::vector<std::string> names;
         std::size_t bytes = 0;
-        for (std::size_t c = 0; c < columns_.names.size(); ++c) {
-            if (c == columns_.label || c == columns_.target) continue;
+        if (columns_.names.empty()) return csv_.features;
+        for (const std::size_t c : columns_.features) {
             names.push_back(columns_.names[c]);
             bytes += names.back().size();
         }
@@ -201,6 +232,9 @@ class CsvImport {
         return {};
     }
 
+    bool predicts_nothing() const {
+        return csv_.label.empty() && csv_.target.empty() && csv_.features.empty();
+    }
     bool has_answer() const { return columns_.label != no_column || columns_.target != no_column; }
 
     void add(const std::vector<std::string>& cells) {
@@ -209,11 +243,11 @@ class CsvImport {
                                         grouped(reader_.line()),
                                         cells.size(),
                                         columns_.count));
-        for (std::size_t c = 0; c < cells.size(); ++c)
-            if (c == columns_.label)
-                add_label(cells[c]);
-            else
-                add_number(c == columns_.target ? answers_ : features_, c, cells[c]);
+        for (const std::size_t c : columns_.features) add_number(features_, c, cells[c]);
+        if (columns_.target != no_column)
+            add_number(answers_, columns_.target, cells[columns_.target]);
+        if (columns_.label != no_column) add_label(cells[columns_.label]);
+        if (columns_.row_name != no_column) row_names_.push_back(cells[columns_.row_name]);
         ++rows_;
     }
 
@@ -258,7 +292,7 @@ class CsvImport {
     std::unique_ptr<RowSource> source() {
         std::vector<Field> fields(1);
         std::vector<Column> columns;
-        const std::size_t width = columns_.count - (has_answer() ? 1 : 0);
+        const std::size_t width = columns_.features.size();
         fields[0].name = "features";
         fields[0].type = csv_.type;
         fields[0].shape = {static_cast<std::int64_t>(width)};
@@ -273,7 +307,9 @@ class CsvImport {
             columns.push_back(column_of(answers_, fields[1]));
             if (labels_are_names_) number_names(fields[1], columns[1]);
         }
-        return std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
+        auto made = std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
+        made->name_rows(std::move(row_names_));
+        return made;
     }
 
     Column column_of(Spool& spool, const Field& field) const {
@@ -307,7 +343,7 @@ class CsvImport {
                                  columns_.name_of(column),
                                  cell.substr(0, 60),
                                  wanted),
-                     csv_.label.empty() && csv_.target.empty()
+                     predicts_nothing()
                          ? "all columns are features, as neither --label nor --target is given"
                          : "",
                      way_past(column, cell));
@@ -329,9 +365,9 @@ class CsvImport {
                        fmt::format(
                            "r[{}].strip() not in (\"{}\")", column, fmt::join(no_values, "\",\"")));
         const std::string number = std::to_string(column + 1);
-        const bool may_be_label = csv_.label.empty() && csv_.target.empty();
-        return (may_be_label ? fmt::format("give --label {} if it is to be predicted, or ", number)
-                             : "") +
+        return (predicts_nothing()
+                    ? fmt::format("give --label {} if it is to be predicted, or ", number)
+                    : "") +
                "leave the column out, into NAME.csv: " +
                rewrite(fmt::format("r[:{}]+r[{}:]", column, column + 1));
     }
@@ -343,6 +379,7 @@ class CsvImport {
     CsvColumns columns_;
     Spool features_, answers_;
     std::map<std::string, std::int64_t> classes_;
+    std::vector<std::string> row_names_;
     bool labels_are_names_ = false;
     std::uint64_t rows_ = 0;
 };

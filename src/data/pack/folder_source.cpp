@@ -163,7 +163,8 @@ void for_each_entry(const fs::path& folder, Visit&& visit) {
     }
 }
 
-Listing list_classes(const fs::path& folder) {
+// The sub-folders; "" stands for the folder itself.
+Listing list_folders(const fs::path& folder, FolderContent content) {
     Listing listing;
     for_each_entry(folder, [&](const fs::directory_entry& entry) {
         if (type_of(entry) == fs::file_type::directory)
@@ -172,6 +173,8 @@ Listing list_classes(const fs::path& folder) {
             ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
+    if (listing.names.empty() && content == FolderContent::images)
+        return {.names = {""}, .others = {}};
     if (listing.names.empty())
         throw unreadable(
             folder,
@@ -185,8 +188,8 @@ Listing list_classes(const fs::path& folder) {
 std::string no_images(const LeftOut& others) {
     const auto foreign = std::ranges::find_if(
         others, [](const auto& other) { return is_foreign_image(other.first); });
-    return foreign == others.end() ? "this class has no images"
-                                   : fmt::format("this class has {} files, and no {}: {}",
+    return foreign == others.end() ? "it has no images"
+                                   : fmt::format("it has {} files, and no {}: {}",
                                                  foreign->first,
                                                  read_images_text(),
                                                  way_out(others));
@@ -219,7 +222,9 @@ Listing list_images(const fs::path& folder) {
 class FolderSource : public RowSource {
   public:
     FolderSource(const fs::path& folder, const FolderOptions& options)
-        : folder_(folder), options_(options), fields_(2) {
+        : folder_(folder),
+          options_(options),
+          fields_(options.content == FolderContent::classes ? 2 : 1) {
         find_images();
         describe(decoded(0));
     }
@@ -239,17 +244,19 @@ class FolderSource : public RowSource {
                 out[c * plane + p] = static_cast<std::byte>(image.pixels[p * channels + c]);
     }
 
+    std::string row_name(std::uint64_t row) const override {
+        return (fs::path(folders_[static_cast<std::size_t>(images_[row].label)]) /
+                images_[row].name)
+            .string();
+    }
+
     Hash128 fingerprint() const override {
         Hasher128 hasher;
         add(hasher, fmt::format("{}", fmt::join(fields_[0].shape, "x")));
         std::uint64_t deep = 0, first = 0;
         for (std::uint64_t row = 0; row < images_.size(); ++row) {
             const std::string content = read_file(path_of(row), largest_file);
-            add(hasher,
-                fmt::format("{}/{} {}\n",
-                            fields_[1].class_names[static_cast<std::size_t>(images_[row].label)],
-                            images_[row].name,
-                            content.size()));
+            add(hasher, fmt::format("{} {}\n", row_name(row), content.size()));
             add(hasher, content);
             if (channel_bits(bytes_of(std::string_view(content))) > 8 && deep++ == 0) first = row;
         }
@@ -272,12 +279,12 @@ class FolderSource : public RowSource {
     static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }
 
     void find_images() {
-        const Listing classes = list_classes(folder_);
-        LeftOut left_out = classes.others;
-        for (const std::string& name : classes.names) {
-            Listing listing = list_images(folder_ / name);
-            const auto label = static_cast<std::int64_t>(fields_[1].class_names.size());
-            fields_[1].class_names.push_back(name);
+        const Listing folders = list_folders(folder_, options_.content);
+        LeftOut left_out = folders.others;
+        for (const std::string& name : folders.names) {
+            Listing listing = list_images(name.empty() ? folder_ : folder_ / name);
+            const auto label = static_cast<std::int64_t>(folders_.size());
+            folders_.push_back(name);
             for (std::string& image : listing.names) images_.push_back({label, std::move(image)});
             for (const auto& [ending, count] : listing.others) left_out[ending] += count;
         }
@@ -292,14 +299,13 @@ class FolderSource : public RowSource {
         fields_[0].name = "images";
         fields_[0].layout = "CHW";
         fields_[0].shape = {channels_, size_.height, size_.width};
+        if (fields_.size() == 1) return;
         fields_[1].name = "labels";
         fields_[1].type = ElementType::i64;
+        fields_[1].class_names = folders_;
     }
 
-    fs::path path_of(std::uint64_t row) const {
-        const ClassImage& image = images_[row];
-        return folder_ / fields_[1].class_names[static_cast<std::size_t>(image.label)] / image.name;
-    }
+    fs::path path_of(std::uint64_t row) const { return folder_ / row_name(row); }
 
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
@@ -345,6 +351,7 @@ class FolderSource : public RowSource {
     fs::path folder_;
     FolderOptions options_;
     std::vector<Field> fields_;
+    std::vector<std::string> folders_;  // names of classes, if they are some
     std::vector<ClassImage> images_;
     ImageSize size_;
     std::uint32_t channels_ = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_start.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
@@ -21,18 +23,6 @@ std::string text_in(const Json& object, const char* key) {
     return text.is_string() ? text.get<std::string>() : "";
 }
 
-// Damaged ones are passed over when the run is loaded, and said there.
-std::optional<BitContract> newest_checkpoint_contract(const fs::path& checkpoints) {
-    for (const CheckpointInfo& info : list_checkpoints(checkpoints) | std::views::reverse) {
-        try {
-            return read_checkpoint_state(info.path).contract;
-        } catch (const Error&) {
-            continue;
-        }
-    }
-    return std::nullopt;
-}
-
 // A setting that earlier versions had. It decided bits wherever it was not the default.
 Json without_wire(const fs::path& run, Json deciding) {
     if (!deciding.is_object()) return deciding;
@@ -41,9 +31,7 @@ Json without_wire(const fs::path& run, Json deciding) {
         return Error("E306",
                      fmt::format("run '{}' was made with --wire {}", run.string(), wire),
                      "this version sends gradients as fp32 only",
-                     fmt::format("begin another run with its weights: 'lockstep export {} --out "
-                                 "w.safetensors', then this command with --load-weights "
-                                 "w.safetensors and another --run",
+                     fmt::format("begin another run with its weights: --from {}, and another --run",
                                  shell_word(run.string())));
     });
     deciding.erase("wire");
@@ -65,6 +53,18 @@ Error other_bits(const fs::path& run, const BitContract& then, const BitContract
 
 }  // namespace
 
+// Damaged ones are passed over when the run is loaded, and said there.
+std::optional<CheckpointState> newest_checkpoint_state(const fs::path& root) {
+    for (const CheckpointInfo& info : list_checkpoints(root) | std::views::reverse) {
+        try {
+            return read_checkpoint_state(info.path);
+        } catch (const Error&) {
+            continue;
+        }
+    }
+    return std::nullopt;
+}
+
 std::vector<BitContract> recorded_contracts(const fs::path& run) {
     std::vector<BitContract> found;
     const RunPaths paths{run};
@@ -74,11 +74,63 @@ std::vector<BitContract> recorded_contracts(const fs::path& run) {
                          text_in(record.contract, "canary"),
                          text_in(record.contract, "processor")});
     }
-    if (auto newest = newest_checkpoint_contract(paths.checkpoints())) {
-        newest->deciding = without_wire(run, std::move(newest->deciding));
-        found.push_back(*std::move(newest));
+    if (auto newest = newest_checkpoint_state(paths.checkpoints())) {
+        BitContract& contract = newest->contract;
+        contract.deciding = without_wire(run, std::move(contract.deciding));
+        found.push_back(std::move(contract));
     }
     return found;
+}
+
+namespace {
+
+std::vector<CheckpointInfo> checkpoints_in(const fs::path& run) {
+    check(fs::exists(run), [&] {
+        return Error(
+            "E201", fmt::format("'{}' does not exist", run.string()), "", "give a run directory");
+    });
+    auto found = list_checkpoints(RunPaths{run}.checkpoints());
+    check(!found.empty(), [&] {
+        return Error("E301",
+                     fmt::format("no checkpoint in '{}'", run.string()),
+                     "the run has not written one yet, or this is no run directory",
+                     "give the directory that was given to 'train --run'");
+    });
+    return found;
+}
+
+std::int64_t best_step(const fs::path& run) {
+    const auto newest = newest_checkpoint_state(RunPaths{run}.checkpoints());
+    check(newest && !newest->best.metric.empty(), [&] {
+        return Error("E301",
+                     fmt::format("run '{}' has no best checkpoint", run.string()),
+                     "it was trained without --keep-best and --early-stop, or not evaluated yet",
+                     "give a step ('lockstep ckpt ls RUN' lists them), or newest");
+    });
+    return newest->best.step;
+}
+
+}  // namespace
+
+CheckpointInfo chosen_checkpoint(const fs::path& run, const std::string& choice) {
+    const auto number = parse_integer(choice);
+    check(choice == "newest" || choice == "best" || (number && *number >= 0), [&] {
+        return Error("E103",
+                     fmt::format("'{}' is no checkpoint of a run", printable(choice)),
+                     "it is a step, best or newest",
+                     "for example --step best");
+    });
+    const std::vector<CheckpointInfo> found = checkpoints_in(run);
+    if (choice == "newest") return found.back();
+    const std::int64_t step = number ? *number : best_step(run);
+    const auto info = std::ranges::find(found, step, &CheckpointInfo::step);
+    check(info != found.end(), [&] {
+        return Error("E301",
+                     fmt::format("there is no checkpoint of step {}", step),
+                     fmt::format("the newest is of step {}", found.back().step),
+                     "'lockstep ckpt ls RUN' lists them");
+    });
+    return *info;
 }
 
 Json recorded_settings(const std::vector<BitContract>& recorded) {

@@ -206,10 +206,8 @@ std::string way_of_weights(const fs::path& root, const Json& ours, const Json& t
     std::error_code none;
     if (fs::directory_iterator(RunPaths{root}.checkpoints(), none) == fs::directory_iterator())
         return other;
-    return fmt::format(
-        "begin another run with its weights: 'lockstep export {} --out w.safetensors', "
-        "then this command with --load-weights w.safetensors and another --run",
-        shell_word(root.string()));
+    return fmt::format("begin another run with its weights: --from {}, and another --run",
+                       shell_word(root.string()));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 
+#include <fmt/format.h>
 #include <sys/random.h>
 
 namespace lockstep {
@@ -57,6 +58,8 @@ void describe(Record& file, RunState& state) {
     file.field("reason", state.reason);
     file.field("exit", state.exit);
     file.later("steps_total", state.steps_total);
+    file.later("epochs", state.epochs);
+    file.later("max_steps", state.max_steps);
     file.later("incarnation", state.incarnation);
     file.later("answered", state.answered);
     file.field("updated", state.updated);
@@ -68,6 +71,13 @@ std::string record_text(const RunRecord& record) {
 
 RunRecord read_run_record(const fs::path& root) {
     const auto path = RunPaths{root}.record();
+    std::error_code failed;
+    check(!fs::is_directory(root, failed) || fs::exists(path, failed) || failed, [&] {
+        return Error("E201",
+                     fmt::format("'{}' is no run", root.string()),
+                     "it has no run.json",
+                     "give the folder that was given to 'train --run'");
+    });
     return record_from_json<RunRecord>(read_json(path, most_record_bytes), path.string());
 }
 

@@ -83,6 +83,13 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
     return out;
 }
 
+std::string csv_cell(const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == text.npos) return text;
+    std::string quoted = "\"";
+    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+    return quoted + '"';
+}
+
 std::string seconds_text(double seconds) {
     if (seconds == 0) return "0 s";
     const double size = std::abs(seconds);

@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/safetensors.hpp"
 
@@ -117,9 +118,76 @@ Error misfit(const Misfits& misfits, const fs::path& path, WeightsFor use) {
 
 }  // namespace
 
+namespace {
+
+std::string optimizer_text(TrainSettings settings) {
+    return config_text(find_option(setting_table(settings), "optimizer").current());
+}
+
+// Whether --from is as it was when the run was made, perhaps as a full path.
+bool is_recorded_source(const TrainSettings& settings) {
+    std::error_code failed;
+    if (settings.from.empty()) return true;
+    if (!fs::exists(RunPaths{settings.run}.record(), failed)) return false;
+    const RunRecord record = read_run_record(settings.run);
+    const std::string then = record.config.value("from", Json::object()).value("value", "");
+    return settings.from == then ||
+           settings.from == (fs::path(record.created_in) / then).lexically_normal();
+}
+
+// On rank 0. A run that has a checkpoint goes on from that, wherever its source is now.
+Json source_of_run(const TrainSettings& settings, const Json& recorded) {
+    const std::string then = recorded.value("from", "");
+    const bool has_checkpoint = !list_checkpoints(RunPaths{settings.run}.checkpoints()).empty();
+    Json found = Json::object();
+    found["fact"] = then;
+    if (has_checkpoint && !then.empty() && is_recorded_source(settings)) return found;
+    check(!settings.from.empty(), [&] {
+        return Error("E105",
+                     "--from is missing",
+                     fmt::format("run '{}' begins with the weights of another, and has no "
+                                 "checkpoint yet",
+                                 settings.run.string()),
+                     "go on with --resume, which knows it");
+    });
+    const RunSource source = run_source(settings.from);
+    std::error_code failed;
+    check(!fs::equivalent(source.run, settings.run, failed), [&] {
+        return Error(
+            "E106",
+            fmt::format("--from and --run both name '{}'", source.run.string()),
+            "--from begins another run",
+            fmt::format("give another --run, or go on with it: --resume {}", source.run.string()));
+    });
+    static_cast<void>(read_run_record(source.run));
+    const fs::path checkpoint = chosen_checkpoint(source.run, source.choice).path;
+    const Json made_with = read_checkpoint_state(checkpoint).contract.deciding;
+    const std::string without = settings.load_skip.empty() ? "" : " without " + settings.load_skip;
+    found["fact"] = file_digest(checkpoint / "manifest.json") + without;
+    if (!has_checkpoint) found["checkpoint"] = checkpoint.string();
+    found["has_state"] = made_with.value("optimizer", "") == optimizer_text(settings);
+    return found;
+}
+
+InitialWeights settle_source(const Communicator& ranks,
+                             const TrainSettings& settings,
+                             const Json& recorded) {
+    const Json found = parse_json(
+        from_root(ranks, [&] { return source_of_run(settings, recorded).dump(); }), "--from");
+    return {.fact = found.value("fact", ""),
+            .file = {},
+            .checkpoint = found.value("checkpoint", ""),
+            .has_state = found.value("has_state", false),
+            .name = "from"};
+}
+
+}  // namespace
+
 InitialWeights settle_initial_weights(const Communicator& ranks,
                                       const TrainSettings& settings,
                                       const Json& recorded) {
+    if (!settings.from.empty() || recorded.contains("from"))
+        return settle_source(ranks, settings, recorded);
     const std::string then = recorded.contains(recorded_name)
                                  ? json_field<std::string>(recorded, recorded_name, "run.json")
                                  : "";

@@ -5,12 +5,14 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/run_length.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "loop/engine.hpp"
 #include "loop/loop.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace lockstep {
 namespace {
@@ -50,13 +52,40 @@ void load_due(const LoopParts& parts, std::int64_t step) {
     course.rolled_back_to = found->updates;
 }
 
+// Of the run that this one begins from. The parameters' averages are used with any optimizer.
+Counters load_source_state(const LoopParts& parts, const ReplicaTensors& tensors) {
+    Counters counters = parts.engine.replica->counters();
+    const InitialWeights& weights = parts.contract.weights;
+    if (weights.checkpoint.empty()) return counters;
+    const Communicator& world = parts.start.mesh.world;
+    const CheckpointManifest manifest =
+        agree(world, [&] { return read_checkpoint_manifest(weights.checkpoint); });
+    const std::string_view begin = weights.has_state ? "optimizer." : "optimizer.average.";
+    std::vector<TensorPiece> pieces;
+    for (TensorPiece piece : tensors.pieces) {
+        const TensorMeta& own = tensors.metas[piece.tensor];
+        const auto found = std::ranges::find(manifest.tensors, own.name, &TensorMeta::name);
+        if (!own.name.starts_with(begin) || found == manifest.tensors.end() ||
+            found->shape != own.shape)
+            continue;
+        piece.tensor = static_cast<std::size_t>(found - manifest.tensors.begin());
+        pieces.push_back(piece);
+    }
+    const auto state = load_checkpoint(
+        world, weights.checkpoint.parent_path(), manifest.tensors, pieces, manifest.state.step);
+    if (state && weights.has_state) parts.course.progress.updates = state->updates;
+    if (state)
+        for (const auto& [name, value] : state->counters) counters[name] = value;
+    return counters;
+}
+
 // Whether there was a whole checkpoint.
 bool load_newest(const LoopParts& parts) {
     Replica& replica = *parts.engine.replica;
     const ReplicaTensors tensors = replica.tensors();
     const auto found = load_checkpoint(
         parts.start.mesh.world, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces);
-    replica.start(found ? found->counters : replica.counters());
+    replica.start(found ? found->counters : load_source_state(parts, tensors));
     if (!found) return false;
     parts.course.progress = {.step = found->step,
                              .epoch = found->epoch,

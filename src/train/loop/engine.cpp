@@ -108,6 +108,9 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
                                                settings.load_skip,
                                                WeightsFor::training,
                                                settings.load_prefix));
+        if (!contract.weights.checkpoint.empty())
+            start.notes.push_back(
+                load_from_run(*engine.model, contract.weights.checkpoint, settings.load_skip));
     });
     // One rank's order for all; it decides how buckets are cut, never a bit.
     engine.order = parse_json(world.broadcast(Json(blank.order).dump()), "order of gradients")
@@ -120,7 +123,8 @@ Engine make_engine(Start& start, Inputs& inputs, Contract& contract) {
     Engine engine;
     engine.gpu = settle_device(start.mesh.world, start.settings);
     inputs.digests = agreed_digests(start.mesh.world, start.settings);
-    if (!contract.weights.fact.empty()) inputs.digests["load-weights"] = contract.weights.fact;
+    if (!contract.weights.fact.empty())
+        inputs.digests[contract.weights.name] = contract.weights.fact;
     make_model(engine, start, inputs);
     cut_steps(start, inputs, contract, *engine.model, *engine.task, engine.input->shape());
     prove_model(engine, start, contract);

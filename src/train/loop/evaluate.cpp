@@ -169,7 +169,7 @@ std::uint64_t Evaluator::samples_after(std::int64_t step) const {
     return static_cast<std::uint64_t>(std::min((step + 1) * batch_, samples_));
 }
 
-void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
+void Evaluator::for_each_output(Model& model, const OutputForming& form, const OutputSink& sink) {
     const EvalMode mode(model);
     Progress progress("predicting", static_cast<std::uint64_t>(samples_));
     for (std::int64_t step = 0; step < own_steps(); ++step) {
@@ -177,12 +177,12 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const at::Tensor outputs =
-                outputs_here(model, task_, input_.read_inputs(part, leaf), step, leaf.leaf)
-                    .front()
-                    .tensor.to(at::kCPU, at::kFloat)
+                form(outputs_here(model, task_, input_.read_inputs(part, leaf), step, leaf.leaf)
+                         .front()
+                         .tensor.to(at::kCPU, at::kFloat))
                     .contiguous(at::MemoryFormat::Contiguous);
-            const std::span values(outputs.const_data_ptr<float>(),
-                                   static_cast<std::size_t>(outputs.numel()));
+            const std::span values(static_cast<const std::byte*>(outputs.const_data_ptr()),
+                                   outputs.nbytes());
             const std::size_t width = values.size() / leaf.rows;
             for (std::size_t row = 0; row < leaf.rows; ++row)
                 sink(part.sample_ids[leaf.first_row + row], values.subspan(row * width, width));

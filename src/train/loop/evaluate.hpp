@@ -43,9 +43,11 @@ class Evaluator {
     /// Collective. Checks that files without hashes have not changed. Errors: E251.
     void check_files() const;
 
-    /// Receives the model's outputs for each sample of this rank's leaves; targets need not exist.
-    using OutputSink = std::function<void(std::uint64_t sample, std::span<const float> values)>;
-    void for_each_output(Model& model, const OutputSink& sink);
+    /// Receives what `form` makes of the model's outputs, f32 [n, ...] on the host, for each sample
+    /// of this rank's leaves; targets need not exist.
+    using OutputForming = std::function<at::Tensor(const at::Tensor& outputs)>;
+    using OutputSink = std::function<void(std::uint64_t sample, std::span<const std::byte> values)>;
+    void for_each_output(Model& model, const OutputForming& form, const OutputSink& sink);
 
   private:
     std::int64_t steps() const;

@@ -163,13 +163,7 @@ fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string
                         wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
             "use --format safetensors");
     });
-    const std::string digest = file_digest(model);
-    check(digest == found.model_digest, [&] {
-        return Error("E306",
-                     fmt::format("'{}' is not the model that the run was trained with", model),
-                     fmt::format("its digest is {}, the run's is {}", digest, found.model_digest),
-                     "put the file back");
-    });
+    check_model_file(found);
     return model;
 }
 

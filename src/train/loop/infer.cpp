@@ -4,126 +4,25 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/run/tensor_files.hpp"
 
 #include "loop/evaluate.hpp"
+#include "loop/output_file.hpp"
 #include "loop/trained_run.hpp"
 
 #include <algorithm>
-#include <cerrno>
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
-#include <fcntl.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
-
-// The kind of an outputs file: NPY, or HDF5 with one data set, "predictions".
-enum class OutputFormat { npy, hdf5 };
-
-// The beginning of a new file at `path`, and where values begin in it. What is left there of one
-// that was not finished goes.
-std::uint64_t begin_file(const fs::path& path,
-                         OutputFormat format,
-                         const std::vector<std::int64_t>& shape) {
-    if (format == OutputFormat::npy) {
-        const std::string header = npy_header(ExportedElement::f32, shape);
-        write_file_atomically(path, header);
-        return header.size();
-    }
-    fs::remove(path);
-    return create_dataset_file(path, "predictions", ElementType::f32, shape);
-}
-
-// By the file's ending.
-OutputFormat output_format(const fs::path& path) {
-    const fs::path ending = path.extension();
-    if (ending == ".npy") return OutputFormat::npy;
-    check(ending == ".h5" || ending == ".hdf5", [&] {
-        return Error("E103",
-                     fmt::format("'{}' is no name of a file of outputs", path.string()),
-                     "its ending says what it is: .npy for NPY, .h5 or .hdf5 for HDF5",
-                     "for example --out new.npy, or --out new.h5");
-    });
-    return OutputFormat::hdf5;
-}
-
-/// A file of one row a sample that all ranks write together: f32 of `shape`, [samples, ...]; beside
-/// its place as .NAME.partial until it is whole. The same values lie in either format, one behind
-/// the other.
-class OutputFile {
-  public:
-    /// Collective. Errors: E103, as output_format(); E407 if it exists, E401.
-    OutputFile(const Communicator& ranks,
-               const std::filesystem::path& path,
-               const std::vector<std::int64_t>& shape);
-
-    /// The row of one sample. Errors: E402, E405.
-    void write(std::uint64_t sample, std::span<const float> row);
-
-    /// Collective. Every row was written by some rank.
-    void finish();
-
-  private:
-    Communicator ranks_;
-    std::filesystem::path path_, partial_;
-    std::uint64_t data_offset_ = 0;
-    UniqueFd fd_;
-};
-
-OutputFile::OutputFile(const Communicator& ranks,
-                       const std::filesystem::path& path,
-                       const std::vector<std::int64_t>& shape)
-    : ranks_(ranks),
-      path_(path),
-      partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())) {
-    const OutputFormat format = output_format(path_);
-    const std::string offset = from_root(ranks_, [&] {
-        check(!fs::exists(path_), [&] {
-            return Error("E407",
-                         fmt::format("'{}' exists", path_.string()),
-                         "nothing is overwritten",
-                         "give another name, or remove it");
-        });
-        return std::to_string(begin_file(partial_, format, shape));
-    });
-    data_offset_ = std::stoull(offset);
-    agree(ranks_, [&] {
-        fd_ = UniqueFd(::open(partial_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-        if (!fd_) throw system_error("open", partial_, errno);
-    });
-}
-
-void OutputFile::write(std::uint64_t sample, std::span<const float> row) {
-    std::span<const std::byte> bytes = std::as_bytes(row);
-    std::uint64_t offset = data_offset_ + sample * bytes.size();
-    while (!bytes.empty()) {
-        const ssize_t written =
-            ::pwrite(fd_.value(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) throw system_error("write", partial_, errno);
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-        offset += static_cast<std::uint64_t>(written);
-    }
-}
-
-void OutputFile::finish() {
-    agree(ranks_, [&] {
-        if (::fsync(fd_.value()) != 0) throw system_error("flush", partial_, errno);
-    });
-    from_root(ranks_, [&] {
-        fs::rename(partial_, path_);
-        sync_path(path_.parent_path().empty() ? fs::path(".") : path_.parent_path());
-        return std::string();
-    });
-}
 
 // Samples are cut as the run's own evaluations cut them: kernels may give other bits for another
 // number of rows. Ranks beyond its virtual ones have nothing to do.
@@ -146,11 +45,119 @@ class RowsOfPart {
         const auto found = std::ranges::lower_bound(samples_, sample);
         return static_cast<std::uint64_t>(found - samples_.begin());
     }
+    // Names of rows that are not numbered from 0 on.
+    std::vector<std::string> names() const {
+        std::vector<std::string> names;
+        for (const std::uint64_t sample : samples_) names.push_back(std::to_string(sample));
+        return names;
+    }
 
   private:
     SamplePart part_;
     std::vector<std::uint64_t> samples_;
 };
+
+constexpr bool has_classes(TaskKind kind) {
+    return kind == TaskKind::classification || kind == TaskKind::segmentation ||
+           kind == TaskKind::multi_label || kind == TaskKind::next_token;
+}
+
+// The axis of classes among the outputs of samples, [n, ...].
+std::int64_t class_axis(TaskKind kind) {
+    return kind == TaskKind::next_token ? 2 : 1;
+}
+
+at::Tensor formed(const at::Tensor& logits, OutputForm form, TaskKind kind) {
+    if (form == OutputForm::logits) return logits;
+    if (kind == TaskKind::multi_label)
+        return form == OutputForm::classes ? logits.gt(0).to(at::kLong) : at::sigmoid(logits);
+    const std::int64_t axis = class_axis(kind);
+    return form == OutputForm::classes ? at::argmax(logits, axis) : at::softmax(logits, axis);
+}
+
+std::vector<std::string> numbers_below(std::int64_t count) {
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+    return names;
+}
+
+// The names of a run's classes, or of the numbers that it predicts.
+std::vector<std::string> names_of_outputs(const TrainedRun& trained) {
+    const TaskKind kind = trained.run.settings.task.kind;
+    const std::int64_t outputs = trained.task->outputs();
+    for (const Field& field : trained.learned_from->fields())
+        if (field.name == (kind == TaskKind::segmentation ? "masks" : "labels") &&
+            std::ssize(field.class_names) == outputs)
+            return field.class_names;
+    if (has_classes(kind)) return numbers_below(outputs);
+    return outputs == 1 ? std::vector<std::string>{"prediction"} : numbers_below(outputs);
+}
+
+void check_form(const InferSettings& settings, const TrainedRun& trained) {
+    const TaskKind kind = trained.run.settings.task.kind;
+    const bool is_formed = settings.form != OutputForm::logits;
+    check(!is_formed || has_classes(kind), [&] {
+        return Error("E106",
+                     "--as probabilities and classes are for runs with classes",
+                     fmt::format("run '{}' predicts numbers", settings.run.string()),
+                     "drop --as");
+    });
+    const bool is_list = kind != TaskKind::segmentation && kind != TaskKind::next_token &&
+                         trained.task->output_shape().size() <= 1;
+    check(output_format(settings.outputs) != OutputFormat::csv || is_list, [&] {
+        return Error("E106",
+                     "a CSV has no place for outputs of several dimensions",
+                     fmt::format("the outputs of a sample are [{}]",
+                                 fmt::join(trained.task->output_shape(), ", ")),
+                     "use --out NAME.npy or NAME.h5");
+    });
+}
+
+OutputLayout layout_of(const InferSettings& settings,
+                       const TrainedRun& trained,
+                       std::uint64_t samples) {
+    const TaskKind kind = trained.run.settings.task.kind;
+    OutputLayout layout{.shape = trained.task->output_shape(),
+                        .columns = {settings.row_title},
+                        .row_names = settings.row_names,
+                        .classes = {}};
+    layout.shape.insert(layout.shape.begin(), static_cast<std::int64_t>(samples));
+    const std::vector<std::string> names = names_of_outputs(trained);
+    const bool is_one_class = settings.form == OutputForm::classes && kind != TaskKind::multi_label;
+    if (settings.form == OutputForm::classes) layout.element = ElementType::i64;
+    if (is_one_class) {
+        layout.shape.erase(layout.shape.begin() + class_axis(kind));
+        layout.columns.emplace_back("class");
+        layout.classes = names;
+    } else {
+        layout.columns.insert(layout.columns.end(), names.begin(), names.end());
+    }
+    return layout;
+}
+
+// Collective.
+void write_outputs(const InferSettings& settings,
+                   const Communicator& ranks,
+                   const TrainedRun& trained,
+                   Evaluator& evaluator,
+                   InferResult& result) {
+    agree(ranks, [&] { check_form(settings, trained); });
+    OutputLayout layout = layout_of(settings, trained, result.samples);
+    result.shape = layout.shape;
+    result.element = element_name(layout.element);
+    const RowsOfPart rows(trained.data->samples(), trained.part);
+    if (trained.part.side != SamplePart::Side::all) layout.row_names = rows.names();
+    OutputFile file(ranks, settings.outputs, std::move(layout));
+    const TaskKind kind = trained.run.settings.task.kind;
+    evaluator.for_each_output(
+        *trained.model,
+        [&](const at::Tensor& outputs) { return formed(outputs, settings.form, kind); },
+        [&](std::uint64_t sample, std::span<const std::byte> values) {
+            file.write(rows.of(sample), values);
+        });
+    evaluator.check_files();
+    file.finish();
+}
 
 }  // namespace
 
@@ -169,26 +176,19 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
                         trained.part);
     InferResult result{.evaluation = {},
                        .confusion = {},
+                       .step = trained.step,
                        .samples = samples_in(trained.data->blocks(), trained.part),
-                       .shape = {}};
+                       .shape = {},
+                       .element = {}};
     if (settings.outputs.empty()) {
         PhaseClock clock;
         const Evaluation found = evaluator.run(*trained.model, clock);
         result.evaluation = {found.metrics, found.text};
         result.confusion = found.confusion;
         result.by_class = found.by_class;
-        return result;
+    } else {
+        write_outputs(settings, ranks, trained, evaluator, result);
     }
-    result.shape = trained.task->output_shape();
-    result.shape.insert(result.shape.begin(), static_cast<std::int64_t>(result.samples));
-    OutputFile file(ranks, settings.outputs, result.shape);
-    const RowsOfPart rows(trained.data->samples(), trained.part);
-    evaluator.for_each_output(*trained.model,
-                              [&](std::uint64_t sample, std::span<const float> values) {
-                                  file.write(rows.of(sample), values);
-                              });
-    evaluator.check_files();
-    file.finish();
     return result;
 }
 

@@ -149,6 +149,12 @@ std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
     });
 }
 
+bool has_content(const Communicator& ranks,
+                 const std::shared_ptr<const DatasetIndex>& data,
+                 const std::string& content) {
+    return content_of(ranks, data) == content;
+}
+
 RunData settle_run_data(const Communicator& ranks,
                         const TrainSettings& settings,
                         const std::shared_ptr<const DatasetIndex>& data,

@@ -49,6 +49,11 @@ std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
                                                       const std::string& own,
                                                       Links links);
 
+/// Collective. Whether `data` have the samples of which `content` is the digest; reads them all.
+bool has_content(const Communicator& ranks,
+                 const std::shared_ptr<const DatasetIndex>& data,
+                 const std::string& content);
+
 /// What a run keeps of its training data.
 struct RunData {
     Json facts = Json::object();  ///< "data-digest"; of foreign files "data-content", too

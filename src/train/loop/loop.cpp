@@ -147,7 +147,9 @@ void write_state(const LoopParts& parts, RunPhase phase, const std::string& reas
                                           .epoch = parts.course.progress.epoch,
                                           .reason = reason,
                                           .exit = static_cast<int>(exit),
-                                          .steps_total = parts.contract.length.total_steps});
+                                          .steps_total = parts.contract.length.total_steps,
+                                          .epochs = parts.start.settings.epochs,
+                                          .max_steps = parts.start.settings.max_steps});
 }
 
 LastSave save_in_time(const LoopParts& parts, TimeLimit& limit) {

@@ -26,12 +26,11 @@ constexpr int warm_up_calls = 3, measured_calls = 15;
 TrainedRun open_run(const PruneSettings& settings) {
     const RunSettings run = read_run_settings(settings.run);
     check_prunable(run.settings.model.name);
-    const bool is_moved = !settings.train_data.empty();
     return open_trained_run({.run = settings.run,
                              .weights = settings.weights,
                              .channels = {},
-                             .data = is_moved ? settings.train_data : run.settings.data,
-                             .fields = run.settings.fields,
+                             .data = {},
+                             .fields = {},
                              .train_data = settings.train_data,
                              .outputs = {}},
                             Communicator());

@@ -32,14 +32,29 @@ double lock_wait_s(const TrainSettings& settings) {
     return settings.comm_timeout_s > 0 ? std::min(usual_s, 3 * settings.comm_timeout_s) : usual_s;
 }
 
+// Of a run that begins with another's weights.
+std::string beginning_text(const TrainSettings& settings,
+                           const InitialWeights& from,
+                           const Json& deciding) {
+    const CheckpointState then = read_checkpoint_state(from.checkpoint);
+    const std::string changes = changes_text(deciding, then.contract.deciding);
+    return fmt::format(
+        "this is another run than '{}': it begins at step 0 with the weights of its step {}{}; {}",
+        run_source(settings.from).run.string(),
+        then.step,
+        from.has_state ? " and the state of its optimizer" : ", and a new optimizer",
+        changes.empty() ? "all settings that decide bits are the same" : "it has " + changes);
+}
+
 // On rank 0. Returns the incarnation.
-std::int64_t open_directory(RunHold& run, Start& start, const Json& digests, Contract& contract) {
+std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Contract& contract) {
     TrainSettings& settings = start.settings;
     RunDirectory& directory =
         run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s(settings)));
-    const std::vector<BitContract> recorded = recorded_contracts(settings.run);
+    std::vector<BitContract> recorded = recorded_contracts(settings.run);
     contract.bits.deciding =
-        deciding_facts(settings, digests, torch_version_text(), recorded_settings(recorded));
+        deciding_facts(settings, inputs.digests, torch_version_text(), recorded_settings(recorded));
+    start.notes.push_back(settle_length(settings, contract.length, contract.bits, recorded));
     const auto warning =
         check_recorded(settings.run,
                        recorded,
@@ -49,6 +64,10 @@ std::int64_t open_directory(RunHold& run, Start& start, const Json& digests, Con
     if (warning) settings.warnings.push_back(*warning);
     if (directory.is_new())
         directory.create(run_facts(settings, contract.bits, torch_version_text()));
+    if (const InitialWeights& from = contract.weights; !from.checkpoint.empty())
+        start.notes.push_back(beginning_text(settings, from, contract.bits.deciding));
+    keep_for_prediction(
+        settings.run, settings, *inputs.data, inputs.digests.value("model-digest", ""));
     remove_unfinished_checkpoints(directory.paths().checkpoints());
     return directory.begin_incarnation();
 }
@@ -112,8 +131,8 @@ void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract) {
     const RunData found = settle_run_data(world, start.settings, inputs.data, contract.recorded);
     inputs.digests.update(found.facts);
     if (!found.note.empty()) start.settings.warnings.push_back(found.note);
-    const std::string incarnation = from_root(
-        world, [&] { return Json(open_directory(run, start, inputs.digests, contract)).dump(); });
+    const std::string incarnation =
+        from_root(world, [&] { return Json(open_directory(run, start, inputs, contract)).dump(); });
     run.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
     run.paths = {start.settings.run};
     run.early->name_start(run.incarnation);
@@ -158,7 +177,9 @@ void note_failure(const LoopParts& parts, const Error& error) {
                  .epoch = parts.course.progress.epoch,
                  .reason = error.code() + ": " + error.what() + failed_ranks(error),
                  .exit = static_cast<int>(error.exit_code()),
-                 .steps_total = parts.contract.length.total_steps});
+                 .steps_total = parts.contract.length.total_steps,
+                 .epochs = parts.start.settings.epochs,
+                 .max_steps = parts.start.settings.max_steps});
         else if (agreed == nullptr)
             // Rank 0 is about to be ended by the launcher, and will not know why.
             write_failed_state(

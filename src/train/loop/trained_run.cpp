@@ -8,7 +8,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/plan/model_table.hpp"
-#include "lockstep/run/run_directory.hpp"
 
 #include "loop/data_feed.hpp"
 #include "loop/inputs.hpp"
@@ -20,72 +19,84 @@
 #include "task/input.hpp"
 #include "task/test_data.hpp"
 
+#include <optional>
+
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-// Collective. Foreign files with other times may hold the same samples.
-void check_same_data(const Communicator& ranks,
-                     const std::shared_ptr<const DatasetIndex>& data,
-                     const RunSettings& run) {
-    if (run.data_digest.empty() || data->digest() == run.data_digest) return;
-    const bool is_foreign = data->manifest().kind == ManifestKind::foreign;
-    if (!is_foreign || run.data_content.empty())
-        agree_on_failure(
-            ranks,
-            Error("E306",
-                  fmt::format("'{}' is not what the run was trained on", data->path().string()),
-                  fmt::format("its digest is {}, the run's is {}", data->digest(), run.data_digest),
-                  "name the training data with --train-data: their statistics normalise"));
-    TrainSettings settings = run.settings;
-    settings.accepts_data = true;
-    settle_run_data(ranks,
-                    settings,
-                    data,
-                    {{"data-digest", run.data_digest}, {"data-content", run.data_content}});
+// Collective. Whether `data` are those that the run was trained on. Foreign files with other times
+// may hold the same samples.
+bool is_own_data(const Communicator& ranks,
+                 const std::shared_ptr<const DatasetIndex>& data,
+                 const RunSettings& run) {
+    if (run.data_digest.empty() || data->digest() == run.data_digest) return true;
+    return data->manifest().kind == ManifestKind::foreign && !run.data_content.empty() &&
+           has_content(ranks, data, run.data_content);
 }
 
-// Collective. The run's data, whose statistics normalise.
+// Collective. The training data, of a run that does not have a description of them: one of an
+// earlier version.
 std::shared_ptr<const DatasetIndex> open_training_data(const Communicator& ranks,
                                                        const InferSettings& given,
-                                                       const TrainSettings& settings) {
+                                                       const RunSettings& run) {
+    const TrainSettings& settings = run.settings;
     try {
-        return open_dataset(
-            ranks, settings.data, settings.fields, links_of(settings.follows_links));
+        auto data =
+            open_dataset(ranks, settings.data, settings.fields, links_of(settings.follows_links));
+        if (!is_own_data(ranks, data, run))
+            agree_on_failure(
+                ranks,
+                Error("E306",
+                      fmt::format("'{}' is not what the run was trained on", data->path().string()),
+                      fmt::format(
+                          "its digest is {}, the run's is {}", data->digest(), run.data_digest),
+                      "name the training data with --train-data: their statistics normalise"));
+        return data;
     } catch (const Error& error) {
         if (error.exit_code() != ExitCode::missing_input || !given.train_data.empty()) throw;
         agree_on_failure(
             ranks,
             Error(error.code(),
                   error.what(),
-                  fmt::format("the data that '{}' was trained on were there; their mean and "
-                              "deviation normalise what it is given",
+                  fmt::format("'{}' is of an earlier version and has no data.json; mean and "
+                              "deviation of its training data normalise what it is given",
                               given.run.string()),
-                  "say with --train-data DIR where they are now"));
+                  "say with --train-data DIR where they are now, or resume the run once"));
         throw;
     }
 }
 
-// The path is the one that was given to `train`, perhaps in another folder.
-void check_has_model_file(const TrainSettings& settings) {
-    const std::string& name = settings.model.name;
-    if (source_of(name) == ModelSource::registered || fs::path(name).is_absolute()) return;
+std::shared_ptr<const DatasetIndex> learned_from(const Communicator& ranks,
+                                                 const InferSettings& given,
+                                                 const RunSettings& run) {
+    auto kept = agree(ranks, [&] { return kept_data(given.run); });
+    if (!kept || !given.train_data.empty()) return open_training_data(ranks, given, run);
+    return std::make_shared<const DatasetIndex>(std::move(*kept));
+}
+
+// A run has its own copy; those of earlier versions have the path that was given to `train`.
+void check_has_model_file(const RunSettings& run, const std::string& folder) {
+    const std::string& name = run.settings.model.name;
+    if (source_of(name) == ModelSource::registered) return;
+    if (name.starts_with(folder)) return check_model_file(run);
     check(fs::exists(name), [&] {
-        return Error(
-            "E201",
-            fmt::format("cannot open '{}': there is no such file", name),
-            "the run was created with this --model, relative to the folder where 'train' ran",
-            "give the command in that folder");
+        return Error("E201",
+                     fmt::format("cannot open '{}': there is no such file", name),
+                     "it is the --model of the run, which has no copy of it: an earlier version "
+                     "made it",
+                     "put the file there, or resume the run once where it is");
     });
 }
 
-// The side of a sample follows from its number, so it says nothing about other data.
-SamplePart part_of_run(RunPart part, const TrainedRun& trained) {
+// Collective. The side of a sample follows from its number, so it says nothing about other data.
+SamplePart part_of_run(const Communicator& ranks, RunPart part, const TrainedRun& trained) {
     const TrainSettings& settings = trained.run.settings;
-    const bool is_own = trained.data->digest() == trained.learned_from->digest();
+    if (part == RunPart::all && settings.split == 0) return {};
+    const bool is_own = is_own_data(ranks, trained.data, trained.run);
     if (part == RunPart::all) {
-        if (settings.split > 0 && is_own)
+        if (is_own)
             once(Level::warn,
                  "the run was trained on {} of these {} samples: --part held-out takes the others",
                  grouped(samples_in(trained.data->blocks(), trained_part(settings))),
@@ -93,28 +104,27 @@ SamplePart part_of_run(RunPart part, const TrainedRun& trained) {
         return {};
     }
     const char* const name = part == RunPart::trained ? "train" : "held-out";
-    check(settings.split > 0, [&] {
-        return Error(
-            "E106",
-            fmt::format("--part {} is for runs with --split", name),
-            fmt::format("'{}' was trained on all of its data", trained.run.settings.run.string()),
-            "drop it");
-    });
-    check(is_own, [&] {
-        return Error(
-            "E106",
-            fmt::format("--part {} is of the data that the run was trained on", name),
-            fmt::format("'{}' are other data, or other fields", trained.data->place()),
-            "give the training data without --field, and also with --train-data; or drop --part");
-    });
+    std::optional<Error> misuse;
+    if (settings.split == 0)
+        misuse = Error("E106",
+                       fmt::format("--part {} is for runs with --split", name),
+                       fmt::format("'{}' was trained on all of its data", settings.run.string()),
+                       "drop it");
+    else if (!is_own)
+        misuse = Error("E106",
+                       fmt::format("--part {} is of the data that the run was trained on", name),
+                       fmt::format("'{}' are other data, or other fields", trained.data->place()),
+                       "give the training data without --field, or drop --part");
+    agree_on_failure(ranks, misuse);
     return part == RunPart::trained ? trained_part(settings) : tested_part(settings);
 }
 
-void load(TrainedRun& trained, const InferSettings& settings) {
+// Returns the checkpoint's step; 0: the weights are a file's.
+std::int64_t load(TrainedRun& trained, const InferSettings& settings) {
     if (settings.weights.empty())
-        load_checkpointed(*trained.model, RunPaths{settings.run}.checkpoints());
-    else
-        load_weights(*trained.model, WeightsFile(settings.weights), "", WeightsFor::evaluation);
+        return load_checkpointed(*trained.model, settings.run, settings.step);
+    load_weights(*trained.model, WeightsFile(settings.weights), "", WeightsFor::evaluation);
+    return 0;
 }
 
 }  // namespace
@@ -127,14 +137,18 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     if (!given.train_data.empty()) settings.data = given.train_data;
     settings.follows_links = settings.follows_links || given.follows_links;
     const Links links = links_of(settings.follows_links);
-    trained.learned_from = open_training_data(ranks, given, settings);
+    trained.learned_from = learned_from(ranks, given, trained.run);
     // Fields that are given are all there are: predicting needs no labels.
-    trained.data = open_test_dataset(
-        ranks, given.data, given.fields.empty() ? settings.fields : "", given.fields, links);
-    check_same_data(ranks, trained.learned_from, trained.run);
+    trained.data = given.data.empty()
+                       ? trained.learned_from
+                       : open_test_dataset(ranks,
+                                           given.data,
+                                           given.fields.empty() ? settings.fields : "",
+                                           given.fields,
+                                           links);
+    trained.part = part_of_run(ranks, given.part, trained);
     agree(ranks, [&] {
-        check_has_model_file(settings);
-        trained.part = part_of_run(given.part, trained);
+        check_has_model_file(trained.run, fs::absolute(given.run).string());
         const auto pipeline = TransformPipeline::parse(settings.transform);
         trained.task = make_task(settings, *trained.learned_from, pipeline);
         settings.test_data = given.data;
@@ -146,7 +160,7 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
         trained.model = with_precision(open_model(settings.model, trained.shape, settings.seed),
                                        settings.precision);
         name_outputs(*trained.task, *trained.model, trained.shape);
-        load(trained, given);
+        trained.step = load(trained, given);
     });
     return trained;
 }

@@ -6,9 +6,14 @@
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
+#include "checkpoint/name_patterns.hpp"
+
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -66,28 +71,86 @@ std::size_t place_of(const std::vector<TensorMeta>& metas, const NamedTensor& wa
     return static_cast<std::size_t>(found - metas.begin());
 }
 
-}  // namespace
+// A tensor of a model, and its place in a checkpoint.
+struct FoundTensor {
+    at::Tensor tensor;
+    std::size_t place = 0;
+};
 
-void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
-    const std::vector<CheckpointInfo> found = list_checkpoints(checkpoints);
-    check(!found.empty(), [&] {
-        return Error("E301",
-                     fmt::format("there is no checkpoint in '{}'", checkpoints.string()),
-                     "",
-                     "train the run first, or name weights with --weights FILE");
-    });
-    const std::vector<TensorMeta> metas = read_checkpoint_manifest(found.back().path).tensors;
+// From the checkpoint of `step` beside `path`, or from the newest whole one. Returns its step.
+std::int64_t read_into(const std::vector<FoundTensor>& found,
+                       const std::vector<TensorMeta>& metas,
+                       const std::filesystem::path& path,
+                       std::optional<std::int64_t> step) {
     const torch::NoGradGuard no_gradients;
-    const NamedTensors tensors = weights_of(model);
     std::vector<at::Tensor> values;
     std::vector<TensorPiece> pieces;
-    for (const NamedTensor& wanted : tensors) {
-        const std::size_t place = place_of(metas, wanted);
+    for (const FoundTensor& wanted : found) {
         values.push_back(torch::empty(wanted.tensor.sizes()));
-        pieces.push_back({place, 0, metas[place].count(), values.back().data_ptr<float>()});
+        pieces.push_back(
+            {wanted.place, 0, metas[wanted.place].count(), values.back().data_ptr<float>()});
     }
-    load_checkpoint(Communicator(), checkpoints, metas, pieces);
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(values[i]);
+    const auto state = load_checkpoint(Communicator(), path.parent_path(), metas, pieces, step);
+    check(state.has_value(), [&] {
+        return Error("E303",
+                     fmt::format("checkpoint '{}' is not whole", path.string()),
+                     "the warning above gives the reason",
+                     "use another: 'lockstep ckpt ls RUN' lists them");
+    });
+    for (std::size_t i = 0; i < found.size(); ++i) found[i].tensor.copy_(values[i]);
+    return state->step;
+}
+
+}  // namespace
+
+std::int64_t load_checkpointed(Model& model,
+                               const std::filesystem::path& run,
+                               const std::string& choice) {
+    const CheckpointInfo chosen = chosen_checkpoint(run, choice);
+    const std::vector<TensorMeta> metas = read_checkpoint_manifest(chosen.path).tensors;
+    std::vector<FoundTensor> found;
+    for (const NamedTensor& wanted : weights_of(model))
+        found.push_back({wanted.tensor, place_of(metas, wanted)});
+    return read_into(
+        found, metas, chosen.path, choice == "newest" ? std::nullopt : std::optional(chosen.step));
+}
+
+std::string load_from_run(Model& model,
+                          const std::filesystem::path& checkpoint,
+                          const std::string& skip) {
+    const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
+    const std::vector<TensorMeta>& metas = manifest.tensors;
+    const std::vector<std::string> patterns = name_patterns(skip);
+    std::set<std::string> names;
+    std::vector<std::string> misfits;
+    std::vector<FoundTensor> found;
+    for (const NamedTensor& wanted : weights_of(model)) {
+        names.insert(wanted.name);
+        if (matches_any(patterns, wanted.name)) continue;
+        const auto meta = std::ranges::find(metas, wanted.name, &TensorMeta::name);
+        if (meta == metas.end())
+            misfits.push_back(wanted.name + " is not in it");
+        else if (meta->shape != wanted.tensor.sizes().vec())
+            misfits.push_back(fmt::format("{} is [{}] there and [{}] in the model",
+                                          wanted.name,
+                                          fmt::join(meta->shape, ", "),
+                                          fmt::join(wanted.tensor.sizes().vec(), ", ")));
+        else
+            found.push_back({wanted.tensor, static_cast<std::size_t>(meta - metas.begin())});
+    }
+    check_patterns_match("load-skip", patterns, names, "the model has no tensor");
+    check(misfits.empty() && !found.empty(), [&] {
+        return Error("E304",
+                     fmt::format("checkpoint '{}' does not fit the model", checkpoint.string()),
+                     misfits.empty() ? "--load-skip leaves nothing to load" : names_text(misfits),
+                     "leave tensors at their initial values with --load-skip 'NAME*', or use the "
+                     "model of that run");
+    });
+    read_into(found, metas, checkpoint, manifest.state.step);
+    return fmt::format("weights: {} tensors of '{}' loaded, {} skipped",
+                       found.size(),
+                       checkpoint.string(),
+                       names.size() - found.size());
 }
 
 std::string load_weights(Model& model,

@@ -178,12 +178,12 @@ TEST_F(MadeUpRun, GoesOnWhereItIsNow) {
         };
         run.create({.config = {{"data", given("F")}, {"run", given("runs/a")}}});
     }
-    const std::string line = fmt::format("lockstep train --data F --run {}", moved.string());
+    const std::string line = "lockstep train --resume " + moved.string();
     EXPECT_EQ(resume_command(moved, "lockstep"), line);
     const fs::path here = fs::current_path();
     fs::current_path(folder_.path());
-    EXPECT_EQ(resume_command("moved/", "lockstep"),
-              fmt::format("(cd {} && {})", here.string(), line));
+    EXPECT_EQ(resume_command("moved/", "lockstep"), line);
+    EXPECT_EQ(resume_command(moved, "lockstep", {{"io-threads", "4"}}), line + " --io-threads 4");
     EXPECT_EQ(resume_command(moved, "lockstep", {{"run", "b"}}),
               fmt::format("(cd {} && lockstep train --data F --run {})",
                           here.string(),

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run has in its folder for those who go on with it or use it: its settings, the fields of
+// its training data, and the file of its model. So it can be moved, and used without the data.
+// Tested: e2e/alone_test.cpp.
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/data/manifest.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/safetensors.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+// They were settled after they had been given.
+constexpr std::array settled{"device", "isa", "task", "virtual-ranks"};
+
+// Options with paths that --config and the command line have relative to their folder.
+constexpr std::array with_paths{"data", "test-data", "load-weights", "from", "plan"};
+
+std::string recorded_fact(const RunRecord& record, const char* name) {
+    const Json value = record.deciding.value(name, Json(""));
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Returns the value as given, because the deciding value of a file is not its path.
+std::string recorded_text(const RunRecord& record, const std::string& name) {
+    const bool is_settled = std::ranges::find(settled, name) != settled.end();
+    if (!is_settled && record.config.contains(name)) {
+        const Json value = record.config.at(name).value("value", Json(""));
+        return value.is_string() ? value.get<std::string>() : value.dump();
+    }
+    return recorded_fact(record, name.c_str());
+}
+
+// Where `path` was in the folder in which the run was made; as it is if it is only here.
+std::string at_creation(const RunRecord& record, const std::string& path) {
+    std::error_code failed;
+    const fs::path there = fs::path(record.created_in) / path;
+    const bool is_here_alone = !fs::exists(there, failed) && fs::exists(path, failed);
+    return path.empty() || record.created_in.empty() || is_here_alone
+               ? path
+               : there.lexically_normal().string();
+}
+
+std::string model_of(const fs::path& run, const RunRecord& record, const std::string& name) {
+    if (source_of(name) == ModelSource::registered) return name;
+    std::error_code failed;
+    const fs::path copy = RunPaths{run}.model(recorded_fact(record, "model-digest"), name);
+    return fs::exists(copy, failed) ? fs::absolute(copy).string() : at_creation(record, name);
+}
+
+std::string path_text(const fs::path& run,
+                      const RunRecord& record,
+                      const std::string& name,
+                      const std::string& given) {
+    if (name == "model") return model_of(run, record, given);
+    if (std::ranges::find(with_paths, name) == with_paths.end()) return given;
+    std::vector<std::string> places;
+    for (const std::string& place : split(given, ',')) places.push_back(at_creation(record, place));
+    return fmt::format("{}", fmt::join(places, ","));
+}
+
+void copy_model(const fs::path& from, const fs::path& to, const std::string& digest) {
+    std::error_code failed;
+    if (fs::exists(to, failed)) return;
+    make_directories(to.parent_path());
+    const fs::path partial = to.parent_path() / ("." + to.filename().string() + ".partial");
+    fs::copy_file(from, partial, fs::copy_options::overwrite_existing, failed);
+    if (failed) throw system_error("copy", partial, failed.value());
+    check(file_digest(partial) == digest, [&] {
+        return Error("E306",
+                     fmt::format("'{}' was changed while the run began", from.string()),
+                     fmt::format("its digest was {}", digest),
+                     "begin again when it is as it shall be");
+    });
+    sync_path(partial);
+    fs::rename(partial, to);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> recorded_values(const fs::path& run, const OptionTable& table) {
+    const RunRecord record = read_run_record(run);
+    std::map<std::string, std::string> values;
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) {
+            const std::string text =
+                path_text(run, record, option.name, recorded_text(record, option.name));
+            if (!text.empty()) values[option.name] = text;
+        }
+    const auto state = read_run_state(run);
+    if (state && state->epochs > 0) {
+        values["epochs"] = std::to_string(state->epochs);
+        values["max-steps"] = std::to_string(state->max_steps);
+    }
+    return values;
+}
+
+RunSource run_source(const std::string& text) {
+    std::error_code failed;
+    const auto at = text.rfind('@');
+    if (at == text.npos || at == 0 || fs::is_directory(text, failed)) return {.run = text};
+    return {.run = text.substr(0, at), .choice = text.substr(at + 1)};
+}
+
+std::string changes_text(const Json& deciding, const Json& then) {
+    std::vector<std::string> changes;
+    for (const auto& [name, value] : deciding.items()) {
+        const Json before = then.value(name, Json());
+        if (before == value || name == "from" || name == "load-weights") continue;
+        changes.push_back(fmt::format(
+            "{} {} -> {}", name, before.is_null() ? "unset" : before.dump(), value.dump()));
+    }
+    return fmt::format("{}", fmt::join(changes, ", "));
+}
+
+RunSettings read_run_settings(const fs::path& run) {
+    RunSettings found;
+    const OptionTable table = setting_table(found.settings);
+    for (const auto& [name, text] : recorded_values(run, table))
+        find_option(table, name).assign({text, "run.json"});
+    const RunRecord record = read_run_record(run);
+    found.model_digest = recorded_fact(record, "model-digest");
+    found.data_digest = recorded_fact(record, "data-digest");
+    found.data_content = recorded_fact(record, "data-content");
+    return found;
+}
+
+void check_model_file(const RunSettings& run) {
+    const std::string& model = run.settings.model.name;
+    const std::string digest = file_digest(model);
+    check(digest == run.model_digest, [&] {
+        return Error("E306",
+                     fmt::format("'{}' is not the model that the run was trained with", model),
+                     fmt::format("its digest is {}, the run's is {}", digest, run.model_digest),
+                     "put the file back");
+    });
+}
+
+void keep_for_prediction(const fs::path& run,
+                         const TrainSettings& settings,
+                         const DatasetIndex& data,
+                         const std::string& model_digest) {
+    const RunPaths paths{run};
+    if (source_of(settings.model.name) != ModelSource::registered)
+        copy_model(
+            settings.model.name, paths.model(model_digest, settings.model.name), model_digest);
+    std::error_code failed;
+    if (fs::exists(paths.data(), failed)) return;
+    Manifest kept = data.manifest();
+    kept.kind = ManifestKind::kept;
+    kept.shards.clear();
+    write_file_atomically(paths.data(), manifest_text(kept));
+}
+
+std::optional<DatasetIndex> kept_data(const fs::path& run) {
+    const fs::path path = RunPaths{run}.data();
+    std::error_code failed;
+    if (!fs::exists(path, failed)) return {};
+    const std::string text = read_file(path);
+    const std::size_t fields =
+        parse_manifest(text, path.string(), ManifestKind::kept).fields.size();
+    return DatasetIndex::of_blocks(
+        run, text, std::vector<std::vector<StoredBlock>>(fields), {}, ManifestKind::kept);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of a model's outputs.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/data/manifest.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// NPY; HDF5 with one data set, "predictions"; CSV with a line for each sample.
+enum class OutputFormat { npy, hdf5, csv };
+
+/// By the file's ending. Errors: E103.
+OutputFormat output_format(const std::filesystem::path& path);
+
+/// What a file of outputs has.
+struct OutputLayout {
+    ElementType element = ElementType::f32;  ///< f32 or i64
+    std::vector<std::int64_t> shape;         ///< [samples, ...]
+    // Of a CSV:
+    std::vector<std::string> columns;    ///< titles: of the names of rows, then of each number
+    std::vector<std::string> row_names;  ///< by sample, on rank 0; empty: their numbers
+    std::vector<std::string> classes;    ///< of numbers that are classes; empty: numbers
+};
+
+/// A file of one row a sample that all ranks write together; beside its place as .NAME.partial
+/// until it is whole. Rank 0 makes a CSV of the rows at the end.
+class OutputFile {
+  public:
+    /// Collective. Errors: E103, as output_format(); E407 if it exists, E401.
+    OutputFile(const Communicator& ranks, const std::filesystem::path& path, OutputLayout layout);
+
+    /// The row of one sample. Errors: E402, E405.
+    void write(std::uint64_t sample, std::span<const std::byte> row);
+
+    /// Collective. Every row was written by some rank.
+    void finish();
+
+  private:
+    std::filesystem::path written_as_csv() const;
+
+    Communicator ranks_;
+    std::filesystem::path path_, partial_;
+    OutputLayout layout_;
+    std::uint64_t data_offset_ = 0;
+    UniqueFd fd_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run as a thing of its own: resumed without other words, used without its data and in another
+// folder, on photos and tables as they are, and as the beginning of another run.
+#include "lockstep/core/files.hpp"
+
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+ProcessResult in_folder(const fs::path& folder, const std::string& line) {
+    return run_process(
+        {"/bin/sh", "-c", "cd \"$0\" && \"$1\" " + line, folder, program()}, {}, ample_s);
+}
+
+void expect_well(const ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+// 20 steps of 2 epochs, given with relative paths; the rate falls to 0.
+class Alone : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        home_ = std::make_unique<TempDir>();
+        fs::copy(SmallData::get().train(), *home_ / "train", fs::copy_options::recursive);
+        fs::create_directory_symlink(SmallData::get().test(), *home_ / "test");
+        expect_well(in_folder(home_->path(),
+                              "train --data train --test-data test --run a --model mlp "
+                              "--channels 8 --batch 60 --virtual-ranks 4 --epochs 2 --schedule "
+                              "cosine --keep-best loss --checkpoint-every 5steps "
+                              "--keep-checkpoints 9 "
+                              "--skip-checks all"));
+        fs::remove_all(*home_ / "train");
+    }
+    static void TearDownTestSuite() { home_.reset(); }
+
+    /// A copy of the run.
+    fs::path copied(const std::string& name) const {
+        fs::copy(*home_ / "a", folder_ / name, fs::copy_options::recursive);
+        return folder_ / name;
+    }
+    ProcessResult from_root(const std::string& line) const { return in_folder("/", line); }
+
+    static std::unique_ptr<TempDir> home_;
+    TempDir folder_;
+    const std::string test_ = SmallData::get().test();
+};
+std::unique_ptr<TempDir> Alone::home_;
+
+TEST_F(Alone, IsResumedWithoutOtherWords) {
+    const fs::path run = copied("run");
+    fs::create_directory_symlink(SmallData::get().train(), *home_ / "train");
+    for (const std::int64_t step : {15, 20})
+        fs::remove_all(run / "ckpt" / fmt::format("step-{:06}", step));
+    fs::remove(run / "state.json");  // as if it had been killed after step 10
+    const ProcessResult resumed = from_root(fmt::format("train --resume {}", run.string()));
+    expect_well(resumed);
+    EXPECT_THAT(resumed.output, HasSubstr("resumed from step 10"));
+    EXPECT_EQ(state_of(run), "complete, step 20, exit 0");
+    EXPECT_EQ(
+        printed_hash(resumed.output),
+        printed_hash(from_root(fmt::format("train --resume {}", (*home_ / "a").string())).output));
+
+    const std::string again = fmt::format("train --resume {} ", run.string());
+    EXPECT_THAT(from_root(again + "--max-steps 5").output,
+                HasSubstr("E106: --max-steps 5 ends run '" + run.string() +
+                          "' at step 5, and it has done 20"));
+    EXPECT_THAT(from_root(again + "--lr 0.5").output, HasSubstr("lr is 0.001 in the run, now 0.5"));
+    EXPECT_THAT(from_root(again + "--run b").output, HasSubstr("E106: --resume and --run"));
+    EXPECT_EQ(state_of(run), "complete, step 20, exit 0");
+
+    const ProcessResult longer = from_root(again + "--epochs 3");
+    expect_well(longer);
+    EXPECT_THAT(longer.output,
+                HasSubstr("the run was complete after 20 steps and goes on to 30: --schedule "
+                          "cosine spans all of them, so the learning rate is 0.00025 now"));
+    EXPECT_EQ(state_of(run), "complete, step 30, exit 0");
+    EXPECT_THAT(from_root(again).output, HasSubstr("the run is complete: 30 of 30 steps"));
+    EXPECT_THAT(from_root("config show --resume " + run.string()).output,
+                HasSubstr("\nepochs = 3\n"));
+    fs::remove(*home_ / "train");
+}
+
+TEST_F(Alone, IsUsedWithoutItsDataWhereverItIs) {
+    const fs::path run = copied("moved");
+    const auto figures = [&](const std::string& more) {
+        const ProcessResult result =
+            from_root(fmt::format("eval {} --data {} {}", run.string(), test_, more));
+        expect_well(result);
+        return result.output;
+    };
+    const std::string newest = figures("");
+    EXPECT_THAT(newest, HasSubstr("weights       step 20\n"));
+    EXPECT_THAT(figures("--np 2 --oversubscribe"), EndsWith(newest.substr(newest.find("samples"))));
+    EXPECT_THAT(figures("--step 5"), HasSubstr("weights       step 5\n"));
+    const auto is_evaluated = testing::AnyOf(HasSubstr("step 10"), HasSubstr("step 20"));
+    EXPECT_THAT(figures("--step best"), is_evaluated);
+    EXPECT_THAT(from_root(fmt::format("eval {} --data {} --step 7", run.string(), test_)).output,
+                HasSubstr("E301: there is no checkpoint of step 7"));
+    EXPECT_THAT(from_root(fmt::format("eval {} --data {} --step last", run.string(), test_)).output,
+                HasSubstr("E103: 'last' is no checkpoint of a run"));
+    EXPECT_THAT(from_root(fmt::format("export {} --out {} --step best",
+                                      run.string(),
+                                      (folder_ / "w.safetensors").string()))
+                    .output,
+                testing::AllOf(HasSubstr("tensors of step"), is_evaluated));
+    fs::remove(run / "data.json");  // as in runs of earlier versions
+    EXPECT_THAT(from_root(fmt::format("eval {} --data {}", run.string(), test_)).output,
+                HasSubstr("E201"));
+}
+
+// Pixels of 28 x 28, as a grey PNM.
+void write_photo(const fs::path& path, const std::string& pixels) {
+    write_file_atomically(path, "P5 28 28 255\n" + pixels);
+}
+
+TEST_F(Alone, PredictsPhotosAsTheyAre) {
+    const std::string run = *home_ / "a";
+    const Samples samples = make_samples(5, 3, {.height = 28, .width = 28});
+    fs::create_directories(folder_ / "photos");
+    fs::create_directories(folder_ / "classes/all");
+    for (std::size_t i = 0; i < samples.images.size(); ++i)
+        for (const char* folder : {"photos", "classes/all"})
+            write_photo(folder_ / folder / fmt::format("p{}.pgm", i), samples.images[i]);
+    const auto predicted = [&](const std::string& words) {
+        const ProcessResult result =
+            in_folder(folder_.path(), fmt::format("predict {} {}", run, words));
+        expect_well(result);
+        return result.output;
+    };
+    EXPECT_THAT(predicted("photos --out photos.npy"),
+                HasSubstr("photos.npy: f32 [5, 10], step 20\n"));
+    expect_well(in_folder(folder_.path(), "data pack --folder classes --keep-order --out packed"));
+    predicted("--data packed --out packed.npy --np 2 --oversubscribe");
+    EXPECT_EQ(content_of(folder_ / "photos.npy"), content_of(folder_ / "packed.npy"));
+    predicted("photos --out c.csv --as classes");
+    const std::string lines = content_of(folder_ / "c.csv");
+    EXPECT_THAT(lines, testing::StartsWith("file,class\np0.pgm,"));
+    EXPECT_EQ(std::ranges::count(lines, '\n'), 6);
+    predicted("photos --out p.csv --as probabilities --step 5");
+    EXPECT_THAT(content_of(folder_ / "p.csv"), testing::StartsWith("file,0,1,2,3,4,5,6,7,8,9\n"));
+    predicted("photos --out c.npy --as classes");
+    EXPECT_THAT(content_of(folder_ / "c.npy"), HasSubstr("'<i8'"));
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
+        EXPECT_THAT(entry.path().filename().string(), Not(testing::StartsWith(".")));
+}
+
+TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
+    std::string table = "length,mass,kind\n", other = "id,mass,length\n", twice, less;
+    for (int i = 0; i < 64; ++i) {
+        const bool is_large = i % 2 == 0;
+        table += fmt::format("{},{},{}\n",
+                             is_large ? 9 + i : 1 + i,
+                             0.1 * i,
+                             is_large ? "large" : "\"small, or so\"");
+        if (i < 10) other += fmt::format("n{},{},{}\n", i, 0.1 * i, is_large ? 9 + i : 1 + i);
+    }
+    folder_.file("t.csv", table);
+    folder_.file("new.csv", other);
+    folder_.file("less.csv", "id,mass\nn0,1\n");
+    folder_.file("twice.csv", "mass,length,mass\n1,2,3\n");
+    expect_well(in_folder(folder_.path(), "data pack --csv t.csv --label kind --out t"));
+    expect_well(in_folder(folder_.path(),
+                          "train --data t --run r --model mlp --batch 16 --lr 0.05 "
+                          "--max-steps 8 --skip-checks all"));
+    const auto predict = [&](const std::string& words) {
+        return in_folder(folder_.path(), "predict r " + words).output;
+    };
+    predict("t.csv --out all.csv --as classes");
+    EXPECT_THAT(content_of(folder_ / "all.csv"), testing::StartsWith("row,class\n0,"));
+    const std::string said = predict("new.csv --id id --out new.out.csv");
+    EXPECT_THAT(said, HasSubstr("new.out.csv: f32 [10, 2], step 8\n"));
+    const std::string lines = content_of(folder_ / "new.out.csv");
+    EXPECT_THAT(lines, testing::StartsWith("id,large,\"small, or so\"\nn0,"));
+    predict("new.csv --out new.npy");
+    predict("t.csv --out all.npy");
+    const std::string few = content_of(folder_ / "new.npy"), all = content_of(folder_ / "all.npy");
+    constexpr std::size_t header = 128, bytes = 10 * 2 * sizeof(float);
+    EXPECT_EQ(few.substr(header), all.substr(header, bytes)) << "the same rows, bit for bit";
+    EXPECT_THAT(predict("less.csv --out x.csv"), HasSubstr("has no column 'length'"));
+    EXPECT_THAT(predict("twice.csv --out x.csv"),
+                HasSubstr("has two columns with the same name, 'mass'"));
+    EXPECT_THAT(predict("t --out t.csv.npy --id id"), HasSubstr("E106: --id does not go with 't'"));
+    EXPECT_THAT(predict("new.csv --data t --out x.csv"), HasSubstr("E106"));
+}
+
+TEST_F(Alone, BeginsAnotherRun) {
+    fs::create_directory_symlink(SmallData::get().train(), *home_ / "train");
+    const std::string source = *home_ / "a";
+    const auto begin = [&](const std::string& run, const std::string& more) {
+        return in_folder(folder_.path(),
+                         fmt::format("train --from {} --run {} {}", source + "@5", run, more));
+    };
+    const ProcessResult one = begin("one", "--lr 0.01 --epochs 1");
+    expect_well(one);
+    EXPECT_THAT(one.output, HasSubstr("this is another run than '" + source + "'"));
+    EXPECT_THAT(one.output,
+                HasSubstr("the weights of its step 5 and the state of its optimizer; "
+                          "it has "));
+    EXPECT_THAT(one.output, HasSubstr("lr 0.001 -> 0.01"));
+    EXPECT_EQ(state_of(folder_ / "one"), "complete, step 10, exit 0");
+    EXPECT_EQ(printed_hash(begin("two", "--lr 0.01 --epochs 1 --np 2 --oversubscribe").output),
+              printed_hash(one.output));
+    const ProcessResult resumed = begin("one", "--lr 0.01 --epochs 1");
+    expect_well(resumed);
+    EXPECT_THAT(resumed.output, HasSubstr("the run is complete: 10 of 10 steps"));
+
+    const ProcessResult other =
+        begin("other", "--optimizer sgd --max-steps 1 --epochs 1 --schedule constant");
+    expect_well(other);
+    EXPECT_THAT(other.output, HasSubstr(", and a new optimizer; "));
+    EXPECT_THAT(begin("shape", "--channels 9 --max-steps 1").output, HasSubstr("E304"));
+    EXPECT_THAT(in_folder(folder_.path(), fmt::format("train --from {0} --run {0}", source)).output,
+                HasSubstr("E106: --from and --run both name"));
+    const ProcessResult frozen =
+        begin("frozen", "--freeze 'fc1.*' --load-skip 'fc2.*' --max-steps 1 --schedule constant");
+    expect_well(frozen);
+    EXPECT_THAT(frozen.output, HasSubstr("step-000005' loaded, 2 skipped"));
+    fs::remove(*home_ / "train");
+}
+
+}  // namespace
+}  // namespace lockstep::test
