@@ -40,6 +40,7 @@ Command train_command();
 Command map_command();
 Command models_command();
 Command predict_command();
+Command sample_command();
 Command profile_command();
 Command prune_command();
 Command verify_command();

@@ -22,6 +22,8 @@ namespace lockstep {
 using TrainFunction = TrainResult (*)(const TrainSettings&, const Communicator&);
 /// infer, or nullptr.
 using InferFunction = InferResult (*)(const InferSettings&, const Communicator&);
+/// sample_tokens, or nullptr.
+using SampleFunction = std::string (*)(const SampleSettings&, const Communicator&);
 /// profile_model, or nullptr.
 using ProfileFunction = ModelProfile (*)(const ProfileSettings&);
 
@@ -37,6 +39,7 @@ using ExportScriptFunction = ExportSummary (*)(const std::filesystem::path&,
 struct Program {
     TrainFunction train = nullptr;
     InferFunction infer = nullptr;
+    SampleFunction sample = nullptr;
     ProfileFunction profile = nullptr;
     PruneFunction prune = nullptr;
     ExportScriptFunction export_script = nullptr;

@@ -39,6 +39,7 @@ int run_program(int argc, const char* const* argv, const std::string& model, Mod
         return run_program(std::vector<std::string>(words.begin() + 1, words.end()),
                            {.train = train_model,
                             .infer = infer,
+                            .sample = sample_tokens,
                             .profile = profile_model,
                             .prune = prune_run,
                             .export_script = export_script,

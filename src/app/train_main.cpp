@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     const int code = lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),
                                            {.train = lockstep::train_model,
                                             .infer = lockstep::infer,
+                                            .sample = lockstep::sample_tokens,
                                             .profile = lockstep::profile_model,
                                             .prune = lockstep::prune_run,
                                             .export_script = lockstep::export_script});

@@ -429,6 +429,7 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     const fs::path test = folder_ / "data/test", file = folder_.file("there.npy", "x");
     EXPECT_THAT(said("eval", {}), HasSubstr("E105: --data is missing"));
     EXPECT_THAT(said("predict", {"--data", test}), HasSubstr("E105: --out is missing"));
+    EXPECT_THAT(said("sample", {"--prompt", "a"}), HasSubstr("E106: '"));
     EXPECT_THAT(said("predict", {"--data", test, "--out", file}), HasSubstr("E407: '"));
     EXPECT_EQ(content_of(file), "x");
     EXPECT_THAT(said("predict", {"--data", test, "--out", folder_ / "x.txt"}),
@@ -473,6 +474,32 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
     EXPECT_EQ(predictions_in(one).size(), 100 * sizeof(float));
     EXPECT_THAT(content_of(predicted("1.npy", {})), testing::EndsWith(predictions_in(one)));
     EXPECT_FALSE(fs::exists(folder_ / ".1.h5.partial"));
+}
+
+TEST(Sample, GoesOnWithATextWhereverTheRunLies) {
+    const TempDir folder;
+    std::string text;
+    for (int i = 0; i < 2000; ++i) text += "abcd";
+    folder.file("t.txt", text);
+    expect_success(run_lockstep(typed("data pack --text % --length 16 --classes 256 --out %",
+                                      {folder / "t.txt", folder / "data"})));
+    expect_success(run_lockstep(
+        typed("train --np 1 --data % --run % --model gpt --layers 1 --heads 2 --width 32 --lr 0.01 "
+              "--batch 32 --max-steps 60",
+              {folder / "data", folder / "run"})));
+    fs::remove_all(folder / "data");
+    fs::rename(folder / "run", folder / "moved");
+    const auto said = [&](const std::string& options, const std::string& prompt) {
+        return run_lockstep(
+                   typed("sample % --tokens 11 --prompt % " + options, {folder / "moved", prompt}))
+            .output;
+    };
+    EXPECT_EQ(said("--temperature 0", "abcd"), "abcdabcdabcdabc\n");
+    EXPECT_EQ(said("--top 1 --seed 5", "abcd"), "abcdabcdabcdabc\n");
+    const std::string hot = said("--temperature 100", "abcd");
+    EXPECT_EQ(said("--temperature 100", "abcd"), hot);
+    EXPECT_NE(said("--temperature 100 --seed 2", "abcd"), hot);
+    EXPECT_THAT(said("", ""), testing::HasSubstr("E105: --prompt is missing"));
 }
 
 TEST(MultiLabel, RefusesNumbersThatAreNoLabels) {

@@ -21,6 +21,7 @@ enum class Purpose : std::uint64_t {
     augmentation = 5,
     pack_order = 6,
     compression = 7,
+    sampling = 8,
     synthetic_data = 12,
     test = 99,
 };

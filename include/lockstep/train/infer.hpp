@@ -61,4 +61,19 @@ struct InferResult {
 /// E304 other weights; E306 other training data; E407 `outputs` exist.
 InferResult infer(const InferSettings& settings, const Communicator& ranks);
 
+/// Settings of sample_tokens().
+struct SampleSettings {
+    InferSettings from;         ///< `run`, and `step` or `weights`
+    std::string prompt;         ///< text; numbers with blanks between if tokens are no bytes
+    std::int64_t tokens = 200;  ///< number of tokens to choose
+    double temperature = 1;     ///< divisor of the logits; 0: always the most probable token
+    std::int64_t top = 0;       ///< most probable tokens to choose from; 0: all
+    std::int64_t seed = 1;
+};
+
+/// Returns the prompt with the tokens that a model of next tokens chooses after it, in its form.
+/// One process. The choices follow from the seed. Errors: those of infer(); E103 a token that the
+/// run does not have; E106 a run of another task.
+std::string sample_tokens(const SampleSettings& settings, const Communicator& ranks);
+
 }  // namespace lockstep

@@ -15,6 +15,7 @@
 #include "option_groups.hpp"
 #include "train/raw_input.hpp"
 
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -179,6 +180,51 @@ Command predict_command() {
                     fmt::join(result.shape, ", "),
                     result.step > 0 ? fmt::format("step {}", result.step) : "weights of a file"));
             });
+        }};
+}
+
+Command sample_command() {
+    auto arguments = std::make_shared<SampleSettings>();
+    SampleSettings& settings = *arguments;
+    return {
+        .name = "sample",
+        .summary = "let a model of tokens go on with a text",
+        .usage = "lockstep sample RUN --prompt TEXT [options]",
+        .text =
+            "Prints the prompt and the tokens that the model of a --task next-token run chooses\n"
+            "after it, one after another. If the run's tokens are no bytes, the prompt and the\n"
+            "answer are numbers with blanks between. The same seed gives the same text.\n\n"
+            "Examples:\n"
+            "  lockstep sample runs/a --prompt 'Once upon a time'\n"
+            "  lockstep sample runs/a --prompt 'To be' --tokens 500 --temperature 0.8 --top 40\n"
+            "  lockstep sample runs/a --prompt 'To be' --temperature 0      # the most probable\n",
+        .table =
+            {{"Sampling",
+              {text_option("prompt", "TEXT", settings.prompt, "tokens to go on with"),
+               whole_option("tokens", settings.tokens, 1, 1 << 24, "tokens to choose"),
+               real_option("temperature",
+                           settings.temperature,
+                           0,
+                           1000,
+                           "divisor of the logits; 0: always the most probable token"),
+               whole_option(
+                   "top", settings.top, 0, 1 << 24, "most probable tokens to choose from; 0: all"),
+               whole_option("seed",
+                            settings.seed,
+                            0,
+                            std::numeric_limits<std::int64_t>::max(),
+                            "seed of the choices"),
+               step_option(settings.from.step)}},
+             weights_group(settings.from.weights, settings.from.train_data)},
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) {
+            check_one_process(call, "sample", "each token follows the one before");
+            arguments->from.run = call.positionals[0];
+            check_given(!arguments->prompt.empty(), "prompt", "give --prompt TEXT");
+            const Program& program = call.process.program;
+            if (program.sample == nullptr) become_rank(rank_program(program), call.words);
+            print_once(program.sample(*arguments, call.process.ranks) + "\n");
+            return 0;
         }};
 }
 
