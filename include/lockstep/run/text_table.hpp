@@ -20,9 +20,6 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
                        Align rest,
                        const std::string& indent = "  ");
 
-/// Returns a cell of CSV, quoted if it must be (RFC 4180).
-std::string csv_cell(const std::string& text);
-
 /// Returns `text` in lines of at most `width` columns, broken between words. Later lines begin with
 /// `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);

@@ -55,13 +55,6 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
     return text;
 }
 
-std::string csv_cell(const std::string& text) {
-    if (text.find_first_of(",\"\n") == text.npos) return text;
-    std::string quoted = "\"";
-    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-    return quoted + '"';
-}
-
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
     std::string out;
     std::size_t column = 0;
