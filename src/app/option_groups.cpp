@@ -120,11 +120,13 @@ OptionSection applied_to_group(InferSettings& settings) {
                      "channels of --weights that 'lockstep prune' wrote")});
 }
 
-Option step_option(std::string& step) {
-    return filled(text_option("step",
-                              "N|best|newest",
-                              step,
-                              "checkpoint to use: that of a step, the best or the newest"));
+OptionSection checkpoint_group(std::string& step) {
+    return group(
+        OptionGroup::checkpoint,
+        {filled(text_option("step",
+                            "N|best|newest",
+                            step,
+                            "checkpoint to use: that of a step, the best or the newest"))});
 }
 
 OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data) {

@@ -29,13 +29,14 @@ enum class OptionGroup {
     data_set,
     rows,
     applied_to,
+    checkpoint,
     weights,
     waiting,
     giving_up
 };
 
 /// The headings of the groups, by OptionGroup.
-inline constexpr std::array<std::string_view, 10> group_titles = {
+inline constexpr std::array<std::string_view, 11> group_titles = {
     "Output form",
     "Ranks",
     "Start of the run",
@@ -43,6 +44,7 @@ inline constexpr std::array<std::string_view, 10> group_titles = {
     "New data set",
     "Rows of a new data set",
     "Samples to compute",
+    "Checkpoint of a run",
     "Weights of a run",
     "Waiting for a run",
     "Run, and when to give up (exit code 93)"};
@@ -84,7 +86,7 @@ OptionSection rows_group(PackOptions& pack, bool& keep_order);
 OptionSection applied_to_group(InferSettings& settings);
 
 /// --step of a command that uses a run's checkpoint.
-Option step_option(std::string& step);
+OptionSection checkpoint_group(std::string& step);
 
 /// --weights and --train-data.
 OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data);

@@ -174,13 +174,13 @@ Command export_command() {
                                                  {"pt2", ExportFormat::program},
                                                  {"torchscript", ExportFormat::torchscript}},
                                                 "format of the file"),
-                    step_option(arguments->step),
                     flag_option("average",
                                 arguments->takes_average,
                                 "write the moving average of --ema instead of the parameters"),
                     flag_option("all",
                                 arguments->takes_all,
-                                "also write the optimizer's state, as optimizer.STATE.NAME")}}},
+                                "also write the optimizer's state, as optimizer.STATE.NAME")}},
+                  checkpoint_group(arguments->step)},
         .positionals = 1,
         .run = [arguments](const Invocation& call) { return run_export(*arguments, call); }};
 }

@@ -35,10 +35,10 @@ struct InferArguments {
 
 OptionTable table_of(InferArguments& arguments, std::vector<Option> output) {
     InferSettings& settings = arguments.settings;
-    output.push_back(step_option(settings.step));
     return {{"Output", std::move(output)},
             applied_to_group(settings),
             foreign_group(settings.fields, settings.follows_links),
+            checkpoint_group(settings.step),
             weights_group(settings.weights, settings.train_data),
             ranks_group(arguments.np, arguments.oversubscribe)};
 }
@@ -213,8 +213,8 @@ Command sample_command() {
                             settings.seed,
                             0,
                             std::numeric_limits<std::int64_t>::max(),
-                            "seed of the choices"),
-               step_option(settings.from.step)}},
+                            "seed of the choices")}},
+             checkpoint_group(settings.from.step),
              weights_group(settings.from.weights, settings.from.train_data)},
         .positionals = 1,
         .run = [arguments](const Invocation& call) {

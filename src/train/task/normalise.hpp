@@ -17,8 +17,8 @@ Field normalised_as(Field field, const std::string& normalise);
 /// Returns the treatment of a field's numbers between the data set and the model, for the log.
 std::string treatment(const Field& field, const TrainSettings& settings, ManifestKind kind);
 
-/// Checks that --normalise, and a `normalise` in `transform` as the user wrote it, have an effect on
-/// the inputs. Errors: E248; E103 as normalised_as(), or for a field that is no input.
+/// Checks that --normalise, and a `normalise` in `transform` as the user wrote it, have an effect
+/// on the inputs. Errors: E248; E103 as normalised_as(), or for a field that is no input.
 void check_normalises(const TrainSettings& settings,
                       const std::string& transform,
                       const DatasetIndex& index);
