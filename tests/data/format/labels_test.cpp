@@ -62,9 +62,8 @@ TEST(ClassUse, ProposesNumbersWhereFewOccur) {
 }
 
 TEST(ClassUse, KnowsWhatIsUsuallyVoid) {
-    EXPECT_THAT(masks_text({0, 1, 2, 255}), HasSubstr("255 looks like void"));
-    EXPECT_THAT(masks_text({0, 1, 2, 255}), HasSubstr("m[m == 255] = 3"));
-    EXPECT_THAT(masks_text({0, 1, 2, 255}), HasSubstr("--class-weights 1,1,1,0 "));
+    EXPECT_THAT(masks_text({0, 1, 2, 255}),
+                HasSubstr("255 looks like void: train --ignore-index 255 leaves it out"));
     EXPECT_THAT(masks_text({0, 255}), Not(HasSubstr("void"))) << "of two, 255 is what is there";
     EXPECT_THAT(unused_classes_text(field_with({0, 1, 255})), Not(HasSubstr("void")));
 }

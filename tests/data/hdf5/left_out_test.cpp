@@ -56,7 +56,7 @@ TEST_F(LeftOut, TiffIsCountedWithWhatReadsIt) {
     folder_.file("b/1.tif", "x");
     const auto error = caught([&] { open_folder(folder_.path()); });
     ASSERT_TRUE(error);
-    EXPECT_THAT(error->why(), HasSubstr("this class has .tif files"));
+    EXPECT_THAT(error->why(), HasSubstr("it has .tif files"));
     EXPECT_THAT(error->why(), HasSubstr("Debian's libtiff-dev is installed"));
 }
 

@@ -83,7 +83,7 @@ TEST_F(FolderSource, NamesEmptyClassesAndMissingFolders) {
     EXPECT_THAT(error().why(), HasSubstr("no sub-folders"));
     folder_.file("a/x.png", png_text(picture(4, 4, 1)));
     fs::create_directory(folder_ / "b");
-    EXPECT_THAT(error().text(), HasSubstr("b' cannot be packed\n  why: this class has no images"));
+    EXPECT_THAT(error().text(), HasSubstr("b' cannot be packed\n  why: it has no images"));
     EXPECT_EQ(error_of([&] { open_folder(folder_ / "none"); }).code(), "E201");
 }
 
@@ -96,7 +96,7 @@ TEST_F(FolderSource, CountsImagesThatItLeavesOutByTheirEnding) {
     EXPECT_THAT(said, HasSubstr("left out: 1 without ending, 2 .bmp, 1 .heic; make PNG"));
     EXPECT_THAT(said, HasSubstr("Debian: imagemagick"));
     folder_.file("b/1.bmp", "x");
-    EXPECT_THAT(error().why(), HasSubstr("this class has .bmp files"));
+    EXPECT_THAT(error().why(), HasSubstr("it has .bmp files"));
 }
 
 TEST_F(FolderSource, RefusesWebpWithACommandThatMakesPng) {

@@ -32,7 +32,7 @@ TEST(RecordedContracts, OfRunsThatRoundedGradientsAreRefused) {
     });
     EXPECT_THAT(text, testing::HasSubstr("error E306: run '"));
     EXPECT_THAT(text, testing::HasSubstr("was made with --wire bf16"));
-    EXPECT_THAT(text, testing::HasSubstr("lockstep export"));
+    EXPECT_THAT(text, testing::HasSubstr("begin another run with its weights: --from "));
 }
 
 }  // namespace
