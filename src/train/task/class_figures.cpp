@@ -83,7 +83,7 @@ void add_mean(std::map<std::string, double>& means,
             sum += one.*figure;
             ++count;
         }
-    if (count > 0) means[name] = sum / count;
+    means[name] = count > 0 ? sum / count : no_figure;
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ ClassFigures class_figures(std::span<const std::int64_t> confusion,
     }
     ClassFigures figures;
     add_mean(figures.means, "f1", classes, &OneClass::f1);
-    add_mean(figures.means, "auc", classes, &OneClass::area);
+    if (!scores.empty()) add_mean(figures.means, "auc", classes, &OneClass::area);
     figures.table = table_of(classes, field, !scores.empty());
     return figures;
 }

@@ -22,8 +22,8 @@ at::Tensor score_counts(const at::Tensor& logits, const at::Tensor& labels);
 
 /// The figures of a data set.
 struct ClassFigures {
-    /// "f1" and "auc": means over the classes that have samples or were predicted, or that have
-    /// samples and are not all. Left out where there is none.
+    /// "f1" and, of scores, "auc": means over the classes that have samples or were predicted, or
+    /// that have samples and are not all. Not a number if there is none.
     std::map<std::string, double> means;
     std::string table;  ///< for people, a line for each class
 };

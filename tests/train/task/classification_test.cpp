@@ -92,6 +92,15 @@ TEST(Classification, HasFiguresOfEachClass) {
               "2                                0    0.0000         -    0.0000         -\n");
 }
 
+// --keep-best finds the names of metrics by no samples at all.
+TEST(Classification, HasItsFiguresAlsoOfNoSamples) {
+    const auto task = three_classes();
+    const auto found = task->evaluation(task->no_sums(), 1).metrics;
+    EXPECT_TRUE(std::isnan(found.at("f1")));
+    EXPECT_TRUE(std::isnan(found.at("auc")));
+    EXPECT_FALSE(classes(20)->evaluation(classes(20)->no_sums(), 1).metrics.contains("auc"));
+}
+
 // Against the pairs, counted one by one.
 TEST(Classification, HasTheAreaUnderTheCurve) {
     torch::manual_seed(3);
