@@ -2,7 +2,7 @@
 // One step of an exported program, for program_peer_worker.py: forward and backward on inputs from
 // files, and its gradients and buffers as bytes.
 //
-//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS train|as-exported
+//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS train|as-exported|channels-last
 //                           INPUT:f32|i64:EXTENT,EXTENT...
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
@@ -81,6 +81,10 @@ int compare(int count, char** words) {
     const auto steps = parse_integer(words[3]).value();
     NamedTensors inputs;
     for (int i = 5; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
+    if (std::string_view(words[4]) == "channels-last")
+        for (NamedTensor& one : inputs)
+            if (one.tensor.dim() == 4)
+                one.tensor = one.tensor.contiguous(at::MemoryFormat::ChannelsLast);
     const auto model =
         open_model(settings_of(words[1], words[4]), shape_of(inputs.front().tensor), 1);
     torch::manual_seed(1);
