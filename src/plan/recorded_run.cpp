@@ -19,24 +19,18 @@
 namespace lockstep {
 namespace {
 
-// They were settled after they had been given.
-constexpr std::array settled{"device", "isa", "task", "virtual-ranks"};
-
 // Options with paths that --config and the command line have relative to their folder.
 constexpr std::array with_paths{"data", "test-data", "load-weights", "from", "plan"};
 
 std::string recorded_fact(const RunRecord& record, const char* name) {
-    const Json value = record.deciding.value(name, Json(""));
-    return value.is_string() ? value.get<std::string>() : value.dump();
+    return record.deciding.value(name, Json("")).as_text();
 }
 
 // Returns the value as given, because the deciding value of a file is not its path.
 std::string recorded_text(const RunRecord& record, const std::string& name) {
-    const bool is_settled = std::ranges::find(settled, name) != settled.end();
-    if (!is_settled && record.config.contains(name)) {
-        const Json value = record.config.at(name).value("value", Json(""));
-        return value.is_string() ? value.get<std::string>() : value.dump();
-    }
+    const bool is_settled = std::ranges::find(settled_settings, name) != settled_settings.end();
+    if (!is_settled && record.config.contains(name))
+        return record.config.at(name).value("value", Json("")).as_text();
     return recorded_fact(record, name.c_str());
 }
 

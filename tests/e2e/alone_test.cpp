@@ -153,6 +153,10 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
     EXPECT_THAT(content_of(folder_ / "p.csv"), testing::StartsWith("file,0,1,2,3,4,5,6,7,8,9\n"));
     predicted("photos --out c.npy --as classes");
     EXPECT_THAT(content_of(folder_ / "c.npy"), HasSubstr("'<i8'"));
+    // That the outputs exist is said before all photos are read.
+    folder_.file("photos/z.png", "no image");
+    EXPECT_THAT(in_folder(folder_.path(), fmt::format("predict {} photos --out c.npy", run)).output,
+                HasSubstr("error E407: 'c.npy' exists"));
     for (const auto& entry : fs::directory_iterator(folder_.path()))
         EXPECT_THAT(entry.path().filename().string(), Not(testing::StartsWith(".")));
 }

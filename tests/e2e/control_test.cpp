@@ -225,12 +225,12 @@ TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
         typed("train --np 1 --data % --model mlp --batch 48 --max-steps 1 --lr 0.01 --run %",
               {SmallData::get().train(), folder_ / "none"}));
     const std::string table = expect_done({"status", "--all", folder_.path()}).output;
-    EXPECT_THAT(table, ContainsRegex("goodput +best +at step .* lr .*"));
-    EXPECT_THAT(table, ContainsRegex("/lr0.02 .* accuracy 0.[0-9]+ +[24] .* 0.02"));
+    EXPECT_THAT(table, ContainsRegex("goodput +metric +best +best step .* lr .*"));
+    EXPECT_THAT(table, ContainsRegex("/lr0.02 .* accuracy +0.[0-9]+ +[24] .* 0.02"));
     EXPECT_THAT(table, testing::Not(HasSubstr("batch")));
     const std::string csv = expect_done({"status", "--all", folder_.path(), "--csv"}).output;
     EXPECT_THAT(csv,
-                testing::StartsWith("run,phase,step,steps_total,goodput,metric,best,best_step,"));
+                testing::StartsWith("run,phase,step,steps_total,goodput,metric,best,best step,"));
     EXPECT_THAT(csv, ContainsRegex("/none,complete,1,1,[0-9.]+,,,"));
     const auto all = expect_done({"status", "--all", folder_.path(), "--json"}).output;
     const Json first = parse_json(all, "status")[std::size_t{0}];

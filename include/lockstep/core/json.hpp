@@ -198,6 +198,9 @@ class Json {
     /// last two digits are the byte. parse_json() reverses this.
     std::string dump(int indent = -1) const;
 
+    /// Returns a string itself, or else dump().
+    std::string as_text() const { return is_string() ? get<std::string>() : dump(); }
+
     /// Compares numbers by value, and objects with the order of their members.
     friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }
     /// Writes dump() on one line, for messages of tests.

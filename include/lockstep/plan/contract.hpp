@@ -15,10 +15,12 @@
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -60,6 +62,10 @@ RunRecord run_facts(const TrainSettings& settings,
 /// Collective. Returns {"model-digest": XXH3-128 of the file} if --model names a file; the same on
 /// all ranks. Errors: E201, E202 for an unreadable file; E605 if ranks have different files.
 Json agreed_digests(const Communicator& ranks, const TrainSettings& settings);
+
+/// Settings that ranks settle after they were given.
+inline constexpr std::array<std::string_view, 4> settled_settings{
+    "device", "isa", "task", "virtual-ranks"};
 
 /// Returns the settings that `run` was made with, by their names, for those options of `table` that
 /// it recorded: as they were given or, if ranks settled them, as these did. Its length is that of

@@ -61,6 +61,10 @@ struct InferResult {
 /// E304 other weights; E306 other training data; E407 `outputs` exist.
 InferResult infer(const InferSettings& settings, const Communicator& ranks);
 
+/// Checks that InferSettings::outputs can be made at `path`. Errors: E103 another ending; E407 it
+/// exists.
+void check_new_outputs(const std::filesystem::path& path);
+
 /// Settings of sample_tokens().
 struct SampleSettings {
     InferSettings from;         ///< `run`, and `step` or `weights`

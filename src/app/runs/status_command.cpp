@@ -58,16 +58,11 @@ struct RunRow {
     std::map<std::string, std::string> settings{};
 };
 
-std::string text_of(const Json& setting) {
-    const Json value = setting.value("value", Json(""));
-    return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 // As --keep-best names it: "accuracy", "kl:min".
 std::string judged_by(const RunFigures& run) {
     const auto& figures = run.evaluations.front().figures;
     if (const Json* const given = run.record.config.find("keep-best")) {
-        const std::string name = text_of(*given);
+        const std::string name = given->value("value", Json("")).as_text();
         if (figures.contains("test_" + name.substr(0, name.find(':')))) return name;
     }
     for (const char* name : {"iou", "accuracy", "r2", "perplexity", "loss"})
@@ -100,7 +95,7 @@ std::vector<RunRow> all_runs(const fs::path& folder) {
                 const RunFigures figures = read_run_figures(run);
                 row.best = best_of(figures);
                 for (const auto& [name, entry] : figures.record.config.items())
-                    row.settings[name] = text_of(entry);
+                    row.settings[name] = entry.value("value", Json("")).as_text();
             }
             found.push_back(std::move(row));
         } catch (const Error& error) {
@@ -120,19 +115,19 @@ std::vector<std::string> differing_settings(const std::vector<RunRow>& runs) {
     return names;
 }
 
+// What a table and CSV have after the status: the best evaluation, and what differs.
 std::vector<RunColumn> columns_of(const std::vector<RunRow>& runs) {
-    std::vector<RunColumn> columns{{"best", {}}, {"at step", {}}};
-    const std::vector<std::string> settings = differing_settings(runs);
-    for (const std::string& name : settings) columns.push_back({name, {}});
+    std::vector<RunColumn> columns{{"metric", {}}, {"best", {}}, {"best step", {}}};
+    for (const std::string& name : differing_settings(runs)) columns.push_back({name, {}});
     for (const RunRow& run : runs) {
         const BestFigure& best = run.best;
         const bool has_best = !best.metric.empty();
-        columns[0].cells.push_back(has_best ? fmt::format("{} {:.6g}", best.metric, best.value)
-                                            : "");
-        columns[1].cells.push_back(has_best ? std::to_string(best.step) : "");
-        for (std::size_t i = 0; i < settings.size(); ++i) {
-            const auto found = run.settings.find(settings[i]);
-            columns[i + 2].cells.push_back(found == run.settings.end() ? "" : found->second);
+        columns[0].cells.push_back(best.metric);
+        columns[1].cells.push_back(has_best ? fmt::format("{:.6g}", best.value) : "");
+        columns[2].cells.push_back(has_best ? std::to_string(best.step) : "");
+        for (std::size_t c = 3; c < columns.size(); ++c) {
+            const auto found = run.settings.find(columns[c].name);
+            columns[c].cells.push_back(found == run.settings.end() ? "" : found->second);
         }
     }
     return columns;
@@ -149,35 +144,21 @@ Json json_of(const RunRow& run) {
     return json;
 }
 
-// https://www.rfc-editor.org/rfc/rfc4180
 std::string csv_of(const std::vector<RunRow>& runs) {
-    std::vector<std::vector<std::string>> lines{
-        {"run", "phase", "step", "steps_total", "goodput", "metric", "best", "best_step"}};
-    const std::vector<std::string> settings = differing_settings(runs);
-    lines[0].insert(lines[0].end(), settings.begin(), settings.end());
-    for (const RunRow& run : runs) {
-        const RunStatus& status = run.status;
-        const bool has_best = !run.best.metric.empty();
-        lines.push_back({status.root.string(),
-                         std::string(run_condition_name(status.condition)),
-                         std::to_string(status.step),
-                         std::to_string(status.steps_total),
-                         fmt::format("{:.4f}", status.times.goodput()),
-                         run.best.metric,
-                         has_best ? fmt::format("{}", run.best.value) : "",
-                         has_best ? std::to_string(run.best.step) : ""});
-        for (const std::string& name : settings) {
-            const auto found = run.settings.find(name);
-            lines.back().push_back(found == run.settings.end() ? "" : found->second);
-        }
+    const std::vector<RunColumn> columns = columns_of(runs);
+    std::string text = "run,phase,step,steps_total,goodput";
+    for (const RunColumn& column : columns) text += ',' + csv_cell(column.name);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const RunStatus& status = runs[i].status;
+        text += fmt::format("\n{},{},{},{},{:.4f}",
+                            csv_cell(status.root.string()),
+                            run_condition_name(status.condition),
+                            status.step,
+                            status.steps_total,
+                            status.times.goodput());
+        for (const RunColumn& column : columns) text += ',' + csv_cell(column.cells[i]);
     }
-    std::string text;
-    for (const auto& line : lines) {
-        std::string cells;
-        for (const std::string& cell : line) cells += (cells.empty() ? "" : ",") + csv_cell(cell);
-        text += cells + "\n";
-    }
-    return text;
+    return text + '\n';
 }
 
 int show_all(const fs::path& folder, const StatusOptions& options) {

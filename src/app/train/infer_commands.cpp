@@ -76,6 +76,7 @@ int run_infer(InferArguments& arguments,
                                 .hosts = {}});
     if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     std::optional<RawInput> raw;
+    if (has_input) agree(ranks, [&] { check_new_outputs(settings.outputs); });
     if (has_input) raw.emplace(settings, call.positionals[1], arguments.row_names, ranks);
     const InferResult result = program.infer(settings, ranks);
     if (call.process.ranks.is_root()) show(result);

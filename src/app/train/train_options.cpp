@@ -48,9 +48,8 @@ bool is_of_start(const std::string& name) {
 // settled for it.
 bool is_of_run(const std::string& name, bool is_default) {
     constexpr std::array origins{"from", "load-weights", "load-skip", "load-prefix"};
-    constexpr std::array settled{"device", "isa", "task", "virtual-ranks"};
     return std::ranges::find(origins, name) != origins.end() ||
-           (is_default && std::ranges::find(settled, name) != settled.end());
+           (is_default && std::ranges::find(settled_settings, name) != settled_settings.end());
 }
 
 // Of a command that has the option.

@@ -163,7 +163,7 @@ void for_each_entry(const fs::path& folder, Visit&& visit) {
     }
 }
 
-// The sub-folders; "" stands for the folder itself.
+// The sub-folders; "" stands for the folder itself, whose images count for `images` alone.
 Listing list_folders(const fs::path& folder, FolderContent content) {
     Listing listing;
     for_each_entry(folder, [&](const fs::directory_entry& entry) {
@@ -173,8 +173,12 @@ Listing list_folders(const fs::path& folder, FolderContent content) {
             ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
-    if (listing.names.empty() && content == FolderContent::images)
-        return {.names = {""}, .others = {}};
+    const bool has_images = std::ranges::any_of(
+        listing.others, [](const auto& other) { return is_read_image(other.first); });
+    if (content == FolderContent::images && (has_images || listing.names.empty())) {
+        listing.names.insert(listing.names.begin(), "");
+        listing.others.clear();  // counted with its images
+    }
     if (listing.names.empty())
         throw unreadable(
             folder,
@@ -195,10 +199,11 @@ std::string no_images(const LeftOut& others) {
                                                  way_out(others));
 }
 
-Listing list_images(const fs::path& folder) {
+Listing list_images(const fs::path& folder, bool may_have_folders) {
     Listing listing;
     for_each_entry(folder, [&](const fs::directory_entry& entry) {
         const fs::file_type type = type_of(entry);
+        if (type == fs::file_type::directory && may_have_folders) return;
         if (type == fs::file_type::directory)
             throw unreadable(
                 entry.path(),
@@ -282,7 +287,7 @@ class FolderSource : public RowSource {
         const Listing folders = list_folders(folder_, options_.content);
         LeftOut left_out = folders.others;
         for (const std::string& name : folders.names) {
-            Listing listing = list_images(name.empty() ? folder_ : folder_ / name);
+            Listing listing = list_images(folder_ / name, name.empty());
             const auto label = static_cast<std::int64_t>(folders_.size());
             folders_.push_back(name);
             for (std::string& image : listing.names) images_.push_back({label, std::move(image)});

@@ -38,7 +38,9 @@ bool uses_imagenet(const TransformPipeline& pipeline) {
     });
 }
 
+// One number is for all of them.
 std::vector<float> per_channel(std::span<const double> values, int channels, float otherwise) {
+    if (values.size() == 1) otherwise = static_cast<float>(values[0] * 255);
     std::vector<float> filled(static_cast<std::size_t>(channels), otherwise);
     for (std::size_t i = 0; i < std::min(values.size(), filled.size()); ++i)
         filled[i] = static_cast<float>(values[i] * 255);

@@ -182,10 +182,7 @@ std::string options_of(const Json& ours, const Json& theirs, const Json& origins
         else if (value == true)
             given += " --" + name;
         else
-            given += fmt::format(
-                " --{} {}",
-                name,
-                shell_word(value.is_string() ? value.get<std::string>() : value.dump()));
+            given += fmt::format(" --{} {}", name, shell_word(value.as_text()));
     }
     return (given.empty() ? "" : " with" + given) + (left_out.empty() ? "" : " without" + left_out);
 }

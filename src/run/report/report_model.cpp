@@ -14,17 +14,13 @@
 namespace lockstep {
 namespace {
 
-std::string text_of(const Json& json) {
-    return json.is_string() ? json.get<std::string>() : json.dump();
-}
-
 std::int64_t whole_setting(const RunRecord& record, std::string_view name) {
     return std::max<std::int64_t>(parse_integer(setting_of(record, name)).value_or(0), 0);
 }
 
 std::string member_text(const Json& object, std::string_view key) {
     const Json* const found = object.find(key);
-    return found ? text_of(*found) : "";
+    return found ? found->as_text() : "";
 }
 
 std::set<std::string> hosts_of(const RunFigures& run) {
@@ -178,10 +174,10 @@ std::string_view finding_weight_name(FindingWeight weight) {
 }
 
 std::string setting_of(const RunRecord& record, std::string_view name) {
-    if (const Json* const decided = record.deciding.find(name)) return text_of(*decided);
+    if (const Json* const decided = record.deciding.find(name)) return decided->as_text();
     const Json* const given = record.config.find(name);
     const Json* const value = given ? given->find("value") : nullptr;
-    return value ? text_of(*value) : "";
+    return value ? value->as_text() : "";
 }
 
 Report make_report(const RunFigures& run, ReportClues clues) {

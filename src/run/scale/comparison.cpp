@@ -14,8 +14,7 @@ namespace {
 constexpr std::size_t stretches = 10;
 
 std::string text_of(const Json* value) {
-    if (!value) return "";
-    return value->is_string() ? value->get<std::string>() : value->dump();
+    return value ? value->as_text() : "";
 }
 
 std::string member_of(const Json& config, const std::string& name, const char* member) {

@@ -108,8 +108,7 @@ using Cells = std::vector<std::pair<std::string, std::string>>;  ///< column, te
 /// RFC 4180 has quotes, but no escapes: control characters become '?'.
 std::string csv_text(const Json& value) {
     if (value.is_null()) return "";
-    const std::string text =
-        printable_lines(value.is_string() ? value.get<std::string>() : value.dump());
+    const std::string text = printable_lines(value.as_text());
     if (text.find_first_of(",\"\n") == text.npos) return text;
     std::string quoted = "\"";
     for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);

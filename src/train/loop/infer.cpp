@@ -146,7 +146,9 @@ void write_outputs(const InferSettings& settings,
     result.shape = layout.shape;
     result.element = element_name(layout.element);
     const RowsOfPart rows(trained.data->samples(), trained.part);
-    if (trained.part.side != SamplePart::Side::all) layout.row_names = rows.names();
+    if (trained.part.side != SamplePart::Side::all && ranks.is_root() &&
+        output_format(settings.outputs) == OutputFormat::csv)
+        layout.row_names = rows.names();
     OutputFile file(ranks, settings.outputs, std::move(layout));
     const TaskKind kind = trained.run.settings.task.kind;
     evaluator.for_each_output(
@@ -163,7 +165,7 @@ void write_outputs(const InferSettings& settings,
 
 InferResult infer(const InferSettings& settings, const Communicator& ranks) {
     agree(ranks, [&] {
-        if (!settings.outputs.empty()) output_format(settings.outputs);
+        if (!settings.outputs.empty()) check_new_outputs(settings.outputs);
     });
     const TrainedRun trained = open_trained_run(settings, ranks);
     const TrainSettings& learned = trained.run.settings;

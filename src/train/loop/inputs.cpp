@@ -24,16 +24,6 @@ constexpr std::uint64_t few_bytes = std::uint64_t{1} << 30;
 
 enum class Content { same, other, unread, unknown };
 
-// Collective.
-std::string content_of(const Communicator& ranks, const std::shared_ptr<const DatasetIndex>& data) {
-    const std::uint64_t bytes = content_bytes(*data);
-    if (ranks.is_root() && bytes > few_bytes)
-        once(Level::info, "reading {} of data once, for a hash of its content", bytes_text(bytes));
-    auto hashes = agree(ranks, [&] { return content_hashes(data, ranks.rank(), ranks.size()); });
-    ranks.all_reduce_sum(std::span(hashes));
-    return content_digest(*data, hashes);
-}
-
 Error other_files(const TrainSettings& settings, Content content) {
     const std::string what = fmt::format("run '{}' was made with other files than '{}' has now",
                                          settings.run.string(),
@@ -149,10 +139,13 @@ std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
     });
 }
 
-bool has_content(const Communicator& ranks,
-                 const std::shared_ptr<const DatasetIndex>& data,
-                 const std::string& content) {
-    return content_of(ranks, data) == content;
+std::string content_of(const Communicator& ranks, const std::shared_ptr<const DatasetIndex>& data) {
+    const std::uint64_t bytes = content_bytes(*data);
+    if (ranks.is_root() && bytes > few_bytes)
+        once(Level::info, "reading {} of data once, for a hash of its content", bytes_text(bytes));
+    auto hashes = agree(ranks, [&] { return content_hashes(data, ranks.rank(), ranks.size()); });
+    ranks.all_reduce_sum(std::span(hashes));
+    return content_digest(*data, hashes);
 }
 
 RunData settle_run_data(const Communicator& ranks,

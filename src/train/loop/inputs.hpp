@@ -49,10 +49,8 @@ std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
                                                       const std::string& own,
                                                       Links links);
 
-/// Collective. Whether `data` have the samples of which `content` is the digest; reads them all.
-bool has_content(const Communicator& ranks,
-                 const std::shared_ptr<const DatasetIndex>& data,
-                 const std::string& content);
+/// Collective. Returns the digest of all samples, which it reads.
+std::string content_of(const Communicator& ranks, const std::shared_ptr<const DatasetIndex>& data);
 
 /// What a run keeps of its training data.
 struct RunData {

@@ -7,6 +7,7 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/text_table.hpp"
+#include "lockstep/train/infer.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -68,6 +69,16 @@ OutputFormat output_format(const fs::path& path) {
     return OutputFormat::hdf5;
 }
 
+void check_new_outputs(const fs::path& path) {
+    static_cast<void>(output_format(path));
+    check(!fs::exists(path), [&] {
+        return Error("E407",
+                     fmt::format("'{}' exists", path.string()),
+                     "nothing is overwritten",
+                     "give another name, or remove it");
+    });
+}
+
 OutputFile::OutputFile(const Communicator& ranks, const fs::path& path, OutputLayout layout)
     : ranks_(ranks),
       path_(path),
@@ -75,12 +86,7 @@ OutputFile::OutputFile(const Communicator& ranks, const fs::path& path, OutputLa
       layout_(std::move(layout)) {
     const OutputFormat format = output_format(path_);
     const std::string offset = from_root(ranks_, [&] {
-        check(!fs::exists(path_), [&] {
-            return Error("E407",
-                         fmt::format("'{}' exists", path_.string()),
-                         "nothing is overwritten",
-                         "give another name, or remove it");
-        });
+        check_new_outputs(path_);
         return std::to_string(begin_file(partial_, format, layout_));
     });
     data_offset_ = std::stoull(offset);

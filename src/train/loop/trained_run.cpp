@@ -33,7 +33,7 @@ bool is_own_data(const Communicator& ranks,
                  const RunSettings& run) {
     if (run.data_digest.empty() || data->digest() == run.data_digest) return true;
     return data->manifest().kind == ManifestKind::foreign && !run.data_content.empty() &&
-           has_content(ranks, data, run.data_content);
+           content_of(ranks, data) == run.data_content;
 }
 
 // Collective. The training data, of a run that does not have a description of them: one of an

@@ -89,16 +89,17 @@ void add_mean(std::map<std::string, double>& means,
 }  // namespace
 
 at::Tensor score_counts(const at::Tensor& logits, const at::Tensor& labels) {
-    const std::int64_t classes = logits.size(1);
+    const std::int64_t classes = logits.size(1), count = score_bins(classes);
     const at::Tensor shares = at::log_softmax(logits.to(at::kDouble), 1);
     const at::Tensor odds = (shares - at::log1p(-shares.exp())).nan_to_num(-most_log_odds);
-    const at::Tensor bins = ((odds + most_log_odds) * (score_bins / (2 * most_log_odds)))
-                                .clamp(0, score_bins - 1)
-                                .to(at::kLong);
+    const at::Tensor bins =
+        ((odds + most_log_odds) * (static_cast<double>(count) / (2 * most_log_odds)))
+            .clamp(0, count - 1)
+            .to(at::kLong);
     const at::Tensor numbers = at::arange(classes, labels.options());
     const at::Tensor is_own = labels.unsqueeze(1).eq(numbers).to(at::kLong);
-    const at::Tensor cells = ((numbers * 2 + is_own) * score_bins + bins).flatten();
-    return at::zeros({classes * 2 * score_bins}, cells.options())
+    const at::Tensor cells = ((numbers * 2 + is_own) * count + bins).flatten();
+    return at::zeros({classes * 2 * count}, cells.options())
         .scatter_add_(0, cells, at::ones_like(cells));
 }
 
@@ -119,7 +120,7 @@ ClassFigures class_figures(std::span<const std::int64_t> confusion,
         one.recall = ratio(right, one.samples);
         one.f1 = ratio(2 * right, one.samples + found[c]);
         if (scores.empty()) continue;
-        const auto bins = static_cast<std::size_t>(score_bins);
+        const auto bins = static_cast<std::size_t>(score_bins(field.classes()));
         one.area =
             area_of(scores.subspan(2 * c * bins, bins), scores.subspan((2 * c + 1) * bins, bins));
     }

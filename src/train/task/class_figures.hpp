@@ -4,6 +4,7 @@
 
 #include "lockstep/data/manifest.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -13,11 +14,15 @@
 
 namespace lockstep {
 
-/// Numbers of scores that are told apart in the ROC curve of a class.
-constexpr std::int64_t score_bins = 1024;
+/// Returns the number of scores that are told apart in the ROC curve of each of so many classes: as
+/// many counts for any number of them.
+constexpr std::int64_t score_bins(std::int64_t classes) {
+    return (1 << 15) / std::max<std::int64_t>(classes, 1);
+}
 
-/// Returns i64 [classes * 2 * score_bins]: for each class, how many samples of other classes and of
-/// it have a score in each bin. A score is the log-odds of the class's probability, from -16 to 16.
+/// Returns i64 [classes * 2 * score_bins(classes)]: for each class, how many samples of other
+/// classes and of it have a score in each bin. A score is the log-odds of the class's probability,
+/// from -16 to 16.
 at::Tensor score_counts(const at::Tensor& logits, const at::Tensor& labels);
 
 /// The figures of a data set.

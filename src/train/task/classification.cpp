@@ -99,7 +99,7 @@ class Classification : public FieldTask {
 
     TaskSums no_sums() const override {
         const std::int64_t pairs = counts_confusion() ? outputs() * outputs() : 0;
-        const std::int64_t scores = counts_scores() ? outputs() * 2 * score_bins : 0;
+        const std::int64_t scores = counts_scores() ? outputs() * 2 * score_bins(outputs()) : 0;
         return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(2 + pairs + scores))};
     }
 

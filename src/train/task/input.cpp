@@ -7,7 +7,6 @@
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/model_table.hpp"
 
-#include "program/program_file.hpp"
 #include "task/normalise.hpp"
 
 #include <algorithm>
@@ -132,22 +131,6 @@ at::Tensor weights_of(const Batch& batch, const LeafRows& leaf) {
     return weights;
 }
 
-// By input of an exported program: whether it takes whole numbers. Empty for other models.
-std::vector<bool> takes_whole_numbers(const TrainSettings& settings) {
-    std::vector<bool> whole;
-    if (source_of(settings.model.name) == ModelSource::program)
-        for (const ProgramInput& input : read_program(settings.model.name).inputs)
-            whole.push_back(input.element.name == std::string_view("i64"));
-    return whole;
-}
-
-// What a model compares itself, or looks up in a table, is given as it is stored.
-bool is_given_raw(const Field& field, const TrainSettings& settings, bool takes_whole) {
-    if (settings.task.kind == TaskKind::program)
-        return is_learned(field.name) || field.name == "tokens";
-    return takes_whole && !is_real(field) && settings.task.kind != TaskKind::next_token;
-}
-
 }  // namespace
 
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names) {
@@ -163,6 +146,22 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
         });
     }
     return places;
+}
+
+std::vector<bool> inputs_given_raw(const DatasetIndex& index, const TrainSettings& settings) {
+    std::vector<InputShape> wanted;
+    if (source_of(settings.model.name) == ModelSource::program)
+        wanted = program_inputs(settings.model.name);
+    std::vector<bool> are_raw;
+    for (const std::size_t place : input_places(index, settings.inputs)) {
+        const Field& field = index.fields()[place];
+        const std::size_t i = are_raw.size();
+        const bool is_looked_up = i < wanted.size() && wanted[i].vocabulary > 0 && !is_real(field);
+        are_raw.push_back(settings.task.kind == TaskKind::program
+                              ? is_learned(field.name) || field.name == "tokens"
+                              : is_looked_up && settings.task.kind != TaskKind::next_token);
+    }
+    return are_raw;
 }
 
 // What is learned must not be given, but for tokens, whose last one is held back.
@@ -214,12 +213,11 @@ void check_input_count(std::span<const std::string> wanted,
 }
 
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings) {
-    const std::vector<bool> whole = takes_whole_numbers(settings);
-    const std::vector<std::size_t> places = input_places(index, settings.inputs);
+    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-        const Field& field = index.fields()[places[i]];
-        const bool is_raw = is_given_raw(field, settings, i < whole.size() && whole[i]);
+    for (const std::size_t place : input_places(index, settings.inputs)) {
+        const Field& field = index.fields()[place];
+        const bool is_raw = are_raw[texts.size()];
         const std::string axes = axes_text(field);
         texts.push_back(
             fmt::format("{}: {}, {}{}",
@@ -240,11 +238,11 @@ InputReader::InputReader(const DatasetIndex& index,
     const std::vector<std::size_t> places = input_places(index, settings.inputs);
     const std::vector<std::size_t> learned = input_places(statistics, settings.inputs);
     const bool has_several = places.size() > 1;
-    const std::vector<bool> whole = takes_whole_numbers(settings);
+    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
     if (has_several) check_several(index, places, pipeline);
     for (std::size_t i = 0; i < places.size(); ++i) {
         const Field& field = index.fields()[places[i]];
-        const bool is_raw = is_given_raw(field, settings, i < whole.size() && whole[i]);
+        const bool is_raw = are_raw[i];
         if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
         const bool is_transformed = !has_several || is_image(field);
         sources_.push_back(

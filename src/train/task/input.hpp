@@ -33,6 +33,10 @@ void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
                        const TrainSettings& settings);
 
+/// Returns for each input whether the model is given it as it is stored: what a model compares
+/// itself, and whole numbers for a program that takes such. Errors: those of program_inputs().
+std::vector<bool> inputs_given_raw(const DatasetIndex& index, const TrainSettings& settings);
+
 /// Returns text for the log, by input: its stored numbers, and their conversion. `settings` has the
 /// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);

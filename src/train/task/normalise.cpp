@@ -105,42 +105,46 @@ std::string treatment(const Field& stored, const TrainSettings& settings, Manife
 void check_normalises(const TrainSettings& settings,
                       const std::string& transform,
                       const DatasetIndex& index) {
+    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
     const std::vector<std::size_t> places = input_places(index, settings.inputs);
+    std::vector<Field> numbers;  // what may be normalised
     std::vector<std::string> names;
-    for (const std::size_t place : places) names.push_back(index.fields()[place].name);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        const Field& field = index.fields()[places[i]];
+        if (are_raw[i] || field.name == "tokens") continue;
+        numbers.push_back(normalised_as(field, settings.normalise));
+        names.push_back(field.name);
+    }
     for (const GivenStatistics& given : given_statistics(settings.normalise))
         check(std::ranges::find(names, given.field) != names.end(), [&] {
-            return Error(
-                "E103",
-                fmt::format("--normalise names '{}', which is no input", printable(given.field)),
-                fmt::format("the inputs are {}", fmt::join(names, ", ")),
-                "give one of these");
+            return Error("E103",
+                         fmt::format("--normalise names '{}', which is no input of numbers",
+                                     printable(given.field)),
+                         fmt::format("those are {}", fmt::join(names, ", ")),
+                         "give one of these");
         });
     const bool is_asked = TransformPipeline::is_asked_to_normalise(transform);
-    const bool must_each = settings.normalise == "required";
     if (!is_asked && settings.normalise == "auto") return;
-    const auto without = std::ranges::find_if(places, [&](std::size_t place) {
-        const Field& field = index.fields()[place];
-        return field.name == "tokens" || normalised_as(field, settings.normalise).mean.empty();
-    });
-    const auto has_mean = [&](std::size_t place) {
-        return !normalised_as(index.fields()[place], settings.normalise).mean.empty();
+    const auto fail = [&](const std::string& field,
+                          const std::string& why,
+                          const std::string& fix) {
+        return Error("E248", fmt::format("'normalise' would do nothing to '{}'", field), why, fix);
     };
-    const bool does_nothing = is_asked && std::ranges::none_of(places, has_mean);
-    const bool are_tokens = std::ranges::all_of(names, [](const auto& n) { return n == "tokens"; });
-    const bool is_missing = must_each && without != places.end();
-    check(!does_nothing && !is_missing && !are_tokens, [&] {
-        const Field& field = index.fields()[is_missing ? *without : places.front()];
-        const bool is_none = settings.normalise == "none" && field.name != "tokens";
-        return Error(
-            "E248",
-            fmt::format("'normalise' would do nothing to '{}'", field.name),
-            is_none ? "--normalise none says so"
-                    : fmt::format("data set '{}' has no mean and deviation of it", index.place()),
-            field.name == "tokens" ? "drop it: tokens are numbers of words"
-            : is_none
-                ? "drop one of the two"
-                : fmt::format("drop it; or: {}", normalising_advice(field, index.manifest().kind)));
+    check(!numbers.empty(), [&] {
+        return fail(index.fields()[places.front()].name,
+                    "it is given to the model as it is stored",
+                    "drop it: tokens and the like are numbers of words");
+    });
+    const auto lacks = [](const Field& field) { return field.mean.empty(); };
+    const auto lacking = std::ranges::find_if(numbers, lacks);
+    const bool lack_all = is_asked && std::ranges::all_of(numbers, lacks);
+    check(!lack_all && (settings.normalise != "required" || lacking == numbers.end()), [&] {
+        if (settings.normalise == "none")
+            return fail(lacking->name, "it is told to stay as stored, too", "drop one of the two");
+        return fail(
+            lacking->name,
+            fmt::format("data set '{}' has no mean and deviation of it", index.place()),
+            fmt::format("drop it; or: {}", normalising_advice(*lacking, index.manifest().kind)));
     });
 }
 

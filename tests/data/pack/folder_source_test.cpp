@@ -54,6 +54,16 @@ TEST_F(FolderSource, MakesAClassOfEachSubfolder) {
     EXPECT_TRUE(std::equal(grey.begin(), grey.begin() + 24, grey.begin() + 48));
 }
 
+TEST_F(FolderSource, HasImagesOfTheFolderAndItsSubfoldersWithoutClasses) {
+    for (const char* name : {"b.png", "a.png", "more/c.png"})
+        folder_.file(name, png_text(picture(4, 4, 1)));
+    const auto source = open_folder(folder_.path(), {.content = FolderContent::images});
+    ASSERT_EQ(source->samples(), 3u);
+    EXPECT_EQ(source->fields().size(), 1u);
+    EXPECT_EQ(source->row_name(0), "a.png");
+    EXPECT_EQ(source->row_name(2), "more/c.png");
+}
+
 TEST_F(FolderSource, FollowsLinksToFoldersAndFiles) {
     const test::TempDir elsewhere;
     elsewhere.file("real/a.png", png_text(picture(4, 4, 1)));

@@ -52,6 +52,14 @@ TEST(Transform, LeavesAChannelThatNeverChangesFinite) {
     for (const float value : out) EXPECT_TRUE(std::isfinite(value));
 }
 
+TEST(Transform, TakesOneMeanAndDeviationForAllChannels) {
+    const Images images = noise({3, 2, 2}, 1);
+    const double mean[] = {0.5}, deviation[] = {0.25}, means[] = {0.5, 0.5, 0.5},
+                 deviations[] = {0.25, 0.25, 0.25};
+    EXPECT_EQ(applied(ImageTransform({}, images.shape, mean, deviation), images),
+              applied(ImageTransform({}, images.shape, means, deviations), images));
+}
+
 TEST(Transform, LaysChannelsOutInnermostWhenAsked) {
     for (const int channels : {1, 2, 3, 4})
         for (const char* text :

@@ -114,7 +114,7 @@ TEST(Classification, HasTheAreaUnderTheCurve) {
     const auto task = classes(2);
     const LeafSamples samples{.inputs = {}, .targets = {{"labels", labels}}, .weights = {}};
     const auto found = task->evaluation(task->sums({{"output", logits}}, samples).on_host(), count);
-    EXPECT_NEAR(found.metrics.at("auc"), area, 0.005);
+    EXPECT_NEAR(found.metrics.at("auc"), area, 0.0005);
     EXPECT_GT(area, 0.6);
     EXPECT_LT(area, 0.9);
 }
