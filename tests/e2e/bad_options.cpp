@@ -242,7 +242,7 @@ std::vector<BadInput> bad_combinations() {
          train({"--test-data", "<data>", "--keep-best", "r2"}),
          64,
          "lockstep: error E103: --keep-best is 'r2'<same>\n"
-         "  why: the task's metrics are accuracy, loss\n"
+         "  why: the task's metrics are accuracy, auc, f1, loss\n"
          "  fix: give one of these\n",
          Finder::every_rank},
         {"LossOfAnotherTask",
