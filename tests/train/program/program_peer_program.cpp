@@ -2,14 +2,17 @@
 // One step of an exported program, for program_peer_worker.py: forward and backward on inputs from
 // files, and its gradients and buffers as bytes.
 //
-//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS train|as-exported|channels-last
+//   test_train_program_peer NET.pt2|resnet18|gpt OUT STEPS train|as-exported|as-in-training
 //                           INPUT:f32|i64:EXTENT,EXTENT...
+//
+// as-in-training: with the memory, the kernels and the order of channels that a training has.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 
 #include "model/model_file.hpp"
+#include "replica/numerics.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -76,12 +79,19 @@ double median_ms(Model& model, const NamedTensors& inputs, std::int64_t steps) {
     return times.empty() ? 0 : times[times.size() / 2];
 }
 
+void compute_as_in_training() {
+    TrainSettings arithmetic;
+    settle_arithmetic(Communicator(), read_node_facts().instruction_set, arithmetic);
+}
+
 int compare(int count, char** words) {
+    const bool as_in_training = std::string_view(words[4]) == "as-in-training";
+    if (as_in_training) compute_as_in_training();
     at::set_num_threads(1);
     const auto steps = parse_integer(words[3]).value();
     NamedTensors inputs;
     for (int i = 5; i < count; ++i) inputs.push_back({words[i], input_of(words[i])});
-    if (std::string_view(words[4]) == "channels-last")
+    if (as_in_training)
         for (NamedTensor& one : inputs)
             if (one.tensor.dim() == 4)
                 one.tensor = one.tensor.contiguous(at::MemoryFormat::ChannelsLast);
