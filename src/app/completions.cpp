@@ -154,7 +154,7 @@ std::string bash_completion(const std::vector<Command>& commands) {
     }
     constexpr const char* begin = "() {\n    case $1 in\n";
     constexpr const char* end = "    esac\n}\n";
-    return "# bash completion for lockstep, made by 'lockstep generate'\n\n_lockstep_words" +
+    return "# bash completion for lockstep, made by 'lockstep generate-manual'\n\n_lockstep_words" +
            std::string(begin) + bash_branch("", first) + words + end + "_lockstep_options" + begin +
            options + end + "_lockstep_values" + begin + values + end + bash_function;
 }
@@ -178,7 +178,7 @@ std::string zsh_completion(const std::vector<Command>& commands) {
                 branches += " \\\n            " + zsh_option(*option, spelling);
         branches += " \\\n            '*:file:_files' ;;\n";
     }
-    return "#compdef lockstep\n# made by 'lockstep generate'\n\n"
+    return "#compdef lockstep\n# made by 'lockstep generate-manual'\n\n"
            "local command=$words[2] skip=2\n"
            "if ((CURRENT == 2)); then compadd" +
            first + "; return; fi\ncase $words[2] in\n" + groups +
@@ -187,7 +187,7 @@ std::string zsh_completion(const std::vector<Command>& commands) {
 }
 
 std::string fish_completion(const std::vector<Command>& commands) {
-    std::string text = "# fish completion for lockstep, made by 'lockstep generate'\n";
+    std::string text = "# fish completion for lockstep, made by 'lockstep generate-manual'\n";
     text += fish_function;
     for (const auto& [word, below] : command_words(commands)) {
         text += fmt::format("complete -c lockstep -n '__lockstep_is_at 1' -a {}\n", word);

@@ -181,7 +181,7 @@ std::string reference_groups(const std::vector<Command>& commands) {
 constexpr const char* reference_begin =
     R"(# Reference: every command, every option
 
-Made by `lockstep generate` from the tables that the commands are parsed with; a test fails where
+Made by `lockstep generate-manual` from the tables that the commands are parsed with; a test fails where
 this page is stale.
 
 An option may be given as `--name value` or `--name=value`, as a variable `LOCKSTEP_NAME`, or in a
@@ -280,13 +280,14 @@ void check_holds_no_files(const std::filesystem::path& folder) {
     std::error_code none;
     for (const auto& entry : std::filesystem::directory_iterator(folder, none))
         check(!entry.is_regular_file(none), [&] {
-            return Error("E407",
-                         fmt::format("'{}' holds other files, such as '{}'",
-                                     folder.string(),
-                                     entry.path().filename().string()),
-                         "'lockstep generate' writes Lockstep's own manual page, completions and "
-                         "reference",
-                         "name a folder that is new or has only folders in it");
+            return Error(
+                "E407",
+                fmt::format("'{}' holds other files, such as '{}'",
+                            folder.string(),
+                            entry.path().filename().string()),
+                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
+                "reference",
+                "name a folder that is new or has only folders in it");
         });
 }
 

@@ -124,7 +124,7 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
     std::vector<std::string> names;
     bool is_group = false;
     for (const Command& command : commands) {
-        names.push_back(command.name);
+        if (!command.is_hidden) names.push_back(command.name);
         is_group = is_group || command.name.starts_with(words[0] + " ");
     }
     const std::string word = is_group && words.size() > 1 ? words[0] + " " + words[1] : words[0];

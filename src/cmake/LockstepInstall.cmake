@@ -16,7 +16,7 @@ if(TARGET lockstep)
         INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../libtorch/lib")
     install(TARGETS lockstep lockstep-train RUNTIME COMPONENT program)
     # lockstep(1), completions of three shells and the reference: the program makes them from its tables.
-    install(CODE "execute_process(COMMAND \"$<TARGET_FILE:lockstep>\" generate
+    install(CODE "execute_process(COMMAND \"$<TARGET_FILE:lockstep>\" generate-manual
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\"
         COMMAND_ERROR_IS_FATAL ANY)" COMPONENT program)
 endif()

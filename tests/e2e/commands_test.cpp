@@ -90,7 +90,7 @@ TEST(Commands, TakeTheUsersFileOverTheSites) {
 
 TEST(Commands, AreAsTheReferenceSays) {
     const TempDir folder;
-    output_of({"generate", folder.path()});
+    output_of({"generate-manual", folder.path()});
     EXPECT_TRUE(content_of(folder.path() / "doc/lockstep/reference.md") ==
                 content_of(LOCKSTEP_REFERENCE))
         << "docs/reference.md is stale; docs/CONTRIBUTING.md says how it is made";
@@ -99,20 +99,22 @@ TEST(Commands, AreAsTheReferenceSays) {
 TEST(Commands, WriteTheirManualIntoNoRun) {
     const TempDir folder;
     folder.file("run.json", "{}");
-    const ProcessResult refused = run_lockstep({"generate", folder.path()});
+    const ProcessResult refused = run_lockstep({"generate-manual", folder.path()});
     EXPECT_EQ(refused.exit_code, 64);
     EXPECT_THAT(refused.output, HasSubstr("E407"));
     EXPECT_THAT(refused.output, HasSubstr("holds other files, such as 'run.json'"));
     EXPECT_FALSE(fs::exists(folder / "man"));
     fs::create_directories(folder / "share" / "applications");
-    EXPECT_THAT(output_of({"generate", folder / "share"}),
+    EXPECT_THAT(output_of({"generate-manual", folder / "share"}),
                 HasSubstr((folder / "share/man/man1/lockstep.1").string()));
-    output_of({"generate", folder / "share"});
+    output_of({"generate-manual", folder / "share"});
+    EXPECT_THAT(run_lockstep({"generate", folder.path()}).output,
+                HasSubstr("E101: unknown command 'generate'\n  fix: see 'lockstep --help'"));
 }
 
 TEST(Commands, AreCompletedByBash) {
     const TempDir folder;
-    output_of({"generate", folder.path()});
+    output_of({"generate-manual", folder.path()});
     const auto completed = [&](const std::string& words) {
         const std::string script = fmt::format(
             "source {}; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lockstep; "
@@ -141,7 +143,7 @@ std::string printed_by(const std::string& shell, const std::string& script) {
 
 TEST(Commands, AreCompletedByFish) {
     const TempDir folder;
-    output_of({"generate", folder.path()});
+    output_of({"generate-manual", folder.path()});
     const fs::path file = folder.path() / "fish/vendor_completions.d/lockstep.fish";
     EXPECT_THAT(content_of(file),
                 HasSubstr("complete -c lockstep -n '__lockstep_is bench comm' -l split -x -a "
@@ -162,7 +164,7 @@ TEST(Commands, AreCompletedByFish) {
 // zsh completes at a terminal only: its two words for it show here what they are given.
 TEST(Commands, AreCompletedByZsh) {
     const TempDir folder;
-    output_of({"generate", folder.path()});
+    output_of({"generate-manual", folder.path()});
     const fs::path file = folder.path() / "zsh/site-functions/_lockstep";
     EXPECT_THAT(content_of(file), testing::StartsWith("#compdef lockstep\n"));
     const std::string smallest = "[smallest buffer]:value: ";
@@ -189,7 +191,7 @@ TEST(Commands, AreCompletedByZsh) {
 
 TEST(Commands, HaveAManualPageWithoutMistakes) {
     const TempDir folder;
-    output_of({"generate", folder.path()});
+    output_of({"generate-manual", folder.path()});
     const fs::path page = folder.path() / "man/man1/lockstep.1";
     EXPECT_THAT(content_of(page), HasSubstr("\n.B \\-\\-batch N\n"));
     if (find_program("groff").empty()) GTEST_SKIP() << "no groff here: scripts/setup test";

@@ -120,9 +120,9 @@ Command config_check_command() {
 }
 
 Command generate_command() {
-    return {.name = "generate",
+    return {.name = "generate-manual",
             .summary = "write the manual page, completions and reference",
-            .usage = "lockstep generate DIR",
+            .usage = "lockstep generate-manual DIR",
             .text = "For installations and docs/reference.md: made from the tables of options.\n",
             .positionals = 1,
             .is_hidden = true,

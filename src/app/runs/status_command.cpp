@@ -96,6 +96,10 @@ std::vector<RunRow> all_runs(const fs::path& folder) {
                 row.best = best_of(figures);
                 for (const auto& [name, entry] : figures.record.config.items())
                     row.settings[name] = entry.value("value", Json("")).as_text();
+                // Two runs may call the same data by two paths.
+                for (const char* name : {"data", "test-data"})
+                    if (std::string& path = row.settings[name]; !path.empty())
+                        path = (fs::path(figures.record.created_in) / path).lexically_normal();
             }
             found.push_back(std::move(row));
         } catch (const Error& error) {

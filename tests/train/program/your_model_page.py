@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of docs/your-model.md, as they stand there: your_model_page.py LOCKSTEP.
 
-A block of Python that begins with "# NAME.py" becomes that file, and a block of sh is run. Data are small, and so is
-the network that stands in for torchvision's, whose weights would be downloaded.
+Data are small, and so is the network that stands in for torchvision's, whose weights would be downloaded.
 """
 
-import os
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
 
 import numpy
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/your-model.md"
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import page
+
 # Parameters have the names that the page freezes.
 TORCHVISION = """
 from torch import nn
@@ -49,38 +47,6 @@ def make_data(run):
     pathlib.Path("torchvision.py").write_text(TORCHVISION)
 
 
-def main():
-    program = pathlib.Path(sys.argv[1]).resolve()
-    path = f"{program.parent}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    short = {"LOCKSTEP_MAX_STEPS": "3", "LOCKSTEP_BATCH": "24", "LOCKSTEP_OVERSUBSCRIBE": "1"}
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-    def run(command, **variables):
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True,
-                              env={**os.environ, **root, "PATH": path, **variables})
-        if done.returncode:
-            sys.exit(f"your_model: {command}: {done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
-
-    blocks = re.findall(r"^```(python|sh)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    commands = 0
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        make_data(run)
-        for kind, text in blocks:
-            name = re.match(r"# (\w+\.py)\n", text)
-            if kind == "python" and name:
-                pathlib.Path(name[1]).write_text(text)
-            for command in text.splitlines() if kind == "sh" else ():
-                said = run(command, **(short if command.startswith("lockstep train") else {}))
-                for word, proof in PROOFS.items():
-                    if word in command and proof not in said:
-                        sys.exit(f"your_model: {command} does not say '{proof}': {said}")
-                commands += 1
-        os.chdir("/")
-    print(f"your_model: {commands} commands of the page; a small network stood in for torchvision's")
-    return 0 if commands >= 16 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+commands = page.Page("your-model.md", sys.argv[1], PROOFS).follow(make_data)
+print(f"your_model: {commands} commands of the page; a small network stood in for torchvision's")
+sys.exit(0 if commands >= 16 else 1)
