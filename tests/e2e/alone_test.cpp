@@ -232,6 +232,14 @@ TEST_F(Alone, BeginsAnotherRun) {
         begin("frozen", "--freeze 'fc1.*' --load-skip 'fc2.*' --max-steps 1 --schedule constant");
     expect_well(frozen);
     EXPECT_THAT(frozen.output, HasSubstr("step-000005' loaded, 2 skipped"));
+
+    const auto longer = [&](const char* more) {
+        return in_folder(folder_.path(), fmt::format("train --resume frozen --epochs 1 {}", more));
+    };
+    EXPECT_THAT(longer("").output,
+                HasSubstr("--epochs 1 has no effect, because the run has --max-steps 1"));
+    expect_well(longer("--max-steps 0"));
+    EXPECT_EQ(state_of(folder_ / "frozen"), "complete, step 10, exit 0");
     fs::remove(*home_ / "train");
 }
 

@@ -120,6 +120,19 @@ std::vector<Config> values_of_run(const OptionTable& table,
     return {config};
 }
 
+// The run that goes on has a length in steps.
+void tell_of_idle_epochs(const TrainSettings& settings) {
+    const auto& steps = settings.origins.at("max-steps");
+    const auto& epochs = settings.origins.at("epochs");
+    if (settings.max_steps > 0 && steps.origin == "run.json" && epochs.origin != "run.json" &&
+        epochs.origin != "default")
+        once(Level::warn,
+             "--epochs {} has no effect, because the run has --max-steps {}; give --max-steps 0 "
+             "with it",
+             settings.epochs,
+             settings.max_steps);
+}
+
 void keep_origins(TrainSettings& settings, const std::vector<ResolvedOption>& resolved) {
     for (const ResolvedOption& option : resolved) {
         settings.origins[option.name] = {ConfigValue(option.text), option.origin};
@@ -133,6 +146,7 @@ void keep_origins(TrainSettings& settings, const std::vector<ResolvedOption>& re
                      weaker.text,
                      weaker.origin);
     }
+    tell_of_idle_epochs(settings);
 }
 
 }  // namespace lockstep
