@@ -46,7 +46,8 @@ void check_gpus_apart(const std::vector<NcclRankFacts>& facts);
 /// differ; each names the ranks and values.
 void check_agreement(const std::vector<NcclRankFacts>& facts);
 
-/// Returns what the version of NCCL is known to do wrong among these ranks, and what helps; else "".
+/// Returns what the version of NCCL is known to do wrong among these ranks, and what helps; else
+/// "".
 std::string known_nccl_fault(const std::vector<NcclRankFacts>& facts);
 
 }  // namespace lockstep
