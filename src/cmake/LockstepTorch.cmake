@@ -2,7 +2,11 @@
 # it that probes compilers and links what a CPU node does not have. Installed beside
 # LockstepConfig.cmake as well: a consumer finds its LibTorch again with the same rules.
 include_guard(GLOBAL)
-set(LOCKSTEP_TORCH_VERSION 2.11.0)
+# The one that scripts/setup gets. An installed Lockstep sets it to the one that it was built with.
+if(NOT LOCKSTEP_TORCH_VERSION)
+    set(LOCKSTEP_TORCH_VERSION 2.11.0)
+    set(LOCKSTEP_TORCH_BEFORE 2.16) # newer ones than 2.15 are untried
+endif()
 
 # Folders that may hold a LibTorch, in order of preference: the one named, a site's own, the cache.
 function(lockstep_torch_candidates result)
@@ -49,11 +53,22 @@ function(lockstep_check_torch_version root)
         string(REGEX REPLACE "[^0-9;]+" "" numbers "${lines}")
         list(JOIN numbers "." version)
     endif()
-    if(NOT version STREQUAL LOCKSTEP_TORCH_VERSION)
-        message(FATAL_ERROR "The LibTorch in ${root} is version ${version}.\n"
-            "  why: Lockstep is built and proven with ${LOCKSTEP_TORCH_VERSION}; another version gives other bits or does not link\n"
-            "  fix: run scripts/setup, or set LOCKSTEP_TORCH to a LibTorch ${LOCKSTEP_TORCH_VERSION}.")
+    set(LOCKSTEP_TORCH_FOUND "${version}" PARENT_SCOPE)
+    if(version STREQUAL LOCKSTEP_TORCH_VERSION)
+        return()
     endif()
+    if(LOCKSTEP_TORCH_BEFORE AND version MATCHES "^[0-9.]+$" AND version VERSION_GREATER LOCKSTEP_TORCH_VERSION
+            AND version VERSION_LESS LOCKSTEP_TORCH_BEFORE)
+        message(STATUS "LibTorch is ${version}: its runs have other bits than those of ${LOCKSTEP_TORCH_VERSION}, and stay with it")
+        return()
+    endif()
+    set(wanted ${LOCKSTEP_TORCH_VERSION})
+    if(LOCKSTEP_TORCH_BEFORE)
+        string(APPEND wanted ", or a later one before ${LOCKSTEP_TORCH_BEFORE}")
+    endif()
+    message(FATAL_ERROR "The LibTorch in ${root} is version ${version}.\n"
+        "  why: Lockstep is built with ${wanted}; another one does not compile or link\n"
+        "  fix: run scripts/setup, or set LOCKSTEP_TORCH to a LibTorch ${wanted}.")
 endfunction()
 
 function(lockstep_check_torch_abi root)

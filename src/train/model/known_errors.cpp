@@ -30,11 +30,11 @@ Error failure(ModelPlace place, const std::string& reason) {
 }  // namespace
 
 std::string reason_of(const std::exception& error) {
-    if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
-        const std::string text = torch->what_without_backtrace();
+    const auto* const torch = dynamic_cast<const c10::Error*>(&error);
+    std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
+    // Since 2.15 an exception of TorchScript is LibTorch's own: the reason follows its traceback.
+    if (torch != nullptr && !text.starts_with("The following operation failed in the TorchScript"))
         return text.substr(0, text.find('\n'));
-    }
-    std::string text = error.what();
     while (!text.empty() && text.back() == '\n') text.pop_back();
     return text.substr(text.rfind('\n') + 1);
 }
