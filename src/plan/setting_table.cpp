@@ -113,6 +113,10 @@ std::vector<Option> task(TrainSettings& s) {
                         1e-30,
                         1e30,
                         "error above which --loss huber is linear"),
+            flag_option("scale-targets",
+                        s.task.scales_targets,
+                        "learn targets of regression reduced to mean 0 and deviation 1; metrics "
+                        "and predictions keep their units"),
             real_option("label-smoothing",
                         s.task.label_smoothing,
                         0,

@@ -45,20 +45,22 @@ std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
     const bool has_classes = task == TaskKind::classification || task == TaskKind::segmentation;
     const bool is_huber = task == TaskKind::regression && s.task.loss == RegressionLoss::huber;
     const std::string other = "--task " + text_of(s, "task") + " has none";
-    return {{"loss", other, "drop it, or use --task regression", task != TaskKind::regression},
-            {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
-            {"label-smoothing",
-             other,
-             "drop it, or use --task classification or segmentation",
-             !has_classes},
-            {"class-weights",
-             other,
-             "drop it, or use --task classification or segmentation",
-             !has_classes},
-            {"ignore-index",
-             other,
-             "drop it, or use --task segmentation",
-             task != TaskKind::segmentation}};
+    return {
+        {"loss", other, "drop it, or use --task regression", task != TaskKind::regression},
+        {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
+        {"scale-targets", other, "drop it, or use --task regression", task != TaskKind::regression},
+        {"label-smoothing",
+         other,
+         "drop it, or use --task classification or segmentation",
+         !has_classes},
+        {"class-weights",
+         other,
+         "drop it, or use --task classification or segmentation",
+         !has_classes},
+        {"ignore-index",
+         other,
+         "drop it, or use --task segmentation",
+         task != TaskKind::segmentation}};
 }
 
 std::vector<Idle> idle_of_models(const TrainSettings& s) {

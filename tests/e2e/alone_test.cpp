@@ -200,6 +200,49 @@ TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
     EXPECT_THAT(predict("new.csv --data t --out x.csv"), HasSubstr("E106"));
 }
 
+// Two targets, a column of texts, cells without a value, and one column that is no feature.
+TEST_F(Alone, PredictsTablesAsTheTrainingTableWasRead) {
+    std::string table = "id;mass;kind;age;y1;y2\n", other = "age;more;kind;mass\n";
+    for (int i = 0; i < 64; ++i) {
+        const std::string mass = fmt::format("{},{}", i, i % 10),
+                          kind = i % 3 == 0 ? "red" : "blue";
+        const std::string age = i % 5 == 2 ? "NA" : std::to_string(20 + i);
+        table += fmt::format("n{};{};{};{};{};{}\n", i, mass, kind, age, 1000 * i, -i);
+        other += fmt::format("{};x;{};{}\n", age, kind, mass);
+    }
+    folder_.file("t.csv", table);
+    folder_.file("new.csv", other);
+    folder_.file("green.csv", "mass;kind;age\n1;red;2\n2;green;3\n");
+    folder_.file("points.csv", "mass;kind;age\n1.5;red;2\n");
+    const auto said = [&](const std::string& words) {
+        return in_folder(folder_.path(), words).output;
+    };
+    EXPECT_THAT(
+        said("data pack --csv t.csv --separator semicolon --decimal comma --drop id "
+             "--categorical kind --missing mean --target y1 --target y2 --out t"),
+        testing::AllOf(HasSubstr("column 4 ('age'): 13 of 64 cells have no value; they get "
+                                 "the mean of the others, 51.3725"),
+                       HasSubstr("column 3 ('kind'): 2 text(s), a number each: blue, red")));
+    EXPECT_THAT(said("train --data t --run r --model mlp --batch 16 --max-steps 8 --scale-targets "
+                     "--skip-checks all"),
+                HasSubstr("targets: scaled by mean 31500, -31.5 and deviation 18473, 18.473"));
+    said("predict r t.csv --id id --out all.csv");
+    EXPECT_THAT(content_of(folder_ / "all.csv"), testing::StartsWith("id,y1,y2\nn0,"));
+    said("predict r t.csv --out all.npy");
+    EXPECT_THAT(said("predict r new.csv --out new.npy --np 2 --oversubscribe"),
+                testing::AllOf(HasSubstr("they get the training data's mean"),
+                               HasSubstr("new.npy: f32 [64, 2]")));
+    EXPECT_EQ(content_of(folder_ / "new.npy"), content_of(folder_ / "all.npy")) << "bit for bit";
+    const std::string unknown = said("predict r green.csv --out x.csv");
+    EXPECT_THAT(unknown, HasSubstr("E239: 'green.csv', line 3, column 2 ('kind'): 'green' is not"));
+    EXPECT_THAT(unknown, HasSubstr("why: these are blue, red"));
+    EXPECT_THAT(said("predict r points.csv --out x.csv"), HasSubstr("write decimal commas as the"));
+    const std::string tested = said("eval r --data t --json");
+    said("data pack --csv t.csv --separator semicolon --like t --target y1 --target y2 --out like");
+    EXPECT_THAT(said("data pack --csv t.csv --like t --real f64 --out x"), HasSubstr("error E106"));
+    EXPECT_EQ(said("eval r --data like --json"), tested) << "the same samples and numbers";
+}
+
 TEST_F(Alone, BeginsAnotherRun) {
     fs::create_directory_symlink(SmallData::get().train(), *home_ / "train");
     const std::string source = *home_ / "a";

@@ -228,11 +228,19 @@ TEST(NonFinite, TestDataAreNamed) {
 TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
     const TempDir folder;
     make_sums(folder / "data", {}, 1e30F);
-    const ProcessResult result = run_lockstep(
-        {"train", "--data", folder / "data", "--run", folder / "run", "--model", "mlp"});
+    const auto train = [&](const char* run, const Words& more) {
+        return run_lockstep(
+            Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
+            more);
+    };
+    const ProcessResult result = train("run", {});
     EXPECT_EQ(result.exit_code, 65) << result.output;
     EXPECT_THAT(result.output, testing::HasSubstr("why: 'targets' of sample "));
-    EXPECT_THAT(result.output, testing::HasSubstr("fix: scale 'targets' to numbers around 1"));
+    EXPECT_THAT(result.output, testing::HasSubstr("fix: begin a new run with --scale-targets"));
+    expect_success(train("scaled", {"--scale-targets"}));
+    EXPECT_THAT(
+        run_lockstep({"export", folder / "scaled", "--out", folder / "w.safetensors"}).output,
+        testing::HasSubstr("multiply by std and add mean of 'targets' in"));
 }
 
 // The GPU withholds the update before the host knows.

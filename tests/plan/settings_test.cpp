@@ -152,6 +152,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "plain",
                             "precision",
                             "reference-batch",
+                            "scale-targets",
                             "schedule",
                             "seed",
                             "split",

@@ -40,6 +40,28 @@ inline constexpr std::int64_t max_classes = 1'000'000;
 /// Largest total length of the names of a field's columns.
 inline constexpr std::size_t most_column_bytes = std::size_t{1} << 20;
 
+/// What is done with a table's cells without a value. mean: a cell gets the mean of its column's
+/// others.
+enum class Missing { error, drop, mean };
+
+/// The sign before the decimals of a table's numbers.
+enum class DecimalSign { point, comma };
+
+/// How a table's cells became the numbers of a field, which tables of new data follow.
+struct TableForm {
+    std::uint64_t width = 0;           ///< columns of the table; 0: there is no form
+    std::vector<std::string> columns;  ///< those of the field: names, or numbers from 1
+    /// By column: its texts, sorted, each a number of the field that is 1 or 0; empty: the column
+    /// holds numbers. No list at all: each column does.
+    std::vector<std::vector<std::string>> categories;
+    Missing missing = Missing::error;
+    std::vector<double> fills;  ///< with Missing::mean: by number of the field
+    DecimalSign decimal = DecimalSign::point;
+    std::string encoding;  ///< as `data pack --encoding`
+
+    bool operator==(const TableForm&) const = default;
+};
+
 /// One column of a data set: /data/NAME in every shard, one row per sample.
 struct Field {
     std::string name;
@@ -50,6 +72,7 @@ struct Field {
     std::vector<std::string> class_names;     ///< for fields of classes; may be empty
     std::vector<std::uint64_t> class_counts;  ///< for fields of classes: elements of each
     std::vector<std::string> columns;  ///< column names of a table, by element of {D}; may be empty
+    TableForm table;                   ///< for tables that need more than names
     std::string source;                ///< path in foreign files; "" means /data/NAME
 
     std::size_t bytes_per_sample() const;  ///< decoded; the product of `shape` and the type's size

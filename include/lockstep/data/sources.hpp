@@ -77,17 +77,24 @@ std::unique_ptr<RowSource> open_cifar100(const std::vector<std::filesystem::path
 /// Tells whether the first line of a CSV file names its columns.
 enum class Header { guess, yes, no };
 
-/// Roles of a CSV file's columns. Columns are given by name, or by number from 1.
+/// Roles of a CSV file's columns, and the meaning of their cells. Columns are given by name, or by
+/// number from 1.
 struct CsvOptions {
-    std::string label;   ///< column of classes: whole numbers, or names (numbered in sorted order)
-    std::string target;  ///< column of numbers to predict; label and target exclude each other
-    Header header = Header::guess;        ///< guess: yes if it has a column and none is a number
-    char separator = ',';                 ///< between columns
+    std::string label;  ///< column of classes: whole numbers, or names (numbered in sorted order)
+    /// Columns of numbers to predict; they and a label exclude each other. One is `targets` of
+    /// scalars, several are [K].
+    std::vector<std::string> targets = {};
+    std::vector<std::string> drop = {};         ///< columns to leave out
+    std::vector<std::string> categorical = {};  ///< columns of texts: a number for each of them
+    Header header = Header::guess;  ///< guess: yes if it has a column and none is a number
+    char separator = ',';           ///< between columns
+    DecimalSign decimal = DecimalSign::point;
     ElementType type = ElementType::f32;  ///< type of features and target: f32 or f64
-    std::string encoding;  ///< iconv's name of the encoding; "": bytes stay unchanged
-    /// Names of the columns that are features, in this order; others are left out. Empty: all but
-    /// label and target. In a file without header these are all there are.
-    std::vector<std::string> features = {};
+    std::string encoding = {};         ///< iconv's name of the encoding; "": bytes stay unchanged
+    Missing missing = Missing::error;  ///< of features; with `drop`, of label and targets, too
+    /// Field of training data whose columns, categories and fills these are; other columns are left
+    /// out. A table without a header has these columns alone, or all of the training table.
+    std::optional<Field> like = {};
     std::string row_names = {};  ///< column of row_name(); "": none
 };
 
@@ -108,9 +115,10 @@ std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>&
                                        std::uint64_t length,
                                        RawTokens raw = RawTokens::none);
 
-/// Opens CSV by RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202,
-/// E214 and E239 (a cell is no number), naming line and column; E103 (no such encoding), E106 (no
-/// such column, or several of a name).
+/// Opens CSV by RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Lines tell which
+/// cells were filled, which records left out, and the categories. Errors: E201, E202, E214 and E239
+/// (a cell is no number, or no known category), naming line and column; E103 (no such encoding),
+/// E106 (no such column, or one of two roles).
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options = {});

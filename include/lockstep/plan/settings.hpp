@@ -99,6 +99,7 @@ struct TaskSettings {
     TaskKind kind = TaskKind::automatic;        ///< what the model learns
     RegressionLoss loss = RegressionLoss::mse;  ///< loss of regression
     double huber_delta = 1;                     ///< error above which Huber's loss is linear
+    bool scales_targets = false;                ///< regression learns (target - mean) / deviation
     double label_smoothing = 0;                 ///< label smoothing of classes, 0 to 1
     std::string class_weights = "none";         ///< "none", "balanced" or "W0,W1,..."
     std::int64_t ignore_index = -1;             ///< class of masks that does not count; -1: none

@@ -48,6 +48,8 @@ constexpr const char* data_pack_help =
     "  lockstep data pack --cifar10 cifar-10-batches-bin --split test --out data/cifar/test\n"
     "  lockstep data pack --folder photos --resize 224x224 --out data/photos\n"
     "  lockstep data pack --csv iris.csv --label species --out data/iris\n"
+    "  lockstep data pack --csv houses.csv --target price --drop id --categorical district \\\n"
+    "      --missing mean --out data/houses\n"
     "  lockstep data pack --hdf5 scans.h5 --field images=/scan --field masks=/truth --out data/s\n"
     "  lockstep data pack --text books/*.txt --length 256 --out data/book\n";
 

@@ -2,8 +2,11 @@
 #include "data/pack_inputs.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/foreign.hpp"
+#include "lockstep/data/manifest.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -56,7 +59,7 @@ std::string_view only_input(const PackInputs& in) {
 void check_extras(const PackInputs& in, std::string_view input) {
     const CsvOptions& csv = in.csv_columns;
     const CsvOptions usual;
-    const std::array<Extra, 14> extras{
+    const std::array<Extra, 19> extras{
         {{!in.fields.empty(), "field", {"hdf5"}},
          {in.follows_links, "follow-links", {"hdf5"}},
          {in.memory != SourceOptions{}.memory_bytes, "memory", {"hdf5"}},
@@ -64,7 +67,12 @@ void check_extras(const PackInputs& in, std::string_view input) {
          {in.color != Color::as_first, "color", {"folder"}},
          {!in.resize.empty(), "resize", {"folder"}},
          {!csv.label.empty(), "label", {"csv"}},
-         {!csv.target.empty(), "target", {"csv"}},
+         {!csv.targets.empty(), "target", {"csv"}},
+         {!csv.drop.empty(), "drop", {"csv"}},
+         {!csv.categorical.empty(), "categorical", {"csv"}},
+         {csv.missing != usual.missing, "missing", {"csv"}},
+         {csv.decimal != usual.decimal, "decimal", {"csv"}},
+         {!in.like.empty(), "like", {"csv"}},
          {csv.header != usual.header, "header", {"csv"}},
          {csv.separator != usual.separator, "separator", {"csv"}},
          {csv.type != usual.type, "real", {"csv"}},
@@ -94,12 +102,52 @@ std::vector<NamedInput> named(const std::string& option, const std::vector<std::
 }
 
 void check_columns(const CsvOptions& csv) {
-    check(csv.label.empty() || csv.target.empty(), [] {
+    check(csv.label.empty() || csv.targets.empty(), [] {
         return Error("E106",
                      "--label and --target are both given",
-                     "one column is predicted: classes (--label) or numbers (--target)",
+                     "a model predicts classes (--label) or numbers (--target)",
                      "drop one of them");
     });
+}
+
+// That of a packed data set, or of the training data of a run.
+Manifest manifest_of(const std::filesystem::path& folder) {
+    const std::filesystem::path kept = RunPaths{folder}.data();
+    std::error_code failed;
+    if (std::filesystem::exists(kept, failed))
+        return parse_manifest(read_file(kept), kept.string(), ManifestKind::kept);
+    return parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
+}
+
+// The table's options, or those that the data set of --like was packed with.
+std::unique_ptr<RowSource> open_table(const PackInputs& in, const SourceOptions& options) {
+    CsvOptions csv = in.csv_columns;
+    check_columns(csv);
+    if (in.like.empty()) return open_csv(in.csv, csv, options);
+    const CsvOptions usual;
+    check(csv.drop.empty() && csv.categorical.empty() && csv.missing == usual.missing &&
+              csv.decimal == usual.decimal && csv.type == usual.type && csv.encoding.empty(),
+          [&] {
+              return Error("E106",
+                           "--like goes with none of --drop, --categorical, --missing, --decimal, "
+                           "--real and --encoding",
+                           fmt::format("'{}' was packed with its own", in.like.string()),
+                           "drop them");
+          });
+    const Manifest manifest = manifest_of(in.like);
+    const auto found = std::ranges::find(manifest.fields, "features", &Field::name);
+    check(found != manifest.fields.end() && found->shape.size() == 1, [&] {
+        return Error("E106",
+                     fmt::format("--like names '{}', which was no table", in.like.string()),
+                     "it has no 'features' [columns]",
+                     "drop --like");
+    });
+    csv.like = *found;
+    csv.missing = found->table.missing;
+    csv.decimal = found->table.decimal;
+    csv.encoding = found->table.encoding;
+    csv.type = found->type;
+    return open_csv(in.csv, csv, options);
 }
 
 FolderOptions folder_options(const PackInputs& in) {
@@ -141,15 +189,34 @@ OptionSection kinds(PackInputs& in) {
              "tokens", "FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};
 }
 
-OptionSection table_details(CsvOptions& csv) {
+OptionSection table_details(PackInputs& in) {
+    CsvOptions& csv = in.csv_columns;
     return {
         "About a table",
         {text_option("label",
                      "COLUMN",
                      csv.label,
                      "with --csv: column of classes, by name or number from 1"),
-         text_option(
-             "target", "COLUMN", csv.target, "with --csv: column of numbers to be predicted"),
+         list_option("target",
+                     "COLUMN",
+                     csv.targets,
+                     "with --csv: column of numbers to be predicted; several: [K]"),
+         list_option("drop", "COLUMN", csv.drop, "with --csv: columns to leave out"),
+         list_option("categorical",
+                     "COLUMN",
+                     csv.categorical,
+                     "with --csv: columns of texts; each text becomes a number, 1 or 0"),
+         choice_option<Missing>(
+             "missing",
+             csv.missing,
+             {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
+             "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave out "
+             "their lines; fill features with the mean of their column"),
+         path_option("like",
+                     "DIR",
+                     in.like,
+                     "with --csv: packed training data or a run, whose columns, categories and "
+                     "means this table gets"),
          choice_option<Header>("header",
                                csv.header,
                                {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
@@ -159,6 +226,10 @@ OptionSection table_details(CsvOptions& csv) {
                              csv.separator,
                              {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
                              "with --csv: between columns"),
+         choice_option<DecimalSign>("decimal",
+                                    csv.decimal,
+                                    {{"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
+                                    "with --csv: before the decimals of numbers"),
          text_option("encoding",
                      "NAME",
                      csv.encoding,
@@ -213,7 +284,7 @@ OptionTable pack_input_sections(PackInputs& inputs) {
     return {kinds(inputs),
             details(inputs),
             foreign_group(inputs.fields, inputs.follows_links),
-            table_details(inputs.csv_columns)};
+            table_details(inputs)};
 }
 
 void add_files(PackInputs& inputs, const std::vector<std::string>& files) {
@@ -250,8 +321,7 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "npy") return open_npy(named("npy", in.npy), in.layout);
     if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
-    check_columns(in.csv_columns);
-    if (input == "csv") return open_csv(in.csv, in.csv_columns, options);
+    if (input == "csv") return open_table(in, options);
     if (input == "folder") return open_folder(in.folder, folder_options(in));
     if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");

@@ -22,7 +22,8 @@ struct PackInputs {
     Color color = Color::as_first;
     std::string resize;  ///< "HxW"; "": images have one size
     CsvOptions csv_columns;
-    std::int64_t length = 0;  ///< length of windows of text or tokens; 0: not given
+    std::filesystem::path like;  ///< packed data set whose form a table follows; "": none
+    std::int64_t length = 0;     ///< length of windows of text or tokens; 0: not given
     RawTokens token_type = RawTokens::none;
     bool follows_links = false;
     std::uint64_t memory = SourceOptions{}.memory_bytes;  ///< memory for reading `hdf5`

@@ -144,6 +144,11 @@ int run_export(const ExportArguments& arguments, const Invocation& call) {
                            summary.step,
                            arguments.out.string(),
                            bytes_text(summary.bytes)));
+    const RunRecord record = read_run_record(run);
+    if (record.deciding.value("scale-targets", false))
+        once(Level::info,
+             "its outputs are of scaled targets: multiply by std and add mean of 'targets' in '{}'",
+             RunPaths{run}.data().string());
     return 0;
 }
 

@@ -92,14 +92,17 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
                                 .resize = ImageSize{static_cast<std::uint32_t>(field.shape[1]),
                                                     static_cast<std::uint32_t>(field.shape[2])}});
         case RawKind::table:
-            return open_csv(path,
-                            {.label = {},
-                             .target = {},
-                             .separator = separator_of(path),
-                             .type = field.type,
-                             .encoding = {},
-                             .features = field.columns,
-                             .row_names = row_names});
+            return open_csv(
+                path,
+                {.label = {},
+                 .separator = separator_of(path),
+                 .decimal = field.table.decimal,
+                 .type = field.type,
+                 .encoding = field.table.encoding,
+                 // Each row has a prediction: none is left out.
+                 .missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error,
+                 .like = field,
+                 .row_names = row_names});
         case RawKind::text:
             return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
         default:

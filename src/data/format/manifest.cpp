@@ -124,6 +124,7 @@ void describe(Record& record, Field& field) {
     record.sparse("class_counts", field.class_counts);
     record.sparse("class_names", field.class_names);
     record.sparse("columns", field.columns);
+    if (record.wants("table", field.table.width > 0)) record.field("table", field.table);
     record.sparse("source", field.source);
 }
 
@@ -152,12 +153,7 @@ void check_field(const Field& field, const std::string& origin) {
         throw nonsense(origin, fmt::format("field '{}' has means without deviations", field.name));
     if (!field.class_names.empty() && field.class_names.size() != field.class_counts.size())
         throw nonsense(origin, fmt::format("field '{}' has other names than classes", field.name));
-    if (field.columns.empty()) return;
-    std::size_t letters = 0;
-    for (const std::string& name : field.columns) letters += name.size();
-    const bool has_each = field.shape.size() == 1 &&
-                          field.columns.size() == static_cast<std::uint64_t>(field.shape[0]);
-    if (!has_each || letters > most_column_bytes)
+    if (!has_table_of_its_shape(field))
         throw nonsense(origin, fmt::format("field '{}' has other names than columns", field.name));
 }
 

@@ -89,6 +89,9 @@ std::vector<std::string> names_of_outputs(const TrainedRun& trained) {
         if (field.name == (kind == TaskKind::segmentation ? "masks" : "labels") &&
             std::ssize(field.class_names) == outputs)
             return field.class_names;
+        else if (field.name == "targets" && kind == TaskKind::regression &&
+                 std::ssize(field.columns) == outputs)
+            return field.columns;
     if (has_classes(kind)) return numbers_below(outputs);
     return outputs == 1 ? std::vector<std::string>{"prediction"} : numbers_below(outputs);
 }
@@ -153,7 +156,9 @@ void write_outputs(const InferSettings& settings,
     const TaskKind kind = trained.run.settings.task.kind;
     evaluator.for_each_output(
         *trained.model,
-        [&](const at::Tensor& outputs) { return formed(outputs, settings.form, kind); },
+        [&](const at::Tensor& outputs) {
+            return formed(trained.task->in_units(outputs), settings.form, kind);
+        },
         [&](std::uint64_t sample, std::span<const std::byte> values) {
             file.write(rows.of(sample), values);
         });

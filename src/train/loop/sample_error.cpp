@@ -93,12 +93,17 @@ std::optional<Error> sample_error(double loss,
     const std::optional<BadSample> bad = bad_sample(batch, index, settings.inputs);
     if (!bad) return {};
     const std::string what = fmt::format("the loss is {} at step {}", loss, step);
+    const bool is_target = bad->is_finite && bad->field == "targets";
+    if (is_target && settings.task.scales_targets) return {};  // they are about 1 in the loss
+    const bool may_be_scaled = is_target && !index.field("targets").mean.empty();
     if (bad->is_finite)
         return Error(
             "E701",
             what,
             bad->text + "; its square is beyond f32's 3.4e+38",
-            fmt::format("scale '{}' to numbers around 1, and begin a new run", bad->field));
+            may_be_scaled
+                ? "begin a new run with --scale-targets"
+                : fmt::format("scale '{}' to numbers around 1, and begin a new run", bad->field));
     return Error("E701",
                  what,
                  bad->text,

@@ -185,15 +185,18 @@ std::string FieldTask::class_warning() const {
     return unused_classes_text(field_);
 }
 
-NamedTensors FieldTask::targets(const LeafSource& source) const {
+at::Tensor FieldTask::stored_targets(const LeafSource& source) const {
     const std::size_t place = source.index.field_position(std::string(rule_.field));
     const Field& stored = source.index.fields()[place];
     const std::byte* const first =
         source.batch.fields[place].data() + source.leaf.first_row * stored.bytes_per_sample();
-    const at::Tensor rows =
-        torch::from_blob(const_cast<std::byte*>(first),
-                         batch_extents(stored, static_cast<std::int64_t>(source.leaf.rows)),
-                         stored_type(stored.type));
+    return torch::from_blob(const_cast<std::byte*>(first),
+                            batch_extents(stored, static_cast<std::int64_t>(source.leaf.rows)),
+                            stored_type(stored.type));
+}
+
+NamedTensors FieldTask::targets(const LeafSource& source) const {
+    const at::Tensor rows = stored_targets(source);
     // A copy: the batch's memory is lent.
     const bool has_classes = rule_.holds == Holds::classes;
     const at::ScalarType type = has_classes ? torch::kInt64 : torch::kFloat32;

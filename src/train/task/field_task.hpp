@@ -47,6 +47,9 @@ class FieldTask : public Task {
     /// Returns the loss of each sample, [n].
     virtual at::Tensor losses(const at::Tensor& outputs, const LeafSamples& samples) const = 0;
 
+    /// Returns a leaf's targets as they are stored, in the batch's memory.
+    at::Tensor stored_targets(const LeafSource& source) const;
+
     const Field& field() const { return field_; }
     std::int64_t ignored() const { return ignored_; }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
 #include "task/field_task.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -13,14 +17,45 @@ namespace {
 class Regression : public FieldTask {
   public:
     Regression(const TaskSettings& settings, const Field& targets)
-        : FieldTask(TaskKind::regression, targets), settings_(settings) {}
+        : FieldTask(TaskKind::regression, targets), settings_(settings) {
+        if (!settings.scales_targets) return;
+        check(!targets.mean.empty(), [] {
+            return Error("E248",
+                         "--scale-targets would do nothing",
+                         "the data set has no finite mean and deviation of 'targets'",
+                         "pack it with 'lockstep data pack', which finds them, or drop "
+                         "--scale-targets");
+        });
+        std::vector<double> divisors = targets.std;
+        std::ranges::replace(divisors, 0.0, 1.0);  // all are equal
+        deviation_ = torch::tensor(divisors, torch::kFloat64);
+    }
 
     std::int64_t outputs() const override { return field().shape.empty() ? 1 : field().shape[0]; }
 
     NamedTensors targets(const LeafSource& source) const override {
-        NamedTensors targets = FieldTask::targets(source);
-        targets[0].tensor = targets[0].tensor.reshape({-1, outputs()});
-        return targets;
+        if (!deviation_.defined()) {
+            NamedTensors targets = FieldTask::targets(source);
+            targets[0].tensor = targets[0].tensor.reshape({-1, outputs()});
+            return targets;
+        }
+        const at::Tensor stored = stored_targets(source).reshape({-1, outputs()});
+        const at::Tensor scaled = (stored.to(torch::kFloat64) - middle()) / deviation_;
+        return {{"targets", scaled.to(torch::kFloat32)}};
+    }
+
+    at::Tensor in_units(const at::Tensor& outputs) const override {
+        if (!deviation_.defined()) return outputs;
+        const at::Tensor exact = outputs.to(torch::kFloat64);
+        return (exact * deviation_.to(outputs.device()) + middle().to(outputs.device()))
+            .to(outputs.scalar_type());
+    }
+
+    std::string classes_text() const override {
+        if (!deviation_.defined()) return "";
+        return fmt::format("targets: scaled by mean {:.6g} and deviation {:.6g}",
+                           fmt::join(field().mean, ", "),
+                           fmt::join(field().std, ", "));
     }
 
     NamedTensors blank_targets(std::int64_t count) const override {
@@ -32,13 +67,19 @@ class Regression : public FieldTask {
         return {std::vector<double>(static_cast<std::size_t>(2 + 3 * outputs())), {}};
     }
 
-    // Reals: loss, absolute errors; then, for each number, the squared errors, the distances of
-    // targets from the training data's mean and their squares.
+    // In the targets' units. Reals: loss, absolute errors; then, for each number, the squared
+    // errors, the distances of targets from the training data's mean and their squares.
     SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs), samples).to(torch::kFloat64);
         const at::Tensor there =
             counted_rows(samples.targets[0].tensor, samples).to(torch::kFloat64);
-        const at::Tensor error = found - there, distance = there - middle().to(there.device());
+        at::Tensor error = found - there, distance = there;
+        if (deviation_.defined()) {
+            const at::Tensor unit = deviation_.to(there.device());
+            error = error * unit, distance = distance * unit;
+        } else {
+            distance = distance - middle().to(there.device());
+        }
         return sums_of({loss(outputs, samples),
                         error.abs().sum(),
                         (error * error).sum(0),
@@ -96,6 +137,7 @@ class Regression : public FieldTask {
     }
 
     TaskSettings settings_;
+    at::Tensor deviation_;  // f64 [K] or [1]; undefined: targets are learned as they are
 };
 
 }  // namespace

@@ -83,6 +83,9 @@ class Task {
     /// Takes the names of the model's outputs if it takes_metrics(), before any evaluation.
     virtual void name_outputs(const NamedTensors&) {}
 
+    /// Returns a model's outputs in the units of the data.
+    virtual at::Tensor in_units(const at::Tensor& outputs) const { return outputs; }
+
     /// For the log: how many classes, and what they are called; "" where there are none.
     virtual std::string classes_text() const { return ""; }
 

@@ -50,42 +50,31 @@ std::string order_of(const std::vector<std::string>& columns) {
     return text;
 }
 
-// Puts a table's columns in the training data's order, and others, such as labels, behind them.
-std::string reorder_command(const std::vector<std::string>& columns) {
-    std::string words;
-    for (const std::string& column : columns) words += " " + shell_word(column);
-    return fmt::format(
-        "python3 -c 'import csv,sys; o=sys.argv[1:]; r=csv.DictReader(sys.stdin); "
-        "w=csv.DictWriter(sys.stdout,o+[c for c in r.fieldnames if c not in o]); "
-        "w.writeheader(); w.writerows(r)'{} < OLD.csv > NEW.csv",
-        words);
-}
-
 // A model knows columns by their places; names are compared where both have them.
 void check_columns(const Field& test, const Field& data, const TrainSettings& settings) {
-    constexpr std::size_t most_in_command = 100;
     const auto &there = test.columns, &here = data.columns;
-    if (there.empty() || here.empty() || there == here) return;
+    if (there.empty() || here.empty()) return;
+    const std::string like = "--like " + shell_word(settings.data.string());
+    const bool are_filled = !test.table.fills.empty() && !data.table.fills.empty();
+    if (are_filled && test.table.fills != data.table.fills)
+        once(Level::warn,
+             "test data '{}' fill cells with their own means; 'lockstep data pack {}' fills them "
+             "with the training data's",
+             settings.test_data.string(),
+             like);
+    if (there == here) return;
     const auto first =
         static_cast<std::size_t>(std::ranges::mismatch(there, here).in1 - there.begin());
-    std::vector<std::string> sorted_there = there, sorted_here = here;
-    std::ranges::sort(sorted_there);
-    std::ranges::sort(sorted_here);
-    const bool are_same = sorted_there == sorted_here;
     throw Error(
         "E217",
         fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
         fmt::format("column {} of '{}' is '{}', and in the training data '{}'; their order is: {}",
                     first + 1,
                     test.name,
-                    printable(there[first]),
-                    printable(here[first]),
+                    first < there.size() ? printable(there[first]) : "",
+                    first < here.size() ? printable(here[first]) : "",
                     order_of(here)),
-        are_same && here.size() <= most_in_command
-            ? "put the columns in that order, and pack the table again. If it has commas between "
-              "cells: " +
-                  reorder_command(here)
-            : "pack a table of these columns, in that order");
+        fmt::format("pack the table again with {}: columns are then found by their names", like));
 }
 
 // A model has no embedding for tokens beyond its vocabulary.
@@ -104,19 +93,20 @@ void check_test_inputs(const DatasetIndex& test,
                        const DatasetIndex& data,
                        const TrainSettings& settings,
                        const Task& task) {
+    const std::vector<std::size_t> tested = input_places(test, settings.inputs);
+    const std::vector<std::size_t> learned = input_places(data, settings.inputs);
+    for (std::size_t i = 0; i < tested.size(); ++i)
+        check_columns(test.fields()[tested[i]], data.fields()[learned[i]], settings);
     const std::string shape = described(evaluation_input(test, data, settings, task).shape());
     const std::string wanted = described(evaluation_input(data, data, settings, task).shape());
     check(shape == wanted, [&] {
         return does_not_fit(settings,
                             fmt::format("they are {}, the training data {}", shape, wanted));
     });
-    const std::vector<std::size_t> tested = input_places(test, settings.inputs);
-    const std::vector<std::size_t> learned = input_places(data, settings.inputs);
     for (std::size_t i = 0; i < tested.size(); ++i) {
         const Field &there = test.fields()[tested[i]], &here = data.fields()[learned[i]];
         const auto check_field = here.name == "tokens" ? check_vocabulary : check_units;
         check_field(there, here, settings);
-        check_columns(there, here, settings);
     }
 }
 

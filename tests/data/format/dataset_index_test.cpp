@@ -301,6 +301,31 @@ TEST(Manifest, RefusesWhatContradictsItself) {
               "E222");
 }
 
+TEST(Manifest, RefusesFormsOfOtherTables) {
+    const auto changed = [](auto change) {
+        Manifest manifest = example();
+        TableForm& form = manifest.fields[2].table;
+        form = {
+            .width = 3, .columns = {"kind"}, .categories = {{"a", "b"}}, .missing = Missing::mean};
+        form.fills = {0.25, 0.75};
+        manifest.fields[2].columns = {"kind=a", "kind=b"};
+        change(form);
+        if (code_of(manifest).empty()) {
+            EXPECT_EQ(parse_manifest(manifest_text(manifest), "toy").fields, manifest.fields);
+        }
+        return code_of(manifest);
+    };
+    EXPECT_EQ(changed([](TableForm&) {}), "");
+    EXPECT_EQ(changed([](TableForm& f) { f = {}; }), "") << "it needs none";
+    EXPECT_EQ(changed([](TableForm& f) { f.categories[0] = {"b", "a"}; }), "E222");
+    EXPECT_EQ(changed([](TableForm& f) { f.categories[0].push_back("c"); }), "E222");
+    EXPECT_EQ(changed([](TableForm& f) { f.categories.push_back({}); }), "E222");
+    EXPECT_EQ(changed([](TableForm& f) { f.columns.push_back("more"); }), "E222");
+    EXPECT_EQ(changed([](TableForm& f) { f.fills.pop_back(); }), "E222");
+    EXPECT_EQ(changed([](TableForm& f) { f.missing = Missing::drop; }), "E222") << "it fills none";
+    EXPECT_EQ(changed([](TableForm& f) { f.encoding.assign(3 * most_column_bytes, 'x'); }), "E222");
+}
+
 TEST(Manifest, RefusesVersionsFromTheFuture) {
     std::string text = manifest_text(example());
     text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 9");

@@ -106,7 +106,7 @@ TEST_F(CsvSource, NamesBytesThatAreNotOfTheEncoding) {
 
 TEST_F(CsvSource, ReadsTargetsInDoublePrecision) {
     const auto source =
-        open("0.1;5\n0.2;6\n", {.target = "1", .separator = ';', .type = ElementType::f64});
+        open("0.1;5\n0.2;6\n", {.targets = {"1"}, .separator = ';', .type = ElementType::f64});
     EXPECT_EQ(source->fields()[1].name, "targets");
     EXPECT_THAT(values_of<double>(*source, 0, 1), ElementsAre(6));
     EXPECT_THAT(values_of<double>(*source, 1, 1), ElementsAre(0.2));
@@ -168,7 +168,7 @@ TEST_F(CsvSource, RefusesRaggedAndBrokenFiles) {
 TEST_F(CsvSource, NamesTheColumnsThereAre) {
     EXPECT_THAT(error("a,b\n1,2\n", {.label = "c"}).why(), HasSubstr("2 columns are a, b"));
     EXPECT_EQ(error("1,2\n", {.label = "3"}).code(), "E106");
-    EXPECT_EQ(error("1,2\n", {.target = "0"}).code(), "E106");
+    EXPECT_EQ(error("1,2\n", {.targets = {"0"}}).code(), "E106");
 }
 
 TEST_F(CsvSource, ReadsBeyondOneBuffer) {

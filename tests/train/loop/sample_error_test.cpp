@@ -76,6 +76,10 @@ TEST_F(SampleError, NamesFiniteNumbersWhoseSquareIsNot) {
     EXPECT_THAT(found->fix(), HasSubstr("scale 'targets' to numbers around 1"));
     targets_[0] = std::nan("");
     EXPECT_THAT(error()->why(), HasSubstr("sample 2 has nan")) << "that comes first";
+    targets_ = {1, -1e30};
+    TrainSettings scaled;
+    scaled.task.scales_targets = true;
+    EXPECT_FALSE(error(scaled)) << "the loss has them near 1";
     targets_ = {1e18, -1e18};
     EXPECT_FALSE(error());
 }

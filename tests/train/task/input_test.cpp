@@ -149,9 +149,11 @@ TEST_F(Inputs, OfTestDataAreTheSameColumns) {
     table.columns = {"length", "mass", "temp"};
     const Field target = input_field("targets", ElementType::f32, {});
     settings_.inputs = "features";
+    settings_.data = "my data";
     const auto refused = [&](const std::vector<std::string>& columns) {
         Field other = table;
         other.columns = columns;
+        if (!columns.empty()) other.shape = {std::ssize(columns)};
         return test::caught_text([&] {
             check_test_inputs(test::made_up_index({other, target}),
                               test::made_up_index({table, target}),
@@ -165,10 +167,12 @@ TEST_F(Inputs, OfTestDataAreTheSameColumns) {
     for (const char* wanted : {"E217",
                                "column 2 of 'features' is 'temp', and in the training data 'mass'",
                                "their order is: length, mass, temp",
-                               "w.writerows(r)' length mass temp < OLD.csv > NEW.csv"})
+                               "pack the table again with --like 'my data'"})
         EXPECT_THAT(moved, testing::HasSubstr(wanted));
     EXPECT_THAT(refused({"length", "width", "temp"}),
-                testing::HasSubstr("fix: pack a table of these columns"));
+                testing::HasSubstr("column 2 of 'features' is 'width'"));
+    EXPECT_THAT(refused({"length", "mass"}), testing::HasSubstr("column 3 of 'features' is ''"))
+        << "names say more than shapes";
 }
 
 TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {

@@ -172,6 +172,23 @@ TEST(Regression, KeepsDigitsOfTargetsFarFromZero) {
     EXPECT_NEAR(result.metrics.at("r2"), 1 - 0.5 / 0.5, 1e-9);
 }
 
+TEST(Regression, ScalesTargetsAndKeepsTheirUnits) {
+    Field targets = field_of({2});
+    EXPECT_EQ(test::caught_code([&] { make_regression({.scales_targets = true}, targets); }),
+              "E248")
+        << "it has no mean";
+    targets.mean = {1e30, 5}, targets.std = {2e30, 0};
+    const auto task = make_regression({.scales_targets = true}, targets);
+    const at::Tensor there = torch::tensor({{-1.F, 0.F}, {1.F, 0.F}}), found = there + 0.5F;
+    EXPECT_TRUE(task->in_units(there).equal(torch::tensor({{-1e30F, 5.F}, {3e30F, 5.F}})));
+    const LeafSamples samples = with_targets("targets", there);
+    EXPECT_NEAR(task->loss(output(found), samples).item<float>(), 2 * 0.25, 1e-6) << "scaled";
+    const Evaluation result = task->evaluation(task->sums(output(found), samples).on_host(), 2);
+    EXPECT_NEAR(result.metrics.at("mae") / (0.5 * (1e30 + 0.5) / 1), 1, 1e-6);
+    EXPECT_NEAR(result.metrics.at("rmse") / std::sqrt((1e60 + 0.25) / 2), 1, 1e-6);
+    EXPECT_NEAR(result.metrics.at("r2"), (0.75 + 0) / 2, 1e-9);
+}
+
 // 255 is void: the model has two outputs, and the second sample has no other pixel.
 TEST(Segmentation, LeavesOutTheIgnoredClass) {
     Field field = field_of({1, 4}, 256);

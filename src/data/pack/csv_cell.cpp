@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "csv_cell.hpp"
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 8> no_values{
+    "", "NA", "N/A", "nan", "NaN", "null", "NULL", "?"};
+
+std::string_view sign_text(DecimalSign decimal) {
+    return decimal == DecimalSign::comma ? "comma" : "point";
+}
+
+// Python's csv writes the records `r` of which `kept` is true, with `cells`, to NAME.csv. Bytes of
+// other encodings stay as they are.
+std::string rewrite_csv_command(const fs::path& path,
+                                char separator,
+                                const std::string& cells,
+                                const std::string& kept) {
+    return fmt::format(
+        "into NAME.csv: python3 -c 'import csv,sys; k=dict(newline=\"\",encoding=\"latin1\"); "
+        "w=csv.writer(open(\"NAME.csv\",\"w\",**k),delimiter={0}); [w.writerow({1}) for j,r in "
+        "enumerate(csv.reader(open(sys.argv[1],**k),delimiter={0})) if r{2}]' {3}",
+        separator == '\t' ? std::string("\"\\t\"") : fmt::format("\"{}\"", separator),
+        cells,
+        kept,
+        shell_word(path.string()));
+}
+
+// Python's condition for records with another text there. In hexadecimal: quotes in the text would
+// end the shell's.
+std::string other_text(std::size_t column, const std::string& cell) {
+    std::string digits;
+    for (const unsigned char byte : cell) digits += fmt::format("{:02x}", byte);
+    return fmt::format(" and r[{}]!=bytes.fromhex(\"{}\").decode(\"latin1\")", column, digits);
+}
+
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+    return text;
+}
+
+template <class Number>
+std::optional<Number> number_in(std::string_view text, DecimalSign decimal) {
+    text = trimmed(text);
+    std::string changed;
+    if (decimal == DecimalSign::comma) {
+        if (text.find('.') != text.npos) return {};
+        changed = text;
+        std::ranges::replace(changed, ',', '.');
+        text = changed;
+    }
+    if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+    Number value{};
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || stop != text.data() + text.size()) return {};
+    if constexpr (std::is_floating_point_v<Number>)
+        if (!std::isfinite(value)) return {};
+    return value;
+}
+
+template std::optional<float> number_in(std::string_view, DecimalSign);
+template std::optional<double> number_in(std::string_view, DecimalSign);
+template std::optional<std::int64_t> number_in(std::string_view, DecimalSign);
+
+bool has_no_value(std::string_view cell) {
+    return std::ranges::find(no_values, trimmed(cell)) != no_values.end();
+}
+
+std::string_view other_separator(const std::vector<std::string>& cells) {
+    if (cells.size() != 1) return "";
+    if (cells[0].find(';') != cells[0].npos) return "semicolon";
+    if (cells[0].find('\t') != cells[0].npos) return "tab";
+    return cells[0].find(',') != cells[0].npos ? "comma" : "";
+}
+
+Error CsvErrors::unusable(const std::string& why, const std::string& fix) const {
+    return malformed_input(file_.path(), "a CSV file that can be packed", why, fix);
+}
+
+Error CsvErrors::bad_cell(std::size_t column,
+                          const std::string& cell,
+                          const char* wanted,
+                          const std::string& why) const {
+    const bool names_nothing = csv_.label.empty() && csv_.targets.empty() && !csv_.like;
+    const char* const usual =
+        names_nothing ? "all columns are features, as neither --label nor --target is given" : "";
+    return Error("E239",
+                 fmt::format("'{}', line {}, column {}: '{}' is not {}",
+                             file_.path().string(),
+                             grouped(reader_.line()),
+                             columns_.name_of(column),
+                             cell.substr(0, 60),
+                             wanted),
+                 why.empty() ? usual : why,
+                 way_past(column, cell));
+}
+
+std::string CsvErrors::way_past(std::size_t column, const std::string& cell) const {
+    const auto rewritten = [&](const std::string& cells, const std::string& kept) {
+        return rewrite_csv_command(file_.path(), csv_.separator, cells, kept);
+    };
+    if (!columns_.separator.empty()) return fmt::format("give --separator {}", columns_.separator);
+    const bool is_feature = std::ranges::count(columns_.features, column) > 0;
+    const bool has_point = csv_.decimal == DecimalSign::point;
+    const DecimalSign other = has_point ? DecimalSign::comma : DecimalSign::point;
+    if (number_in<double>(cell, other))
+        return csv_.like ? fmt::format("write decimal {}s as the training table has, ",
+                                       sign_text(csv_.decimal)) +
+                               rewritten(has_point ? "[c.replace(\",\",\".\") for c in r]"
+                                                   : "[c.replace(\".\",\",\") for c in r]",
+                                         "")
+                         : fmt::format("give --decimal {}", sign_text(other));
+    if (has_no_value(cell)) {
+        const std::string by_python = "leave out records without a value there, " +
+                                      rewritten("r",
+                                                fmt::format(" and r[{}].strip() not in (\"{}\")",
+                                                            column,
+                                                            fmt::join(no_values, "\",\"")));
+        if (csv_.like) return by_python;
+        return (is_feature ? "give --missing mean to fill such cells, or --missing drop to leave "
+                             "out their records; or "
+                           : "give --missing drop to leave out their records; or ") +
+               by_python;
+    }
+    if (csv_.like || !is_feature) {
+        const std::string advice = "correct that cell, or leave its record out";
+        return csv_.encoding.empty() ? advice + ", " + rewritten("r", other_text(column, cell))
+                                     : advice;
+    }
+    const bool names_nothing = csv_.label.empty() && csv_.targets.empty();
+    const std::string name = columns_.key_of(column);
+    // A list has commas of its own.
+    const std::string word =
+        name.find(',') == name.npos ? shell_word(name) : std::to_string(column + 1);
+    return (names_nothing ? fmt::format("give --label {} if it is to be predicted, or ", word)
+                          : std::string("give ")) +
+           fmt::format("--categorical {0} to make a number of each of its texts, or --drop {0}",
+                       word);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the cells of a table hold, and what their owner can do about those that hold something else.
+#pragma once
+
+#include "column.hpp"
+#include "csv_columns.hpp"
+#include "csv_reader.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Returns `text` without blanks and tabs around it.
+std::string_view trimmed(std::string_view text);
+
+/// Returns the whole of a cell as a finite number, rounded once; nothing if it is none.
+template <class Number>
+std::optional<Number> number_in(std::string_view text, DecimalSign decimal = DecimalSign::point);
+
+/// Whether a cell says that there is no value: it is empty, "NA", "nan", "?" and the like.
+bool has_no_value(std::string_view cell);
+
+/// Returns the word of --separator for what seems to be between columns; "" if `cells` are several.
+std::string_view other_separator(const std::vector<std::string>& cells);
+
+/// Makes the errors of one table. Borrows all that it is made of.
+class CsvErrors {
+  public:
+    CsvErrors(const InputFile& file,
+              const CsvReader& reader,
+              const CsvOptions& csv,
+              const CsvColumns& columns)
+        : file_(file), reader_(reader), csv_(csv), columns_(columns) {}
+
+    /// Returns E214 about the whole table; `fix` "": the usual one.
+    Error unusable(const std::string& why, const std::string& fix = "") const;
+
+    /// Returns E239 about a cell of the record that was read last, which is not what is `wanted`.
+    /// Its fix depends on what the cell holds.
+    Error bad_cell(std::size_t column,
+                   const std::string& cell,
+                   const char* wanted,
+                   const std::string& why = "") const;
+
+  private:
+    std::string way_past(std::size_t column, const std::string& cell) const;
+
+    const InputFile& file_;
+    const CsvReader& reader_;
+    const CsvOptions& csv_;
+    const CsvColumns& columns_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tested: data/pack/csv_source_test.cpp, e2e/alone_test.cpp.
+#include "csv_features.hpp"
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "format/labels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t most_categories = 10'000;
+
+// The numbers of a stored cell: itself, or one for each category.
+struct CellNumbers {
+    std::vector<std::int64_t> places;  // of categories, by the stored number; empty: a number
+    std::vector<double> fills;         // one for each number; empty: nothing is filled
+};
+
+template <class Number>
+RowTransform numbers_of_cells(std::vector<CellNumbers> cells) {
+    return [cells = std::move(cells)](std::span<const std::byte> stored, std::span<std::byte> out) {
+        std::size_t at = 0;
+        const auto put = [&](Number number) {
+            std::memcpy(out.data() + at++ * sizeof number, &number, sizeof number);
+        };
+        for (std::size_t c = 0; c < cells.size(); ++c) {
+            const auto value = element_at<Number>(stored, c);
+            const std::vector<std::int64_t>& places = cells[c].places;
+            if (std::isnan(value)) {
+                for (const double fill : cells[c].fills) put(static_cast<Number>(fill));
+            } else if (places.empty()) {
+                put(value);
+            } else {
+                const std::int64_t own = places.at(static_cast<std::size_t>(value));
+                for (std::int64_t place = 0; place < std::ssize(places); ++place)
+                    put(place == own ? 1 : 0);
+            }
+        }
+    };
+}
+
+}  // namespace
+
+std::string listed(const std::vector<std::string>& texts) {
+    constexpr std::size_t most = 20;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(texts.size(), most); ++i)
+        text += (i == 0 ? "" : ", ") + printable(texts[i]);
+    return texts.size() > most ? text + fmt::format(" and {} more", grouped(texts.size() - most))
+                               : text;
+}
+
+SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers) {
+    SortedTexts sorted{{}, std::vector<std::int64_t>(numbers.size())};
+    for (const auto& [text, met] : numbers) {
+        sorted.places[static_cast<std::size_t>(met)] = std::ssize(sorted.texts);
+        sorted.texts.push_back(text);
+    }
+    return sorted;
+}
+
+void CsvFeatures::begin() {
+    read_.resize(columns_.features.size());
+    if (!csv_.like || csv_.like->table.categories.empty()) return;
+    for (std::size_t f = 0; f < read_.size(); ++f)
+        for (const std::string& text : csv_.like->table.categories[f])
+            read_[f].numbers.emplace(text, std::ssize(read_[f].numbers));
+}
+
+bool CsvFeatures::lack_value(const std::vector<std::string>& cells) {
+    bool lack = false;
+    for (std::size_t f = 0; f < read_.size(); ++f)
+        if (has_no_value(cells[columns_.features[f]])) {
+            ++read_[f].missing;
+            lack = true;
+        }
+    return lack;
+}
+
+void CsvFeatures::add(const std::vector<std::string>& cells) {
+    if (csv_.type == ElementType::f64)
+        add_row<double>(cells);
+    else
+        add_row<float>(cells);
+}
+
+template <class Number>
+void CsvFeatures::add_row(const std::vector<std::string>& cells) {
+    for (std::size_t f = 0; f < read_.size(); ++f) {
+        const auto number = number_of<Number>(f, cells[columns_.features[f]]);
+        spool_.append(std::as_bytes(std::span(&number, 1)));
+    }
+}
+
+template <class Number>
+Number CsvFeatures::number_of(std::size_t f, const std::string& cell) {
+    CsvFeature& read = read_[f];
+    if (csv_.missing == Missing::mean && has_no_value(cell)) {
+        ++read.missing;
+        return std::numeric_limits<Number>::quiet_NaN();
+    }
+    if (columns_.are_categories[f]) return static_cast<Number>(category_of(f, cell));
+    const auto value = number_in<Number>(cell, csv_.decimal);
+    if (!value) throw errors_.bad_cell(columns_.features[f], cell, "a finite number");
+    if (read.cells++ == 0) read.origin = double{*value};
+    read.sum += double{*value} - read.origin;
+    return *value;
+}
+
+std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
+    CsvFeature& read = read_[f];
+    const std::size_t column = columns_.features[f];
+    if (has_no_value(cell)) throw errors_.bad_cell(column, cell, "a category");
+    ++read.cells;
+    const std::string text(trimmed(cell));
+    const auto found = read.numbers.find(text);
+    if (csv_.like) {
+        if (found != read.numbers.end()) return found->second;
+        throw errors_.bad_cell(column,
+                               cell,
+                               "a category of the training data",
+                               "these are " + listed(csv_.like->table.categories[f]));
+    }
+    if (found != read.numbers.end()) {
+        ++read.counts[static_cast<std::size_t>(found->second)];
+        return found->second;
+    }
+    check(std::ssize(read.numbers) < most_categories, [&] {
+        return errors_.unusable(fmt::format("column {} has more than {} different texts, each a "
+                                            "number of every sample",
+                                            printable(columns_.name_of(column)),
+                                            grouped(most_categories)),
+                                fmt::format("leave it out: --drop {}", column + 1));
+    });
+    read.counts.push_back(1);
+    return read.numbers.emplace(text, std::ssize(read.numbers)).first->second;
+}
+
+// The mean of each of a column's numbers, in the order of the field.
+std::vector<double> CsvFeatures::fills_of(std::size_t f) const {
+    const CsvFeature& read = read_[f];
+    const std::size_t column = columns_.features[f];
+    check(read.cells > 0, [&] {
+        return errors_.unusable(fmt::format("column {} has no value at all, hence no mean",
+                                            printable(columns_.name_of(column))),
+                                fmt::format("leave it out: --drop {}", column + 1));
+    });
+    if (!columns_.are_categories[f]) return {read.mean()};
+    std::vector<double> shares;
+    for (const auto& [text, met] : read.numbers)
+        shares.push_back(static_cast<double>(read.counts[static_cast<std::size_t>(met)]) /
+                         static_cast<double>(read.cells));
+    return shares;
+}
+
+TableForm CsvFeatures::form() const {
+    TableForm form{.width = columns_.count,
+                   .columns = {},
+                   .categories = {},
+                   .missing = csv_.missing,
+                   .fills = {},
+                   .decimal = csv_.decimal,
+                   .encoding = csv_.encoding};
+    for (std::size_t f = 0; f < read_.size(); ++f) {
+        form.columns.push_back(columns_.key_of(columns_.features[f]));
+        if (columns_.has_categories())
+            form.categories.push_back(sorted_texts(read_[f].numbers).texts);
+        if (csv_.missing != Missing::mean) continue;
+        const std::vector<double> fills = fills_of(f);
+        form.fills.insert(form.fills.end(), fills.begin(), fills.end());
+    }
+    return form;
+}
+
+Field CsvFeatures::field() const {
+    Field field{.name = "features", .type = csv_.type};
+    std::int64_t width = 0;
+    for (const CsvFeature& read : read_)
+        width += std::max<std::int64_t>(std::ssize(read.numbers), 1);
+    field.shape = {width};
+    if (csv_.like) {
+        field.table = csv_.like->table;
+        field.columns = csv_.like->columns;
+        return field;
+    }
+    TableForm form = this->form();
+    const bool is_plain = columns_.is_header() || columns_.count == read_.size();
+    const bool are_names_enough = is_plain && !columns_.has_categories() &&
+                                  csv_.missing == Missing::error &&
+                                  csv_.decimal == DecimalSign::point && csv_.encoding.empty();
+    if (columns_.is_header() || columns_.has_categories()) field.columns = number_names(form);
+    if (!are_names_enough) field.table = std::move(form);
+    std::size_t bytes = 0;
+    for (const std::string& name : field.columns) bytes += name.size();
+    if (bytes <= most_column_bytes) return field;
+    const std::string lengths = fmt::format("the names of the columns are {} long, more than {}",
+                                            bytes_text(bytes),
+                                            bytes_text(most_column_bytes));
+    check(are_names_enough, [&] {
+        return errors_.unusable(lengths + ", so that tables of new data could not follow them");
+    });
+    field.columns.clear();
+    once(Level::warn,
+         "{}: they are not kept, so that columns in another order go unnoticed",
+         lengths);
+    return field;
+}
+
+Column CsvFeatures::finish(const Field& field, std::uint64_t rows) {
+    const std::size_t stored = read_.size() * element_bytes(field.type);
+    Column column{{{spool_.finish(), 0, rows, stored}}, stored};
+    const bool has_gaps =
+        csv_.missing == Missing::mean &&
+        std::ranges::any_of(read_, [](const CsvFeature& read) { return read.missing > 0; });
+    if (!has_gaps && !columns_.has_categories()) return column;
+    std::vector<CellNumbers> cells;
+    auto fill = field.table.fills.begin();
+    for (const CsvFeature& read : read_) {
+        cells.push_back({sorted_texts(read.numbers).places, {}});
+        if (field.table.fills.empty()) continue;
+        const auto end = fill + std::max<std::ptrdiff_t>(std::ssize(read.numbers), 1);
+        cells.back().fills.assign(fill, end);
+        fill = end;
+    }
+    column.transform = field.type == ElementType::f64 ? numbers_of_cells<double>(std::move(cells))
+                                                      : numbers_of_cells<float>(std::move(cells));
+    return column;
+}
+
+std::string CsvFeatures::treatment(std::size_t f) const {
+    if (csv_.missing == Missing::drop) return "their records are left out";
+    if (columns_.are_categories[f]) return "they get each category's share of the others";
+    if (csv_.like) return fmt::format("they get the training data's mean");
+    return fmt::format("they get the mean of the others, {:.6g}", fills_of(f).front());
+}
+
+std::vector<std::string> CsvFeatures::lines(std::uint64_t records) const {
+    std::vector<std::string> lines;
+    for (std::size_t f = 0; f < read_.size(); ++f) {
+        const std::string name = printable(columns_.name_of(columns_.features[f]));
+        if (columns_.are_categories[f] && !csv_.like)
+            lines.push_back(fmt::format("column {}: {} text(s), a number each: {}",
+                                        name,
+                                        read_[f].numbers.size(),
+                                        listed(sorted_texts(read_[f].numbers).texts)));
+        if (read_[f].missing > 0)
+            lines.push_back(fmt::format("column {}: {} of {} cells have no value; {}",
+                                        name,
+                                        grouped(read_[f].missing),
+                                        grouped(records),
+                                        treatment(f)));
+    }
+    return lines;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of docs/data.md, "Your own table", as they stand there: your_table_page.py LOCKSTEP.
+
+NumPy and PyTorch then make the predictions anew, from the table, the exported weights and the rules of the page.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/data.md"
+DISTRICTS = ("south", "north", "east, far")
+TARGETS = ("price", "rent")
+MOST = 1e-6  # of the largest prediction
+
+
+def write_table(path, columns, rows, seed):
+    """Every seventh house has no age, every eleventh no district."""
+    numbers = random.Random(seed)
+    with open(path, "w", newline="") as file:
+        table = csv.DictWriter(file, columns, extrasaction="ignore")
+        table.writeheader()
+        for i in range(rows):
+            area, district = numbers.uniform(20, 200), numbers.choice(DISTRICTS)
+            table.writerow({"id": 1000 + i, "area": f"{area:.2f}", "age": f"{numbers.uniform(0, 90):.1f}" if i % 7 else "NA",
+                            "district": district if i % 11 else "", "rent": f"{12 * area:.2f}",
+                            "price": f"{3e3 * area * (1 + DISTRICTS.index(district)):.0f}"})
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def features_of(table, trained):
+    """One row of numbers for each of `table`, filled with the means of `trained`."""
+    known = sorted(set(DISTRICTS))
+    columns = []
+    for name in ("area", "age"):
+        mean = numpy.mean([numpy.float32(row[name]) for row in trained if row[name] != "NA"], dtype="f8")
+        columns.append([numpy.float32(mean if row[name] == "NA" else row[name]) for row in table])
+    having = [row["district"] for row in trained if row["district"]]
+    for text in known:
+        share = having.count(text) / len(having)
+        columns.append([numpy.float32(row["district"] == text if row["district"] else share) for row in table])
+    return numpy.array(columns, "f8").T
+
+
+def predicted(rows, trained, weights):
+    """In double precision; targets are scaled back by the table's own mean and deviation."""
+    mine = features_of(trained, trained)
+    x = torch.from_numpy((features_of(rows, trained) - mine.mean(0)) / mine.std(0))
+    layers = sorted({name.rpartition(".")[0] for name in weights})
+    for layer in layers:
+        x = x @ weights[layer + ".weight"].T + weights[layer + ".bias"]
+        x = x.relu() if layer != layers[-1] else x
+    targets = numpy.array([[numpy.float32(row[name]) for name in TARGETS] for row in trained], "f8")
+    return x.numpy() * targets.std(0) + targets.mean(0)
+
+
+def weights_of(path):
+    data = pathlib.Path(path).read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    return {name: torch.frombuffer(bytearray(data[end + about["data_offsets"][0] : end + about["data_offsets"][1]]),
+                                   dtype=torch.float32).reshape(about["shape"]).double()
+            for name, about in json.loads(data[8:end]).items() if name != "__metadata__"}
+
+
+def main():
+    program = pathlib.Path(sys.argv[1]).resolve()
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def run(command):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment)
+        if done.returncode:
+            sys.exit(f"your_table: {command}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    section = PAGE.read_text().partition("\n## Your own table\n")[2].partition("\n## ")[0]
+    commands = re.search(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[1].splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        write_table("houses.csv", ("id", "area", "age", "district", "price", "rent"), 240, 1)
+        write_table("older.csv", ("rent", "price", "district", "area", "age"), 60, 2)
+        write_table("new.csv", ("district", "id", "age", "area"), 40, 3)
+        said = [run(command) for command in commands]
+        run("lockstep export runs/houses --out weights.safetensors")
+        theirs = numpy.array([[float(row[name]) for name in TARGETS] for row in rows_of("prices.csv")])
+        ids = [row["id"] for row in rows_of("prices.csv")] == [row["id"] for row in rows_of("new.csv")]
+        ours = predicted(rows_of("new.csv"), rows_of("houses.csv"), weights_of("weights.safetensors"))
+        os.chdir("/")
+    apart = numpy.max(numpy.abs(theirs - ours) / numpy.abs(ours).max(0))
+    is_told = "column 3 ('age'): 35 of 240 cells have no value" in said[0] and "district=north" in said[1]
+    print(f"your_table: {len(commands)} commands of the page; predictions differ by {apart:.1e} from PyTorch's")
+    return 0 if ids and is_told and apart < MOST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
