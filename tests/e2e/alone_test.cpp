@@ -141,7 +141,10 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
         return result.output;
     };
     EXPECT_THAT(predicted("photos --out photos.npy"),
-                HasSubstr("photos.npy: f32 [5, 10], step 20\n"));
+                HasSubstr("photos.npy: f32 [5, 10], step 20; names in photos.names.json\n"));
+    EXPECT_EQ(content_of(folder_ / "photos.names.json"),
+              R"({"names":["p0.pgm","p1.pgm","p2.pgm","p3.pgm","p4.pgm"]})"
+              "\n");
     expect_well(in_folder(folder_.path(), "data pack --folder classes --keep-order --out packed"));
     predicted("--data packed --out packed.npy --np 2 --oversubscribe");
     EXPECT_EQ(content_of(folder_ / "photos.npy"), content_of(folder_ / "packed.npy"));
