@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of images and masks, from files to predictions, by the page's own commands; volumes.
+// Folders of images and masks, from files to predictions, by the page's own commands.
 #include "lockstep/core/split.hpp"
 
 #include "program.hpp"

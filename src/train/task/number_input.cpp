@@ -105,8 +105,7 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                  field.name,
                                  element_name(field.type),
                                  field.shape.size()),
-                     "drop --transform; or call images so: --field images=/PATH:CHW, or --npy "
-                     "images=FILE of 'lockstep data pack'");
+                     "drop --transform, or call them images, as by --field images=/PATH:CHW");
     });
     return std::make_unique<NumberInput>(field, statistics);
 }
