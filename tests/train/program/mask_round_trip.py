@@ -74,7 +74,7 @@ def make_data(lockstep):
 
 
 def normalised(data, values):
-    """As `data pack` found them: by channel for images, one for all values of volumes."""
+    """As `data pack` found them, by channel."""
     about = json.loads(pathlib.Path(data, "manifest.json").read_text())["fields"][0]
     shape = (1, -1) + (1,) * (values.ndim - 2)
     mean, deviation = (numpy.array(about[key]).reshape(shape) for key in ("mean", "std"))
