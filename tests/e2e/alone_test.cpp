@@ -141,7 +141,10 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
         return result.output;
     };
     EXPECT_THAT(predicted("photos --out photos.npy"),
-                HasSubstr("photos.npy: f32 [5, 10], step 20\n"));
+                HasSubstr("photos.npy: f32 [5, 10], step 20; names in photos.names.json\n"));
+    EXPECT_EQ(content_of(folder_ / "photos.names.json"),
+              R"({"names":["p0.pgm","p1.pgm","p2.pgm","p3.pgm","p4.pgm"]})"
+              "\n");
     expect_well(in_folder(folder_.path(), "data pack --folder classes --keep-order --out packed"));
     predicted("--data packed --out packed.npy --np 2 --oversubscribe");
     EXPECT_EQ(content_of(folder_ / "photos.npy"), content_of(folder_ / "packed.npy"));
@@ -151,6 +154,9 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
     EXPECT_EQ(std::ranges::count(lines, '\n'), 6);
     predicted("photos --out p.csv --as probabilities --step 5");
     EXPECT_THAT(content_of(folder_ / "p.csv"), testing::StartsWith("file,0,1,2,3,4,5,6,7,8,9\n"));
+    EXPECT_THAT(predicted("photos --out p.h5"),
+                HasSubstr("p.h5: f32 [5, 10], step 20; with names\n"));
+    EXPECT_THAT(content_of(folder_ / "p.h5"), HasSubstr("p0.pgmp1.pgmp2.pgm"));
     predicted("photos --out c.npy --as classes");
     EXPECT_THAT(content_of(folder_ / "c.npy"), HasSubstr("'<i8'"));
     // That the outputs exist is said before all photos are read.

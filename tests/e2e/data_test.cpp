@@ -170,9 +170,10 @@ TEST_F(ForeignTrainData, MayBeFloats) {
     const Words fields = {"--field", "images=/x/data:CHW", "--field", "labels=/y"};
     const std::string one = hash("one", 1, fields + Words{"--data-mode", "stream"});
     EXPECT_EQ(hash("four", 4, fields + Words{"--data-mode", "resident"}), one);
-    const ProcessResult flipped = run("flipped", 1, fields + Words{"--transform", "flip"});
-    EXPECT_NE(flipped.exit_code, 0);
-    EXPECT_THAT(flipped.output, testing::HasSubstr("E248"));
+    const Words moved = fields + Words{"--transform", "flip, crop 4 pad 1"};
+    const std::string flipped = hash("flipped", 2, moved);
+    EXPECT_NE(flipped, one);
+    EXPECT_EQ(hash("flipped by four", 4, moved), flipped);
     const ProcessResult idle = run("idle", 2, fields + Words{"--transform", "normalise"});
     EXPECT_EQ(idle.exit_code, 64) << idle.output;
     EXPECT_THAT(idle.output, testing::HasSubstr("E248: 'normalise' would do nothing to 'images'"));

@@ -43,7 +43,7 @@ std::string bytes_in(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// Labels are which of four features are large.
+// Labels are which of four features are large; '\xff' is -1.
 void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') {
     constexpr std::size_t columns = 4;
     CounterRandom random(Purpose::test, {rows});
@@ -54,7 +54,7 @@ void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') 
     }
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
     write_npy(x, "|u1", fmt::format("{}, {}", rows, columns), features);
-    write_npy(y, "|u1", fmt::format("{}, {}", rows, columns), labels);
+    write_npy(y, "|i1", fmt::format("{}, {}", rows, columns), labels);
     expect_success(run_lockstep(typed("data pack --npy % --npy % --out %",
                                       {"features=" + x.string(), "labels=" + y.string(), folder})));
 }
@@ -510,14 +510,22 @@ TEST(Sample, GoesOnWithATextWhereverTheRunLies) {
     EXPECT_THAT(said("", ""), testing::HasSubstr("E105: --prompt is missing"));
 }
 
-TEST(MultiLabel, RefusesNumbersThatAreNoLabels) {
+TEST(MultiLabel, RefusesNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
     const TempDir folder;
-    make_labelled(folder / "data", 100, '\7');
-    const ProcessResult result = run_lockstep(
-        typed("train --data % --run % --model mlp --batch 32", {folder / "data", folder / "run"}));
+    const auto trained = [&](const std::string& name, char there) {
+        make_labelled(folder / name, 100, there);
+        return run_lockstep(
+            typed("train --data % --test-data % --run % --model mlp --batch 32 --max-steps 3",
+                  {folder / name, folder / name, folder / (name + "-run")}));
+    };
+    const ProcessResult result = trained("sevens", '\7');
     EXPECT_EQ(result.exit_code, 65);
     EXPECT_THAT(result.output,
                 testing::ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "));
+    EXPECT_THAT(result.output, testing::HasSubstr("fix: if it is unknown, store -1; to predict"));
+    const ProcessResult unknown = trained("unknown", '\xff');
+    EXPECT_EQ(unknown.exit_code, 0) << unknown.output;
+    EXPECT_THAT(unknown.output, testing::HasSubstr(" % unknown, left out)"));
 }
 
 }  // namespace

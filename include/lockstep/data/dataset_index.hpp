@@ -280,13 +280,20 @@ class DatasetIndex {
     std::vector<FileStamp> stamps_;
 };
 
+/// Texts for a data set of one dimension: UTF-8 of fixed length, shorter ones end in zeros.
+struct TextDataset {
+    std::string name;
+    std::vector<std::string> texts;  ///< none: no data set
+};
+
 /// Makes the file, readable by HDF5 1.8 and later, with data set `name` of `shape`, which has at
-/// least one element. Returns where its values begin: they lie there in C order, one behind the
-/// other, and are for anyone to write; until then they are 0. Equal arguments give equal bytes.
-/// Errors: E401 and kin (it exists, or its folder does not), E402, E405.
+/// least one element, and with those of texts. Returns where its values begin: they lie there in C
+/// order, one behind the other, and are for anyone to write; until then they are 0. Equal arguments
+/// give equal bytes. Errors: E401 and kin (it exists, or its folder does not), E402, E405.
 std::uint64_t create_dataset_file(const std::filesystem::path& path,
                                   const std::string& name,
                                   ElementType type,
-                                  const std::vector<std::int64_t>& shape);
+                                  const std::vector<std::int64_t>& shape,
+                                  const std::vector<TextDataset>& texts = {});
 
 }  // namespace lockstep

@@ -151,7 +151,8 @@ std::string read_manifest_text(const std::filesystem::path& folder);
 bool has_channels_last(const Field& field);
 
 /// Returns the dimension of a stored sample of which each place has its own mean and deviation:
-/// channels of images, columns [D], features of sequences [T, F]. Nothing: they are of all values.
+/// channels of images and of volumes [C, D, H, W], columns [D], features of sequences [T, F].
+/// Nothing: they are of all values.
 std::optional<std::size_t> statistics_axis(const Field& field);
 
 /// As training takes it: "C 3, H 32, W 32", of masks and images of two dimensions "H 28, W 28"; ""

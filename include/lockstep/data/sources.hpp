@@ -154,6 +154,8 @@ struct FolderOptions {
     FolderContent content = FolderContent::classes;
     Color color = Color::as_first;    ///< as_first: like the first image
     std::optional<ImageSize> resize;  ///< unset: all images must have one size
+    /// The pixels of masks that are class 0, 1 and so on. Empty: pixels are class numbers.
+    std::vector<std::uint8_t> mask_values = {};
 };
 
 /// Opens images in one sub-folder per class; classes and images are numbered in the order of their
@@ -163,6 +165,19 @@ struct FolderOptions {
 /// E202, E214; E237 (an image cannot be decoded), E238 (sizes differ), naming it.
 std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
                                        const FolderOptions& options = {});
+
+/// Opens images as `images`, of `folder` and its sub-folders, and their masks as `masks` u8 [H,W]:
+/// files below `masks` of the same names without ending, or with "_mask" after it. Masks are PNG or
+/// PGM of one channel: grey numbers or indices of a palette, as they are. They are resized by
+/// nearest pixels. Errors: those of open_folder(); E214 names an image without mask or a mask
+/// without image, E237 and E238 a mask with colours or of another size, E210 a pixel that is not in
+/// `options.mask_values`.
+std::unique_ptr<RowSource> open_masked_folder(const std::filesystem::path& folder,
+                                              const std::filesystem::path& masks,
+                                              const FolderOptions& options = {});
+
+/// Parses "0,255" for FolderOptions. Errors: E103.
+std::vector<std::uint8_t> parse_mask_values(std::string_view text);
 
 /// Parses "224x192" (height x width). Errors: E103.
 ImageSize parse_image_size(const std::string& option, std::string_view text);

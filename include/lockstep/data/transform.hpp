@@ -82,6 +82,7 @@ class TransformPipeline {
     ImageShape output_shape(const ImageShape& input) const;
 
     bool mixes_labels() const;  ///< it has mixup or cutmix: a sample then has two labels
+    bool moves_pixels() const;  ///< it has a resize, a crop, a flip or a rotation
     bool operator==(const TransformPipeline&) const = default;
 
   private:
@@ -108,12 +109,13 @@ struct BoundTransform;
 /// A pipeline for images of one shape. Immutable: any thread may call.
 class ImageTransform {
   public:
-    /// `mean` and `std` by channel, of value / 255, as in a Field; empty: 0 and 1. Errors: those of
-    /// output_shape.
+    /// `mean` and `std` by channel, of value / unit, as in a Field; empty: 0 and 1. Errors: those
+    /// of output_shape.
     ImageTransform(const TransformPipeline& pipeline,
                    const ImageShape& input,
                    std::span<const double> mean,
-                   std::span<const double> std);
+                   std::span<const double> std,
+                   double unit = 255);
     ~ImageTransform();
 
     /// The moved-from object may only be destroyed.
@@ -132,6 +134,22 @@ class ImageTransform {
                std::span<float> out,
                int threads = 1) const;
 
+    /// Does the same with numbers in place of bytes.
+    void apply(std::span<const float> images,
+               std::span<const std::uint64_t> ids,
+               TransformKey key,
+               PixelLayout layout,
+               std::span<float> out) const;
+
+    /// Moves `masks` [n, H, W] as apply() moves the images of `ids`, by nearest pixels: `out`
+    /// [n, H, W] of output(). What comes from outside of the image is `outside`. Blur and cutout
+    /// change images only.
+    void move_masks(std::span<const std::int64_t> masks,
+                    std::span<const std::uint64_t> ids,
+                    TransformKey key,
+                    std::int64_t outside,
+                    std::span<std::int64_t> out) const;
+
     /// Returns partners and shares of the rows of one leaf; `ids` are its sample numbers in order.
     /// Rows whose `valid` is 0, and their partners, stay unmixed (empty: all are valid). Empty if
     /// the pipeline does not mix. Call it for a whole leaf, so that the result does not depend on
@@ -148,8 +166,8 @@ class ImageTransform {
 
     /// Returns the stages that apply() and a GPU execute.
     std::span<const TransformStage> stages() const;
-    std::span<const float> mean() const;   ///< f32 [C], in units of u8
-    std::span<const float> scale() const;  ///< f32 [C], in units of u8
+    std::span<const float> mean() const;   ///< f32 [C], in units of stored values
+    std::span<const float> scale() const;  ///< f32 [C], in units of stored values
 
     /// Returns the random choices of apply(): [n, stages().size()], for a GPU.
     std::vector<StageDraw> draw(std::span<const std::uint64_t> ids, TransformKey key) const;
@@ -167,6 +185,7 @@ MixedLabels mix_labels(std::span<const std::int64_t> labels, std::span<const Mix
 /// A device's memory for a batch; the caller allocates all of it.
 struct DeviceBatch {
     const std::uint8_t* images = nullptr;  ///< u8 [n, C, H, W]
+    const float* numbers = nullptr;        ///< f32 [n, C, H, W] in place of `images`
     const StageDraw* draws = nullptr;      ///< result of draw()
     const float *mean = nullptr, *scale = nullptr;
     float* scratch[2] = {};  ///< scratch_values() floats each; may be null if that is 0

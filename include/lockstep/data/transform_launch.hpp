@@ -39,7 +39,7 @@ struct StageDraw {
 struct StageLaunch {
     TransformStage stage;
     const std::uint8_t* bytes = nullptr;  ///< input [n, C, H, W] of the first stage
-    const float* floats = nullptr;        ///< input of a later stage
+    const float* floats = nullptr;        ///< input of a later stage, or of images of numbers
     float* out = nullptr;
     const StageDraw* draws =
         nullptr;  ///< choices for the first image; the next is draw_stride further

@@ -16,7 +16,9 @@ namespace lockstep {
 struct InputShape {
     std::int64_t channels = 1, height = 1, width = 1;  ///< of one sample
     std::int64_t vocabulary = 0;                       ///< as in ModelShape
-    int dimensions = -1;  ///< dimensions of a sample if it is given as stored; -1: those of models
+    /// Dimensions of a sample if it is given as stored, or 4 of a volume; -1: those of models.
+    int dimensions = -1;
+    std::int64_t depth = 1;  ///< slices of a volume [C, D, H, W]
 };
 
 /// The properties of a model that the data determine.
@@ -29,6 +31,7 @@ struct ModelShape {
     std::int64_t vocabulary = 0;
     std::vector<InputShape> further{};  ///< inputs after the first, as --inputs names them
     int dimensions = -1;                ///< as in InputShape, of the first
+    std::int64_t depth = 1;             ///< as in InputShape, of the first
 };
 
 /// A built-in model.
@@ -79,7 +82,7 @@ ModelSource source_of(const std::string& model);
 std::string describe_program(const std::filesystem::path& path);
 
 /// Returns the shapes of its inputs: 0 for an extent that the data decide, and 2 as the vocabulary
-/// of whole numbers. Errors: as above, E217 for more than three dimensions of a sample.
+/// of whole numbers. Errors: as above, E217 for more than four dimensions of a sample.
 std::vector<InputShape> program_inputs(const std::filesystem::path& path);
 
 }  // namespace lockstep

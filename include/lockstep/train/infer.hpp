@@ -38,7 +38,7 @@ struct InferSettings {
     std::filesystem::path outputs;
     OutputForm form = OutputForm::logits;  ///< of `outputs`
     std::string row_title = "sample";      ///< of the first column of a .csv
-    std::vector<std::string> row_names;    ///< by sample, for rank 0's .csv; empty: their numbers
+    std::vector<std::string> row_names;    ///< by sample, for rank 0; empty: their numbers
 };
 
 /// Results of infer(), the same on all ranks.
@@ -50,6 +50,7 @@ struct InferResult {
     std::uint64_t samples = 0;        ///< number of samples in the data set, or in its part
     std::vector<std::int64_t> shape;  ///< shape of the outputs, by sample number
     std::string element;              ///< their type: "f32", "i64"
+    std::string names;                ///< where those of rows and classes are; "": nowhere
 };
 
 /// Collective. Evaluates every sample once, in evaluation mode, on the run's virtual ranks: the

@@ -47,6 +47,7 @@ constexpr const char* data_pack_help =
     "      --labels train-labels-idx1-ubyte.gz --out data/fashion/train\n"
     "  lockstep data pack --cifar10 cifar-10-batches-bin --split test --out data/cifar/test\n"
     "  lockstep data pack --folder photos --resize 224x224 --out data/photos\n"
+    "  lockstep data pack --folder images --masks masks --resize 256x256 --out data/cells\n"
     "  lockstep data pack --csv iris.csv --label species --out data/iris\n"
     "  lockstep data pack --csv houses.csv --target price --drop id --categorical district \\\n"
     "      --missing mean --out data/houses\n"

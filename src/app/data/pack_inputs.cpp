@@ -59,13 +59,15 @@ std::string_view only_input(const PackInputs& in) {
 void check_extras(const PackInputs& in, std::string_view input) {
     const CsvOptions& csv = in.csv_columns;
     const CsvOptions usual;
-    const std::array<Extra, 19> extras{
+    const std::array<Extra, 21> extras{
         {{!in.fields.empty(), "field", {"hdf5"}},
          {in.follows_links, "follow-links", {"hdf5"}},
          {in.memory != SourceOptions{}.memory_bytes, "memory", {"hdf5"}},
          {in.layout != ImageLayout::unstated, "layout", {"images", "npy", "hdf5"}},
          {in.color != Color::as_first, "color", {"folder"}},
          {!in.resize.empty(), "resize", {"folder"}},
+         {!in.masks.empty(), "masks", {"folder"}},
+         {!in.mask_values.empty(), "mask-values", {"folder"}},
          {!csv.label.empty(), "label", {"csv"}},
          {!csv.targets.empty(), "target", {"csv"}},
          {!csv.drop.empty(), "drop", {"csv"}},
@@ -154,7 +156,14 @@ FolderOptions folder_options(const PackInputs& in) {
     FolderOptions options;
     options.color = in.color;
     if (!in.resize.empty()) options.resize = parse_image_size("resize", in.resize);
+    if (!in.mask_values.empty()) options.mask_values = parse_mask_values(in.mask_values);
     return options;
+}
+
+std::unique_ptr<RowSource> open_pictures(const PackInputs& in) {
+    if (in.masks.empty() && !in.mask_values.empty()) need(false, "masks", "mask-values");
+    return in.masks.empty() ? open_folder(in.folder, folder_options(in))
+                            : open_masked_folder(in.folder, in.masks, folder_options(in));
 }
 
 std::vector<std::filesystem::path> paths(const std::vector<std::string>& texts) {
@@ -183,7 +192,8 @@ OptionSection kinds(PackInputs& in) {
          path_option("folder",
                      "DIR",
                      in.folder,
-                     "PNG, JPEG, TIFF, PPM or PGM images in one sub-folder per class"),
+                     "PNG, JPEG, TIFF, PPM or PGM images in one sub-folder per class; with --masks "
+                     "images in it"),
          list_option("text", "FILE", in.text, "text, each byte a token; several files may follow"),
          list_option(
              "tokens", "FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};
@@ -265,6 +275,16 @@ OptionSection details(PackInputs& in) {
              "HxW",
              in.resize,
              "with --folder: size that images are resized to; unset: all must have the same size"),
+         path_option("masks",
+                     "DIR",
+                     in.masks,
+                     "with --folder: masks of its images, PNG or PGM of one channel with the "
+                     "image's name; palette indices are classes"),
+         text_option("mask-values",
+                     "V0,V1,...",
+                     in.mask_values,
+                     "with --masks: pixels that are class 0, 1, ..., such as 0,255; unset: pixels "
+                     "are class numbers"),
          whole_option("length",
                       in.length,
                       0,
@@ -322,7 +342,7 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
     if (input == "csv") return open_table(in, options);
-    if (input == "folder") return open_folder(in.folder, folder_options(in));
+    if (input == "folder") return open_pictures(in);
     if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");
     return open_hdf5(foreign_files(in.hdf5), parse_field_mappings(in.fields), in.layout, options);

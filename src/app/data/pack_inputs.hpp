@@ -14,13 +14,14 @@
 namespace lockstep {
 
 struct PackInputs {
-    std::filesystem::path images, labels, csv, folder;
+    std::filesystem::path images, labels, csv, folder, masks;
     std::vector<std::string> npy, cifar10, cifar100, text, tokens;
     std::filesystem::path hdf5;  ///< files, with commas between them
     std::string fields;          ///< fields of `hdf5`
     ImageLayout layout = ImageLayout::unstated;
     Color color = Color::as_first;
-    std::string resize;  ///< "HxW"; "": images have one size
+    std::string resize;       ///< "HxW"; "": images have one size
+    std::string mask_values;  ///< "0,255"; "": pixels of masks are class numbers
     CsvOptions csv_columns;
     std::filesystem::path like;  ///< packed data set whose form a table follows; "": none
     std::int64_t length = 0;     ///< length of windows of text or tokens; 0: not given

@@ -146,7 +146,9 @@ Command predict_command() {
             "order; .npy; .txt. It needs no labels. Packed data and HDF5 may also be given by\n"
             "--data.\n\n"
             "FILE ends in .csv (a line for each sample, with its file or row, and names of\n"
-            "classes), .npy, or .h5 with one data set, predictions.\n\n"
+            "classes), .npy, or .h5 with data set predictions. An .h5 has data sets names (files\n"
+            "or rows) and classes, too, where they have names; NAME.npy has them in\n"
+            "NAME.names.json.\n\n"
             "Examples:\n"
             "  lockstep predict runs/a photos --out new.csv --as classes\n"
             "  lockstep predict runs/t new.csv --id name --out predicted.csv\n"
@@ -166,7 +168,7 @@ Command predict_command() {
              text_option("id",
                          "COLUMN",
                          arguments->row_names,
-                         "with a table: column that names the rows in a .csv")}),
+                         "with a table: column that names the rows")}),
         .positionals = 1,
         .optional_positionals = 1,
         .run = [arguments](const Invocation& call) {
@@ -175,11 +177,12 @@ Command predict_command() {
                         "name a file: --out FILE.csv, FILE.npy or FILE.h5");
             return run_infer(*arguments, call, [&](const InferResult& result) {
                 print_once(fmt::format(
-                    "{}: {} [{}], {}\n",
+                    "{}: {} [{}], {}{}\n",
                     arguments->settings.outputs.string(),
                     result.element,
                     fmt::join(result.shape, ", "),
-                    result.step > 0 ? fmt::format("step {}", result.step) : "weights of a file"));
+                    result.step > 0 ? fmt::format("step {}", result.step) : "weights of a file",
+                    result.names.empty() ? "" : "; " + result.names));
             });
         }};
 }

@@ -225,10 +225,15 @@ void set_input(const std::string& text, InputShape& input) {
             extents.push_back(*extent);
         }
     if (is_whole) input.dimensions = static_cast<int>(extents.size());
+    if (input.dimensions < 0 && !takes_tokens && extents.size() == 4) input.dimensions = 4;
     const bool is_stored = input.dimensions >= 0;
     check(is_stored ? extents.size() == static_cast<std::size_t>(input.dimensions)
                     : extents.size() == 1 || (extents.size() == 3 && !takes_tokens),
           fail);
+    if (extents.size() == 4) {
+        input.depth = extents[1];
+        extents.erase(extents.begin() + 1);
+    }
     const bool is_row = !is_stored && !takes_tokens && extents.size() == 1;
     extents.insert(is_row ? extents.end() : extents.begin(), 3 - extents.size(), 1);
     input.channels = extents[0];
@@ -257,7 +262,7 @@ ModelShape shape_of(const ProfileArguments& arguments) {
         if (i < arguments.inputs.size()) set_input(arguments.inputs[i], input);
     }
     const bool are_known = std::ranges::all_of(inputs, [](const InputShape& one) {
-        return std::min({one.channels, one.height, one.width}) > 0;
+        return std::min({one.channels, one.depth, one.height, one.width}) > 0;
     });
     check(are_known && !inputs.empty(), [&] {
         return Error("E105",
@@ -276,7 +281,8 @@ ModelShape shape_of(const ProfileArguments& arguments) {
                      .classes = known == nullptr ? ModelShape().classes : known->usual.classes,
                      .vocabulary = first.vocabulary,
                      .further = {inputs.begin() + 1, inputs.end()},
-                     .dimensions = first.dimensions};
+                     .dimensions = first.dimensions,
+                     .depth = first.depth};
     if (arguments.vocabulary > 0) shape.classes = arguments.vocabulary;
     if (arguments.classes > 0) shape.classes = arguments.classes;
     return shape;

@@ -118,7 +118,8 @@ std::optional<std::size_t> statistics_axis(const Field& field) {
     const std::size_t dimensions = field.shape.size();
     if (dimensions == 0) return std::nullopt;
     if (has_channels_last(field)) return dimensions - 1;
-    if (field.layout == "CHW") return 0;
+    const bool is_volume = dimensions == 4 && field.shape[0] <= most_features;
+    if (field.layout == "CHW" || is_volume) return 0;
     const bool has_features = dimensions < 3 && field.shape.back() <= most_features;
     return has_features ? std::optional(dimensions - 1) : std::nullopt;
 }

@@ -39,11 +39,14 @@ bool uses_imagenet(const TransformPipeline& pipeline) {
 }
 
 // One number is for all of them.
-std::vector<float> per_channel(std::span<const double> values, int channels, float otherwise) {
-    if (values.size() == 1) otherwise = static_cast<float>(values[0] * 255);
+std::vector<float> per_channel(std::span<const double> values,
+                               int channels,
+                               float otherwise,
+                               double unit) {
+    if (values.size() == 1) otherwise = static_cast<float>(values[0] * unit);
     std::vector<float> filled(static_cast<std::size_t>(channels), otherwise);
     for (std::size_t i = 0; i < std::min(values.size(), filled.size()); ++i)
-        filled[i] = static_cast<float>(values[i] * 255);
+        filled[i] = static_cast<float>(values[i] * unit);
     return filled;
 }
 
@@ -64,16 +67,18 @@ StretchTaps taps_of(const TransformStage& stage) {
 BoundTransform::BoundTransform(const TransformPipeline& pipeline,
                                const ImageShape& shape,
                                std::span<const double> field_mean,
-                               std::span<const double> field_std)
+                               std::span<const double> field_std,
+                               double unit)
     : ops(pipeline.ops()),
       input(shape),
       output(pipeline.output_shape(shape)),
       plan(plan_stages(pipeline, shape)),
       rows(row_kernels().back()) {
     const bool imagenet = uses_imagenet(pipeline);
-    mean = per_channel(imagenet ? imagenet_mean : field_mean, shape.channels, 0);
-    scale = per_channel(imagenet ? imagenet_std : field_std, shape.channels, 255);
-    std::ranges::replace(scale, 0.0F, 255.0F);  // a channel that is the same everywhere
+    const auto one = static_cast<float>(unit);
+    mean = per_channel(imagenet ? imagenet_mean : field_mean, shape.channels, 0, unit);
+    scale = per_channel(imagenet ? imagenet_std : field_std, shape.channels, one, unit);
+    std::ranges::replace(scale, 0.0F, one);  // a channel that is the same everywhere
     for (const TransformStage& stage : plan.stages) taps.push_back(taps_of(stage));
 }
 
@@ -90,8 +95,9 @@ std::size_t BoundTransform::largest_image() const {
 ImageTransform::ImageTransform(const TransformPipeline& pipeline,
                                const ImageShape& input,
                                std::span<const double> mean,
-                               std::span<const double> std)
-    : bound_(std::make_unique<BoundTransform>(pipeline, input, mean, std)) {}
+                               std::span<const double> std,
+                               double unit)
+    : bound_(std::make_unique<BoundTransform>(pipeline, input, mean, std, unit)) {}
 ImageTransform::~ImageTransform() = default;
 ImageTransform::ImageTransform(ImageTransform&&) noexcept = default;
 
@@ -211,9 +217,10 @@ void draw_op(StageDraw& draw, const PlacedOp& placed, CounterRandom random) {
 
 }  // namespace
 
+template <class T>
 void transform_rows(const BoundTransform& bound,
                     const RowKernels& kernels,
-                    std::span<const std::uint8_t> images,
+                    std::span<const T> images,
                     std::span<const std::uint64_t> ids,
                     TransformKey key,
                     PixelLayout layout,
@@ -226,6 +233,14 @@ void transform_rows(const BoundTransform& bound,
         runner.run(images.data() + i * in_values, draws, out.data() + i * out_values);
     }
 }
+
+template void transform_rows(const BoundTransform&,
+                             const RowKernels&,
+                             std::span<const std::uint8_t>,
+                             std::span<const std::uint64_t>,
+                             TransformKey,
+                             PixelLayout,
+                             std::span<float>);
 
 void ImageTransform::apply(std::span<const std::uint8_t> images,
                            std::span<const std::uint64_t> ids,
@@ -247,6 +262,82 @@ void ImageTransform::apply(std::span<const std::uint8_t> images,
     });
 }
 
+void ImageTransform::apply(std::span<const float> images,
+                           std::span<const std::uint64_t> ids,
+                           TransformKey key,
+                           PixelLayout layout,
+                           std::span<float> out) const {
+    expect(images.size() == ids.size() * bound_->input.values(),
+           "a row of numbers for each sample");
+    expect(out.size() == ids.size() * bound_->output.values(), "room for each transformed image");
+    transform_rows(*bound_, *bound_->rows, images, ids, key, layout, out);
+}
+
+namespace {
+
+/// A pixel of a mask before a stage, or none.
+struct MaskPixel {
+    int y, x;
+    bool is_inside = true;
+};
+
+int nearest_pixel(int at, int in, int out) {
+    return static_cast<int>((2 * std::int64_t{at} + 1) * in / (2 * std::int64_t{out}));
+}
+
+MaskPixel before(const TransformStage& stage, const StageDraw& draw, const MaskPixel& at) {
+    switch (stage.kind) {
+        case StageKind::window:
+            return {draw.y_begin + at.y,
+                    draw.x_begin + draw.x_step * at.x,
+                    at.y >= draw.y_low && at.y < draw.y_high && at.x >= draw.x_low &&
+                        at.x < draw.x_high};
+        case StageKind::resize:
+            return {nearest_pixel(at.y, stage.in_height, stage.out_height),
+                    nearest_pixel(at.x, stage.in_width, stage.out_width)};
+        case StageKind::rotate: {
+            const pixel::Source from = pixel::rotated_source(
+                stage.in_height, stage.in_width, draw.cosine, draw.sine, at.y, at.x);
+            const int y = from.y + (from.share_y < 0.5F ? 0 : 1);
+            const int x = from.x + (from.share_x < 0.5F ? 0 : 1);
+            return {y, x, y >= 0 && y < stage.in_height && x >= 0 && x < stage.in_width};
+        }
+        case StageKind::blur:
+            return at;
+    }
+    return at;
+}
+
+}  // namespace
+
+void ImageTransform::move_masks(std::span<const std::int64_t> masks,
+                                std::span<const std::uint64_t> ids,
+                                TransformKey key,
+                                std::int64_t outside,
+                                std::span<std::int64_t> out) const {
+    const auto pixels = [](const ImageShape& shape) {
+        return shape.values() / static_cast<std::size_t>(shape.channels);
+    };
+    const std::size_t in_pixels = pixels(bound_->input), out_pixels = pixels(bound_->output);
+    expect(masks.size() == ids.size() * in_pixels, "a mask for each sample");
+    expect(out.size() == ids.size() * out_pixels, "room for each moved mask");
+    const std::span<const TransformStage> stages = bound_->plan.stages;
+    std::vector<StageDraw> draws(stages.size());
+    std::size_t to = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        draw_image(bound_->plan, ids[i], key, draws);
+        const auto mask = masks.subspan(i * in_pixels, in_pixels);
+        for (int y = 0; y < bound_->output.height; ++y)
+            for (int x = 0; x < bound_->output.width; ++x) {
+                MaskPixel at{y, x};
+                for (std::size_t s = stages.size(); s-- > 0 && at.is_inside;)
+                    at = before(stages[s], draws[s], at);
+                const std::ptrdiff_t from = std::ptrdiff_t{at.y} * bound_->input.width + at.x;
+                out[to++] = at.is_inside ? mask[static_cast<std::size_t>(from)] : outside;
+            }
+    }
+}
+
 std::size_t ImageTransform::scratch_values(std::size_t images) const {
     return bound_->plan.stages.size() == 1 ? 0 : images * bound_->largest_image();
 }
@@ -259,7 +350,7 @@ std::vector<StageLaunch> plan_launches(const ImageTransform& transform, const De
         StageLaunch launch;
         launch.stage = stages[i];
         launch.bytes = i == 0 ? batch.images : nullptr;
-        launch.floats = i == 0 ? nullptr : batch.scratch[(i - 1) % 2];
+        launch.floats = i == 0 ? batch.numbers : batch.scratch[(i - 1) % 2];
         launch.is_last = i + 1 == stages.size() ? 1 : 0;
         launch.out = launch.is_last != 0 ? batch.out : batch.scratch[i % 2];
         launch.draws = batch.draws + i;

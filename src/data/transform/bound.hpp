@@ -56,7 +56,8 @@ struct BoundTransform {
     BoundTransform(const TransformPipeline& pipeline,
                    const ImageShape& input,
                    std::span<const double> mean,
-                   std::span<const double> std);
+                   std::span<const double> std,
+                   double unit);
 
     std::vector<TransformOp> ops;
     ImageShape input, output;
@@ -69,10 +70,12 @@ struct BoundTransform {
     std::size_t largest_image() const;
 };
 
-/// Does the same as apply(), one image after the other on this thread, with these row kernels.
+/// Does the same as apply(), one image after the other on this thread, with these row kernels. `T`
+/// is std::uint8_t or float.
+template <class T>
 void transform_rows(const BoundTransform& bound,
                     const RowKernels& kernels,
-                    std::span<const std::uint8_t> images,
+                    std::span<const T> images,
                     std::span<const std::uint64_t> ids,
                     TransformKey key,
                     PixelLayout layout,
@@ -87,8 +90,9 @@ class ImageRunner {
   public:
     ImageRunner(const BoundTransform& bound, const RowKernels& kernels, PixelLayout layout);
 
-    /// `image` u8 [C, H, W], `out` f32 of one output image in the layout.
-    void run(const std::uint8_t* image, std::span<const StageDraw> draws, float* out);
+    /// `image` u8 or f32 [C, H, W], `out` f32 of one output image in the layout.
+    template <class T>
+    void run(const T* image, std::span<const StageDraw> draws, float* out);
 
   private:
     /// A single window of bytes: cut, mirrored, normalised and laid out some rows at a time.

@@ -181,6 +181,15 @@ Image decode_image(std::span<const std::byte> content) {
     throw BadImage("it begins neither as PNG, JPEG or TIFF files do, nor as binary PNM (P5, P6)");
 }
 
+Image decode_numbers(std::span<const std::byte> content) {
+    if (is_png(content)) return decode_png(content, PngPixels::numbers);
+    if (!begins_with(content, "P5")) throw BadImage("it is no PNG or PGM file, which keep numbers");
+    PnmHeader header(content);
+    header.number(), header.number();
+    if (header.number() != 255) throw BadImage("its largest value is not 255");
+    return decode_pnm(content);
+}
+
 std::uint32_t channel_bits(std::span<const std::byte> content) {
     constexpr std::size_t depth_at = 24;  // in the first chunk, IHDR
     if (is_png(content) && content.size() > depth_at)

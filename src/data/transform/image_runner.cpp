@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep {
@@ -62,9 +63,11 @@ const float* ImageRunner::floats(const std::uint8_t* row, int count, float* room
     return room;
 }
 
-void ImageRunner::run(const std::uint8_t* image, std::span<const StageDraw> draws, float* out) {
-    if (draws.size() == 1 && bound_.plan.stages[0].kind == StageKind::window)
-        return window_to_out(image, draws[0], out);
+template <class T>
+void ImageRunner::run(const T* image, std::span<const StageDraw> draws, float* out) {
+    if constexpr (std::is_same_v<T, std::uint8_t>)
+        if (draws.size() == 1 && bound_.plan.stages[0].kind == StageKind::window)
+            return window_to_out(image, draws[0], out);
     planes_.resize(bound_.largest_image());
     other_planes_.resize(planes_.size());
     stage(0, image, draws[0], planes_.data());
@@ -307,7 +310,7 @@ void ImageRunner::blur(const TransformStage& stage,
     }
 }
 
-template void ImageRunner::stage(std::size_t, const std::uint8_t*, const StageDraw&, float*);
-template void ImageRunner::stage(std::size_t, const float*, const StageDraw&, float*);
+template void ImageRunner::run(const std::uint8_t*, std::span<const StageDraw>, float*);
+template void ImageRunner::run(const float*, std::span<const StageDraw>, float*);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-Image decode_png(std::span<const std::byte>) {
+Image decode_png(std::span<const std::byte>, PngPixels) {
     throw NoDecoder("PNG", "libpng");
 }
 

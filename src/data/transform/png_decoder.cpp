@@ -17,7 +17,8 @@ constexpr int most_chunks = 1000;
 // libpng reports errors by longjmp: functions that call setjmp have nothing to destroy.
 class PngReader {
   public:
-    explicit PngReader(std::span<const std::byte> content) : content_(content) {
+    PngReader(std::span<const std::byte> content, PngPixels pixels)
+        : content_(content), has_numbers_(pixels == PngPixels::numbers) {
         png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
         if (png_ != nullptr) info_ = png_create_info_struct(png_);
         if (info_ == nullptr) {
@@ -56,12 +57,14 @@ class PngReader {
         return true;
     }
 
-    // To 8 bits of grey or of red, green and blue, without transparency; of 16 the upper 8.
+    // To 8 bits of grey or of red, green and blue, without transparency; of 16 the upper 8. Numbers
+    // keep their values.
     bool prepare() {
         if (setjmp(png_jmpbuf(png_)) != 0) return false;
         const int type = png_get_color_type(png_, info_);
-        if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
-        if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png_);
+        if (has_numbers_) png_set_packing(png_);
+        if (type == PNG_COLOR_TYPE_PALETTE && !has_numbers_) png_set_palette_to_rgb(png_);
+        if (type == PNG_COLOR_TYPE_GRAY && !has_numbers_) png_set_expand_gray_1_2_4_to_8(png_);
         png_set_strip_16(png_);
         png_set_strip_alpha(png_);
         png_set_interlace_handling(png_);
@@ -90,6 +93,7 @@ class PngReader {
     static void on_warning(png_structp, png_const_charp) {}
 
     std::span<const std::byte> content_;
+    bool has_numbers_;
     png_structp png_ = nullptr;
     png_infop info_ = nullptr;
     std::vector<png_bytep> rows_;
@@ -98,8 +102,8 @@ class PngReader {
 
 }  // namespace
 
-Image decode_png(std::span<const std::byte> content) {
-    return PngReader(content).decode();
+Image decode_png(std::span<const std::byte> content, PngPixels pixels) {
+    return PngReader(content, pixels).decode();
 }
 
 }  // namespace lockstep

@@ -194,6 +194,10 @@ bool TransformPipeline::mixes_labels() const {
     return ops_.back().kind == mixup || ops_.back().kind == cutmix;
 }
 
+bool TransformPipeline::moves_pixels() const {
+    return std::ranges::any_of(ops_, [](const TransformOp& op) { return op.kind <= rotate; });
+}
+
 namespace {
 
 // ln 2 in two parts: multiples of the first by small whole numbers are exact.

@@ -81,16 +81,25 @@ std::vector<std::string> numbers_below(std::int64_t count) {
     return names;
 }
 
-// The names of a run's classes, or of the numbers that it predicts.
+// The names that the data have for a run's classes; empty: none.
+std::vector<std::string> class_names_of(const TrainedRun& trained) {
+    const TaskKind kind = trained.run.settings.task.kind;
+    for (const Field& field : trained.learned_from->fields())
+        if (field.name == (kind == TaskKind::segmentation ? "masks" : "labels") &&
+            std::ssize(field.class_names) == trained.task->outputs())
+            return field.class_names;
+    return {};
+}
+
+// Those, or the names of the numbers that it predicts.
 std::vector<std::string> names_of_outputs(const TrainedRun& trained) {
     const TaskKind kind = trained.run.settings.task.kind;
     const std::int64_t outputs = trained.task->outputs();
+    const std::vector<std::string> given = class_names_of(trained);
+    if (!given.empty()) return given;
     for (const Field& field : trained.learned_from->fields())
-        if (field.name == (kind == TaskKind::segmentation ? "masks" : "labels") &&
-            std::ssize(field.class_names) == outputs)
-            return field.class_names;
-        else if (field.name == "targets" && kind == TaskKind::regression &&
-                 std::ssize(field.columns) == outputs)
+        if (field.name == "targets" && kind == TaskKind::regression &&
+            std::ssize(field.columns) == outputs)
             return field.columns;
     if (has_classes(kind)) return numbers_below(outputs);
     return outputs == 1 ? std::vector<std::string>{"prediction"} : numbers_below(outputs);
@@ -121,8 +130,9 @@ OutputLayout layout_of(const InferSettings& settings,
                        std::uint64_t samples) {
     const TaskKind kind = trained.run.settings.task.kind;
     OutputLayout layout{.shape = trained.task->output_shape(),
-                        .columns = {settings.row_title},
                         .row_names = settings.row_names,
+                        .class_names = class_names_of(trained),
+                        .columns = {settings.row_title},
                         .classes = {}};
     layout.shape.insert(layout.shape.begin(), static_cast<std::int64_t>(samples));
     const std::vector<std::string> names = names_of_outputs(trained);
@@ -149,9 +159,9 @@ void write_outputs(const InferSettings& settings,
     result.shape = layout.shape;
     result.element = element_name(layout.element);
     const RowsOfPart rows(trained.data->samples(), trained.part);
-    if (trained.part.side != SamplePart::Side::all && ranks.is_root() &&
-        output_format(settings.outputs) == OutputFormat::csv)
+    if (trained.part.side != SamplePart::Side::all && ranks.is_root())
         layout.row_names = rows.names();
+    result.names = names_text(settings.outputs, layout);
     OutputFile file(ranks, settings.outputs, std::move(layout));
     const TaskKind kind = trained.run.settings.task.kind;
     evaluator.for_each_output(
@@ -186,7 +196,8 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
                        .step = trained.step,
                        .samples = samples_in(trained.data->blocks(), trained.part),
                        .shape = {},
-                       .element = {}};
+                       .element = {},
+                       .names = {}};
     if (settings.outputs.empty()) {
         PhaseClock clock;
         const Evaluation found = evaluator.run(*trained.model, clock);

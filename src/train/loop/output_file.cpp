@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/text_table.hpp"
@@ -16,6 +17,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -26,7 +28,11 @@ namespace {
 std::uint64_t begin_file(const fs::path& path, OutputFormat format, const OutputLayout& layout) {
     if (format == OutputFormat::hdf5) {
         fs::remove(path);
-        return create_dataset_file(path, "predictions", layout.element, layout.shape);
+        return create_dataset_file(path,
+                                   "predictions",
+                                   layout.element,
+                                   layout.shape,
+                                   {{"names", layout.row_names}, {"classes", layout.class_names}});
     }
     const auto element =
         layout.element == ElementType::f32 ? ExportedElement::f32 : ExportedElement::i64;
@@ -34,6 +40,15 @@ std::uint64_t begin_file(const fs::path& path, OutputFormat format, const Output
         format == OutputFormat::npy ? npy_header(element, layout.shape) : std::string();
     write_file_atomically(path, header);
     return header.size();
+}
+
+// "new.names.json" of "new.npy".
+fs::path names_file(fs::path outputs) {
+    return outputs.replace_extension(".names.json");
+}
+
+bool has_names(const OutputLayout& layout) {
+    return !layout.row_names.empty() || !layout.class_names.empty();
 }
 
 template <class Number>
@@ -70,13 +85,25 @@ OutputFormat output_format(const fs::path& path) {
 }
 
 void check_new_outputs(const fs::path& path) {
-    static_cast<void>(output_format(path));
-    check(!fs::exists(path), [&] {
-        return Error("E407",
-                     fmt::format("'{}' exists", path.string()),
-                     "nothing is overwritten",
-                     "give another name, or remove it");
-    });
+    const bool is_npy = output_format(path) == OutputFormat::npy;
+    for (const fs::path& file : {path, is_npy ? names_file(path) : path})
+        check(!fs::exists(file), [&] {
+            return Error("E407",
+                         fmt::format("'{}' exists", file.string()),
+                         "nothing is overwritten",
+                         "give another name, or remove it");
+        });
+}
+
+std::string names_text(const fs::path& outputs, const OutputLayout& layout) {
+    const OutputFormat format = output_format(outputs);
+    if (!has_names(layout) || format == OutputFormat::csv) return "";
+    std::vector<std::string_view> lists;
+    if (!layout.row_names.empty()) lists.emplace_back("names");
+    if (!layout.class_names.empty()) lists.emplace_back("classes");
+    const std::string all = fmt::format("{}", fmt::join(lists, " and "));
+    return format == OutputFormat::npy ? all + " in " + names_file(outputs).string()
+                                       : "with " + all;
 }
 
 OutputFile::OutputFile(const Communicator& ranks, const fs::path& path, OutputLayout layout)
@@ -143,7 +170,14 @@ void OutputFile::finish() {
         if (::fsync(fd_.value()) != 0) throw system_error("flush", partial_, errno);
     });
     from_root(ranks_, [&] {
-        const bool is_csv = output_format(path_) == OutputFormat::csv;
+        const OutputFormat format = output_format(path_);
+        const bool is_csv = format == OutputFormat::csv;
+        if (format == OutputFormat::npy && has_names(layout_)) {
+            Json names = Json::object();
+            if (!layout_.row_names.empty()) names["names"] = layout_.row_names;
+            if (!layout_.class_names.empty()) names["classes"] = layout_.class_names;
+            write_file_atomically(names_file(path_), names.dump() + '\n');
+        }
         fs::rename(is_csv ? written_as_csv() : partial_, path_);
         sync_path(path_.parent_path().empty() ? fs::path(".") : path_.parent_path());
         return std::string();

@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-/// NPY; HDF5 with one data set, "predictions"; CSV with a line for each sample.
+/// NPY, with names beside it in a JSON; HDF5 with data set "predictions", and with "names" of rows
+/// and "classes" where they have some; CSV with a line for each sample.
 enum class OutputFormat { npy, hdf5, csv };
 
 /// By the file's ending. Errors: E103.
@@ -25,11 +26,15 @@ OutputFormat output_format(const std::filesystem::path& path);
 struct OutputLayout {
     ElementType element = ElementType::f32;  ///< f32 or i64
     std::vector<std::int64_t> shape;         ///< [samples, ...]
+    std::vector<std::string> row_names;      ///< by sample, on rank 0; empty: their numbers
+    std::vector<std::string> class_names;    ///< empty: their numbers
     // Of a CSV:
-    std::vector<std::string> columns;    ///< titles: of the names of rows, then of each number
-    std::vector<std::string> row_names;  ///< by sample, on rank 0; empty: their numbers
-    std::vector<std::string> classes;    ///< of numbers that are classes; empty: numbers
+    std::vector<std::string> columns;  ///< titles: of the names of rows, then of each number
+    std::vector<std::string> classes;  ///< of numbers that are classes; empty: numbers
 };
+
+/// Where names are that `layout` has, for people, on rank 0; "" if there are none or in a CSV.
+std::string names_text(const std::filesystem::path& outputs, const OutputLayout& layout);
 
 /// A file of one row a sample that all ranks write together; beside its place as .NAME.partial
 /// until it is whole. Rank 0 makes a CSV of the rows at the end.

@@ -74,7 +74,7 @@ std::string module_path(const Json& node) {
 }
 
 std::vector<InputShape> program_inputs(const fs::path& path) {
-    constexpr std::size_t most = 3;
+    constexpr std::size_t most = 4;
     std::vector<InputShape> inputs;
     for (const ProgramInput& input : read_program(path).inputs) {
         check(input.shape.size() <= 1 + most, [&] {
@@ -87,7 +87,8 @@ std::vector<InputShape> program_inputs(const fs::path& path) {
         InputShape& shape = inputs.emplace_back();
         shape.dimensions = static_cast<int>(input.shape.size()) - 1;
         shape.vocabulary = input.element.name == std::string_view("i64") ? 2 : 0;
-        std::int64_t* const extents[] = {&shape.width, &shape.height, &shape.channels};
+        std::int64_t* const third = shape.dimensions == 4 ? &shape.depth : &shape.channels;
+        std::int64_t* const extents[] = {&shape.width, &shape.height, third, &shape.channels};
         for (std::size_t i = 1; i < input.shape.size(); ++i)
             *extents[input.shape.size() - 1 - i] = input.shape[i].extent;
     }

@@ -50,6 +50,7 @@ at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
     const int usual = shape.vocabulary > 0 ? 1 : 3;
     const int dimensions = shape.dimensions < 0 ? usual : shape.dimensions;
     std::vector<std::int64_t> extents{shape.channels, shape.height, shape.width};
+    if (dimensions == 4) extents.insert(extents.begin() + 1, shape.depth);
     extents.erase(extents.begin(), extents.end() - dimensions);
     extents.insert(extents.begin(), rows);
     if (shape.vocabulary > 0)
@@ -195,7 +196,12 @@ void KeptBuffers::restore() {
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
     std::vector<InputShape> shapes = shape.further;
     shapes.insert(shapes.begin(),
-                  {shape.channels, shape.height, shape.width, shape.vocabulary, shape.dimensions});
+                  {shape.channels,
+                   shape.height,
+                   shape.width,
+                   shape.vocabulary,
+                   shape.dimensions,
+                   shape.depth});
     NamedTensors inputs;
     for (const InputShape& one : shapes)
         inputs.push_back({fmt::format("input {}", inputs.size()), blank_input(one, rows)});

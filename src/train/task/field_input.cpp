@@ -33,6 +33,13 @@ at::Tensor FieldInput::read_on(const DeviceStage& stage,
     return stage.upload(read(rows, ids, key));
 }
 
+at::Tensor FieldInput::move_masks(const at::Tensor& masks,
+                                  std::span<const std::uint64_t>,
+                                  TransformKey,
+                                  std::int64_t) const {
+    return masks;
+}
+
 std::vector<MixRow> FieldInput::mix(at::Tensor&,
                                     std::span<const std::uint64_t>,
                                     TransformKey,
@@ -63,15 +70,19 @@ std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples
 
 bool is_image(const Field& field) {
     const bool has_pixels = field.shape.size() == 2 || field.shape.size() == 3;
-    return field.name != "tokens" && field.type == ElementType::u8 && has_pixels;
+    const bool is_picture = field.type == ElementType::u8 || field.name == "images" ||
+                            field.layout == "CHW" || field.layout == "HWC" || field.layout == "HW";
+    return field.name != "tokens" && has_pixels && is_picture;
 }
 
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics) {
     if (field.name == "tokens") return make_token_input(field, pipeline);
-    return is_image(field) ? make_image_input(field, pipeline, statistics)
-                           : make_number_input(field, pipeline, statistics);
+    // Numbers that are only normalised are so in f64.
+    const bool is_transformed = field.type == ElementType::u8 || pipeline != TransformPipeline();
+    return is_image(field) && is_transformed ? make_image_input(field, pipeline, statistics)
+                                             : make_number_input(field, pipeline, statistics);
 }
 
 }  // namespace lockstep

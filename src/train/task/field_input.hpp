@@ -25,8 +25,12 @@ class FieldInput {
     /// Returns the shape of one sample for the model.
     virtual ImageShape shape() const = 0;
 
-    /// Returns f32 [n, C, H, W], channels innermost in memory, or tokens i64 [n, W], in memory of
-    /// its own. `rows` are the stored bytes of the samples `ids` [n].
+    /// Returns the slices of one sample that is a volume.
+    virtual int depth() const { return 1; }
+
+    /// Returns f32 [n, C, H, W], channels innermost in memory, volumes f32 [n, C, D, H, W], or
+    /// tokens i64 [n, W], in memory of its own. `rows` are the stored bytes of the samples `ids`
+    /// [n].
     virtual at::Tensor read(std::span<const std::byte> rows,
                             std::span<const std::uint64_t> ids,
                             TransformKey key) const = 0;
@@ -37,6 +41,13 @@ class FieldInput {
                                std::span<const std::byte> rows,
                                std::span<const std::uint64_t> ids,
                                TransformKey key) const;
+
+    /// Moves masks i64 [n, H, W] as it moves the images of `ids`; what comes from outside of these
+    /// is `outside`.
+    virtual at::Tensor move_masks(const at::Tensor& masks,
+                                  std::span<const std::uint64_t> ids,
+                                  TransformKey key,
+                                  std::int64_t outside) const;
 
     /// Mixes the `values` of one leaf in place by ImageTransform::mix_rows. Returns the partners
     /// and shares; empty if nothing is mixed.
@@ -63,13 +74,14 @@ at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device
 /// Returns [samples, ...], the extents of rows as they are stored.
 std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);
 
-/// Makes an input of u8 [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of
-/// `pipeline`. `statistics` has the mean and deviation for `normalise`. Errors: E248.
+/// Makes an input of [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of
+/// `pipeline`. All but u8 become f32 first, and are not divided by 255. `statistics` has the mean
+/// and deviation for `normalise`. Errors: E248.
 std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);
 
-/// Makes an input of numbers of any type, up to three dimensions: (value - mean) / deviation by
+/// Makes an input of numbers of any type, up to four dimensions: (value - mean) / deviation by
 /// channel, if `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels
 /// of 1 x 1, none a single channel. u8 are first divided by 255. f32 and u8 are computed in f32,
 /// others in f64. Errors: E248 if `pipeline` does more than normalise.
@@ -84,8 +96,21 @@ std::unique_ptr<FieldInput> make_token_input(const Field& field, const Transform
 /// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32.
 std::unique_ptr<FieldInput> make_raw_input(const Field& field);
 
-/// Whether make_field_input() takes the field for images: u8 of two or three dimensions.
+/// Makes the input of masks for a model that compares them itself: i64 [n, H, W], moved as `image`
+/// moves its images. Borrows `image`.
+std::unique_ptr<FieldInput> make_mask_input(const Field& field,
+                                            const FieldInput& image,
+                                            std::int64_t outside);
+
+/// Checks that masks can move with such images: whole numbers [H, W] of their size. Errors: E248.
+void check_masks_follow(const TransformPipeline& pipeline, const Field& masks, const Field& images);
+
+/// Whether make_field_input() takes the field for images: two or three dimensions of u8, or of
+/// other numbers that are called images or have an image's layout.
 bool is_image(const Field& field);
+
+/// The shape of a sample of such a field.
+ImageShape stored_image_shape(const Field& images);
 
 /// Makes the one of these that suits the field: tokens by its name, images as above, else numbers.
 std::unique_ptr<FieldInput> make_field_input(const Field& field,

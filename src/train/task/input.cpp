@@ -25,11 +25,11 @@ std::string first_input(const DatasetIndex& index) {
     return "images";
 }
 
-constexpr std::size_t most_dimensions = 3;
+constexpr std::size_t volume_dimensions = 4;
 
 // The first ones as one: channels of a volume's slices.
 std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>& shape) {
-    const auto kept = shape.end() - (most_dimensions - 1);
+    const auto kept = shape.end() - 2;
     std::vector<std::int64_t> joined{
         std::accumulate(shape.begin(), kept, std::int64_t{1}, std::multiplies<>())};
     joined.insert(joined.end(), kept, shape.end());
@@ -40,20 +40,19 @@ bool is_learned(const std::string& field) {
     return field == "labels" || field == "targets" || field == "masks";
 }
 
-void check_input(const DatasetIndex& index, std::size_t place) {
+void check_dimensions(const DatasetIndex& index,
+                      std::size_t place,
+                      std::size_t most,
+                      std::string_view models) {
     const Field& field = index.fields()[place];
-    const auto fail = [&](const std::string& why, const std::string& fix) {
+    check(field.shape.size() <= most, [&] {
         return Error(
             "E217",
             fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
-            why,
-            fix);
-    };
-    check(field.shape.size() <= most_dimensions, [&] {
-        return fail(
-            fmt::format("its samples are [{}], and a model is given three dimensions at "
-                        "most",
-                        fmt::join(field.shape, ", ")),
+            fmt::format("its samples are [{}], and {} {} dimensions at most",
+                        fmt::join(field.shape, ", "),
+                        models,
+                        most),
             way_to_rewrite(index,
                            place,
                            fmt::format("x.reshape(len(x), {})",
@@ -115,8 +114,9 @@ InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
     const ImageShape out = input.shape();
     const bool is_whole = field.name == "tokens" || (is_raw && !is_real(field));
     const std::int64_t vocabulary = is_whole ? std::max<std::int64_t>(field.classes(), 1) : 0;
-    const int dimensions = is_raw ? static_cast<int>(field.shape.size()) : -1;
-    return {out.channels, out.height, out.width, vocabulary, dimensions};
+    const bool is_stored = is_raw || field.shape.size() == volume_dimensions;
+    const int dimensions = is_stored ? static_cast<int>(field.shape.size()) : -1;
+    return {out.channels, out.height, out.width, vocabulary, dimensions, input.depth()};
 }
 
 std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {
@@ -137,7 +137,7 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
     std::vector<std::size_t> places;
     for (const std::string& name : split(names.empty() ? first_input(index) : names, ',')) {
         places.push_back(index.field_position(name));
-        check_input(index, places.back());
+        check_dimensions(index, places.back(), volume_dimensions, "a model is given");
         check(std::ranges::count(places, places.back()) == 1, [&] {
             return Error("E217",
                          fmt::format("--inputs names '{}' twice", name),
@@ -229,6 +229,26 @@ std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSetti
     return texts;
 }
 
+void InputReader::move_masks(const TransformPipeline& pipeline, const TrainSettings& settings) {
+    outside_ = std::max<std::int64_t>(settings.task.ignore_index, 0);
+    const auto name = [&](const Source& source) { return index_.fields()[source.place].name; };
+    const auto image = std::ranges::find_if(sources_, [&](const Source& source) {
+        return is_image(index_.fields()[source.place]) && !is_learned(name(source));
+    });
+    if (!pipeline.moves_pixels() || image == sources_.end()) return;
+    const Field& images = index_.fields()[image->place];
+    mover_ = image->field.get();
+    for (Source& source : sources_)
+        if (name(source) == "masks") {
+            const Field& masks = index_.fields()[source.place];
+            check_masks_follow(pipeline, masks, images);
+            source.field = make_mask_input(masks, *mover_, outside_);
+        }
+    const auto masks = std::ranges::find(index_.fields(), "masks", &Field::name);
+    if (settings.task.kind == TaskKind::segmentation && masks != index_.fields().end())
+        check_masks_follow(pipeline, *masks, images);
+}
+
 InputReader::InputReader(const DatasetIndex& index,
                          const TransformPipeline& pipeline,
                          const TrainSettings& settings,
@@ -243,6 +263,8 @@ InputReader::InputReader(const DatasetIndex& index,
     for (std::size_t i = 0; i < places.size(); ++i) {
         const Field& field = index.fields()[places[i]];
         const bool is_raw = are_raw[i];
+        if (find_built_in(settings.model.name) != nullptr)
+            check_dimensions(index, places[i], volume_dimensions - 1, "built-in models take");
         if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
         const bool is_transformed = !has_several || is_image(field);
         sources_.push_back(
@@ -252,7 +274,11 @@ InputReader::InputReader(const DatasetIndex& index,
                           field,
                           is_transformed ? pipeline : TransformPipeline(),
                           normalised_as(statistics.fields()[learned[i]], settings.normalise))});
-        const InputShape shape = shape_of(field, *sources_.back().field, is_raw);
+    }
+    move_masks(pipeline, settings);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        const InputShape shape =
+            shape_of(index.fields()[places[i]], *sources_[i].field, are_raw[i]);
         if (i == 0)
             shape_ = {shape.channels,
                       shape.height,
@@ -260,7 +286,8 @@ InputReader::InputReader(const DatasetIndex& index,
                       task.outputs(),
                       shape.vocabulary,
                       {},
-                      shape.dimensions};
+                      shape.dimensions,
+                      shape.depth};
         else
             shape_.further.push_back(shape);
     }
@@ -291,8 +318,14 @@ LeafSamples InputReader::samples(NamedTensors inputs,
     if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
     std::vector<MixRow> mixed;
     if (inputs.size() == 1) mixed = mix_values(inputs[0].tensor, valid);
+    NamedTensors targets = task_.targets({batch, leaf, index_, classes_, key(batch), mixed});
+    if (mover_ != nullptr)
+        for (NamedTensor& target : targets)
+            if (target.name == "masks")
+                target.tensor =
+                    mover_->move_masks(target.tensor, ids_of(batch, leaf), key(batch), outside_);
     return {.inputs = std::move(inputs),
-            .targets = task_.targets({batch, leaf, index_, classes_, key(batch), mixed}),
+            .targets = std::move(targets),
             .weights = weights_of(batch, leaf)};
 }
 

@@ -21,7 +21,7 @@ namespace lockstep {
 
 /// Where in the index's fields those lie that `names` has ("images,age"), in its order. "": that of
 /// "images", or "features" where there is none, or "tokens" where there is neither. Errors: E207 if
-/// there is none, E217 if one is named twice or has more than three dimensions.
+/// there is none, E217 if one is named twice or has more than four dimensions.
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
 
 /// Errors: E217 if one of them is what models learn.
@@ -43,8 +43,8 @@ std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSetti
 
 /// Makes tensors of one data set's rows. Inputs are f32 [n, C, H, W], channels innermost in memory,
 /// or tokens i64 [n, T], of the input_places(). Images pass a pipeline of transforms, keyed by the
-/// settings' seed, epoch and sample. Targets are the task's. Borrows index and task. Errors: E207,
-/// E217 if the fields differ; E248 if they do not suit the pipeline.
+/// settings' seed, epoch and sample; masks move with them. Targets are the task's. Borrows index
+/// and task. Errors: E207, E217 if the fields differ; E248 if they do not suit the pipeline.
 class InputReader {
   public:
     /// `statistics`: the training data set, whose mean and deviation `normalise` uses.
@@ -73,6 +73,7 @@ class InputReader {
         std::unique_ptr<FieldInput> field;
     };
 
+    void move_masks(const TransformPipeline& pipeline, const TrainSettings& settings);
     TransformKey key(const Batch& batch) const { return {seed_, batch.position.epoch}; }
     std::span<const std::byte> rows_of(const Batch& batch,
                                        std::size_t place,
@@ -90,6 +91,8 @@ class InputReader {
     ClassNumbers classes_;
     std::uint64_t seed_;
     std::vector<Source> sources_;
+    const FieldInput* mover_ = nullptr;  ///< what moves masks; null: they stay
+    std::int64_t outside_ = 0;           ///< their class outside of images
     ModelShape shape_;
 };
 

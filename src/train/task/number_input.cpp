@@ -19,7 +19,7 @@ at::ScalarType computed_type(ElementType type) {
     return fits ? torch::kFloat32 : torch::kFloat64;
 }
 
-// [n, ...] as stored, seen as [n, C, H, W].
+// [n, ...] as stored, seen as [n, C, H, W]; volumes are [n, C, D, H, W].
 at::Tensor as_images(const at::Tensor& stored, const Field& field) {
     switch (field.shape.size()) {
         case 0:
@@ -36,7 +36,7 @@ at::Tensor as_images(const at::Tensor& stored, const Field& field) {
 ImageShape shape_of(const Field& field) {
     const at::Tensor one = as_images(torch::empty(batch_extents(field, 1), torch::kUInt8), field);
     const auto extent = [&](int i) { return static_cast<int>(one.size(i)); };
-    return {extent(1), extent(2), extent(3)};
+    return {extent(1), extent(-2), extent(-1)};
 }
 
 // [1, ...] by statistics_axis(), or one number for all; undefined where there is none.
@@ -67,6 +67,7 @@ class NumberInput : public FieldInput {
     }
 
     ImageShape shape() const override { return shape_; }
+    int depth() const override { return is_volume() ? static_cast<int>(field_.shape[1]) : 1; }
 
     at::Tensor read(std::span<const std::byte> rows,
                     std::span<const std::uint64_t> ids,
@@ -79,10 +80,13 @@ class NumberInput : public FieldInput {
         if (field_.type == ElementType::u8) values = values / 255;
         if (mean_.defined()) values = values - mean_;
         if (divisor_.defined()) values = values / divisor_;
+        if (is_volume()) return torch::empty(values.sizes()).copy_(values);
         return empty_input(samples, shape_).copy_(as_images(values, field_));
     }
 
   private:
+    bool is_volume() const { return field_.shape.size() == 4; }
+
     Field field_;
     ImageShape shape_;
     at::Tensor mean_, divisor_;
@@ -95,12 +99,13 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                               const Field& statistics) {
     check(pipeline == TransformPipeline(), [&] {
         return Error("E248",
-                     fmt::format("'{}' is for images of u8", pipeline.text()),
-                     fmt::format("field '{}' holds {} of {} dimensions, which are normalised only",
+                     fmt::format("'{}' is for images", pipeline.text()),
+                     fmt::format("field '{}' holds {} of {} dimensions without an image's name or "
+                                 "layout, which are normalised only",
                                  field.name,
                                  element_name(field.type),
                                  field.shape.size()),
-                     "drop --transform, or store images of whole numbers 0 to 255 as u8");
+                     "drop --transform, or call them images, as by --field images=/PATH:CHW");
     });
     return std::make_unique<NumberInput>(field, statistics);
 }

@@ -12,12 +12,14 @@ class RawInput : public FieldInput {
     explicit RawInput(Field field) : field_(std::move(field)) {}
 
     ImageShape shape() const override {
-        ImageShape shape{1, 1, 1};
-        int* const extents[] = {&shape.width, &shape.height, &shape.channels};
-        for (std::size_t i = 0; i < field_.shape.size(); ++i)
-            *extents[i] = static_cast<int>(field_.shape[field_.shape.size() - 1 - i]);
-        return shape;
+        const std::size_t dimensions = field_.shape.size();
+        const auto extent = [&](std::size_t from_end) {
+            return from_end <= dimensions ? static_cast<int>(field_.shape[dimensions - from_end])
+                                          : 1;
+        };
+        return {extent(is_volume() ? 4 : 3), extent(2), extent(1)};
     }
+    int depth() const override { return is_volume() ? static_cast<int>(field_.shape[1]) : 1; }
 
     at::Tensor read(std::span<const std::byte> rows,
                     std::span<const std::uint64_t> ids,
@@ -31,6 +33,8 @@ class RawInput : public FieldInput {
     }
 
   private:
+    bool is_volume() const { return field_.shape.size() == 4; }
+
     Field field_;
 };
 

@@ -29,9 +29,14 @@ constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matr
 
 class Segmentation : public FieldTask {
   public:
-    Segmentation(const TaskSettings& settings, const Field& masks)
+    Segmentation(const TaskSettings& settings,
+                 const Field& masks,
+                 const TransformPipeline& pipeline)
         : FieldTask(TaskKind::segmentation, masks, settings.ignore_index),
-          loss_(settings, field()) {
+          loss_(settings, field()),
+          moved_(pipeline.output_shape({any_channels,
+                                        static_cast<int>(field().shape[0]),
+                                        static_cast<int>(field().shape[1])})) {
         check(outputs() <= most_classes, [&] {
             return Error("E217",
                          fmt::format("masks have {} classes", outputs()),
@@ -41,11 +46,11 @@ class Segmentation : public FieldTask {
     }
 
     std::vector<std::int64_t> output_shape() const override {
-        return {outputs(), field().shape[0], field().shape[1]};
+        return {outputs(), moved_.height, moved_.width};
     }
 
     NamedTensors blank_targets(std::int64_t count) const override {
-        const std::int64_t height = field().shape[0], width = field().shape[1];
+        const std::int64_t height = moved_.height, width = moved_.width;
         return {{"masks",
                  torch::arange(count * height * width)
                      .remainder(outputs())
@@ -83,13 +88,18 @@ class Segmentation : public FieldTask {
     }
 
   private:
+    static constexpr int any_channels = 3;  // also ImageNet's
+
     ClassLoss loss_;
+    ImageShape moved_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> make_segmentation(const TaskSettings& settings, const Field& masks) {
-    return std::make_unique<Segmentation>(settings, masks);
+std::unique_ptr<Task> make_segmentation(const TaskSettings& settings,
+                                        const Field& masks,
+                                        const TransformPipeline& pipeline) {
+    return std::make_unique<Segmentation>(settings, masks, pipeline);
 }
 
 }  // namespace lockstep

@@ -36,22 +36,18 @@ std::vector<TaskKind> fitting_tasks(const DatasetIndex& data) {
     return kinds;
 }
 
-// Only labels are mixed, and only images are moved.
+// Only labels are mixed.
 void check_transform(TaskKind kind, const TransformPipeline& pipeline) {
-    const bool moves_masks = kind == TaskKind::segmentation && pipeline != TransformPipeline();
-    const bool mixes = kind != TaskKind::classification && pipeline.mixes_labels();
-    check(!moves_masks && !mixes, [&] {
+    check(kind == TaskKind::classification || !pipeline.mixes_labels(), [&] {
         return Error(
             "E248",
             fmt::format("'{}' does not go with {}", pipeline.text(), target_rule(kind).task),
-            moves_masks ? "images would move, but not their masks"
-                        : "samples are mixed by their classes",
+            "samples are mixed by their classes",
             "drop --transform, or its mixing");
     });
 }
 
 std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
-                                      const DatasetIndex& data,
                                       const TransformPipeline& pipeline) {
     const std::string& model = settings.model.name;
     check(source_of(model) != ModelSource::script && find_built_in(model) == nullptr, [&] {
@@ -59,15 +55,6 @@ std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
                      fmt::format("--task program does not go with --model {}", model),
                      "only a program of torch.export or a class of your own returns its own loss",
                      "use --model FILE.pt2, or a plug-in whose class has forward_named()");
-    });
-    const auto places = input_places(data, settings.inputs);
-    const bool has_masks = std::ranges::any_of(
-        places, [&](std::size_t place) { return data.fields()[place].name == "masks"; });
-    check(!has_masks || pipeline == TransformPipeline(), [&] {
-        return Error("E248",
-                     fmt::format("'{}' does not go with masks", pipeline.text()),
-                     "images would move, but not their masks",
-                     "drop --transform");
     });
     check_transform(TaskKind::program, pipeline);
     return make_program_task();
@@ -126,7 +113,7 @@ std::unique_ptr<Task> make_task(const TaskSettings& settings,
         case TaskKind::regression:
             return make_regression(settings, field);
         case TaskKind::segmentation:
-            return make_segmentation(settings, field);
+            return make_segmentation(settings, field, pipeline);
         case TaskKind::next_token:
             return make_next_token(settings, field);
         default:
@@ -137,7 +124,7 @@ std::unique_ptr<Task> make_task(const TaskSettings& settings,
 std::unique_ptr<Task> make_task(const TrainSettings& settings,
                                 const DatasetIndex& data,
                                 const TransformPipeline& pipeline) {
-    if (settings.task.kind == TaskKind::program) return task_of_program(settings, data, pipeline);
+    if (settings.task.kind == TaskKind::program) return task_of_program(settings, pipeline);
     auto task = make_task(settings.task, data, pipeline);
     check_no_targets(data, settings.inputs);
     return task;

@@ -157,8 +157,10 @@ std::unique_ptr<Task> make_regression(const TaskSettings& settings, const Field&
 
 /// Makes the task of one class per pixel; `masks` are whole numbers [n, H, W]. Loss: the mean over
 /// pixels of the cross entropy of logits [n, classes, H, W]. Metrics: intersection over union, the
-/// mean over existing classes, and accuracy of pixels.
-std::unique_ptr<Task> make_segmentation(const TaskSettings& settings, const Field& masks);
+/// mean over existing classes, and accuracy of pixels. H and W are those after `pipeline`.
+std::unique_ptr<Task> make_segmentation(const TaskSettings& settings,
+                                        const Field& masks,
+                                        const TransformPipeline& pipeline = {});
 
 /// Makes the task of the next token after each of T; `tokens` are whole numbers [n, T + 1]. Loss:
 /// the mean over positions of the cross entropy of logits [n, T, vocabulary]. Metrics: perplexity,

@@ -24,9 +24,13 @@ Error does_not_fit(const TrainSettings& settings, const std::string& why) {
 }
 
 std::string described(const ModelShape& shape) {
-    std::string text = fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
-    for (const InputShape& one : shape.further)
-        text += fmt::format(" and {}x{}x{}", one.channels, one.height, one.width);
+    const auto text_of = [](const auto& one) {
+        return one.dimensions == 4
+                   ? fmt::format("{}x{}x{}x{}", one.channels, one.depth, one.height, one.width)
+                   : fmt::format("{}x{}x{}", one.channels, one.height, one.width);
+    };
+    std::string text = text_of(shape);
+    for (const InputShape& one : shape.further) text += " and " + text_of(one);
     return text;
 }
 

@@ -197,9 +197,12 @@ TEST_F(Classes, NumbersOfAnyShapeHaveMeanAndDeviation) {
     EXPECT_THAT(series.std, ElementsAre(DoubleNear(std::sqrt(5.0), 1e-12), 0));
     const Field counts = packed<std::int32_t>("counts", ElementType::i32, {2, 2}, {-3, 7, 1, 9});
     EXPECT_THAT(counts.mean, ElementsAre(-1, 8));
+    const Field slices =
+        packed<std::int32_t>("slices", ElementType::i32, {2, 1, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+    EXPECT_THAT(slices.mean, ElementsAre(3.5));
     const Field volume =
-        packed<std::int32_t>("volume", ElementType::i32, {2, 1, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
-    EXPECT_THAT(volume.mean, ElementsAre(3.5));
+        packed<std::int32_t>("volume", ElementType::i32, {2, 2, 1, 1, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+    EXPECT_THAT(volume.mean, ElementsAre(2.5, 4.5));
     const Field bytes = packed<std::uint8_t>("bytes", ElementType::u8, {2, 2}, {0, 255, 51, 255});
     EXPECT_THAT(bytes.mean, ElementsAre(DoubleNear(0.1, 1e-12), 1));
 }

@@ -134,13 +134,14 @@ struct SpectralNorm : Classifier {
     nn::Linear last;
 };
 
-struct Volume : Classifier {
+struct Volume : Classifier {  // [n, C, D, H, W]
     explicit Volume(const ModelShape& shape)
-        : conv(register_module("conv", nn::Conv3d(nn::Conv3dOptions(1, 8, 3).padding(1)))),
+        : conv(register_module("conv",
+                               nn::Conv3d(nn::Conv3dOptions(shape.channels, 8, 3).padding(1)))),
           norm(register_module("norm", nn::BatchNorm3d(8))),
           last(register_module("last", nn::Linear(8, shape.classes))) {}
     Tensor forward(const Tensor& volumes) override {
-        return last(torch::relu(norm(conv(volumes.unsqueeze(1)))).mean({2, 3, 4}));
+        return last(torch::relu(norm(conv(volumes))).mean({2, 3, 4}));
     }
     nn::Conv3d conv;
     nn::BatchNorm3d norm;

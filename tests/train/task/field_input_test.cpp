@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "task/field_input.hpp"
 
-#include "lockstep/core/error.hpp"
+#include "support/caught.hpp"
 
 #include <array>
 #include <cmath>
@@ -89,19 +89,49 @@ TEST(FieldInput, LiesInMemoryOfItsOwn) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(values.data_ptr()) % 64, 0U);
 }
 
-TEST(FieldInput, TransformsOnlyImagesOfBytes) {
+TEST(FieldInput, TransformsOnlyImages) {
     const TransformPipeline flip = TransformPipeline::parse("flip");
-    const Field image = field_of(ElementType::u8, {1, 4, 4});
-    EXPECT_NO_THROW(make_field_input(image, flip, image));
-    for (const Field& field :
-         {field_of(ElementType::f32, {1, 4, 4}), field_of(ElementType::u8, {16})}) {
-        try {
-            make_field_input(field, flip, field);
-            ADD_FAILURE() << element_name(field.type) << " was flipped";
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), "E248");
-        }
-    }
+    Field named = field_of(ElementType::i32, {1, 4, 4}), laid_out = named;
+    named.name = "images";
+    laid_out.layout = "HWC";
+    for (const Field& image : {field_of(ElementType::u8, {1, 4, 4}), named, laid_out})
+        EXPECT_NO_THROW(make_field_input(image, flip, image));
+    const auto code = [](const Field& field, const TransformPipeline& pipeline) {
+        return test::caught_code([&] { make_field_input(field, pipeline, field); });
+    };
+    EXPECT_EQ(code(field_of(ElementType::f32, {1, 4, 4}), flip), "E248");
+    EXPECT_EQ(code(field_of(ElementType::u8, {16}), flip), "E248");
+    const Field wide = [&] {
+        Field field = named;
+        field.shape = {3, 4, 4};
+        return field;
+    }();
+    const auto imagenet = TransformPipeline::parse("normalise imagenet");
+    EXPECT_EQ(code(wide, imagenet), "E248") << "whole numbers are not from 0 to 1";
+}
+
+TEST(FieldInput, TransformsNumbersInTheirUnit) {
+    Field field = field_of(ElementType::f64, {1, 2, 2});
+    field.layout = "HWC";
+    field.mean = {100, 0};
+    field.std = {10, 0};
+    const auto input = make_field_input(field, TransformPipeline::parse("flip 1"), field);
+    const at::Tensor values = read<double>(*input, {110, 1, 120, 2}, 1);
+    EXPECT_EQ(flat(values), (std::vector<float>{2, 1, 2, 1}));
+    field.type = ElementType::i32;
+    const auto whole = make_field_input(field, TransformPipeline::parse("flip 1"), field);
+    EXPECT_EQ(flat(read<std::int32_t>(*whole, {110, 1, 120, 2}, 1)), flat(values));
+}
+
+TEST(FieldInput, GivesVolumesAsTheyAre) {
+    Field field = field_of(ElementType::u8, {1, 2, 1, 2});
+    field.mean = field.std = {0.5};
+    const auto input = make_field_input(field, {}, field);
+    EXPECT_EQ(input->shape(), (ImageShape{1, 1, 2}));
+    EXPECT_EQ(input->depth(), 2);
+    const at::Tensor values = read<std::uint8_t>(*input, {255, 0, 0, 255}, 1);
+    EXPECT_EQ(values.sizes().vec(), (std::vector<std::int64_t>{1, 1, 2, 1, 2}));
+    EXPECT_EQ(flat(values), (std::vector<float>{1, -1, -1, 1}));
 }
 
 }  // namespace

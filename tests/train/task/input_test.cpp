@@ -65,6 +65,99 @@ TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
 }
 
+/// Two samples of 4 x 4 pixels, whose masks have the images' numbers.
+struct Painted {
+    explicit Painted(const std::string& task_inputs = "")
+        : data(test::made_up_index({input_field("images", ElementType::u8, {1, 4, 4}),
+                                    input_field("masks", ElementType::u8, {4, 4}, 16)})) {
+        settings.inputs = task_inputs;
+        settings.task.kind = TaskKind::segmentation;
+        for (int pixel = 0; pixel < 32; ++pixel) bytes.push_back(std::byte(pixel % 16));
+        fields = {bytes, bytes};
+        batch.fields = fields;
+        batch.sample_ids = ids;
+    }
+    Painted(const Painted&) = delete;
+    Painted& operator=(const Painted&) = delete;
+
+    DatasetIndex data;
+    TrainSettings settings;
+    std::vector<std::byte> bytes;
+    std::vector<std::span<const std::byte>> fields;
+    std::vector<std::uint64_t> ids{5, 9};
+    Batch batch;
+    LeafRows leaf{.leaf = 0, .first_row = 0, .rows = 2};
+};
+
+TEST(Masks, MoveWithTheirImages) {
+    Painted painted;
+    painted.settings.task.ignore_index = 15;
+    for (const char* text : {"flip", "crop 6x3 pad 2, flip", "flip, resize 8x4"}) {
+        const auto pipeline = TransformPipeline::parse(text);
+        const auto task = make_task(painted.settings, painted.data, pipeline);
+        const InputReader reader(painted.data, pipeline, painted.settings, painted.data, *task);
+        const LeafSamples samples = reader.read(painted.batch, painted.leaf);
+        const at::Tensor& masks = samples.targets[0].tensor;
+        const at::Tensor images = samples.inputs[0].tensor.squeeze(1).mul(255);
+        ASSERT_EQ(masks.sizes(), images.sizes());
+        EXPECT_EQ(task->output_shape()[1], masks.size(1));
+        const at::Tensor inside = masks.ne(15);
+        const bool is_exact = std::string(text).ends_with("flip");
+        const at::Tensor differ = images.round().ne(masks).logical_and(inside);
+        EXPECT_FALSE(is_exact && differ.any().item<bool>()) << text;
+        // Rows grow by 4, whatever the resize made of columns.
+        EXPECT_TRUE(masks.narrow(1, masks.size(1) - 1, 1).ge(8).all().item<bool>()) << text;
+    }
+}
+
+TEST(Masks, MoveWithTheirImagesAsInputsOfAProgram) {
+    Painted painted("masks,images");
+    painted.settings.task.kind = TaskKind::program;
+    const auto task = make_program_task();
+    const auto pipeline = TransformPipeline::parse("crop 4 pad 3, flip");
+    const InputReader reader(painted.data, pipeline, painted.settings, painted.data, *task);
+    const NamedTensors inputs = reader.read_inputs(painted.batch, painted.leaf);
+    EXPECT_EQ(inputs[0].tensor.scalar_type(), at::kLong);
+    const at::Tensor images = inputs[1].tensor.squeeze(1).mul(255).round();
+    EXPECT_TRUE(images.eq(inputs[0].tensor).all().item<bool>());
+    EXPECT_EQ(reader.shape().dimensions, 2);
+}
+
+TEST(Masks, OfAnotherSizeThanTheirImagesStay) {
+    const auto reader = [](const Field& masks, const std::string& text) {
+        const Painted painted;
+        const DatasetIndex data =
+            test::made_up_index({input_field("images", ElementType::u8, {1, 4, 4}), masks});
+        return test::caught_code([&] {
+            const auto pipeline = TransformPipeline::parse(text);
+            const auto task = make_task(painted.settings, data, pipeline);
+            InputReader(data, pipeline, painted.settings, data, *task);
+        });
+    };
+    const Field smaller = input_field("masks", ElementType::u8, {2, 2}, 4);
+    EXPECT_EQ(reader(smaller, "flip"), "E248");
+    EXPECT_EQ(reader(smaller, "blur 3"), "");
+    EXPECT_EQ(reader(input_field("masks", ElementType::u8, {4, 4}, 4), "mixup 0.2"), "E248");
+}
+
+TEST_F(Inputs, MayBeVolumes) {
+    const DatasetIndex data =
+        test::made_up_index({input_field("features", ElementType::f32, {2, 3, 4, 5}),
+                             input_field("targets", ElementType::f32, {})});
+    EXPECT_EQ(test::caught_code([&] { InputReader(data, {}, settings_, data, *task_); }), "E217")
+        << "of a built-in model";
+    settings_.model.name = "own.so";
+    const ModelShape volume = InputReader(data, {}, settings_, data, *task_).shape();
+    EXPECT_EQ(volume.dimensions, 4);
+    EXPECT_EQ(volume.channels, 2);
+    EXPECT_EQ(volume.depth, 3);
+    EXPECT_EQ(volume.height, 4);
+    EXPECT_EQ(volume.width, 5);
+    const DatasetIndex deeper =
+        test::made_up_index({input_field("features", ElementType::f32, {2, 3, 4, 5, 6})});
+    EXPECT_EQ(test::caught_code([&] { input_places(deeper, ""); }), "E217");
+}
+
 Field with_statistics(Field field) {
     field.mean.assign(field.shape.empty() ? 1 : static_cast<std::size_t>(field.shape[0]), 0.5);
     field.std = field.mean;

@@ -150,6 +150,25 @@ TEST(Regression, HasTheDistancesOfItsLosses) {
     }
 }
 
+// The last sample has no label that is known.
+TEST(MultiLabel, LeavesUnknownLabelsOut) {
+    const auto task = make_multi_label({}, field_of({3}));
+    const at::Tensor labels =
+        torch::tensor({{1.F, -1.F, 0.F}, {0.F, 1.F, 1.F}, {-1.F, -1.F, -1.F}});
+    const at::Tensor logits = torch::tensor({{2.F, 9.F, 1.F}, {-1.F, 3.F, -2.F}, {5.F, 5.F, 5.F}});
+    const auto loss_of = [](float logit, float label) {
+        return std::log1p(std::exp(label > 0 ? -logit : logit));
+    };
+    const float expected =
+        (loss_of(2, 1) + loss_of(1, 0)) / 2 + (loss_of(-1, 0) + loss_of(3, 1) + loss_of(-2, 1)) / 3;
+    const LeafSamples samples = with_targets("labels", labels);
+    EXPECT_NEAR(task->loss(output(logits), samples).item<float>(), expected, 1e-6);
+    const Evaluation result = task->evaluation(task->sums(output(logits), samples).on_host(), 3);
+    EXPECT_NEAR(result.metrics.at("accuracy"), 3.0 / 5, 1e-12);
+    EXPECT_NEAR(result.metrics.at("f1"), 4.0 / 6, 1e-12);
+    EXPECT_EQ(result.text, "F1 66.67 %, accuracy of labels 60.00 % (44.44 % unknown, left out)");
+}
+
 // Two numbers a sample; scikit-learn's r2_score of these is 0.5 and 1, and their mean.
 TEST(Regression, MeasuresR2AsTheMeanOverNumbers) {
     const auto task = make_regression({}, field_of({2}));
