@@ -122,6 +122,8 @@ std::vector<Field> of_pass(const Start& start,
          "mean and deviation of {} samples found in {:.1f} s",
          grouped(data->samples()),
          now_s() - begin_s);
+    if (start.settings.split > 0)
+        once(Level::info, "split: they are those of all samples, trained on or not");
     return fields;
 }
 

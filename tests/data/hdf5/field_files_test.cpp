@@ -174,5 +174,20 @@ TEST_F(FieldFiles, ColumnsOfLabelsMayLieAcross) {
         }
 }
 
+TEST_F(FieldFiles, TargetsLoseTheirLastOnes) {
+    ForeignDataset targets{.path = "/t",
+                           .type = H5T_IEEE_F32LE,
+                           .size = {57, 2, 1, 1},
+                           .chunk = {10, 1, 1, 1},
+                           .bytes = test::random_bytes(57 * 8, 5)};
+    const fs::path path = write("t.h5", {both_[0], targets});
+    const std::vector<FieldMapping> mappings{{"images", "/x/data", RowLayout::hw},
+                                             {"targets", "/t"}};
+    const DatasetIndex index = DatasetIndex::open_foreign({path}, mappings);
+    EXPECT_THAT(index.field("targets").shape, testing::ElementsAre(2));
+    EXPECT_EQ(streamed(index, 1), targets.bytes);
+    EXPECT_THAT(open_hdf5({path}, mappings)->fields()[1].shape, testing::ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace lockstep
