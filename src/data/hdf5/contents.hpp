@@ -75,7 +75,7 @@ std::string decode_command(const AskedFiles& asked, std::size_t field);
 std::string stack_group_command(const AskedFiles& asked, std::size_t field);
 
 /// Returns the command that packs files of one sample each.
-std::string sample_a_file_command(const AskedFiles& asked);
+std::string sample_a_file_command(AskedFiles asked);
 
 /// Returns a command that copies data sets of several files into a file NAME.h5.
 std::string join_command(const std::vector<DatasetPlace>& places);

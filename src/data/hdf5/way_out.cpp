@@ -42,11 +42,12 @@ constexpr std::string_view joining =
     "import sys,h5py; o,*a=sys.argv[1:]; h=h5py.File(o,\"x\"); "
     "[h5py.File(f,\"r\").copy(d,h,d) for f,d in zip(a[::2],a[1::2])]";
 
+constexpr std::size_t few_files = 4;
+
 // The files as words of a shell: a pattern for all of a folder, where it names just these.
 std::string file_words(const std::vector<fs::path>& files) {
-    constexpr std::size_t few = 4;
     const fs::path folder = files[0].parent_path(), ending = files[0].extension();
-    if (files.size() > few) {
+    if (files.size() > few_files) {
         std::error_code failed;
         std::size_t alike = 0;
         for (const auto& entry : fs::directory_iterator(folder, failed))
@@ -118,7 +119,10 @@ bool is_in_hdf5plugin(std::uint64_t kind) {
 
 std::string pack_command(const AskedFiles& asked, Links links) {
     std::string command = "lockstep data pack";
-    for (const auto& file : asked.files) command += " --hdf5 " + shell_word(file.string());
+    if (asked.files.size() > few_files)
+        command += " --hdf5 " + file_words(asked.files);
+    else
+        for (const auto& file : asked.files) command += " --hdf5 " + shell_word(file.string());
     for (const FieldMapping& field : asked.fields)
         command += " --field " + shell_word(mapping_text(field));
     if (asked.layout != ImageLayout::unstated)
@@ -182,11 +186,9 @@ std::string stack_group_command(const AskedFiles& asked, std::size_t field) {
     return for_each_file(asked, field, python);
 }
 
-std::string sample_a_file_command(const AskedFiles& asked) {
-    std::string command = "lockstep data pack --hdf5 " + file_words(asked.files);
-    for (const FieldMapping& field : asked.fields)
-        command += " --field " + shell_word(mapping_text(field));
-    return command + " --sample-a-file --out NAME";
+std::string sample_a_file_command(AskedFiles asked) {
+    asked.is_sample_a_file = true;
+    return pack_command(asked);
 }
 
 std::string join_command(const std::vector<DatasetPlace>& places) {
