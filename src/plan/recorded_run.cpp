@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/run_directory.hpp"
@@ -51,11 +52,22 @@ std::string model_of(const fs::path& run, const RunRecord& record, const std::st
     return fs::exists(copy, failed) ? fs::absolute(copy).string() : at_creation(record, name);
 }
 
+// With files of fields where they were.
+std::string fields_text(const RunRecord& record, const std::string& given) {
+    std::vector<std::string> texts;
+    for (FieldMapping& field : parse_field_mappings(given)) {
+        if (!field.file.empty()) field.file = at_creation(record, field.file);
+        texts.push_back(mapping_text(field));
+    }
+    return fmt::format("{}", fmt::join(texts, ","));
+}
+
 std::string path_text(const fs::path& run,
                       const RunRecord& record,
                       const std::string& name,
                       const std::string& given) {
     if (name == "model") return model_of(run, record, given);
+    if (name == "field" || name == "test-field") return fields_text(record, given);
     if (std::ranges::find(with_paths, name) == with_paths.end()) return given;
     std::vector<std::string> places;
     for (const std::string& place : split(given, ',')) places.push_back(at_creation(record, place));

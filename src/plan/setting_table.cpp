@@ -316,8 +316,9 @@ std::vector<Option> sample_order(TrainSettings& s) {
             "HOW",
             s.normalise,
             "auto: inputs are normalised by the mean and deviation that the data have; none: "
-            "they stay as stored; required: it is an error if an input has none; or "
-            "FIELD=MEAN/DEVIATION for each field, with commas between"),
+            "they stay as stored; required: it is an error if an input has none; dataset: one "
+            "pass of the training data finds what they lack; FIELD=MEAN/DEVIATION for each field, "
+            "with commas between; or a file that has them: a run's data.json, or a manifest.json"),
         text_option("transform",
                     "LIST",
                     s.transform,

@@ -79,11 +79,11 @@ std::vector<Advised> advised() {
         "  f=h5py.File(f's/{i}.h5','w'); f['x']=n.zeros((8,8,3),'u1'); "
         "f['y']=n.int64(i%2); f.close()";
     const std::string column =
-        "f=h5py.File('m.mat','w'); f['x']=n.zeros((12,8,8,3)); "
-        "f['y']=n.ones((1,12))";
+        "f=h5py.File('m.mat','w'); f['x']=n.zeros((8,8,3,12)); "
+        "f['y']=n.arange(12)[None]%2";
     const std::string apart =
-        "h5py.File('x.h5','w')['x']=n.zeros((12,8,8,3),'u1'); "
-        "h5py.File('y.h5','w')['y']=n.zeros((12,1,1,1),'u1')";
+        "[h5py.File(f'x{i}.h5','w').update({'x':n.zeros((12,8,8,3),'u1')}) for i in (1,2)]; "
+        "[h5py.File(f'y{i}.h5','w').update({'y':n.arange(12)%2}) for i in (1,2)]";
     const std::string volumes =
         "f=h5py.File('v.h5','w'); f['x']=n.zeros((12,1,4,4,4),'f4'); f['y']=n.arange(12)%2; "
         "n.save('x.npy',n.zeros((12,1,4,4,4),'f4')); n.save('y.npy',n.arange(12)%2)";
@@ -98,14 +98,9 @@ std::vector<Advised> advised() {
     return {
         {"LabelsInASecondFile",
          apart,
-         "lockstep data inspect x.h5 y.h5" + fields,
+         "lockstep data inspect x1.h5 x2.h5 y1.h5 y2.h5" + fields,
          "E207",
          "lockstep data inspect NAME.h5" + fields},
-        {"LabelsInASecondFileToPack",
-         apart,
-         pack + "--hdf5 x.h5 y.h5" + fields,
-         "E207",
-         pack + "--hdf5 NAME.h5" + fields},
         {"SamplesLast",
          column,
          "lockstep data inspect m.mat" + fields,
@@ -120,7 +115,22 @@ std::vector<Advised> advised() {
          one_each,
          "lockstep data inspect 's/*.h5' --field labels=/y --field images=/x:HWC",
          "E234",
-         "lockstep data inspect NAME.h5" + fields},
+         "lockstep data inspect NAME"},
+        {"OneSampleAFile",
+         "import os; os.mkdir('s')\nfor i in range(6): "
+         "h5py.File(f's/"
+         "{i}.h5','w').update({'x':n.zeros((16,16,3),'u1'),'m':n.eye(16,dtype='u1')})",
+         "lockstep train --run R --data s --field images=/x:HWC --field masks=/m",
+         "E235",
+         "lockstep train --run R --data NAME --model unet --width 4 --batch 2 --max-steps 1"},
+        {"EncodedImages",
+         "f=h5py.File('e.h5','w'); d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); "
+         "f['y']=n.arange(12)%2\nfor i in range(12): d[i]=n.frombuffer(b'P6 8 8 255 "
+         "'+bytes([9*i])*192,"
+         "'u1')",
+         "lockstep train --run R --data e.h5 --field images=/x --field labels=/y",
+         "E234",
+         "lockstep train --run R --data NAME --model mlp --batch 4 --max-steps 1"},
         {"ADataSetASample",
          "f=h5py.File('g.h5','w'); [f.__setitem__(f'x/{i}.jpg',n.full((8,8,3),i,'u1')) for i in "
          "range(12)]; f['y']=n.arange(12)",
@@ -144,16 +154,6 @@ std::vector<Advised> advised() {
          pack + "--npy images=x.npy --npy labels=y.npy",
          "E214",
          pack + "--npy images=NAME.npy --npy labels=y.npy --layout chw"},
-        {"ArraysInAZip",
-         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         pack + "--npy images=m.npz --npy labels=m.npz",
-         "E214",
-         pack + "--npy images=NAME/x.npy --npy labels=NAME/y.npy"},
-        {"ArraysInAZipAsImages",
-         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         pack + "--images m.npz --labels m.npz",
-         "E214",
-         pack + "--images NAME/x.npy --labels NAME/y.npy"},
         {"ArraysInAZipToTrain",
          "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
          "lockstep train --run R --data m.npz",
@@ -211,7 +211,7 @@ std::vector<Advised> advised() {
          pack + "--folder NAME"},
         {"TwoPackedDataSets",
          "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.arange(12)%2)",
-         two_packs + "lockstep train --run R --data A --data B",
+         two_packs + "lockstep data inspect A B",
          "E216",
          "lockstep data inspect NAME"},
         {"LabelsBelowZero",
@@ -315,6 +315,18 @@ std::vector<Optioned> optioned() {
          "E207",
          "--field labels=/y",
          train + "--task regression --field targets=/y"},
+        {"AnArrayOfAnArchive",
+         "n.savez_compressed('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
+         pack + "--npy images=m.npz --npy labels=m.npz:y",
+         "E214",
+         "--npy images=m.npz:",
+         pack + "--npy labels=m.npz:y"},
+        {"AnArrayOfAnArchiveAsImages",
+         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
+         pack + "--images m.npz --labels m.npz:y",
+         "E214",
+         "--npy images=m.npz:",
+         pack + "--npy labels=m.npz:y"},
         {"AnotherSeparator",
          "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
          pack + "--csv t.csv --label kind",
@@ -328,6 +340,116 @@ std::vector<Optioned> optioned() {
          "--separator ",
          pack + "--csv t.csv"},
     };
+}
+
+// The same bits as of one file, and the same rows in packed data.
+TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
+    python(
+        "x=r.integers(0,256,(24,8,8,3)).astype('u1'); y=n.arange(24)%2\n"
+        "h5py.File('x.h5','w')['x']=x; h5py.File('y.h5','w')['y']=y.reshape(24,1,1,1)\n"
+        "f=h5py.File('one.h5','w'); f['x']=x; f['y']=y[None]");
+    const std::string train = "lockstep train --model mlp --batch 8 --max-steps 3 ";
+    const std::string fields = "--field images=/x:HWC --field labels=/y:label";
+    const ProcessResult refused = shell(train + "--run R --data x.h5 --data y.h5 " + fields);
+    ASSERT_THAT(refused.output, HasSubstr("error E207: "));
+    const std::string begin = " with their fields: ";
+    const std::size_t at = refused.output.find(begin) + begin.size();
+    const std::string advised = refused.output.substr(at, refused.output.find('\n', at) - at);
+    const ProcessResult worked =
+        shell(train + "--run R --data x.h5 " + advised + " | grep ^param >r; " + train +
+              "--run Q --data one.h5 " + fields +
+              " | grep ^param >q; cat r; cmp r q && mkdir away && cd away && lockstep train "
+              "--resume ../R --max-steps 4 --accept-data && lockstep eval ../R --data ../one.h5 " +
+              fields +
+              " && cd .. && lockstep "
+              "data pack --hdf5 x.h5 --out P " +
+              advised + " && lockstep data pack --hdf5 one.h5 --out Q1 " + fields +
+              " && lockstep data export P --out p && lockstep data export Q1 --out q1 && cmp "
+              "p/labels.npy q1/labels.npy");
+    EXPECT_EQ(worked.exit_code, 0) << refused.output << worked.output;
+    EXPECT_THAT(worked.output, HasSubstr("param"));
+    // Each fix that has no command leads to the command above.
+    const std::string inspect = "lockstep data inspect x.h5 --field ";
+    EXPECT_THAT(shell(inspect + "images=x.h5:/x:HWC --field labels=y.h5:/y").output,
+                HasSubstr("labels"));
+    EXPECT_THAT(shell(inspect + "images=one.h5:/x:HWC --field labels=y.h5:/y").output,
+                HasSubstr("error E235: each field has a file of its own"));
+    EXPECT_THAT(shell("cp x.h5 z.h5; lockstep data inspect x.h5 z.h5 --field images=/x:HWC --field "
+                      "labels=x.h5:/x")
+                    .output,
+                HasSubstr("error E235: "));
+    EXPECT_THAT(
+        shell("lockstep data inspect x.h5 z.h5 --field images=/x:HWC --field labels=y.h5:/y "
+              "&& exit 1; lockstep data inspect y.h5")
+            .output,
+        HasSubstr("error E209: "));
+    EXPECT_THAT(shell(train + "--run S --data one.h5 --field images=/x:HWC --field "
+                              "labels=y.h5:/y --test-data x.h5 --test-field images=/x:HWC")
+                    .output,
+                HasSubstr("error E105: where is field 'labels'"));
+}
+
+// What NumPy deflates, and what it stores, are the same rows; so are two data sets, and both.
+TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
+    python(
+        "x=r.integers(0,256,(40,8,8)).astype('u1'); y=n.arange(40)%3; k=dict(x=x,y=y[:,None])\n"
+        "n.savez('s.npz',**k); n.savez_compressed('d.npz',**k)");
+    const std::string train =
+        "lockstep train --model mlp --virtual-ranks 2 --batch 8 --max-steps 3 ";
+    const ProcessResult worked = shell(
+        "for k in s d; do lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y --out $k "
+        "&& lockstep data export $k --out $k.npy; done && cmp s.npy/images.npy d.npy/images.npy && "
+        "cmp s.npy/labels.npy d.npy/labels.npy && lockstep data pack --npy images=s.npz:x --npy "
+        "labels=s.npz:y --seed 2 --out t && " +
+        train + "--data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 && " +
+        train +
+        "--data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 && lockstep eval one "
+        "--data "
+        "s");
+    EXPECT_EQ(worked.exit_code, 0) << worked.output;
+    EXPECT_THAT(worked.output, HasSubstr("2 packed data sets are joined: 80 samples"));
+    const ProcessResult unlike =
+        shell("lockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && " + train +
+              "--run three --data s --data u || lockstep data inspect u");
+    EXPECT_THAT(unlike.output, HasSubstr("error E208: "));
+    EXPECT_EQ(unlike.exit_code, 0) << unlike.output;
+}
+
+// The same bits with any ranks, and for whoever uses the run; another way to normalise is told.
+TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
+    python(
+        "x=r.integers(900,60000,(600,1,8,8)).astype('u2'); y=n.arange(600)%3\n"
+        "h5py.File('x.h5','w').update({'images':x,'labels':y}); "
+        "h5py.File('f.h5','w').update({'images':x.astype('f4')/7,'labels':y})");
+    for (const std::string name : {"x", "f"}) {
+        const std::string train =
+            "lockstep train --model mlp --virtual-ranks 4 --batch 32 --max-steps 4 --data " + name +
+            ".h5 --field images=/images --field labels=/labels --normalise ";
+        const ProcessResult worked = shell(
+            "for k in 1 2 4; do " + train + "dataset --run " + name +
+            "$k --np $k --oversubscribe >o || exit 1; grep "
+            "-h 'input images' o; grep ^param o >" +
+            name + "p$k; cmp " + name + "p1 " + name + "p$k || exit 1; cmp " + name +
+            "1/data.json " + name + "$k/data.json || exit 1; done; " + train + name + "1 --run " +
+            name + "5 | grep ^param >p && cmp p " + name + "p1 && lockstep train --resume " + name +
+            "1 --max-steps 5 && lockstep eval " + name + "1 --data " + name +
+            ".h5 && lockstep predict " + name + "1 --data " + name + ".h5 --out " + name + ".csv");
+        EXPECT_EQ(worked.exit_code, 0) << worked.output;
+        EXPECT_THAT(worked.output, HasSubstr("8, normalised by mean and deviation"));
+    }
+    const std::string train =
+        "lockstep train --model mlp --batch 32 --max-steps 4 --data x.h5 --field images=/images "
+        "--field labels=/labels --run ";
+    EXPECT_THAT(shell(train + "x2 --normalise none").output, HasSubstr("E306"));
+    EXPECT_THAT(shell(train + "n --normalise f1").output, HasSubstr("E217: 'f1' has no mean"));
+    EXPECT_THAT(shell(train + "n --normalise nowhere").output, HasSubstr("E103"));
+    // Packing finds the same of whole numbers, whatever their order.
+    const ProcessResult packed = shell(
+        "lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out P && "
+        "python3 -c \"import json,math; a,b=[[f for f in json.load(open(p))['fields'] if "
+        "f['name']=='images'][0] for p in ('P/manifest.json','x1/data.json')]; assert "
+        "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\"");
+    EXPECT_EQ(packed.exit_code, 0) << packed.output;
 }
 
 std::string optioned_name(const testing::TestParamInfo<Optioned>& info) {

@@ -37,7 +37,7 @@ struct CfValues {
     bool operator==(const CfValues&) const = default;
 };
 
-/// A field and where it lies in each file.
+/// A field and where it lies: in each file of the data, or in files of its own.
 struct FieldMapping {
     std::string name;       ///< what training calls it: "images", "labels"
     std::string hdf5_path;  ///< of the data set, e.g. "/x/data"
@@ -45,6 +45,9 @@ struct FieldMapping {
     RowLayout layout = RowLayout::unstated;
     std::optional<CfValues> cf = {};  ///< nothing: numbers are taken as they are stored
     Links links = Links::refused;     ///< not of its text: one word is for all fields
+    /// File or pattern of the field alone, whose rows are those of the data in their order; "": it
+    /// lies in each file of the data.
+    std::filesystem::path file = {};
     bool operator==(const FieldMapping&) const = default;
 };
 
@@ -172,12 +175,14 @@ class DatasetIndex {
     /// guarantees that packed shards have and these lack. Errors: E201, E202, E203, E204, E205;
     /// E207 (no such data set), E208 (files differ), E209 (fields differ in samples), E210
     /// (labels), E212 (filters), E234 (layout or type), E235 (fields); E231, E232, E233.
+    /// A field with files of its own has its rows there: they are joined by their number.
     static DatasetIndex open_foreign(const std::vector<std::filesystem::path>& files,
                                      const std::vector<FieldMapping>& fields);
 
     /// Opens the data of `--data` and `--field`: open(where) without fields, else
-    /// open_foreign(foreign_files(where), fields). Errors: also E106 for fields of a packed data
-    /// set.
+    /// open_foreign(foreign_files(where), fields). Several packed data sets, with commas between
+    /// them, are one after another. Errors: also E208 where these differ in fields or classes; E106
+    /// for fields of a packed data set.
     static DatasetIndex open(const std::filesystem::path& where,
                              const std::vector<FieldMapping>& fields);
 
@@ -195,6 +200,10 @@ class DatasetIndex {
                                   std::vector<std::vector<StoredBlock>> blocks,
                                   BlockForms forms = {},
                                   ManifestKind kind = ManifestKind::packed);
+
+    /// Returns the same data set with the mean and deviation that `fields` have, by name. Its
+    /// digest stays that of the files.
+    DatasetIndex with_statistics(const std::vector<Field>& fields) const;
 
     /// Returns bytes for deserialize() on other ranks.
     std::vector<std::byte> serialize() const;
@@ -264,6 +273,8 @@ class DatasetIndex {
 
   private:
     friend class ForeignOpening;
+    friend class FieldsOfFiles;
+    friend class PackedSets;
     void check_blocks() const;
     void check_tiles(std::size_t field) const;
     void check_rows(const StoredBlock& block, std::uint64_t next) const;

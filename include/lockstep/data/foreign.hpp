@@ -16,8 +16,8 @@
 namespace lockstep {
 
 /// Parses "NAME=PATH", "NAME=PATH:LAYOUT" and either with ":cf" or ":cf=NUMBER" behind it, as for
-/// `--field`. Letters after a path's last colon are a layout. Errors: E235, also for an unknown
-/// layout, and for class numbers with ":cf".
+/// `--field`. "FILE:/PATH" names files of the field alone. Letters after a path's last colon are a
+/// layout. Errors: E235, also for an unknown layout, and for class numbers with ":cf".
 FieldMapping parse_field_mapping(std::string_view text);
 
 /// Returns a text from which parse_field_mapping() makes `mapping`.
@@ -42,8 +42,8 @@ inline constexpr std::size_t most_data_words = 1 << 20;
 /// --`name` DIR|FILE, which may be given several times; what foreign_files() takes.
 Option data_option(const std::string& name, std::filesystem::path& target, const std::string& help);
 
-/// --`name` NAME=PATH[:LAYOUT][:cf]; what parse_field_mappings() takes. Errors of its assign():
-/// E235.
+/// --`name` NAME=[FILE:]PATH[:LAYOUT][:cf]; what parse_field_mappings() takes. Errors of its
+/// assign(): E235.
 Option field_option(const std::string& name, std::string& target, const std::string& help);
 
 /// --follow-links, of whatever --field names.

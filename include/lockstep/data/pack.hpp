@@ -174,4 +174,13 @@ StageResult stage_dataset(const StageOptions& options, const StageReport& report
 /// Removes a staged copy on this node. Errors: E243 if `target` is not one.
 void unstage_dataset(const std::filesystem::path& target);
 
+/// Collective. Returns the fields at `places` of `index` with mean and deviation of all samples, as
+/// packing finds them: the result depends neither on `team` nor on `threads`. Errors: those of
+/// reading.
+std::vector<Field> find_statistics(const std::shared_ptr<const DatasetIndex>& index,
+                                   const std::vector<std::size_t>& places,
+                                   const Team& team,
+                                   int threads,
+                                   const PackReport& report = {});
+
 }  // namespace lockstep

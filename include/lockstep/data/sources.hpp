@@ -20,12 +20,30 @@ namespace lockstep {
 /// The progress of opening an input, in bytes (`total` 0: unknown). An exception cancels.
 using ReadReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
+/// The colours of packed images.
+enum class Color { as_first, rgb, gray };
+
+/// A size in pixels.
+struct ImageSize {
+    std::uint32_t height = 0;  ///< rows
+    std::uint32_t width = 0;   ///< columns
+    bool operator==(const ImageSize&) const = default;
+};
+
+/// Size and colours of images that are decoded.
+struct ImageFit {
+    Color color = Color::as_first;         ///< as_first: like the first image
+    std::optional<ImageSize> resize = {};  ///< unset: all images must have one size
+};
+
 /// Settings of inputs whose rows cannot be read at random: opening reads them once, from begin to
 /// end, into a nameless file, which ends with the source.
 struct SourceOptions {
     std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary folder
     ReadReport report;
-    Links links = Links::refused;  ///< rule for links of HDF5 files
+    Links links = Links::refused;   ///< rule for links of HDF5 files
+    ImageFit images = {};           ///< of encoded images in HDF5 files
+    bool is_sample_a_file = false;  ///< each HDF5 file holds one sample, without a first dimension
     /// Largest piece when reading a field of HDF5 files, in this process and its child.
     std::uint64_t memory_bytes = std::uint64_t{4} << 30;
 };
@@ -51,10 +69,12 @@ std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
 /// Opens one NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html,
 /// versions 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either
 /// byte order, converted as for HDF5; C order; the first dimension is the sample. `images` become
-/// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106; E235 if images of two
-/// dimensions have a layout of three.
+/// [C,H,W]; `labels` become i64. A place ARCHIVE.npz:NAME is an array of NumPy's archive, deflated
+/// or not, which is expanded into `options.scratch`. Errors: E201, E202, E214, E209, E106; E235 if
+/// images of two dimensions have a layout of three.
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
-                                    ImageLayout layout = ImageLayout::unstated);
+                                    ImageLayout layout = ImageLayout::unstated,
+                                    const SourceOptions& options = {});
 
 /// Opens `images` and `labels` from two files, both IDX or both NPY, by their first bytes.
 std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
@@ -127,23 +147,14 @@ std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
 /// reads are read with the same decoders; others through libhdf5 in a child process, so that every
 /// layout and filter that it knows can be read. Types are converted: whole numbers of up to 8 bits
 /// without sign to u8, others to i32 or i64, floating-point ones to f32 or f64; labels to i64, also
-/// from texts, enumerations and one-hot rows, as DatasetIndex::open_foreign() does. A field's own
-/// layout overrides `layout`. Errors: E201 to E205, E207, E208, E209, E210 (labels), E213 (cannot
-/// be read), E214, E231 to E233, E235 (a layout that does not match the field's name), E405.
+/// from texts, enumerations and one-hot rows, as DatasetIndex::open_foreign() does. `images` that
+/// are lists of bytes are decoded as open_folder() does. A field's own layout overrides `layout`.
+/// Errors: E201 to E205, E207, E208, E209, E210 (labels), E213 (cannot be read), E214, E231 to
+/// E233, E235 (a layout that does not match the field's name), E405.
 std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
                                      const std::vector<FieldMapping>& fields,
                                      ImageLayout layout = ImageLayout::unstated,
                                      const SourceOptions& options = {});
-
-/// The colours of packed images.
-enum class Color { as_first, rgb, gray };
-
-/// A size in pixels.
-struct ImageSize {
-    std::uint32_t height = 0;  ///< rows
-    std::uint32_t width = 0;   ///< columns
-    bool operator==(const ImageSize&) const = default;
-};
 
 /// What a folder of images has. classes: one sub-folder for each class. images: images, in it or in
 /// sub-folders, without labels.

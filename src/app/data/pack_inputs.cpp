@@ -59,13 +59,14 @@ std::string_view only_input(const PackInputs& in) {
 void check_extras(const PackInputs& in, std::string_view input) {
     const CsvOptions& csv = in.csv_columns;
     const CsvOptions usual;
-    const std::array<Extra, 21> extras{
+    const std::array<Extra, 22> extras{
         {{!in.fields.empty(), "field", {"hdf5"}},
          {in.follows_links, "follow-links", {"hdf5"}},
+         {in.is_sample_a_file, "sample-a-file", {"hdf5"}},
          {in.memory != SourceOptions{}.memory_bytes, "memory", {"hdf5"}},
          {in.layout != ImageLayout::unstated, "layout", {"images", "npy", "hdf5"}},
-         {in.color != Color::as_first, "color", {"folder"}},
-         {!in.resize.empty(), "resize", {"folder"}},
+         {in.color != Color::as_first, "color", {"folder", "hdf5"}},
+         {!in.resize.empty(), "resize", {"folder", "hdf5"}},
          {!in.masks.empty(), "masks", {"folder"}},
          {!in.mask_values.empty(), "mask-values", {"folder"}},
          {!csv.label.empty(), "label", {"csv"}},
@@ -183,7 +184,11 @@ OptionSection kinds(PackInputs& in) {
         {path_option(
              "images", "FILE", in.images, "images (u8) in an IDX (gzip or not) or NPY file"),
          path_option("labels", "FILE", in.labels, "classes of --images, in the same format"),
-         list_option("npy", "NAME=FILE", in.npy, "field NAME from an NPY file"),
+         list_option(
+             "npy",
+             "NAME=FILE",
+             in.npy,
+             "field NAME from an NPY file, or from an array of a .npz: NAME=FILE.npz:ARRAY"),
          list_option("cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version"),
          list_option("cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version"),
          path_option("csv", "FILE", in.csv, "table with one sample per line"),
@@ -258,6 +263,10 @@ OptionSection details(PackInputs& in) {
              "memory",
              in.memory,
              "with --hdf5: most memory that reading takes; a whole chunk is expanded at a time"),
+         flag_option("sample-a-file",
+                     in.is_sample_a_file,
+                     "with --hdf5: each file holds one sample, whose data sets have no dimension "
+                     "that counts samples"),
          choice_option<ImageLayout>("layout",
                                     in.layout,
                                     {{"auto", ImageLayout::unstated},
@@ -269,12 +278,14 @@ OptionSection details(PackInputs& in) {
              "color",
              in.color,
              {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
-             "with --folder: channels of all images; auto: those of the first image"),
+             "with --folder, and encoded images of --hdf5: channels of all images; auto: those of "
+             "the first image"),
          text_option(
              "resize",
              "HxW",
              in.resize,
-             "with --folder: size that images are resized to; unset: all must have the same size"),
+             "with --folder, and encoded images of --hdf5: size that images are resized to; unset: "
+             "all must have the same size"),
          path_option("masks",
                      "DIR",
                      in.masks,
@@ -329,16 +340,19 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
                                        const ReadReport& report) {
     const std::string_view input = only_input(in);
     check_extras(in, input);
-    const SourceOptions options{.scratch = {},
-                                .report = report,
-                                .links = in.follows_links ? Links::followed : Links::refused,
-                                .memory_bytes = in.memory};
+    SourceOptions options{.scratch = {},
+                          .report = report,
+                          .links = in.follows_links ? Links::followed : Links::refused,
+                          .is_sample_a_file = in.is_sample_a_file,
+                          .memory_bytes = in.memory};
+    options.images.color = in.color;
+    if (!in.resize.empty()) options.images.resize = parse_image_size("resize", in.resize);
     if (input == "images") {
         need(!in.images.empty(), "images", "labels");
         need(!in.labels.empty(), "labels", "images");
         return open_images(in.images, in.labels, in.layout, options);
     }
-    if (input == "npy") return open_npy(named("npy", in.npy), in.layout);
+    if (input == "npy") return open_npy(named("npy", in.npy), in.layout, options);
     if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
     if (input == "csv") return open_table(in, options);

@@ -27,6 +27,7 @@ struct PackInputs {
     std::int64_t length = 0;     ///< length of windows of text or tokens; 0: not given
     RawTokens token_type = RawTokens::none;
     bool follows_links = false;
+    bool is_sample_a_file = false;
     std::uint64_t memory = SourceOptions{}.memory_bytes;  ///< memory for reading `hdf5`
 
     /// Returns the number of classes that is known without reading: 256 for bytes; 0: count them.

@@ -70,6 +70,14 @@ bool DatasetIndex::operator==(const DatasetIndex& other) const {
            kept_ == other.kept_ && warnings_ == other.warnings_;
 }
 
+DatasetIndex DatasetIndex::with_statistics(const std::vector<Field>& fields) const {
+    DatasetIndex index = *this;
+    for (Field& field : index.manifest_.fields)
+        for (const Field& found : fields)
+            if (found.name == field.name) field.mean = found.mean, field.std = found.std;
+    return index;
+}
+
 std::string DatasetIndex::place() const {
     const bool is_one_file = manifest_.kind == ManifestKind::foreign && shards().size() == 1;
     return (is_one_file ? path_ / shards()[0].name : path_).string();
@@ -91,7 +99,7 @@ std::size_t DatasetIndex::field_position(std::string_view name) const {
                 ? fmt::format("add --field {}=/PATH; 'lockstep data inspect {}' shows which "
                               "there are",
                               name,
-                              shell_word((path_ / shards()[0].name).string()))
+                              shell_word((path_ / shards().back().name).string()))
                 : fmt::format("for a command that trains on them: lockstep data inspect {}",
                               shell_word(path_.string())));
     });

@@ -45,7 +45,10 @@ std::vector<fs::path> files_at(const fs::path& where) {
 std::optional<std::vector<DatasetPlace>> places_of(const AskedFiles& asked) {
     constexpr std::size_t most_files = 64;
     FileRequest request{.links = asked.links};
-    for (const FieldMapping& field : asked.fields) request.datasets.push_back(field.hdf5_path);
+    for (const FieldMapping& field : asked.fields) {
+        if (!field.file.empty()) return {};
+        request.datasets.push_back(field.hdf5_path);
+    }
     std::vector<DatasetPlace> places(asked.fields.size());
     Sandbox sandbox;
     const std::size_t step = (asked.files.size() - 1) / most_files + 1;
@@ -62,6 +65,17 @@ std::optional<std::vector<DatasetPlace>> places_of(const AskedFiles& asked) {
     return is_complete ? std::optional(std::move(places)) : std::nullopt;
 }
 
+// Options of all fields, with the file of each that does not lie in that of the first.
+std::string with_files(const AskedFiles& asked, const std::vector<DatasetPlace>& places) {
+    std::string options;
+    for (std::size_t f = 0; f < places.size(); ++f) {
+        FieldMapping field = asked.fields[f];
+        if (places[f].file != places[0].file) field.file = places[f].file;
+        options += " " + field_option(mapping_text(field));
+    }
+    return options.substr(1);
+}
+
 // E207 where another of the files has what this one lacks.
 std::optional<Error> lies_in_another_file(const std::string& what,
                                           const AskedFiles& asked,
@@ -72,16 +86,23 @@ std::optional<Error> lies_in_another_file(const std::string& what,
     std::set<fs::path> files;
     for (const DatasetPlace& place : *places) files.insert(place.file);
     if (files.size() < 2) return {};
-    const bool is_one_group = files.size() == asked.files.size();
+    const std::string why = fmt::format(
+        "'{}' has it; files of --data have all fields, but for those that name files "
+        "of their own",
+        (*places)[field].file.string());
+    if (files.size() == asked.files.size())
+        return Error("E207",
+                     what,
+                     why,
+                     fmt::format("give {} alone as data, and other files with their fields: {}",
+                                 shell_word((*places)[0].file.string()),
+                                 with_files(asked, *places)));
     return Error("E207",
                  what,
-                 fmt::format("'{}' has it, but each file must have all fields: Lockstep cannot "
-                             "join fields of several files yet",
-                             (*places)[field].file.string()),
-                 fmt::format("{} in a file NAME.h5 with h5py, and give NAME.h5 instead: {}",
-                             is_one_group ? "join them"
-                                          : "join each group of files that belong together, such "
-                                            "as these,",
+                 why,
+                 fmt::format("give the files of one field as --data and, for another, their "
+                             "pattern in --field NAME='PATTERN:/PATH'; or join each group of files "
+                             "that belong together, such as these, in a file NAME.h5 with h5py: {}",
                              join_command(*places)));
 }
 
@@ -256,12 +277,13 @@ void check_is_one(const fs::path& where) {
     const bool has_packed = places.size() > 1 && std::ranges::any_of(places, is_packed);
     std::error_code failed;
     check(!has_packed || fs::exists(where, failed), [&] {
-        return Error("E216",
-                     fmt::format("'{}' names {} places, but a packed data set is one",
-                                 where.string(),
-                                 places.size()),
-                     "Lockstep does not join packed data sets yet",
-                     way_to_join(places));
+        return Error(
+            "E216",
+            fmt::format("'{}' names {} places, but a packed data set is one",
+                        where.string(),
+                        places.size()),
+            "'lockstep train', eval and predict take several packed data sets, this command one",
+            way_to_join(places));
     });
 }
 

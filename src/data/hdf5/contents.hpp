@@ -24,6 +24,7 @@ struct AskedFiles {
     std::vector<FieldMapping> fields;
     ImageLayout layout = ImageLayout::unstated;
     Links links = Links::refused;
+    bool is_sample_a_file = false;
 };
 
 /// The obstacle to packing a data set.
@@ -73,8 +74,8 @@ std::string decode_command(const AskedFiles& asked, std::size_t field);
 /// Returns a command that makes one data set of the data sets in the group of field number `field`.
 std::string stack_group_command(const AskedFiles& asked, std::size_t field);
 
-/// Returns a command that makes one file NAME.h5 of files of one sample each.
-std::string stack_command(const AskedFiles& asked);
+/// Returns the command that packs files of one sample each.
+std::string sample_a_file_command(AskedFiles asked);
 
 /// Returns a command that copies data sets of several files into a file NAME.h5.
 std::string join_command(const std::vector<DatasetPlace>& places);
@@ -87,12 +88,23 @@ std::string way_past(Obstacle obstacle,
                      const DatasetFacts& facts);
 
 /// Returns E209: in `file`, field number `field` has `size`, with another number of rows than
-/// `first`, the size of the first field.
+/// field number `before`, whose size is `first`.
 Error other_rows(const std::filesystem::path& file,
                  const AskedFiles& asked,
-                 std::size_t field,
+                 std::size_t before,
                  const std::vector<std::uint64_t>& first,
+                 std::size_t field,
                  const std::vector<std::uint64_t>& size);
+
+/// The rows of a data set in one or several files.
+struct RowsOfFiles {
+    std::string name;
+    fs::path file;  ///< the first
+    std::uint64_t rows = 0;
+};
+
+/// Returns E209: fields of different files have other numbers of rows.
+Error other_samples(const RowsOfFiles& first, const RowsOfFiles& other);
 
 /// Returns the way in which libhdf5 gets a missing filter, and the command that then works, if one
 /// is known.
@@ -164,6 +176,9 @@ void check_is_there(const DatasetFacts& facts,
 
 /// Whether it is the folder of a packed data set.
 bool is_packed(const fs::path& where);
+
+/// The folders, if `where` names several packed data sets with commas between them; else none.
+std::vector<fs::path> packed_sets(const fs::path& where);
 
 /// Where no fields are given: E216, with what there is and fields as values of `option`, if `where`
 /// names HDF5 files of others.

@@ -327,4 +327,18 @@ Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows) {
     return texts;
 }
 
+std::vector<std::byte> to_bytes(const Lists& lists) {
+    ByteWriter out;
+    for (const std::string& list : lists) out.add(std::string_view(list));
+    return out.finish();
+}
+
+Lists lists_from(std::span<const std::byte> bytes, std::uint64_t rows) {
+    ByteReader in(bytes);
+    Lists lists;
+    for (std::uint64_t row = 0; row < rows; ++row) lists.push_back(in.text());
+    if (!in.is_at_end()) throw damaged_index("it holds more than it announces");
+    return lists;
+}
+
 }  // namespace lockstep

@@ -154,6 +154,14 @@ struct Texts {
 
 std::vector<std::byte> to_bytes(const Texts& texts);
 
+/// Bytes of each of some rows, of any length.
+using Lists = std::vector<std::string>;
+
+std::vector<std::byte> to_bytes(const Lists& lists);
+
+/// Reads lists. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
+Lists lists_from(std::span<const std::byte> bytes, std::uint64_t rows);
+
 /// Reads texts. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
 Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows);
 

@@ -33,16 +33,6 @@ constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 10
 // A window holds whole bands of chunks that cut samples, so that each is expanded once, up to here.
 constexpr std::uint64_t most_band_bytes = std::uint64_t{64} << 20;
 
-// The folder that all files lie below, so that they have names within one.
-fs::path common_folder(const std::vector<fs::path>& files) {
-    fs::path folder = files[0].parent_path();
-    for (const fs::path& file : files)
-        while (std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first !=
-               folder.end())
-            folder = folder.parent_path();
-    return folder;
-}
-
 // So many rows of a band of `rows` that they divide it, if that is not far from as many as fit.
 std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
     const std::uint64_t least = (rows * row_bytes - 1) / most_band_bytes + 1;
@@ -63,19 +53,6 @@ std::string_view numpy_name(ElementType type) {
     return names.at(static_cast<std::size_t>(type));
 }
 
-void check_fields(const std::vector<FieldMapping>& fields) {
-    std::set<std::string> names;
-    for (const FieldMapping& field : fields) {
-        check(names.insert(field.name).second, [&] {
-            return Error("E235",
-                         fmt::format("field '{}' is described twice", field.name),
-                         "",
-                         "drop one of them");
-        });
-    }
-    check(!fields.empty(), [] { return Error("E235", "no field is described"); });
-}
-
 }  // namespace
 
 ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
@@ -88,6 +65,7 @@ ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
         files_.push_back(fs::canonical(file));
     }
     folder_ = common_folder(files_);
+    warned_of_ = files_.size();
     for (const FieldMapping& mapping : mappings) {
         request_.datasets.push_back(mapping.hdf5_path);
         if (mapping.links == Links::followed) request_.links = Links::followed;
@@ -106,13 +84,22 @@ DatasetIndex ForeignOpening::run(Telling telling) {
     }
 }
 
+void ForeignOpening::be_part_of(const AskedFiles& whole,
+                                std::uint32_t block_rows,
+                                std::size_t warned_of) {
+    whole_ = &whole;
+    warned_of_ = warned_of;
+    block_rows_ = block_rows;
+}
+
 AskedFiles ForeignOpening::asked_files() const {
     return {.files = files_, .fields = mappings_, .links = request_.links};
 }
 
 // Only what was tried is said to work: the first row of each field, as packing would read it.
 std::string ForeignOpening::way_out(const NotStreamable& reason) const {
-    const AskedFiles asked = asked_files();
+    AskedFiles asked = asked_files();
+    for (FieldMapping& field : asked.fields) field.file.clear();  // these files are its own
     try {
         check_packs_hdf5(looked_at_, asked);
     } catch (const Error& error) {
@@ -121,7 +108,7 @@ std::string ForeignOpening::way_out(const NotStreamable& reason) const {
                            error.why().empty() ? error.what() : error.why(),
                            error.fix());
     }
-    return "make shards of it: " + pack_command(asked);
+    return "make shards of it: " + pack_command(whole_ ? *whole_ : asked);
 }
 
 Candidate ForeignOpening::look() {
@@ -160,6 +147,7 @@ bool ForeignOpening::add_files() {
     for (std::size_t number = 0; number < files_.size(); ++number) {
         facts_ = sandbox_.answer();
         look_again_behind_links();
+        settle_columns(facts_.datasets, mappings_, whole_ && files_.size() == 1);
         const bool is_last = number + 1 == files_.size();
         if (!is_last) ask(number + 1);  // and looks at it meanwhile
         if (!add_file(number)) {
@@ -257,7 +245,7 @@ bool ForeignOpening::add_file(std::size_t number) {
         const Field field = field_of(number, f);
         const DatasetFacts& facts = facts_.datasets[f];
         check(facts.size[0] == samples, [&] {
-            return other_rows(path, asked_files(), f, facts_.datasets[0].size, facts.size);
+            return other_rows(path, asked_files(), 0, facts_.datasets[0].size, f, facts.size);
         });
         if (number == 0) manifest_.fields.push_back(field);
         note_labels(number, f);
@@ -317,6 +305,7 @@ void ForeignOpening::choose_block_rows() {
         else
             rows = facts.has_whole_rows() ? chunk : part_of_band(chunk, row_bytes);
     }
+    if (block_rows_ > 0) rows = block_rows_;
     manifest_.block_rows =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rows, 1, 0x7fffffff));
 }
@@ -379,49 +368,22 @@ void ForeignOpening::describe(DatasetIndex& index) const {
 }
 
 void ForeignOpening::warn(DatasetIndex& index) const {
-    index.warnings_.push_back(fmt::format(
-        "{} HDF5 file(s) that others wrote are streamed. They have no hashes, so that damage goes "
-        "unnoticed unless the files have checksums. Their rows are not shuffled: sorted rows mix "
-        "only within windows. They have no mean and deviation, and only size, time and layout show "
-        "changes; 'lockstep data pack --hdf5' makes shards of them",
-        grouped(files_.size())));
+    if (warned_of_ > 0)
+        index.warnings_.push_back(
+            fmt::format("{} HDF5 file(s) that others wrote are streamed. They have no hashes, so "
+                        "that damage goes "
+                        "unnoticed unless the files have checksums. Their rows are not shuffled: "
+                        "sorted rows mix "
+                        "only within windows. They have no mean and deviation, and only size, time "
+                        "and layout show "
+                        "changes; 'lockstep data pack --hdf5' makes shards of them",
+                        grouped(warned_of_)));
     for (const auto& [file, stamp] : linked_)
         once(Level::info, "links lead to '{}', which is also read", file.string());
     for (const auto& [option, warning] : unasked_) index.warnings_.push_back(warning);
     for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
     for (const std::string& cost : cut_costs(index)) once(Level::info, "{}", cost);
     suggest_one_hot();
-}
-
-DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,
-                                        const std::vector<FieldMapping>& fields) {
-    return ForeignOpening(files, fields).run();
-}
-
-DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
-                                const std::vector<FieldMapping>& fields) {
-    check(fields.empty() || !is_packed(where), [&] {
-        return Error(
-            "E106",
-            fmt::format("'{}' is a packed data set, whose fields have names", where.string()),
-            "--field is for HDF5 files that others wrote",
-            "drop it");
-    });
-    if (!fields.empty()) return open_foreign(foreign_files(where), fields);
-    check_needs_no_fields(where, "--field");
-    return open(where);
-}
-
-DatasetIndex DatasetIndex::open_test(const std::filesystem::path& where,
-                                     const std::vector<FieldMapping>& trained,
-                                     const std::vector<FieldMapping>& own) {
-    if (is_packed(where)) return open(where, own);
-    std::vector<FieldMapping> fields = own;
-    for (const FieldMapping& field : trained)
-        if (std::ranges::find(own, field.name, &FieldMapping::name) == own.end())
-            fields.push_back(field);
-    if (fields.empty()) check_needs_no_fields(where, "--test-field");
-    return open(where, fields);
 }
 
 }  // namespace lockstep

@@ -40,6 +40,15 @@ NotStreamable not_streamable(const fs::path& path,
 /// Returns the identity of a file without hashes: its size and time.
 ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
 
+/// Returns the folder that all files lie below, so that they have names within one.
+fs::path common_folder(const std::vector<fs::path>& files);
+
+/// Checks that there are fields, each with a name of its own. Errors: E235.
+void check_fields(const std::vector<FieldMapping>& fields);
+
+/// Opens several packed data sets as one. Errors: E208, E106.
+DatasetIndex open_packed_sets(const std::vector<fs::path>& sets);
+
 /// Warnings of the guarantees that packed shards have and these files lack.
 enum class Telling { warnings, nothing };
 
@@ -48,6 +57,10 @@ class ForeignOpening {
   public:
     ForeignOpening(const std::vector<fs::path>& files, const std::vector<FieldMapping>& mappings);
     DatasetIndex run(Telling telling = Telling::warnings);
+
+    /// Says what the fields are part of, for the command that packs; the rows of a block; and the
+    /// number of files that a warning names, 0 for none.
+    void be_part_of(const AskedFiles& whole, std::uint32_t block_rows, std::size_t warned_of);
 
     /// Returns the candidate of the first field in the first file.
     Candidate look();
@@ -99,6 +112,9 @@ class ForeignOpening {
     };
 
     const std::vector<FieldMapping>& mappings_;
+    const AskedFiles* whole_ = nullptr;           // null: the files and mappings are all
+    std::size_t warned_of_ = 0;                   // files, named together
+    std::uint32_t block_rows_ = 0;                // 0: as the largest field has them
     std::vector<bool> becomes_labels_;            // by field: elements of any type become i64
     std::vector<Labels> labels_;                  // by field
     std::map<std::string, std::string> unasked_;  // warnings, by field

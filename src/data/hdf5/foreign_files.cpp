@@ -124,6 +124,10 @@ FieldMapping parse_field_mapping(std::string_view text) {
     }
     if (const auto word = last_word(path); word && is_cf(*word))
         throw bad_mapping(text, "':cf' comes last, behind the layout, and once");
+    if (const std::size_t colon = path.find(":/"); colon != path.npos && colon > 0) {
+        mapping.file = path.substr(0, colon);
+        path.remove_prefix(colon + 1);
+    }
     if (path.empty()) throw bad_mapping(text, "it names no data set");
     if (mapping.cf && may_be_label(mapping))
         throw bad_mapping(text, "class numbers stand for nothing else: ':cf' is for other fields");
@@ -135,8 +139,14 @@ std::string mapping_text(const FieldMapping& mapping) {
     const std::string_view layout = layout_word(mapping.layout);
     std::string cf = mapping.cf ? ":cf" : "";
     if (mapping.cf && mapping.cf->instead) cf += fmt::format("={}", *mapping.cf->instead);
-    return fmt::format(
-        "{}={}{}{}{}", mapping.name, mapping.hdf5_path, layout.empty() ? "" : ":", layout, cf);
+    return fmt::format("{}={}{}{}{}{}{}",
+                       mapping.name,
+                       mapping.file.string(),
+                       mapping.file.empty() ? "" : ":",
+                       mapping.hdf5_path,
+                       layout.empty() ? "" : ":",
+                       layout,
+                       cf);
 }
 
 std::vector<FieldMapping> parse_field_mappings(std::string_view text, Links links) {
@@ -191,7 +201,7 @@ Option data_option(const std::string& name,
 }
 
 Option field_option(const std::string& name, std::string& target, const std::string& help) {
-    Option option = list_option(name, "NAME=PATH[:LAYOUT][:cf]", target, help);
+    Option option = list_option(name, "NAME=[FILE:]PATH[:LAYOUT][:cf]", target, help);
     option.assign = [assign = option.assign](const GivenValue& given) {
         parse_field_mappings(given.text);
         assign(given);

@@ -59,6 +59,9 @@ class RowReading {
     /// others.
     Texts read_texts(const RowsRequest& request);
 
+    /// The lists of bytes of rows of a data set [n] or [n, 1]. Errors: as read_texts().
+    Lists read_lists(const RowsRequest& request);
+
   private:
     /// What a read takes from the open data set, and its room in memory.
     struct Selection {
@@ -71,6 +74,7 @@ class RowReading {
     RowsRequest opened_;
     h5::Handle file_, dataset_;
     std::vector<hsize_t> size_;
+    bool is_value_ = false;  // it has no dimensions, and counts as one row
 };
 
 }  // namespace lockstep

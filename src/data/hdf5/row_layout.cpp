@@ -7,6 +7,7 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/manifest.hpp"
 
+#include "format/labels.hpp"
 #include "stored_blocks.hpp"
 
 #include <algorithm>
@@ -123,7 +124,7 @@ Error misfit(RowLayout layout, const LaidOutRows& rows) {
     const std::string why =
         fmt::format("samples of {} are [{}]", rows.place, fmt::join(rows.shape, ", "));
     const bool may_be_one = dimensions_of(layout) > 1 && whole.size() == dimensions_of(layout);
-    if (rows.stack.empty() || !may_be_one) return {"E235", what, why, rows.otherwise};
+    if (rows.one_each.empty() || !may_be_one) return {"E235", what, why, rows.otherwise};
     const bool is_one = is_one_sample(layout, whole);
     return {"E235",
             what,
@@ -131,11 +132,62 @@ Error misfit(RowLayout layout, const LaidOutRows& rows) {
                         why,
                         fmt::join(whole, ", "),
                         is_one ? ": a file holds one sample" : ""),
-            fmt::format("{}put the files into one, whose first dimension counts samples, and give "
-                        "that: {}{}",
+            fmt::format("{}{}{}",
                         is_one ? "" : "if a file holds one sample, ",
-                        rows.stack,
+                        rows.one_each,
                         is_one ? "" : "; else " + rows.otherwise)};
+}
+
+namespace {
+
+bool is_target(const FieldMapping& field) {
+    return field.name == "targets" &&
+           (field.layout == RowLayout::unstated || field.layout == RowLayout::value);
+}
+
+bool is_label_field(const FieldMapping& field) {
+    return field.layout == RowLayout::label ||
+           (field.layout == RowLayout::unstated && is_label_name(field.name));
+}
+
+// [1, N] of one row of chunks that a stream reads.
+bool is_one_row(const DatasetFacts& facts, const FieldMapping& field) {
+    const bool is_stored =
+        facts.layout == StorageLayout::contiguous ||
+        (facts.layout == StorageLayout::chunked && facts.chunk.size() == 2 && facts.chunk[0] == 1);
+    const bool is_read = std::ranges::all_of(
+        facts.filters, [](const FilterFacts& filter) { return is_known_filter(filter.kind); });
+    return (is_target(field) || is_label_field(field)) && facts.number && is_stored && is_read &&
+           facts.size.size() == 2 && facts.size[0] == 1 && facts.size[1] > 1;
+}
+
+void drop_last_ones(DatasetFacts& facts) {
+    const bool is_chunked = facts.layout == StorageLayout::chunked;
+    while (facts.size.size() > 2 && facts.size.back() == 1 &&
+           (!is_chunked || (facts.chunk.size() == facts.size.size() && facts.chunk.back() == 1))) {
+        facts.size.pop_back();
+        if (is_chunked) facts.chunk.pop_back();
+    }
+}
+
+}  // namespace
+
+void settle_columns(std::vector<DatasetFacts>& datasets,
+                    const std::vector<FieldMapping>& fields,
+                    bool are_alone) {
+    std::uint64_t samples = 0;
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+        if (is_target(fields[f]) && datasets[f].parts.empty()) drop_last_ones(datasets[f]);
+        if (samples == 0 && !is_one_row(datasets[f], fields[f]) && !datasets[f].size.empty())
+            samples = datasets[f].size[0];
+    }
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+        DatasetFacts& facts = datasets[f];
+        if (!is_one_row(facts, fields[f])) continue;
+        if (facts.size[1] != samples && !(samples == 0 && are_alone)) continue;
+        facts.size.erase(facts.size.begin());
+        if (!facts.chunk.empty()) facts.chunk.erase(facts.chunk.begin());
+    }
 }
 
 void check_is_settled(const FieldMapping& mapping,

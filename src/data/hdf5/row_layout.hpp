@@ -45,12 +45,19 @@ struct LaidOutRows {
     std::string field, place;  ///< "images", "'/x' in 'a.h5'"
     std::uint64_t count = 0;
     std::vector<std::int64_t> shape;  ///< shape of a row
-    std::string stack;                ///< command that joins several files of one sample; "": none
+    std::string one_each;             ///< remedy for files of one sample each; "": none
     std::string otherwise;            ///< remedy for rows that are samples
 };
 
 /// Returns E235: the same text wherever a layout is given.
 Error misfit(RowLayout layout, const LaidOutRows& rows);
+
+/// Takes labels and targets for columns of samples. Those of [1, N], as MATLAB writes a column, are
+/// N samples if another field has N, or if they are alone in their file. Targets lose their last
+/// dimensions of 1, but for one.
+void settle_columns(std::vector<DatasetFacts>& datasets,
+                    const std::vector<FieldMapping>& fields,
+                    bool are_alone);
 
 /// Checks that the channels of images are known. Errors: E235 for images of `file` whose sizes
 /// leave that open, if no layout is stated.

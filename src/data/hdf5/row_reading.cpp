@@ -85,6 +85,13 @@ std::uint64_t bytes_of_rows(const RowsRequest& request,
     return bytes;
 }
 
+// [n] or [n, 1], with the rows that are asked for.
+bool is_column_of(const RowsRequest& request, const std::vector<hsize_t>& size) {
+    return !size.empty() && size.size() <= 2 && request.first <= size[0] &&
+           request.rows <= size[0] - request.first && request.rows > 0 &&
+           (size.size() == 1 || size[1] == 1);
+}
+
 // In place. One byte is taken as it is: NumPy's bool is an enumeration of i8, and becomes u8.
 bool become_numbers(const h5::Handle& type,
                     ElementType wanted,
@@ -183,6 +190,8 @@ void RowReading::open(const RowsRequest& request) {
         found = opened();
     }
     size_ = extent_of(found);
+    is_value_ = size_.empty();
+    if (is_value_) size_ = {1};
     dataset_ = std::move(found);
     opened_ = request;
 }
@@ -194,7 +203,8 @@ RowReading::Selection RowReading::select(const RowsRequest& request) const {
     Selection selected{
         {H5Dget_space(dataset_.id()), H5Sclose},
         {H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), H5Sclose}};
-    if (H5Sselect_hyperslab(
+    if (!is_value_ &&
+        H5Sselect_hyperslab(
             selected.there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0)
         throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
     return selected;
@@ -225,15 +235,9 @@ std::vector<std::byte> RowReading::read(const RowsRequest& request) {
 Texts RowReading::read_texts(const RowsRequest& request) {
     const h5::QuietErrors quiet;
     open(request);
-    const bool has_rows = !size_.empty() && size_.size() <= 2 && request.first <= size_[0] &&
-                          request.rows <= size_[0] - request.first && request.rows > 0 &&
-                          (size_.size() == 1 || size_[1] == 1);
     const h5::Handle type(H5Dget_type(dataset_.id()), H5Tclose);
-    check(has_rows && H5Tget_class(type.id()) == H5T_STRING, [&] {
-        return Error("E213",
-                     fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset),
-                     "it has changed since it was opened");
-    });
+    if (!is_column_of(request, size_) || H5Tget_class(type.id()) != H5T_STRING)
+        throw unreadable(request, "it has changed since it was opened");
     const auto [there, here] = select(request);
     const TextRows selected{dataset_, type, there, here, request.rows};
     Collected texts;
@@ -241,6 +245,27 @@ Texts RowReading::read_texts(const RowsRequest& request) {
                                                            : add_fixed(selected, texts);
     if (!is_read) throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
     return texts.finish();
+}
+
+Lists RowReading::read_lists(const RowsRequest& request) {
+    const h5::QuietErrors quiet;
+    open(request);
+    const h5::Handle type(H5Dget_type(dataset_.id()), H5Tclose);
+    const bool is_list = H5Tget_class(type.id()) == H5T_VLEN;
+    const h5::Handle element(is_list ? H5Tget_super(type.id()) : hid_t{-1}, H5Tclose);
+    if (!is_column_of(request, size_) || !is_list || H5Tget_size(element.id()) != 1)
+        throw unreadable(request, "it has changed since it was opened");
+    const auto [there, here] = select(request);
+    std::vector<hvl_t> rows(request.rows);
+    const bool is_read =
+        H5Dread(dataset_.id(), type.id(), here.id(), there.id(), H5P_DEFAULT, rows.data()) >= 0;
+    Lists lists;
+    if (is_read)
+        for (const hvl_t& row : rows)
+            lists.emplace_back(row.len == 0 ? "" : static_cast<const char*>(row.p), row.len);
+    H5Dvlen_reclaim(type.id(), here.id(), H5P_DEFAULT, rows.data());
+    if (!is_read) throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
+    return lists;
 }
 
 }  // namespace lockstep

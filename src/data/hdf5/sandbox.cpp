@@ -386,4 +386,13 @@ Texts Sandbox::read_texts(const RowsRequest& request) {
     return believed([&] { return texts_from(bytes, request.rows); });
 }
 
+Lists Sandbox::read_lists(const RowsRequest& request) {
+    ask_for_rows(
+        FrameKind::lists, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
+    const double deadline_s = now_s() + limits_.wall_s;
+    const std::vector<std::byte> bytes =
+        receive_body(rows_head(FrameKind::bytes, deadline_s), deadline_s);
+    return believed([&] { return lists_from(bytes, request.rows); });
+}
+
 }  // namespace lockstep

@@ -37,6 +37,8 @@ enum class FrameKind : std::uint64_t {
     names,    ///< a FileRequest that names all data sets
     text,     ///< a RowsRequest of texts
     texts,    ///< Texts
+    lists,    ///< a RowsRequest of lists of bytes
+    bytes,    ///< Lists
 };
 
 /// Exit code of the child if memory is refused.
@@ -93,6 +95,10 @@ class Sandbox {
     /// Returns the texts of rows of a data set [n] or [n, 1]; `type` and `bytes` of the request do
     /// not count. Errors: as read().
     Texts read_texts(const RowsRequest& request);
+
+    /// Returns the lists of bytes of rows of a data set [n] or [n, 1]; `type` and `bytes` of the
+    /// request do not count. Errors: as read().
+    Lists read_lists(const RowsRequest& request);
 
   private:
     void start();

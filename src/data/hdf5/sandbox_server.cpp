@@ -143,6 +143,10 @@ bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, Row
         return serve(socket, FrameKind::texts, [&] {
             return to_bytes(rows.read_texts(rows_request_from(bytes)));
         });
+    if (kind == static_cast<std::uint64_t>(FrameKind::lists))
+        return serve(socket, FrameKind::bytes, [&] {
+            return to_bytes(rows.read_lists(rows_request_from(bytes)));
+        });
     if (kind == static_cast<std::uint64_t>(FrameKind::list))
         return serve(socket, FrameKind::names, [&] {
             return to_bytes(list_datasets(request_from(bytes).path));

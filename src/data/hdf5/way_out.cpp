@@ -42,18 +42,12 @@ constexpr std::string_view joining =
     "import sys,h5py; o,*a=sys.argv[1:]; h=h5py.File(o,\"x\"); "
     "[h5py.File(f,\"r\").copy(d,h,d) for f,d in zip(a[::2],a[1::2])]";
 
-// Writes one file of samples out of files that hold one sample each.
-constexpr std::string_view stacking =
-    "import sys,h5py; o,m,*f=sys.argv[1:]; h=h5py.File(o,\"x\"); "
-    "[[h[d].__setitem__(j,h5py.File(k,\"r\")[d][()]) for j,k in enumerate(f)] "
-    "for d in m.split(\",\") for x in [h5py.File(f[0],\"r\")[d]] "
-    "if h.create_dataset(d,(len(f),)+x.shape,x.dtype)]";
+constexpr std::size_t few_files = 4;
 
 // The files as words of a shell: a pattern for all of a folder, where it names just these.
 std::string file_words(const std::vector<fs::path>& files) {
-    constexpr std::size_t few = 4;
     const fs::path folder = files[0].parent_path(), ending = files[0].extension();
-    if (files.size() > few) {
+    if (files.size() > few_files) {
         std::error_code failed;
         std::size_t alike = 0;
         for (const auto& entry : fs::directory_iterator(folder, failed))
@@ -72,16 +66,19 @@ std::string file_words(const std::vector<fs::path>& files) {
     return list;
 }
 
-// Returns a command for each file; the data set of `field` comes first.
+// Returns a command for each file of `field`, whose data set comes first.
 std::string for_each_file(const AskedFiles& asked, std::size_t field, const std::string& python) {
-    const bool is_one = asked.files.size() == 1;
+    const fs::path& own = asked.fields[field].file;
+    const std::vector<fs::path> files = own.empty() ? asked.files : foreign_files(own);
+    const bool is_one = files.size() == 1;
     std::string places = shell_word(asked.fields[field].hdf5_path);
     for (std::size_t f = 0; f < asked.fields.size(); ++f)
-        if (f != field) places += " " + shell_word(asked.fields[f].hdf5_path);
+        if (f != field && asked.fields[f].file == own)
+            places += " " + shell_word(asked.fields[f].hdf5_path);
     const std::string command = fmt::format(
-        "python3 -c '{}' NAME {} {}", python, is_one ? file_words(asked.files) : "\"$f\"", places);
+        "python3 -c '{}' NAME {} {}", python, is_one ? file_words(files) : "\"$f\"", places);
     if (is_one) return command;
-    return fmt::format("for f in {}; do {}; done", file_words(asked.files), command);
+    return fmt::format("for f in {}; do {}; done", file_words(files), command);
 }
 
 std::string convert_command(const AskedFiles& asked, std::size_t field) {
@@ -122,12 +119,16 @@ bool is_in_hdf5plugin(std::uint64_t kind) {
 
 std::string pack_command(const AskedFiles& asked, Links links) {
     std::string command = "lockstep data pack";
-    for (const auto& file : asked.files) command += " --hdf5 " + shell_word(file.string());
+    if (asked.files.size() > few_files)
+        command += " --hdf5 " + file_words(asked.files);
+    else
+        for (const auto& file : asked.files) command += " --hdf5 " + shell_word(file.string());
     for (const FieldMapping& field : asked.fields)
         command += " --field " + shell_word(mapping_text(field));
     if (asked.layout != ImageLayout::unstated)
         command += asked.layout == ImageLayout::chw ? " --layout chw" : " --layout hwc";
     if (links == Links::followed || asked.links == Links::followed) command += " --follow-links";
+    if (asked.is_sample_a_file) command += " --sample-a-file";
     return command + " --out NAME";
 }
 
@@ -147,7 +148,9 @@ void check_dimensions(const AskedFiles& asked,
                        .place = fmt::format("'{}' in '{}'", mapping.hdf5_path, file.string()),
                        .count = count,
                        .shape = shape,
-                       .stack = stack_command(asked),
+                       .one_each = asked.is_sample_a_file
+                                       ? ""
+                                       : "make shards of them: " + sample_a_file_command(asked),
                        .otherwise = is_for_all ? "leave --layout away"
                                                : other_layouts(mapping, shape.size())});
     });
@@ -183,13 +186,9 @@ std::string stack_group_command(const AskedFiles& asked, std::size_t field) {
     return for_each_file(asked, field, python);
 }
 
-std::string stack_command(const AskedFiles& asked) {
-    std::vector<std::string> places;
-    for (const FieldMapping& field : asked.fields) places.push_back(field.hdf5_path);
-    return fmt::format("python3 -c '{}' NAME.h5 {} {}",
-                       stacking,
-                       shell_word(fmt::format("{}", fmt::join(places, ","))),
-                       file_words(asked.files));
+std::string sample_a_file_command(AskedFiles asked) {
+    asked.is_sample_a_file = true;
+    return pack_command(asked);
 }
 
 std::string join_command(const std::vector<DatasetPlace>& places) {
@@ -209,20 +208,22 @@ std::string rewrite_npy_command(const fs::path& file, const std::string& numbers
 
 Error other_rows(const fs::path& file,
                  const AskedFiles& asked,
-                 std::size_t field,
+                 std::size_t before,
                  const std::vector<std::uint64_t>& first,
+                 std::size_t field,
                  const std::vector<std::uint64_t>& size) {
     const std::string& name = asked.fields[field].hdf5_path;
-    const std::string& first_name = asked.fields[0].hdf5_path;
+    const std::string& first_name = asked.fields[before].hdf5_path;
     const bool is_last = size.size() > 1 && size.back() == first[0];
-    const bool is_last_of_first = first.size() > 1 && first.back() == size[0];
+    const bool is_across = size.size() == 2 && size[0] == 1;  // labels of [1, N] are taken as N
+    const bool is_last_of_first = first.size() > 1 && first.back() == size[is_across ? 1 : 0];
     const std::string fix =
         is_last || is_last_of_first
             ? fmt::format(
                   "let h5py put the samples of '{}' first, in a folder NAME that you give "
                   "instead: {}",
                   is_last ? name : first_name,
-                  rewrite_command(asked, is_last ? field : 0, "n.moveaxis(x,-1,0)"))
+                  rewrite_command(asked, is_last ? field : before, "n.moveaxis(x,-1,0)"))
             : "name data sets with one row for each sample; these are there: lockstep data "
               "inspect " +
                   shell_word(file.string());
@@ -240,6 +241,19 @@ Error other_rows(const fs::path& file,
                         fmt::join(size, ", "),
                         is_last && size[0] == 1 ? ", as MATLAB writes a column" : ""),
             fix};
+}
+
+Error other_samples(const RowsOfFiles& first, const RowsOfFiles& other) {
+    const auto describe = [](const RowsOfFiles& each) {
+        return fmt::format(
+            "'{}' of '{}' has {} rows", each.name, each.file.string(), grouped(each.rows));
+    };
+    return {"E209",
+            fmt::format("{}, and {}", describe(first), describe(other)),
+            "rows of several files are joined by their number, and each is one sample",
+            "give files of the same samples, in the same order; what there is: lockstep data "
+            "inspect " +
+                shell_word(other.file.string())};
 }
 
 std::string way_past(Obstacle obstacle,
@@ -275,8 +289,8 @@ std::string way_past(Obstacle obstacle,
                decode_command(asked, field);
     if (obstacle == Obstacle::samples && facts.number && facts.size.empty() &&
         asked.files.size() > 1)
-        return "if each file holds one sample, let h5py stack them in a file NAME.h5: " +
-               stack_command(asked);
+        return "if each file holds one sample, make shards of them: " +
+               sample_a_file_command(asked);
     return other_fields(asked);
 }
 
@@ -298,7 +312,7 @@ std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {
 namespace {
 
 bool is_foreign(const DatasetIndex& data) {
-    return data.manifest().kind == ManifestKind::foreign;
+    return data.manifest().kind == ManifestKind::foreign && !data.fields()[0].source.empty();
 }
 
 // As somebody gave them, but for files that links lead to.
@@ -306,7 +320,11 @@ AskedFiles asked_for(const DatasetIndex& data) {
     AskedFiles asked;
     for (const Shard& shard : data.shards())
         if (shard.samples > 0) asked.files.push_back(data.path() / shard.name);
-    for (const Field& field : data.fields()) asked.fields.push_back({field.name, field.source});
+    for (const Field& field : data.fields()) {
+        asked.fields.push_back(parse_field_mapping(field.name + "=" + field.source));
+        fs::path& own = asked.fields.back().file;
+        if (!own.empty()) own = data.path() / own;
+    }
     return asked;
 }
 
@@ -334,12 +352,23 @@ std::string way_to_rename(const DatasetIndex& data,
 std::string row_text(const DatasetIndex& data, const Field& field, std::uint64_t sample) {
     const auto& shards = data.shards();
     const auto after = std::ranges::upper_bound(shards, sample, {}, &Shard::first_sample);
-    const Shard& shard = *std::prev(after);
+    const Shard* shard = &*std::prev(after);
+    std::uint64_t first = shard->first_sample;
+    // A field with files of its own has its rows there.
+    if (const auto colon = field.source.find(":/"); colon != field.source.npos && colon > 0) {
+        const auto& blocks = data.stored_blocks(data.field_position(field.name));
+        const auto block =
+            std::prev(std::ranges::upper_bound(blocks, sample, {}, &StoredBlock::first_row));
+        if (block->shard != kept_in_index) {
+            shard = &shards[block->shard];
+            first = std::ranges::find(blocks, block->shard, &StoredBlock::shard)->first_row;
+        }
+    }
     const bool is_shuffled = data.manifest().row_order.starts_with("shuffled");
     return fmt::format("row {} of '{}' in '{}'{}",
-                       grouped(sample - shard.first_sample),
+                       grouped(sample - first),
                        field.source.empty() ? "/data/" + field.name : field.source,
-                       (data.path() / shard.name).string(),
+                       (data.path() / shard->name).string(),
                        is_shuffled ? ", which packing shuffled ('lockstep data pack --keep-order' "
                                      "keeps the source's rows)"
                                    : "");

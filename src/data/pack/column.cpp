@@ -164,9 +164,9 @@ void Spool::flush() {
     buffer_.clear();
 }
 
-std::shared_ptr<const InputFile> Spool::finish() {
+std::shared_ptr<const InputFile> Spool::finish(const fs::path& name) {
     flush();
-    return std::make_shared<const InputFile>(std::move(fd_), path_);
+    return std::make_shared<const InputFile>(std::move(fd_), name);
 }
 
 }  // namespace lockstep

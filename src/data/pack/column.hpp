@@ -107,8 +107,8 @@ class Spool {
 
     std::uint64_t bytes() const { return written_ + buffer_.size(); }
 
-    /// What was appended, as a file.
-    std::shared_ptr<const InputFile> finish();
+    /// What was appended, as a file, with the name that messages have of it.
+    std::shared_ptr<const InputFile> finish(const fs::path& name = "(temporary rows)");
 
   private:
     void flush();

@@ -212,7 +212,7 @@ void check_has_channels(const NamedInput& images,
                         ImageLayout layout,
                         std::uint64_t count,
                         const std::vector<std::int64_t>& shape,
-                        const std::string& stack) {
+                        const std::string& one_each) {
     const bool may_be_flat = images.field != "images" || layout == ImageLayout::unstated;
     check(may_be_flat || shape.size() != 2, [&] {
         return misfit(row_layout(layout),
@@ -220,7 +220,7 @@ void check_has_channels(const NamedInput& images,
                        .place = fmt::format("'{}'", images.place),
                        .count = count,
                        .shape = shape,
-                       .stack = stack,
+                       .one_each = one_each,
                        .otherwise = "leave --layout away"});
     });
 }

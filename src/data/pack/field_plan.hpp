@@ -48,12 +48,12 @@ void check_counts(const std::vector<NamedInput>& inputs,
 void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout);
 
 /// Refuses channels for images of two dimensions, when one option applies to all. Errors: E235.
-/// `stack`: as in LaidOutRows.
+/// `one_each`: as in LaidOutRows.
 void check_has_channels(const NamedInput& images,
                         ImageLayout layout,
                         std::uint64_t count,
                         const std::vector<std::int64_t>& shape,
-                        const std::string& stack);
+                        const std::string& one_each);
 
 /// Checks that no field is named twice in the values of --`option`. Errors: E103.
 void check_names(const std::string& option, const std::vector<NamedInput>& inputs);

@@ -192,6 +192,46 @@ std::uint64_t Part::row_elements() const {
         [](std::uint64_t elements, std::uint64_t extent) { return elements * extent; });
 }
 
+std::vector<std::int64_t> sample_shape(const Part& part) {
+    return {part.size.begin() + 1, part.size.end()};
+}
+
+void check_like(const Part& part, const Part& first) {
+    const bool is_like = part.type == first.type && part.is_text == first.is_text &&
+                         part.is_encoded == first.is_encoded &&
+                         sample_shape(part) == sample_shape(first);
+    check(is_like, [&] {
+        return Error("E208",
+                     fmt::format("'{}' of '{}' has samples of {} [{}]",
+                                 part.name,
+                                 part.path.string(),
+                                 part.is_text ? "text" : element_name(part.type),
+                                 fmt::join(sample_shape(part), ", ")),
+                     fmt::format("those of '{}' are {} [{}]",
+                                 first.path.string(),
+                                 first.is_text ? "text" : element_name(first.type),
+                                 fmt::join(sample_shape(first), ", ")),
+                     "give files of one data set");
+    });
+}
+
+void become_sample(DatasetFacts& facts) {
+    if (facts.layout == StorageLayout::missing) return;
+    facts.size.insert(facts.size.begin(), 1);
+    if (!facts.chunk.empty()) facts.chunk.insert(facts.chunk.begin(), 1);
+}
+
+std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
+    std::vector<std::string> names;
+    for (const EnumMember& member : members) {
+        if (member.value < 0 || member.value >= max_classes) continue;
+        const auto number = static_cast<std::size_t>(member.value);
+        while (names.size() <= number) names.push_back(fmt::format("{}", names.size()));
+        names[number] = member.name;
+    }
+    return names;
+}
+
 std::uint64_t reading_bytes(const Part& part) {
     const std::uint64_t rows = part.rows_at_once * part.row_bytes();
     if (part.blocks) return rows + BlockReader::buffer_bytes(*part.blocks);
@@ -202,7 +242,7 @@ std::uint64_t reading_bytes(const Part& part) {
 }
 
 void check_pack_memory(const Part& part, std::uint64_t allowed) {
-    if (part.is_text) return;
+    if (part.is_text || part.is_encoded) return;
     const std::uint64_t needed = reading_bytes(part);
     check(needed <= allowed, [&] {
         return Error("E106",
@@ -240,6 +280,12 @@ Part part_of(const DatasetFacts& facts,
         throw malformed(part,
                         "its values lie in other files: it is virtual, or stored in them",
                         Obstacle::elsewhere);
+    part.is_encoded = facts.has_bytes && field.name == "images" && facts.size.size() <= 2 &&
+                      facts.has_one_number_a_row();
+    if (part.is_encoded) {
+        check_shape(part);
+        return part;
+    }
     if (field.cf) {
         check_unpacks(facts, field, path);
         part.unpacking = unpacking_of(facts, field.cf->instead);

@@ -26,6 +26,7 @@ struct Part {
     ElementType type = ElementType::u8;
     std::uint64_t rows_at_once = 1;
     bool is_text = false;             ///< labels by name
+    bool is_encoded = false;          ///< images as the bytes of their files
     std::vector<EnumMember> members;  ///< members of an enumeration
     double chunks_of_row = 0;         ///< number of chunks of a row; small if a chunk has many rows
     std::shared_ptr<const DatasetIndex> blocks;  ///< null: libhdf5 reads it
@@ -39,6 +40,18 @@ struct Part {
     std::uint64_t row_elements() const;
     std::uint64_t row_bytes() const { return row_elements() * element_bytes(type); }
 };
+
+/// Returns the shape of a row.
+std::vector<std::int64_t> sample_shape(const Part& part);
+
+/// Checks that the same data set of another file has rows of the same type and shape. Errors: E208.
+void check_like(const Part& part, const Part& first);
+
+/// Returns the names of classes by value; "2" for one that the enumeration does not name.
+std::vector<std::string> names_of(const std::vector<EnumMember>& members);
+
+/// Makes all of a data set one row.
+void become_sample(DatasetFacts& facts);
 
 /// Returns the most bytes of buffers while rows of `part` are read: here, and in the child if
 /// libhdf5 reads them.

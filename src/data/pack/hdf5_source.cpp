@@ -5,6 +5,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
+#include "encoded_images.hpp"
 #include "field_plan.hpp"
 #include "format/labels.hpp"
 #include "format/widening.hpp"
@@ -17,6 +18,7 @@
 #include "stream/block_reader.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -24,28 +26,6 @@
 
 namespace lockstep {
 namespace {
-
-std::vector<std::int64_t> sample_shape(const Part& part) {
-    return {part.size.begin() + 1, part.size.end()};
-}
-
-void check_like(const Part& part, const Part& first) {
-    const bool is_like = part.type == first.type && part.is_text == first.is_text &&
-                         sample_shape(part) == sample_shape(first);
-    check(is_like, [&] {
-        return Error("E208",
-                     fmt::format("'{}' of '{}' has samples of {} [{}]",
-                                 part.name,
-                                 part.path.string(),
-                                 part.is_text ? "text" : element_name(part.type),
-                                 fmt::join(sample_shape(part), ", ")),
-                     fmt::format("those of '{}' are {} [{}]",
-                                 first.path.string(),
-                                 first.is_text ? "text" : element_name(first.type),
-                                 fmt::join(sample_shape(first), ", ")),
-                     "give files of one data set");
-    });
-}
 
 // A field by its own layout, or by the one for all.
 ImageLayout layout_of(const FieldMapping& field, ImageLayout usual) {
@@ -79,18 +59,6 @@ std::vector<NamedInput> named_inputs(const std::vector<FieldMapping>& fields) {
     return inputs;
 }
 
-// By value; "2" for a class that the enumeration does not name.
-std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
-    std::vector<std::string> names;
-    for (const EnumMember& member : members) {
-        if (member.value < 0 || member.value >= max_classes) continue;
-        const auto number = static_cast<std::size_t>(member.value);
-        while (names.size() <= number) names.push_back(fmt::format("{}", names.size()));
-        names[number] = member.name;
-    }
-    return names;
-}
-
 // Copies what the library can read, in its child process, into the spool.
 class Hdf5Import {
   public:
@@ -99,34 +67,22 @@ class Hdf5Import {
                const SourceOptions& options)
         : asked_(asked), fields_(asked.fields), options_(options) {
         parts_.resize(fields_.size());
-        FileRequest request{.links = options.links};
-        for (const FieldMapping& field : fields_) {
-            check_name(field);
-            request.datasets.push_back(field.hdf5_path);
+        std::map<fs::path, std::vector<std::size_t>> apart;  // fields by files of their own
+        for (std::size_t f = 0; f < fields_.size(); ++f) {
+            check_name(fields_[f]);
+            apart[fields_[f].file].push_back(f);
         }
-        for (const fs::path& path : files) {
-            InputFile{path};  // the system's own error, before the library reads it
-            check_is_whole_hdf5(path, 0);
-            request.path = path;
-            const FileFacts facts = sandbox_.look(request);
-            for (std::size_t f = 0; f < fields_.size(); ++f) {
-                parts_[f].push_back(part(facts.datasets[f], path, f));
-                warn_of_unasked(facts.datasets[f], f);
-                check_like(parts_[f].back(), parts_[f].front());
-                if (path == files[0])
-                    check_dimensions(
-                        asked, f, path, parts_[f][0].size[0], sample_shape(parts_[f][0]));
-                check_pack_memory(parts_[f].back(), options.memory_bytes);
-                total_ += parts_[f].back().size[0] * parts_[f].back().row_bytes();
-            }
-            check_rows(path);
-        }
+        for (const auto& [own, fields] : apart)
+            look_at(own.empty() ? files : foreign_files(own), fields);
+        for (std::size_t f = 1; f < fields_.size(); ++f) check_samples(f);
     }
 
     std::unique_ptr<RowSource> run() {
         for (std::size_t f = 0; f < fields_.size(); ++f)
             if (parts_[f].front().is_text || fields_[f].layout == RowLayout::one_hot)
                 add_made_labels(f);
+            else if (parts_[f].front().is_encoded)
+                add_encoded(f);
             else
                 add_rows(f, layout_of(fields_[f], asked_.layout));
         return std::make_unique<ColumnSource>(std::move(made_), std::move(columns_));
@@ -136,6 +92,11 @@ class Hdf5Import {
         for (std::size_t f = 0; f < fields_.size(); ++f) {
             const Part& part = parts_[f].front();
             if (part.is_text) continue;
+            if (part.is_encoded) {
+                EncodedImages images(options_.images);
+                decode(part, 0, 1, images, [](std::span<const std::byte>) {});
+                continue;
+            }
             plan(f, layout_of(fields_[f], asked_.layout));
             std::vector<std::byte> row(part.row_bytes());
             RowReader(*this, part).read(0, row);
@@ -178,6 +139,41 @@ class Hdf5Import {
         std::optional<BlockReader> reader_;
     };
 
+    // Fields that each of the files has.
+    void look_at(const std::vector<fs::path>& files, const std::vector<std::size_t>& fields) {
+        FileRequest request{.links = options_.links};
+        std::vector<FieldMapping> mappings;
+        for (const std::size_t f : fields) {
+            mappings.push_back(fields_[f]);
+            request.datasets.push_back(fields_[f].hdf5_path);
+        }
+        for (const fs::path& path : files) {
+            InputFile{path};  // the system's own error, before the library reads it
+            check_is_whole_hdf5(path, 0);
+            request.path = path;
+            FileFacts facts = sandbox_.look(request);
+            if (options_.is_sample_a_file)
+                std::ranges::for_each(facts.datasets, become_sample);
+            else
+                settle_columns(
+                    facts.datasets, mappings, fields.size() < fields_.size() && files.size() == 1);
+            for (std::size_t i = 0; i < fields.size(); ++i)
+                add_part(facts.datasets[i], path, fields[i]);
+            check_rows(path, fields);
+        }
+    }
+
+    void add_part(const DatasetFacts& facts, const fs::path& path, std::size_t f) {
+        parts_[f].push_back(part(facts, path, f));
+        warn_of_unasked(facts, f);
+        const Part& added = parts_[f].back();
+        check_like(added, parts_[f].front());
+        if (parts_[f].size() == 1 && !added.is_encoded)
+            check_dimensions(asked_, f, path, added.size[0], sample_shape(added));
+        check_pack_memory(added, options_.memory_bytes);
+        total_ += added.size[0] * added.row_bytes();
+    }
+
     Part part(const DatasetFacts& facts, const fs::path& path, std::size_t field) const {
         check_is_there(facts, path, asked_, field);
         try {
@@ -197,11 +193,25 @@ class Hdf5Import {
         if (!warning.empty() && warned_.insert(field).second) once(Level::warn, "{}", warning);
     }
 
-    void check_rows(const fs::path& path) const {
-        const std::vector<std::uint64_t>& first = parts_[0].back().size;
-        for (std::size_t f = 1; f < parts_.size(); ++f)
-            check(parts_[f].back().size[0] == first[0],
-                  [&] { return other_rows(path, asked_, f, first, parts_[f].back().size); });
+    void check_rows(const fs::path& path, const std::vector<std::size_t>& fields) const {
+        const std::vector<std::uint64_t>& first = parts_[fields[0]].back().size;
+        for (const std::size_t f : fields)
+            check(parts_[f].back().size[0] == first[0], [&] {
+                return other_rows(path, asked_, fields[0], first, f, parts_[f].back().size);
+            });
+    }
+
+    // Of all files together, which differ between fields.
+    void check_samples(std::size_t f) const {
+        const auto rows_of = [&](std::size_t field) {
+            std::uint64_t rows = 0;
+            for (const Part& part : parts_[field]) rows += part.size[0];
+            return rows;
+        };
+        check(rows_of(f) == rows_of(0), [&] {
+            return other_samples({fields_[0].hdf5_path, parts_[0][0].path, rows_of(0)},
+                                 {fields_[f].hdf5_path, parts_[f][0].path, rows_of(f)});
+        });
     }
 
     FieldWays ways(std::size_t f) const {
@@ -247,6 +257,42 @@ class Hdf5Import {
         Spool spool(options_.scratch);
         spool.append(column.bytes());
         add({std::move(field), widening(column.type())}, spool, element_bytes(column.type()));
+    }
+
+    // Rows of lists of bytes, each the content of an image's file.
+    template <class Take>
+    void decode(const Part& part,
+                std::uint64_t first,
+                std::uint64_t rows,
+                EncodedImages& images,
+                Take&& take) {
+        const Lists contents = sandbox_.read_lists({.path = part.path,
+                                                    .dataset = part.name,
+                                                    .first = first,
+                                                    .rows = rows,
+                                                    .links = options_.links});
+        for (std::uint64_t row = 0; row < rows; ++row)
+            take(images.decode(bytes_of(std::string_view(contents[row])),
+                               fmt::format("row {} of '{}' in '{}'",
+                                           grouped(first + row),
+                                           part.name,
+                                           part.path.string())));
+    }
+
+    void add_encoded(std::size_t f) {
+        constexpr std::uint64_t most_at_once = 16;
+        EncodedImages images(options_.images);
+        Spool spool(options_.scratch);
+        for (const Part& part : parts_[f])
+            for (std::uint64_t first = 0; first < part.size[0]; first += most_at_once) {
+                const std::uint64_t rows = std::min(most_at_once, part.size[0] - first);
+                decode(part, first, rows, images, [&](auto row) { spool.append(row); });
+                report(rows * part.row_bytes());
+            }
+        Field field{.name = fields_[f].name, .layout = "CHW"};
+        field.shape = images.shape();
+        const std::size_t bytes = field.bytes_per_sample();
+        add({std::move(field), {}}, spool, bytes);
     }
 
     LabelColumn texts_of(std::size_t f) {
@@ -298,12 +344,13 @@ class Hdf5Import {
                        std::uint64_t count,
                        ElementType type,
                        std::span<std::byte> rows) {
+        const bool is_whole = options_.is_sample_a_file && part.size.size() > 1;
         try {
             sandbox_.read({.path = part.path,
                            .dataset = part.name,
                            .type = type,
                            .first = first,
-                           .rows = count,
+                           .rows = is_whole ? part.size[1] : count,
                            .bytes = rows.size(),
                            .links = options_.links},
                           rows,
@@ -335,7 +382,7 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
     check_names("field", named_inputs(fields));
     expect(!files.empty() && !fields.empty(), "there are files and fields");
     check_has_images(named_inputs(fields), layout);
-    const AskedFiles asked{files, fields, layout, options.links};
+    const AskedFiles asked{files, fields, layout, options.links, options.is_sample_a_file};
     return Hdf5Import(files, asked, options).run();
 }
 

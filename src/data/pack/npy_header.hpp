@@ -3,11 +3,13 @@
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
 #include "format/widening.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,15 @@ void check_npy_bytes(const InputFile& file, const NpyLayout& layout, std::size_t
 /// Reads and checks the header of whole numbers, floats or truth values, and the exact size of the
 /// file. Errors: E214.
 NpyHeader read_npy_header(const InputFile& file);
+
+/// Returns true for an archive, or an array of one: "a.npz", "a.npz:NAME".
+bool is_npz_place(const std::string& place);
+
+/// Opens the NPY file at `place`, or the array NAME of ARCHIVE:NAME, an archive of NumPy's, which
+/// is expanded. Errors: E201, E202; E214 naming the arrays of the archive for an option `option` of
+/// `field`.
+std::shared_ptr<const InputFile> open_npy_file(const NamedInput& input,
+                                               const SourceOptions& options);
 
 /// Returns a version 1 header, padded so that data begin at a multiple of 64 bytes.
 std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& shape);

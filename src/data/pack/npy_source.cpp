@@ -324,23 +324,26 @@ RowTransform widened_first(Widening widening, RowTransform then) {
 }
 
 // Writes one file of this one and others that are named behind it.
-std::string stack_command(const NamedInput& input) {
+std::string way_to_stack(const NamedInput& input) {
     return fmt::format(
-        "python3 -c 'import sys,numpy as n; o,*r=sys.argv[1:]; n.save(o,n.stack([n.load(f) for f "
+        "put the files into one, whose first dimension counts samples, and give that: python3 -c "
+        "'import sys,numpy as n; o,*r=sys.argv[1:]; n.save(o,n.stack([n.load(f) for f "
         "in r]))' NAME.npy {}",
         shell_word(input.place));
 }
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, ImageLayout layout) {
+std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
+                                    ImageLayout layout,
+                                    const SourceOptions& options) {
     check_names("npy", inputs);
     check_has_images(inputs, layout);
     std::vector<Field> fields;
     std::vector<Column> columns;
     std::vector<std::vector<std::uint64_t>> sizes;
     for (const NamedInput& input : inputs) {
-        const auto file = std::make_shared<const InputFile>(input.place);
+        const auto file = open_npy_file(input, options);
         const NpyHeader header = read_npy_header(*file);
         check(!header.shape.empty(), [&] {
             return malformed_input(input.place,
@@ -353,7 +356,7 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, Image
         std::size_t row_bytes = header.stored_bytes();
         for (std::size_t d = 1; d < header.shape.size(); ++d) row_bytes *= header.shape[d];
         const std::vector<std::int64_t> shape(header.shape.begin() + 1, header.shape.end());
-        check_has_channels(input, layout, count, shape, stack_command(input));
+        check_has_channels(input, layout, count, shape, way_to_stack(input));
         FieldPlan plan =
             plan_field(input.field, header.type, shape, layout, input.place, npy_ways(input));
         fields.push_back(std::move(plan.field));
@@ -370,9 +373,11 @@ std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
                                        const std::filesystem::path& labels,
                                        ImageLayout layout,
                                        const SourceOptions& options) {
-    if (!is_npy(InputFile(images)) && !is_npy(InputFile(labels)))
-        return open_idx(images, labels, options, layout);
-    return open_npy({{"images", images.string()}, {"labels", labels.string()}}, layout);
+    const auto is_numpy = [](const fs::path& file) {
+        return is_npz_place(file.string()) || is_npy(InputFile(file));
+    };
+    if (!is_numpy(images) && !is_numpy(labels)) return open_idx(images, labels, options, layout);
+    return open_npy({{"images", images.string()}, {"labels", labels.string()}}, layout, options);
 }
 
 }  // namespace lockstep

@@ -19,6 +19,8 @@ namespace {
 
 // ZIP's fields have 32 bits, the number of files 16 (APPNOTE.TXT 6.3.10, 4.3.7 and 4.3.12).
 constexpr std::uint64_t most_zip_bytes = 0xffff'ffff, most_zip_files = 0xffff;
+constexpr std::string_view descriptor_mark = "PK\7\10";
+constexpr std::size_t crc_in_row = 16, crc_in_header = 14;
 constexpr std::uint16_t zip_version = 20, zip_first_day = 0x21;  // 1980-01-01
 
 struct ElementForm {
@@ -87,17 +89,6 @@ std::string directory_of(std::span<const NewEntry> entries) {
     return out.bytes();
 }
 
-// CRC-32 of ZIP: polynomial 0x04c11db7, bits reflected (APPNOTE.TXT 4.4.7). By bytes of a table.
-constexpr auto crc_table = [] {
-    std::array<std::uint32_t, 256> table{};
-    for (std::uint32_t i = 0; i < table.size(); ++i) {
-        table[i] = i;
-        for (int bit = 0; bit < 8; ++bit)
-            table[i] = table[i] >> 1 ^ (table[i] % 2 == 1 ? 0xedb88320U : 0U);
-    }
-    return table;
-}();
-
 void check_zip_fits(std::span<const ExportedTensor> tensors) {
     constexpr std::uint64_t overhead = 1024;  // bytes for each file, with its name twice
     std::uint64_t bytes = 0;
@@ -121,13 +112,6 @@ void check_zip_fits(std::span<const ExportedTensor> tensors) {
 }
 
 }  // namespace
-
-std::uint32_t zip_crc(std::span<const std::byte> bytes, std::uint32_t before) {
-    std::uint32_t crc = ~before;
-    for (const std::byte byte : bytes)
-        crc = crc >> 8 ^ crc_table[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
-    return ~crc;
-}
 
 NewFile::NewFile(const fs::path& path)
     : path_(path),
@@ -215,6 +199,41 @@ void write_npz(NewFile& file, std::span<const ExportedTensor> tensors) {
     end.u32(0x06054b50).u16(0).u16(0).u16(entries.size()).u16(entries.size());
     end.u32(directory.size()).u32(begin).u16(0);
     file.write(bytes_of(end.bytes()));
+}
+
+void copy_zip(const ZipFile& archive,
+              const std::map<std::uint64_t, ReplacedEntry>& replaced,
+              NewFile& out) {
+    constexpr std::uint64_t most_at_once = 1u << 20;
+    std::uint64_t at = 0;
+    const auto copy_to = [&](std::uint64_t end) {
+        archive.require(at <= end, [&] { return "its entries overlap"; });
+        while (at < end) {
+            const std::uint64_t count = std::min(end - at, most_at_once);
+            out.write(bytes_of(archive.bytes_at(at, count)));
+            at += count;
+        }
+    };
+    const auto put = [&](std::uint64_t place, std::span<const std::byte> bytes) {
+        copy_to(place);
+        out.write(bytes);
+        at += bytes.size();
+    };
+    std::map<std::uint64_t, std::uint32_t> rows;
+    for (const auto& [offset, one] : replaced) {
+        const ZipEntry& entry = one.entry;
+        const std::vector<std::byte> bytes = one.bytes();
+        expect(bytes.size() == entry.bytes, "an entry keeps its length");
+        const std::uint32_t crc = rows[entry.row + crc_in_row] = zip_crc(bytes);
+        const auto crc_bytes = std::as_bytes(std::span(&crc, 1));
+        if (!entry.has_descriptor) put(entry.local + crc_in_header, crc_bytes);
+        put(offset, bytes);
+        if (!entry.has_descriptor) continue;
+        const bool has_mark = archive.bytes_at(at, descriptor_mark.size()) == descriptor_mark;
+        put(at + (has_mark ? descriptor_mark.size() : 0), crc_bytes);
+    }
+    for (const auto& [place, crc] : rows) put(place, std::as_bytes(std::span(&crc, 1)));
+    copy_to(archive.file_bytes());
 }
 
 }  // namespace lockstep

@@ -190,7 +190,7 @@ ExportSummary export_program(const fs::path& run,
     NewFile out(file);
     if (options.progress)
         out.tell([&](std::uint64_t done) { options.progress(done, program.zip.file_bytes()); });
-    program.zip.copy_with(replaced, out);
+    copy_zip(program.zip, replaced, out);
     out.finish();
     return {.step = manifest.state.step, .tensors = trained.size(), .bytes = out.bytes()};
 }

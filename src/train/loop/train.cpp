@@ -7,6 +7,7 @@
 #include "lockstep/core/signals.hpp"
 
 #include "loop/loop.hpp"
+#include "loop/statistics.hpp"
 #include "model/known_errors.hpp"
 
 #include <set>
@@ -59,6 +60,7 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
     Start start(settings, ranks);
     RunHold run(start);
     Inputs inputs = open_inputs(start);
+    settle_statistics(start, inputs);
     Contract contract = settle_contract(start, inputs);
     Engine engine = make_engine(start, inputs, contract);
     take_run(run, start, inputs, contract);

@@ -17,6 +17,7 @@
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "task/input.hpp"
+#include "task/normalise.hpp"
 #include "task/test_data.hpp"
 
 #include <optional>
@@ -72,7 +73,11 @@ std::shared_ptr<const DatasetIndex> learned_from(const Communicator& ranks,
                                                  const InferSettings& given,
                                                  const RunSettings& run) {
     auto kept = agree(ranks, [&] { return kept_data(given.run); });
-    if (!kept || !given.train_data.empty()) return open_training_data(ranks, given, run);
+    if (!kept || !given.train_data.empty()) {
+        auto data = open_training_data(ranks, given, run);
+        if (!kept || !brings_statistics(run.settings.normalise)) return data;
+        return std::make_shared<const DatasetIndex>(data->with_statistics(kept->fields()));
+    }
     return std::make_shared<const DatasetIndex>(std::move(*kept));
 }
 

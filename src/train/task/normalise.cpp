@@ -29,7 +29,8 @@ struct GivenStatistics {
 };
 
 std::vector<GivenStatistics> given_statistics(const std::string& text) {
-    if (text == "auto" || text == "none" || text == "required") return {};
+    if (text == "auto" || text == "none" || text == "required" || brings_statistics(text))
+        return {};
     std::vector<GivenStatistics> all;
     for (const std::string& item : split(text, ',')) {
         const std::size_t equals = item.find('='), slash = item.find('/', equals);
@@ -37,10 +38,12 @@ std::vector<GivenStatistics> given_statistics(const std::string& text) {
         const auto mean = parse_real(is_whole ? item.substr(equals + 1, slash - equals - 1) : "");
         const auto deviation = parse_real(is_whole ? item.substr(slash + 1) : "");
         check(mean && deviation && std::isfinite(*mean) && *deviation > 0, [&] {
-            return Error("E103",
-                         fmt::format("--normalise is '{}'", printable(text)),
-                         "it must be auto, none, required, or FIELD=MEAN/DEVIATION for each field",
-                         "for example --normalise features=101325/300");
+            return Error(
+                "E103",
+                fmt::format("--normalise is '{}'", printable(text)),
+                "it must be auto, none, required, dataset, FIELD=MEAN/DEVIATION for each field, or "
+                "a file with mean and deviation",
+                "for example --normalise features=101325/300");
         });
         all.push_back({item.substr(0, equals), *mean, *deviation});
     }
@@ -51,8 +54,8 @@ std::vector<GivenStatistics> given_statistics(const std::string& text) {
 std::string normalising_advice(const Field& field, ManifestKind kind) {
     if (kind == ManifestKind::foreign)
         return fmt::format(
-            "a file of others has no mean and deviation, which 'lockstep data pack' finds, and "
-            "--normalise {}=MEAN/DEVIATION gives",
+            "a file of others has no mean and deviation, which --normalise dataset finds by one "
+            "pass, and --normalise {}=MEAN/DEVIATION gives",
             field.name);
     if (field.shape.size() == 1 && !statistics_axis(field))
         return fmt::format(
@@ -75,6 +78,11 @@ std::string by_what(const Field& field) {
 }
 
 }  // namespace
+
+bool brings_statistics(const std::string& normalise) {
+    const bool is_word = normalise == "auto" || normalise == "none" || normalise == "required";
+    return normalise == "dataset" || (!is_word && normalise.find('=') == normalise.npos);
+}
 
 Field normalised_as(Field field, const std::string& normalise) {
     if (normalise == "none") field.mean.clear(), field.std.clear();
@@ -137,8 +145,10 @@ void check_normalises(const TrainSettings& settings,
     });
     const auto lacks = [](const Field& field) { return field.mean.empty(); };
     const auto lacking = std::ranges::find_if(numbers, lacks);
+    const bool needs_all =
+        settings.normalise == "required" || brings_statistics(settings.normalise);
     const bool lack_all = is_asked && std::ranges::all_of(numbers, lacks);
-    check(!lack_all && (settings.normalise != "required" || lacking == numbers.end()), [&] {
+    check(!lack_all && (!needs_all || lacking == numbers.end()), [&] {
         if (settings.normalise == "none")
             return fail(lacking->name, "it is told to stay as stored, too", "drop one of the two");
         return fail(

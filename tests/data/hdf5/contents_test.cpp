@@ -92,9 +92,9 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
     const auto error = caught([&] { DatasetIndex::open_foreign({file_, other}, fields); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E207");
-    EXPECT_THAT(error->why(), HasSubstr("labels.h5' has it, but each file must have all fields"));
-    EXPECT_THAT(error->fix(), HasSubstr(" /x/data "));
-    EXPECT_THAT(error->fix(), testing::EndsWith("labels.h5 /z"));
+    EXPECT_THAT(error->why(), HasSubstr("labels.h5' has it; files of --data have all fields"));
+    EXPECT_THAT(error->fix(), HasSubstr(" --field images=/x/data:HWC --field labels="));
+    EXPECT_THAT(error->fix(), testing::EndsWith("labels.h5:/z"));
 }
 
 TEST_F(Contents, ThatCanBePackedComeWithTheCommand) {

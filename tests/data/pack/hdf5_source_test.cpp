@@ -174,7 +174,7 @@ TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
     for (const char* field : {"images=/picture:HWC", "images=/channels:CHW", "masks=/rows:HW"}) {
         const bool is_one = field != std::string("masks=/rows:HW");
         EXPECT_EQ(refused(field).find("a file holds one sample") != std::string::npos, is_one);
-        EXPECT_EQ(refused(field).find("NAME.h5 /") != std::string::npos, is_one) << field;
+        EXPECT_EQ(refused(field).find("--sample-a-file") != std::string::npos, is_one) << field;
     }
     EXPECT_THAT(refused("images=/gray:HWC"), HasSubstr("if a file holds one sample"));
     EXPECT_THAT(refused("images=/gray:HWC"), HasSubstr("else write --field images=/gray:HW"));
@@ -186,6 +186,12 @@ TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
     };
     EXPECT_EQ(with_option(ImageLayout::hwc, "images=/picture").code(), "E235");
     EXPECT_EQ(with_option(ImageLayout::hwc, "pictures=/picture").code(), "E106");
+    const std::vector<FieldMapping> fields{parse_field_mapping("images=/picture:HWC"),
+                                           parse_field_mapping("masks=/gray")};
+    const auto whole = open_hdf5({one, one}, fields, {}, {.is_sample_a_file = true});
+    EXPECT_EQ(whole->samples(), 2U) << "one of each file";
+    EXPECT_THAT(whole->fields()[0].shape, ElementsAre(3, 12, 11));
+    EXPECT_THAT(whole->fields()[1].shape, ElementsAre(12, 11, 11));
 }
 
 TEST_F(Hdf5Source, ReadsFilesOneAfterAnother) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/samples.hpp"
 #include "rows.hpp"
+#include "support/made_up_program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -113,8 +114,8 @@ TEST_F(NpySource, NamesWhatIsWrong) {
     EXPECT_THAT(error("").why(), HasSubstr("ends within its header"));
     EXPECT_THAT(error("PKZIP and so on").why(), HasSubstr("does not begin as NPY files do"));
     const Error zipped = error("PK\x03\x04 and so on");
-    EXPECT_EQ(zipped.why(), "it begins like a zip archive");
-    EXPECT_THAT(zipped.fix(), HasSubstr("python3 -m zipfile -e "));
+    EXPECT_EQ(zipped.why(), "it is no zip archive, or its end is missing");
+    EXPECT_THAT(zipped.fix(), HasSubstr("make or download it again"));
     std::string newer = good;
     newer[6] = 9;
     EXPECT_THAT(error(newer).why(), HasSubstr("version 9"));
@@ -183,6 +184,26 @@ TEST(NamedInput, IsANameAndAPlace) {
     EXPECT_EQ(parse_named_input("npy", "a_b-1=/x=y").place, "/x=y");
     for (const char* bad : {"", "x", "=x", "x=", "a b=c", "../x=c"})
         EXPECT_EQ(error_of([&] { parse_named_input("npy", bad); }).code(), "E103") << bad;
+}
+
+// Stored as it is; data_advice_test.cpp reads what NumPy deflates.
+TEST_F(NpySource, ReadsAnArrayOfAnArchive) {
+    const std::string zip = folder_.file(
+        "m.npz",
+        test::zip_of({{"x.npy", npy_text<float>(ElementType::f32, {2, 2}, {1, 2, 3, 4})},
+                      {"y.npy", npy_text<std::int32_t>(ElementType::i32, {2}, {5, 6})}},
+                     ""));
+    const auto rows = open_npy({{"features", zip + ":x"}, {"labels", zip + ":y"}});
+    EXPECT_THAT(values_of<float>(*rows, 0, 1), ElementsAre(3, 4));
+    EXPECT_EQ(test::label_of(*rows, 1, 0), 5);
+    for (const char* name : {"", ":z"}) {
+        const Error error = error_of([&] { open_npy({{"labels", zip + name}}); });
+        EXPECT_EQ(error.code(), std::string("E214"));
+        EXPECT_THAT(error.why(), HasSubstr("its arrays are x <f4 [2, 2]; y <i4 [2]"));
+        EXPECT_THAT(error.fix(), HasSubstr("--npy labels=" + zip + ":x"));
+    }
+    const std::string cut = folder_.file("cut.npz", read_file(zip).substr(0, 200));
+    EXPECT_EQ(error_of([&] { open_npy({{"labels", cut + ":y"}}); }).code(), std::string("E214"));
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST_F(ProgramFileTest, CopiesAnArchiveWithOtherBytes) {
             replaced[zip.find(name)->offset] = {*zip.find(name), [&] { return digits('A'); }};
         std::filesystem::remove(folder_ / "copy.pt2");
         NewFile out(folder_ / "copy.pt2");
-        zip.copy_with(replaced, out);
+        copy_zip(zip, replaced, out);
         out.finish();
         const ZipFile copy(folder_ / "copy.pt2", program_zip);
         EXPECT_EQ(copy.file_bytes(), bytes.size());

@@ -6,12 +6,14 @@
 //
 // If a number does not fit into 32 bits, these are all ones and a Zip64 field has it.
 //
-// Tested: train/program/program_file_test.cpp (damaged and hostile archives), run/checkpoint.
+// Tested: train/program/program_file_test.cpp (damaged and hostile archives),
+// data/pack/npy_source_test.cpp.
+#include "lockstep/core/zip_file.hpp"
+
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/run/tensor_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -30,8 +32,19 @@ constexpr std::size_t end_bytes = 22, row_bytes = 46, local_bytes = 30, locator_
 constexpr std::size_t zip64_end_bytes = 56, longest_comment = 65535;
 constexpr std::uint64_t most_table_bytes = 64u << 20;
 constexpr std::uint64_t all_ones = 0xffffffff;
-constexpr std::string_view descriptor_mark = "PK\7\10";
-constexpr std::size_t crc_in_row = 16, crc_in_header = 14, descriptor_flag = 8;
+constexpr std::size_t crc_in_row = 16, descriptor_flag = 8;
+constexpr std::uint64_t deflated = 8;  // the method
+
+// CRC-32 of ZIP: polynomial 0x04c11db7, bits reflected (APPNOTE.TXT 4.4.7). By bytes of a table.
+constexpr auto crc_table = [] {
+    std::array<std::uint32_t, 256> table{};
+    for (std::uint32_t i = 0; i < table.size(); ++i) {
+        table[i] = i;
+        for (int bit = 0; bit < 8; ++bit)
+            table[i] = table[i] >> 1 ^ (table[i] % 2 == 1 ? 0xedb88320U : 0U);
+    }
+    return table;
+}();
 
 // Little-endian numbers of a piece of the file. What lies behind its end reads as 0: who takes a
 // record has checked that it is there.
@@ -67,6 +80,13 @@ void take_zip64(std::string_view extra, ZipRow& row) {
 }
 
 }  // namespace
+
+std::uint32_t zip_crc(std::span<const std::byte> bytes, std::uint32_t before) {
+    std::uint32_t crc = ~before;
+    for (const std::byte byte : bytes)
+        crc = crc >> 8 ^ crc_table[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
+    return ~crc;
+}
 
 ZipFile::ZipFile(const fs::path& path, const ZipRules& rules)
     : path_(path), rules_(rules), fd_(open_for_reading(path)), file_bytes_(file_stamp(path).bytes) {
@@ -121,7 +141,9 @@ std::size_t ZipFile::read_entry(std::string_view table,
                  .bytes = number_at<4>(row, 24),
                  .local = number_at<4>(row, 42)};
     take_zip64(row.substr(row_bytes + name_bytes, extra_bytes), found);
-    require(found.method == 0 && (found.flags & 1) == 0 && found.stored == found.bytes, [&] {
+    const bool is_plain = found.method == 0 && found.stored == found.bytes;
+    const bool is_deflated = found.method == deflated && rules_.takes_deflated;
+    require((found.flags & 1) == 0 && (is_plain || is_deflated), [&] {
         return fmt::format("its entry '{}' is compressed or encrypted; only plain ones are read",
                            printable(name));
     });
@@ -131,14 +153,16 @@ std::size_t ZipFile::read_entry(std::string_view table,
     });
     const std::uint64_t offset =
         found.local + local_bytes + number_at<2>(local, 26) + number_at<2>(local, 28);
-    require(offset <= table_offset && found.bytes <= table_offset - offset,
+    require(offset <= table_offset && found.stored <= table_offset - offset,
             [&] { return fmt::format("'{}' reaches beyond the entries", printable(name)); });
     if (rules_.has_outer_folder) name.erase(0, name.find('/') + 1);
     const ZipEntry entry{offset,
                          found.bytes,
+                         found.stored,
                          static_cast<std::uint32_t>(number_at<4>(row, crc_in_row)),
                          table_offset + at,
                          found.local,
+                         is_deflated,
                          (found.flags & descriptor_flag) != 0};
     require(entries_.try_emplace(name, entry).second,
             [&] { return fmt::format("it has '{}' twice", printable(name)); });
@@ -151,11 +175,12 @@ const ZipEntry* ZipFile::find(std::string_view name) const {
 }
 
 std::string ZipFile::first_bytes(const ZipEntry& entry, std::uint64_t most_bytes) const {
+    expect(!entry.is_deflated, "a plain entry is read as it is");
     return bytes_at(entry.offset, std::min(entry.bytes, most_bytes));
 }
 
 void ZipFile::read(const ZipEntry& entry, std::span<std::byte> out) const {
-    expect(out.size() == entry.bytes, "there is room for an entry");
+    expect(out.size() == entry.bytes && !entry.is_deflated, "there is room for a plain entry");
     const std::size_t got = read_at(fd_.value(), out, entry.offset, path_);
     require(got == out.size() && zip_crc(out) == entry.crc, [&] {
         return fmt::format(
@@ -178,40 +203,6 @@ std::string ZipFile::text(const std::string& name, std::uint64_t most_bytes) con
     std::string text(entry->bytes, '\0');
     read(*entry, std::as_writable_bytes(std::span(text)));
     return text;
-}
-
-void ZipFile::copy_with(const std::map<std::uint64_t, ReplacedEntry>& replaced,
-                        NewFile& out) const {
-    constexpr std::uint64_t most_at_once = 1u << 20;
-    std::uint64_t at = 0;
-    const auto copy_to = [&](std::uint64_t end) {
-        require(at <= end, [&] { return "its entries overlap"; });
-        while (at < end) {
-            const std::uint64_t count = std::min(end - at, most_at_once);
-            out.write(bytes_of(bytes_at(at, count)));
-            at += count;
-        }
-    };
-    const auto put = [&](std::uint64_t place, std::span<const std::byte> bytes) {
-        copy_to(place);
-        out.write(bytes);
-        at += bytes.size();
-    };
-    std::map<std::uint64_t, std::uint32_t> rows;
-    for (const auto& [offset, one] : replaced) {
-        const ZipEntry& entry = one.entry;
-        const std::vector<std::byte> bytes = one.bytes();
-        expect(bytes.size() == entry.bytes, "an entry keeps its length");
-        const std::uint32_t crc = rows[entry.row + crc_in_row] = zip_crc(bytes);
-        const auto crc_bytes = std::as_bytes(std::span(&crc, 1));
-        if (!entry.has_descriptor) put(entry.local + crc_in_header, crc_bytes);
-        put(offset, bytes);
-        if (!entry.has_descriptor) continue;
-        const bool has_mark = bytes_at(at, descriptor_mark.size()) == descriptor_mark;
-        put(at + (has_mark ? descriptor_mark.size() : 0), crc_bytes);
-    }
-    for (const auto& [place, crc] : rows) put(place, std::as_bytes(std::span(&crc, 1)));
-    copy_to(file_bytes_);
 }
 
 }  // namespace lockstep

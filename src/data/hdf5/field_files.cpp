@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields that lie in files of their own. Each set of files is opened by itself, and their indexes
+// become one, in which the files of a field alone are shards without samples, like those that links
+// lead to:
+//
+//     --data 'x-*.h5' --field images=/x --field labels=y.h5:/y
+//
+//     shards   y.h5 (0)   x-1.h5 (60)   x-2.h5 (40)
+//     of /x                ^             ^
+//     of /y    ^ rows 0 to 99
+//
+// What must never happen: rows of different samples are joined. So the numbers of rows must agree.
+//
+// Tested: data/hdf5/field_files_test.cpp.
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/data/foreign.hpp"
+
+#include "contents.hpp"
+#include "foreign.hpp"
+#include "format/manifest_fields.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+fs::path common_folder(const std::vector<fs::path>& files) {
+    fs::path folder = files[0].parent_path();
+    for (const fs::path& file : files)
+        while (std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first !=
+               folder.end())
+            folder = folder.parent_path();
+    return folder;
+}
+
+void check_fields(const std::vector<FieldMapping>& fields) {
+    std::set<std::string> names;
+    for (const FieldMapping& field : fields) {
+        check(names.insert(field.name).second, [&] {
+            return Error("E235",
+                         fmt::format("field '{}' is described twice", field.name),
+                         "",
+                         "drop one of them");
+        });
+    }
+    check(!fields.empty(), [] { return Error("E235", "no field is described"); });
+}
+
+namespace {
+
+std::vector<fs::path> canonical(std::vector<fs::path> files) {
+    for (fs::path& file : files) {
+        static_cast<void>(open_for_reading(file));
+        file = fs::canonical(file);
+    }
+    return files;
+}
+
+std::uint64_t largest_row(const DatasetIndex& index) {
+    std::uint64_t bytes = 0;
+    for (const Field& field : index.fields()) bytes = std::max(bytes, field.bytes_per_sample());
+    return bytes;
+}
+
+}  // namespace
+
+/// One index of several, which a DatasetIndex lets see its parts.
+class FieldsOfFiles {
+  public:
+    FieldsOfFiles(const std::vector<fs::path>& files, const std::vector<FieldMapping>& fields)
+        : asked_{.files = files, .fields = fields} {
+        check_fields(fields);
+        sets_.push_back({canonical(files), {}});
+        for (const FieldMapping& field : fields) {
+            const std::vector<fs::path> own =
+                field.file.empty() ? sets_[0].files : canonical(foreign_files(field.file));
+            auto found = std::ranges::find(sets_, own, &SetOfFiles::files);
+            if (found == sets_.end()) found = sets_.insert(sets_.end(), {own, {}});
+            places_.push_back(
+                {static_cast<std::size_t>(found - sets_.begin()), found->fields.size()});
+            found->fields.push_back(field);
+        }
+        check(!sets_[0].fields.empty(), [] {
+            return Error("E235",
+                         "each field has a file of its own, and none lies in the data",
+                         "",
+                         "give the file of one field as --data, and its --field without a file");
+        });
+        check_are_apart();
+    }
+
+    DatasetIndex run() {
+        for (const SetOfFiles& set : sets_) parts_.push_back(opened(set, 0, Telling::warnings));
+        // What is shuffled as one is read as one: by the blocks of the largest rows.
+        const auto largest = std::ranges::max_element(parts_, {}, largest_row);
+        const std::uint32_t rows = largest->manifest().block_rows;
+        for (std::size_t s = 0; s < sets_.size(); ++s)
+            if (parts_[s].manifest().block_rows != rows)
+                parts_[s] = opened(sets_[s], rows, Telling::nothing);
+        for (std::size_t s = 1; s < sets_.size(); ++s) check_rows(s);
+        return joined();
+    }
+
+  private:
+    /// Fields that lie in the same files.
+    struct SetOfFiles {
+        std::vector<fs::path> files;
+        std::vector<FieldMapping> fields;
+    };
+
+    void check_are_apart() const {
+        std::set<fs::path> known;
+        for (const SetOfFiles& set : sets_)
+            for (const fs::path& file : set.files)
+                check(known.insert(file).second, [&] {
+                    return Error("E235",
+                                 fmt::format("'{}' is given twice", file.string()),
+                                 "files of one field alone are other files than those of the data",
+                                 "leave it out of --data, or out of --field");
+                });
+    }
+
+    DatasetIndex opened(const SetOfFiles& set, std::uint32_t block_rows, Telling telling) const {
+        ForeignOpening opening(set.files, set.fields);
+        opening.be_part_of(asked_, block_rows, &set == &sets_[0] ? files() : 0);
+        return opening.run(telling);
+    }
+
+    std::size_t files() const {
+        std::size_t count = 0;
+        for (const SetOfFiles& set : sets_) count += set.files.size();
+        return count;
+    }
+
+    void check_rows(std::size_t set) const {
+        const DatasetIndex &first = parts_[0], &other = parts_[set];
+        const auto rows = [](const SetOfFiles& each, const DatasetIndex& index) {
+            return RowsOfFiles{each.fields[0].hdf5_path, each.files[0], index.samples()};
+        };
+        check(first.samples() == other.samples(),
+              [&] { return other_samples(rows(sets_[0], first), rows(sets_[set], other)); });
+    }
+
+    // The files of fields alone come first: the last shard of an index has samples.
+    void add_shards(DatasetIndex& whole, Manifest& manifest) {
+        std::vector<fs::path> files;
+        for (const DatasetIndex& part : parts_)
+            for (const Shard& shard : part.shards()) files.push_back(part.path() / shard.name);
+        whole.path_ = common_folder(files);
+        manifest.shards.clear();
+        first_shards_.resize(parts_.size());
+        for (std::size_t i = 1; i <= parts_.size(); ++i) {
+            const std::size_t p = i % parts_.size();
+            const DatasetIndex& part = parts_[p];
+            first_shards_[p] = static_cast<std::uint32_t>(manifest.shards.size());
+            whole.stamps_.insert(whole.stamps_.end(), part.stamps_.begin(), part.stamps_.end());
+            for (Shard shard : part.shards()) {
+                shard.name = (part.path() / shard.name).lexically_relative(whole.path_).string();
+                if (p > 0) shard.samples = shard.first_sample = 0;
+                manifest.shards.push_back(std::move(shard));
+            }
+        }
+    }
+
+    DatasetIndex joined() {
+        DatasetIndex whole;
+        Manifest manifest = parts_[0].manifest();
+        add_shards(whole, manifest);
+        manifest.fields.clear();
+        std::vector<std::uint64_t> kept_begins;
+        for (const DatasetIndex& part : parts_) {
+            kept_begins.push_back(whole.kept_.size());
+            whole.kept_.insert(whole.kept_.end(), part.kept_.begin(), part.kept_.end());
+            for (const std::string& warning : part.warnings_)
+                if (std::ranges::find(whole.warnings_, warning) == whole.warnings_.end())
+                    whole.warnings_.push_back(warning);
+        }
+        whole.stored_.resize(places_.size());
+        for (std::size_t f = 0; f < places_.size(); ++f) {
+            const auto& [p, place] = places_[f];
+            Field field = parts_[p].fields()[place];
+            if (p > 0)
+                field.source =
+                    fmt::format("{}:{}",
+                                sets_[p].files[0].lexically_relative(whole.path_).string(),
+                                field.source);
+            manifest.fields.push_back(std::move(field));
+            std::vector<StoredBlock> blocks = parts_[p].stored_blocks(place);
+            for (StoredBlock& block : blocks)
+                if (block.shard == kept_in_index)
+                    block.offset += kept_begins[p];
+                else
+                    block.shard += first_shards_[p];
+            whole.append(f, blocks, parts_[p].forms());
+        }
+        manifest.uuid.clear();
+        manifest.uuid = uuid_from(hash128(std::string_view(manifest_text(manifest))).hex());
+        whole.manifest_text_ = manifest_text(manifest);
+        whole.manifest_ =
+            parse_manifest(whole.manifest_text_, "foreign HDF5 files", ManifestKind::foreign);
+        whole.check_blocks();
+        return whole;
+    }
+
+    struct Place {
+        std::size_t set = 0, field = 0;
+    };
+    AskedFiles asked_;
+    std::vector<SetOfFiles> sets_;  // those of the data come first
+    std::vector<Place> places_;     // by field
+    std::vector<DatasetIndex> parts_;
+    std::vector<std::uint32_t> first_shards_;  // by set
+};
+
+DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,
+                                        const std::vector<FieldMapping>& fields) {
+    const bool are_apart =
+        std::ranges::any_of(fields, [](const FieldMapping& field) { return !field.file.empty(); });
+    return are_apart ? FieldsOfFiles(files, fields).run() : ForeignOpening(files, fields).run();
+}
+
+DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
+                                const std::vector<FieldMapping>& fields) {
+    const std::vector<fs::path> sets = packed_sets(where);
+    check(fields.empty() || (!is_packed(where) && sets.empty()), [&] {
+        return Error(
+            "E106",
+            fmt::format("'{}' is a packed data set, whose fields have names", where.string()),
+            "--field is for HDF5 files that others wrote",
+            "drop it");
+    });
+    if (!fields.empty()) return open_foreign(foreign_files(where), fields);
+    if (!sets.empty()) return open_packed_sets(sets);
+    check_needs_no_fields(where, "--field");
+    return open(where);
+}
+
+DatasetIndex DatasetIndex::open_test(const std::filesystem::path& where,
+                                     const std::vector<FieldMapping>& trained,
+                                     const std::vector<FieldMapping>& own) {
+    if (is_packed(where) || !packed_sets(where).empty()) return open(where, own);
+    std::vector<FieldMapping> fields = own;
+    for (const FieldMapping& field : trained) {
+        if (std::ranges::find(own, field.name, &FieldMapping::name) != own.end()) continue;
+        check(field.file.empty(), [&] {
+            return Error("E105",
+                         fmt::format("where is field '{}' of '{}'?", field.name, where.string()),
+                         fmt::format("that of the training data lies in a file of its own, '{}'",
+                                     field.file.string()),
+                         fmt::format("say it with --test-field (train) or --field (eval, predict), "
+                                     "such as {}=FILE:{}",
+                                     field.name,
+                                     field.hdf5_path));
+        });
+        fields.push_back(field);
+    }
+    if (fields.empty()) check_needs_no_fields(where, "--test-field");
+    return open(where, fields);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "data/foreign_files.hpp"
+#include "data/samples.hpp"
+#include "streamed.hpp"
+#include "support/caught.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::ForeignDataset;
+using test::streamed;
+using testing::HasSubstr;
+
+// Images in one or several files, and labels in others.
+class FieldFiles : public testing::Test {
+  protected:
+    fs::path write(const std::string& name, const std::vector<ForeignDataset>& datasets) const {
+        test::write_foreign(folder_ / name, datasets, test::Format::earliest);
+        return folder_ / name;
+    }
+    std::vector<FieldMapping> fields(const std::string& labels) const {
+        std::vector<FieldMapping> all{{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}};
+        all[1].file = folder_ / labels;
+        return all;
+    }
+    // What one file with both has.
+    DatasetIndex in_one() {
+        const fs::path path = write("one.h5", both_);
+        return DatasetIndex::open_foreign({path},
+                                          {{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}});
+    }
+
+    test::TempDir folder_;
+    std::vector<ForeignDataset> both_ = test::images_and_labels(57, 1);
+};
+
+TEST_F(FieldFiles, StreamAsIfTheyWereOne) {
+    const DatasetIndex one = in_one();
+    const fs::path x = write("x.h5", {both_[0]});
+    write("y.h5", {both_[1]});
+    const DatasetIndex index = DatasetIndex::open_foreign({x}, fields("y.h5"));
+    EXPECT_EQ(index.blocks(), one.blocks()) << "the order is the same";
+    EXPECT_EQ(index.field("labels").class_counts, one.field("labels").class_counts);
+    EXPECT_EQ(streamed(index, 0), streamed(one, 0));
+    EXPECT_EQ(streamed(index, 1), streamed(one, 1));
+    EXPECT_EQ(DatasetIndex::deserialize(index.serialize()), index);
+    EXPECT_THAT(row_text(index, index.field("labels"), 17), HasSubstr("row 17 of 'y.h5:/y' in '"));
+}
+
+TEST_F(FieldFiles, JoinSeveralFilesByTheNumbersOfRows) {
+    const auto first = test::images_and_labels(20, 2), second = test::images_and_labels(37, 3);
+    const std::vector<fs::path> x{write("x-1.h5", {first[0]}), write("x-2.h5", {second[0]})};
+    write("y.h5", {both_[1]});
+    const DatasetIndex index = DatasetIndex::open_foreign(x, fields("y.h5"));
+    EXPECT_EQ(index.samples(), 57u);
+    EXPECT_EQ(streamed(index, 1), streamed(in_one(), 1)) << "one file of labels for two of images";
+    write("z-1.h5", {second[1]}), write("z-2.h5", {first[1]});
+    const DatasetIndex by_pattern = DatasetIndex::open_foreign(x, fields("z-*.h5"));
+    std::vector<std::byte> labels = second[1].bytes;
+    labels.insert(labels.end(), first[1].bytes.begin(), first[1].bytes.end());
+    EXPECT_EQ(streamed(by_pattern, 1), labels);
+    const auto packed = open_hdf5(x, fields("z-*.h5"));
+    EXPECT_EQ(packed->samples(), 57u);
+}
+
+TEST_F(FieldFiles, MustAgreeInTheirNumberOfRows) {
+    const fs::path x = write("x.h5", {both_[0]});
+    const fs::path y = write("y.h5", {test::images_and_labels(56, 1)[1]});
+    for (const auto& error : {caught([&] { DatasetIndex::open_foreign({x}, fields("y.h5")); }),
+                              caught([&] { open_hdf5({x}, fields("y.h5")); })}) {
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->code(), std::string("E209"));
+        for (const std::string& words :
+             {x.string(), y.string(), std::string("57"), std::string("56")})
+            EXPECT_THAT(error->what(), HasSubstr(words));
+    }
+}
+
+TEST_F(FieldFiles, AreOtherFilesThanThoseOfTheData) {
+    const fs::path one = write("one.h5", both_);
+    EXPECT_EQ(DatasetIndex::open_foreign({one}, fields("one.h5")).samples(), 57u)
+        << "the same files";
+    const fs::path two = write("two.h5", {both_[0]});
+    const auto error = caught([&] { DatasetIndex::open_foreign({one, two}, fields("one.h5")); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), std::string("E235"));
+    const auto open_test = [&] { DatasetIndex::open_test(one, fields("y.h5"), {}); };
+    EXPECT_EQ(test::caught_code(open_test), "E105") << "not the labels of other samples";
+}
+
+TEST(FieldFilesText, NamesTheFileBeforeThePath) {
+    const FieldMapping mapping = parse_field_mapping("labels=a/y-*.h5:/y:label");
+    EXPECT_EQ(mapping.file, "a/y-*.h5");
+    EXPECT_EQ(mapping.hdf5_path, "/y");
+    EXPECT_EQ(mapping.layout, RowLayout::label);
+    EXPECT_EQ(mapping_text(mapping), "labels=a/y-*.h5:/y:label");
+    EXPECT_EQ(parse_field_mapping("x=/abs/y.h5:/g/y").file, "/abs/y.h5");
+    EXPECT_EQ(parse_field_mapping("x=/a:b:CHW").file, "") << "a colon in the path of a data set";
+}
+
+TEST(PackedSets, StreamOneAfterAnotherWithStatisticsOfAll) {
+    const test::TempDir folder;
+    std::vector<fs::path> sets;
+    std::vector<std::byte> rows[2];
+    for (const std::uint64_t count : {70, 41}) {
+        const auto both = test::images_and_labels(count, count);
+        test::write_foreign(folder / "x.h5", both);
+        const auto source = open_hdf5({folder / "x.h5"}, {{"images", "/x/data"}, {"labels", "/y"}});
+        PackOptions options{.output = folder / std::to_string(count), .shards = 2};
+        options.block_rows = 16;
+        options.shuffle_seed.reset();
+        sets.push_back(pack_dataset(*source, options).path);
+        for (std::size_t f = 0; f < 2; ++f)
+            rows[f].insert(rows[f].end(), both[f].bytes.begin(), both[f].bytes.end());
+    }
+    const auto both_sets = sets[0].string() + "," + sets[1].string();
+    const DatasetIndex index = DatasetIndex::open(both_sets, {});
+    EXPECT_EQ(index.samples(), 111u);
+    for (std::size_t f = 0; f < 2; ++f) EXPECT_EQ(streamed(index, f), rows[f]);
+    EXPECT_EQ(DatasetIndex::deserialize(index.serialize()), index);
+    double sum = 0, squares = 0;
+    for (const std::byte pixel : rows[0]) {
+        const double value = std::to_integer<int>(pixel) / 255.0;
+        sum += value;
+        squares += value * value;
+    }
+    const double mean = sum / static_cast<double>(rows[0].size());
+    const double variance = squares / static_cast<double>(rows[0].size()) - mean * mean;
+    EXPECT_NEAR(index.field("images").mean.at(0), mean, 1e-12);
+    EXPECT_NEAR(index.field("images").std.at(0), std::sqrt(variance), 1e-12);
+    const auto& counts = index.field("labels").class_counts;
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0u), 111u);
+    EXPECT_THAT(row_text(index, index.field("labels"), 70), HasSubstr("row 0 of '/data/labels'"));
+    const auto twice = [&] { DatasetIndex::open(sets[0].string() + "," + sets[0].string(), {}); };
+    EXPECT_EQ(test::caught_code(twice), "E106");
+    test::write_foreign(folder / "x.h5", test::images_and_labels(9, 1));
+    const auto other = open_hdf5({folder / "x.h5"}, {{"images", "/x/data"}});
+    const fs::path alone = pack_dataset(*other, {.output = folder / "alone"}).path;
+    const auto unlike = [&] { DatasetIndex::open(sets[0].string() + "," + alone.string(), {}); };
+    EXPECT_EQ(test::caught_code(unlike), "E208");
+}
+
+// Columns as MATLAB and libraries of images write them.
+TEST_F(FieldFiles, ColumnsOfLabelsMayLieAcross) {
+    const DatasetIndex one = in_one();
+    for (const std::vector<hsize_t>& size : {std::vector<hsize_t>{1, 57}, {57, 1}, {57, 1, 1, 1}})
+        for (const bool is_chunked : {false, true}) {
+            ForeignDataset labels = both_[1];
+            labels.size = size;
+            labels.chunk.clear();
+            if (is_chunked) {
+                labels.chunk = size;
+                std::ranges::replace(labels.chunk, hsize_t{57}, hsize_t{10});
+            }
+            const fs::path path = write("across.h5", {both_[0], labels});
+            const std::vector<FieldMapping> mappings{{"images", "/x/data", RowLayout::hw},
+                                                     {"labels", "/y"}};
+            const DatasetIndex index = DatasetIndex::open_foreign({path}, mappings);
+            EXPECT_EQ(index.field("labels"), one.field("labels"));
+            EXPECT_EQ(streamed(index, 1), streamed(one, 1));
+            EXPECT_EQ(open_hdf5({path}, mappings)->fields()[1].shape.size(), 0u);
+            fs::remove(path);
+        }
+}
+
+TEST_F(FieldFiles, TargetsLoseTheirLastOnes) {
+    ForeignDataset targets{.path = "/t",
+                           .type = H5T_IEEE_F32LE,
+                           .size = {57, 2, 1, 1},
+                           .chunk = {10, 1, 1, 1},
+                           .bytes = test::random_bytes(57 * 8, 5)};
+    const fs::path path = write("t.h5", {both_[0], targets});
+    const std::vector<FieldMapping> mappings{{"images", "/x/data", RowLayout::hw},
+                                             {"targets", "/t"}};
+    const DatasetIndex index = DatasetIndex::open_foreign({path}, mappings);
+    EXPECT_THAT(index.field("targets").shape, testing::ElementsAre(2));
+    EXPECT_EQ(streamed(index, 1), targets.bytes);
+    EXPECT_THAT(open_hdf5({path}, mappings)->fields()[1].shape, testing::ElementsAre(2));
+}
+
+}  // namespace
+}  // namespace lockstep
