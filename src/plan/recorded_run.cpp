@@ -167,6 +167,26 @@ void keep_for_prediction(const fs::path& run,
     write_file_atomically(paths.data(), manifest_text(kept));
 }
 
+std::string prediction_facts(const fs::path& run, std::int64_t step) {
+    const fs::path data = RunPaths{run}.data();
+    std::error_code failed;
+    if (!fs::exists(data, failed)) return "";
+    const RunRecord record = read_run_record(run);
+    Json fields = parse_json(read_file(data), data.string()).at("fields");
+    for (Json& field : fields)
+        if (field.contains("mean")) field["divided_by"] = field.value("type", "") == "u8" ? 255 : 1;
+    const Json facts = {{"format", "lockstep-prediction"},
+                        {"format_version", 1},
+                        {"run", record.run_id},
+                        {"step", step},
+                        {"model", recorded_text(record, "model")},
+                        {"task", recorded_text(record, "task")},
+                        {"inputs", recorded_text(record, "inputs")},
+                        {"transform", record.contract.value("transform", "")},
+                        {"fields", fields}};
+    return facts.dump(2) + "\n";
+}
+
 std::optional<DatasetIndex> kept_data(const fs::path& run) {
     const fs::path path = RunPaths{run}.data();
     std::error_code failed;

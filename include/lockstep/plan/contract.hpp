@@ -108,6 +108,12 @@ void keep_for_prediction(const std::filesystem::path& run,
                          const DatasetIndex& data,
                          const std::string& model_digest);
 
+/// Returns what a program needs to predict with exported weights of `step`, as JSON: model, task,
+/// names of inputs, transform, and the fields of the data. A field with mean and deviation is given
+/// as (value / divided_by - mean) / std, a deviation of 0 as 1. "" for runs of earlier versions.
+/// Errors: E201, E222.
+std::string prediction_facts(const std::filesystem::path& run, std::int64_t step);
+
 /// Returns what keep_for_prediction() wrote of the data: an index without samples. Nothing for runs
 /// of earlier versions. Errors: E222, E223.
 std::optional<DatasetIndex> kept_data(const std::filesystem::path& run);

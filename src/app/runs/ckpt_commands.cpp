@@ -4,9 +4,11 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/launch/mpirun.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
@@ -117,9 +119,8 @@ ExportSummary write_weights(const fs::path& run,
                             const ExportArguments& arguments,
                             const Invocation& call) {
     if (arguments.format == ExportFormat::torchscript) {
-        const Program& program = call.process.program;
-        if (program.export_script == nullptr) become_rank(rank_program(program), call.words);
-        return program.export_script(run, checkpoint, arguments.out, arguments.tensors());
+        return call.process.program.export_script(
+            run, checkpoint, arguments.out, arguments.tensors());
     }
     const auto format =
         arguments.format == ExportFormat::npz ? WeightsFormat::npz : WeightsFormat::safetensors;
@@ -137,7 +138,13 @@ ExportSummary write_weights(const fs::path& run,
 int run_export(const ExportArguments& arguments, const Invocation& call) {
     const fs::path run = call.positionals[0];
     check_together(arguments);
+    const Program& program = call.process.program;
+    if (arguments.format == ExportFormat::torchscript && program.export_script == nullptr)
+        become_rank(rank_program(program), call.words);
     const CheckpointInfo info = chosen_checkpoint(run, arguments.step);
+    const std::string facts = prediction_facts(run, info.step);
+    std::optional<NewFile> beside;
+    if (!facts.empty()) beside.emplace(arguments.out.string() + ".json");
     const ExportSummary summary = write_weights(run, info.path, arguments, call);
     print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
                            summary.tensors,
@@ -167,6 +174,9 @@ Command export_command() {
             "for Python's torch.export.load() and --model; --format torchscript does so for runs\n"
             "of --model FILE.pt. Of a run of FILE.pt2, safetensors and npz also contain what does\n"
             "not learn, as load_state_dict() wants it.\n\n"
+            "FILE.json, beside it, has what predictions need: mean and deviation, names of "
+            "classes\n"
+            "and columns.\n\n"
             "Examples:\n"
             "  lockstep export runs/a --out a.safetensors\n"
             "  lockstep export runs/b --out b.pt2 --format pt2 --step 400\n",

@@ -11,6 +11,7 @@
 #include "lockstep/train/train.hpp"
 
 #include "loop/loop.hpp"
+#include "task/normalise.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -66,8 +67,10 @@ std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Co
         directory.create(run_facts(settings, contract.bits, torch_version_text()));
     if (const InitialWeights& from = contract.weights; !from.checkpoint.empty())
         start.notes.push_back(beginning_text(settings, from, contract.bits.deciding));
-    keep_for_prediction(
-        settings.run, settings, *inputs.data, inputs.digests.value("model-digest", ""));
+    keep_for_prediction(settings.run,
+                        settings,
+                        with_used_statistics(*inputs.data, settings.normalise),
+                        inputs.digests.value("model-digest", ""));
     remove_unfinished_checkpoints(directory.paths().checkpoints());
     return directory.begin_incarnation();
 }

@@ -36,10 +36,6 @@ std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>&
     return joined;
 }
 
-bool is_learned(const std::string& field) {
-    return field == "labels" || field == "targets" || field == "masks";
-}
-
 void check_dimensions(const DatasetIndex& index,
                       std::size_t place,
                       std::size_t most,
@@ -132,6 +128,10 @@ at::Tensor weights_of(const Batch& batch, const LeafRows& leaf) {
 }
 
 }  // namespace
+
+bool is_learned(const std::string& field) {
+    return field == "labels" || field == "targets" || field == "masks";
+}
 
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names) {
     std::vector<std::size_t> places;

@@ -37,6 +37,9 @@ void check_input_count(std::span<const std::string> wanted,
 /// itself, and whole numbers for a program that takes such. Errors: those of program_inputs().
 std::vector<bool> inputs_given_raw(const DatasetIndex& index, const TrainSettings& settings);
 
+/// Whether a field of this name is what models learn: labels, targets, masks.
+bool is_learned(const std::string& field);
+
 /// Returns text for the log, by input: its stored numbers, and their conversion. `settings` has the
 /// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);

@@ -91,6 +91,13 @@ Field normalised_as(Field field, const std::string& normalise) {
     return field;
 }
 
+DatasetIndex with_used_statistics(const DatasetIndex& data, const std::string& normalise) {
+    std::vector<Field> fields;
+    for (const Field& field : data.fields())
+        if (!is_learned(field.name)) fields.push_back(normalised_as(field, normalise));
+    return data.with_statistics(fields);
+}
+
 std::string treatment(const Field& stored, const TrainSettings& settings, ManifestKind kind) {
     if (stored.name == "tokens") return "";
     const Field field = normalised_as(stored, settings.normalise);

@@ -18,6 +18,9 @@ bool brings_statistics(const std::string& normalise);
 /// given ones. Errors: E103 for other text.
 Field normalised_as(Field field, const std::string& normalise);
 
+/// Returns the data set with normalised_as() of all fields that are not learned.
+DatasetIndex with_used_statistics(const DatasetIndex& data, const std::string& normalise);
+
 /// Returns the treatment of a field's numbers between the data set and the model, for the log.
 std::string treatment(const Field& field, const TrainSettings& settings, ManifestKind kind);
 

@@ -99,9 +99,13 @@ def make_data(lockstep):
     numpy.save("labels.npy", labels)
     lockstep("data", "pack", "--npy", "features=features.npy", "--npy", "labels=labels.npy", "--classes", "4",
              "--keep-order", "--out", "data")
-    about = json.loads(pathlib.Path("data/manifest.json").read_text())["fields"][0]
-    given = (torch.from_numpy(features) - torch.tensor(about["mean"])) / torch.tensor(about["std"])
-    return given.float(), torch.from_numpy(labels).long()
+    return torch.from_numpy(features), torch.from_numpy(labels).long()
+
+
+def normalised(features, exported):
+    """By what the export says of them."""
+    field = json.loads(pathlib.Path(exported + ".json").read_text())["fields"][0]
+    return ((features / field["divided_by"] - torch.tensor(field["mean"])) / torch.tensor(field["std"])).float()
 
 
 def check(what, is_right):
@@ -141,7 +145,7 @@ def main():
         net.load_state_dict(weights, strict=True)
         net.eval()
         with torch.no_grad():
-            answers = net(features)
+            answers = net(normalised(features, "a.safetensors"))
         theirs = torch.from_numpy(numpy.load("a.npy"))
         right = int(answers.argmax(1).eq(labels).sum())
         said = re.search(r"\((\d+) of \d+\)", tested)
