@@ -182,6 +182,7 @@ std::string prediction_facts(const fs::path& run, std::int64_t step) {
                         {"model", recorded_text(record, "model")},
                         {"task", recorded_text(record, "task")},
                         {"inputs", recorded_text(record, "inputs")},
+                        {"scale_targets", record.deciding.value("scale-targets", false)},
                         {"transform", record.contract.value("transform", "")},
                         {"fields", fields}};
     return facts.dump(2) + "\n";

@@ -167,7 +167,10 @@ TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
 
 TEST_F(Weights, AreExportedAsTold) {
     EXPECT_THAT(exported({}).output, HasSubstr("E105: --out is missing"));
-    EXPECT_THAT(exported({"--out", file_}).output, HasSubstr("E407"));
+    EXPECT_THAT(exported({"--out", file_}).output, HasSubstr("E407: '" + file_.string() + "'"));
+    folder_.file("y.json", "mine");
+    EXPECT_THAT(exported({"--out", folder_ / "y"}).output, HasSubstr("E407"));
+    EXPECT_FALSE(fs::exists(folder_ / "y"));
     EXPECT_THAT(
         exported({"--out", folder_ / "x", "--step", "9"}).output,
         HasSubstr("E301: there is no checkpoint of step 9\n  why: the newest is of step 1"));
@@ -181,6 +184,12 @@ TEST_F(Weights, AreExportedAsTold) {
     EXPECT_EQ(exported({"--out", all, "--all"}).exit_code, 0);
     EXPECT_GT(fs::file_size(all), 3 * fs::file_size(file_) / 2) << "momentum is as large";
     EXPECT_EQ(exported({"--out", folder_ / "w.npz", "--format", "npz"}).exit_code, 0);
+    const Json facts = parse_json(content_of(folder_ / "w.npz.json"), "w.npz.json");
+    EXPECT_EQ(facts.at("step").get<int>(), 1);
+    EXPECT_EQ(facts.at("task").get<std::string>(), "classification");
+    const Json images = facts.at("fields")[std::size_t{0}];
+    EXPECT_EQ(images.at("divided_by").get<int>(), 255);
+    EXPECT_EQ(images.at("mean").size(), 1u);
 
     const fs::path shard =
         folder_ / "first" / "ckpt" / "step-000001" / "shard-00000-of-00001.safetensors";

@@ -144,18 +144,24 @@ int run_export(const ExportArguments& arguments, const Invocation& call) {
     const CheckpointInfo info = chosen_checkpoint(run, arguments.step);
     const std::string facts = prediction_facts(run, info.step);
     std::optional<NewFile> beside;
-    if (!facts.empty()) beside.emplace(arguments.out.string() + ".json");
+    if (!facts.empty() && !fs::exists(arguments.out))
+        beside.emplace(arguments.out.string() + ".json");
     const ExportSummary summary = write_weights(run, info.path, arguments, call);
     print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
                            summary.tensors,
                            summary.step,
                            arguments.out.string(),
                            bytes_text(summary.bytes)));
-    const RunRecord record = read_run_record(run);
-    if (record.deciding.value("scale-targets", false))
+    if (!beside) return 0;
+    beside->write(std::as_bytes(std::span(facts)));
+    beside->finish();
+    print_once(fmt::format("what predictions need, such as mean and deviation, is in {}.json\n",
+                           arguments.out.string()));
+    if (read_run_record(run).deciding.value("scale-targets", false))
         once(Level::info,
-             "its outputs are of scaled targets: multiply by std and add mean of 'targets' in '{}'",
-             RunPaths{run}.data().string());
+             "its outputs are of scaled targets: multiply by std and add mean of 'targets' in "
+             "'{}.json'",
+             arguments.out.string());
     return 0;
 }
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images with masks from Python to Lockstep and back: mask_round_trip.py LOCKSTEP.
+"""Images with masks, volumes and series from Python to Lockstep and back: shapes_round_trip.py LOCKSTEP.
 
 A small network for segmentation trains on a folder of images beside one of masks, which move together. What the run
 and its exports predict must be what PyTorch computes with the exported weights, within 1e-6 of the largest output.
-A network for volumes [C, D, H, W] does the same.
+Networks for volumes [C, D, H, W] and for series [T, F] do the same.
 """
 
 import json
@@ -38,6 +38,15 @@ class Volumes(nn.Module):
         return self.body(features).mean((2, 3, 4))
 
 
+class Series(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.last = nn.LSTM(3, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, features):
+        return self.last(self.lstm(features)[0][:, -1])
+
+
 def make_pixels():
     torch.manual_seed(0)
     return Pixels()
@@ -46,6 +55,11 @@ def make_pixels():
 def make_volumes():
     torch.manual_seed(0)
     return Volumes()
+
+
+def make_series():
+    torch.manual_seed(0)
+    return Series()
 
 
 def pnm(path, pixels):
@@ -70,13 +84,17 @@ def make_data(lockstep):
     numpy.save("labels.npy", numpy.arange(SAMPLES) % 3)
     lockstep("data", "pack", "--npy", "features=volumes.npy", "--npy", "labels=labels.npy", "--keep-order", "--out",
              "volumes")
-    return {"cells": images.transpose(0, 3, 1, 2) / numpy.float64(255), "volumes": volumes.astype("f8")}
+    series = 300 * numbers.standard_normal((SAMPLES, 10, 3)).astype("f4") + 1e5
+    numpy.save("series.npy", series)
+    lockstep("data", "pack", "--npy", "features=series.npy", "--npy", "labels=labels.npy", "--keep-order", "--out",
+             "series")
+    return {"series": series.astype("f8"), "cells": images.transpose(0, 3, 1, 2) / numpy.float64(255), "volumes": volumes.astype("f8")}
 
 
 def normalised(data, values):
-    """As `data pack` found them, by channel."""
-    about = json.loads(pathlib.Path(data, "manifest.json").read_text())["fields"][0]
-    shape = (1, -1) + (1,) * (values.ndim - 2)
+    """As the export says, by channel, or by feature of a series."""
+    about = json.loads(pathlib.Path(f"{data}.out.pt2.json").read_text())["fields"][0]
+    shape = (1, 1, -1) if values.ndim == 3 else (1, -1) + (1,) * (values.ndim - 2)
     mean, deviation = (numpy.array(about[key]).reshape(shape) for key in ("mean", "std"))
     return torch.from_numpy((values - mean) / deviation).float()
 
@@ -88,7 +106,7 @@ def main():
     def lockstep(*words):
         done = subprocess.run([program, *words], capture_output=True, text=True, env={**os.environ, **root})
         if done.returncode:
-            sys.exit(f"masks: {' '.join(words)}: {done.stdout}{done.stderr}")
+            sys.exit(f"shapes: {' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
 
     worst = 0.0
@@ -97,6 +115,7 @@ def main():
         stored = make_data(lockstep)
         pathlib.Path("lockstep_export.py").write_text(lockstep("export-script"))
         for data, make, given in (("cells", make_pixels, f"images=f32[3,{SIDE},{SIDE}]"),
+                                  ("series", make_series, "features=f32[10,3]"),
                                   ("volumes", make_volumes, "features=f32[2,4,6,5]")):
             words = [f"{__file__}:{make.__name__}", "--input", given, "--out", f"{data}.pt2"]
             subprocess.run([sys.executable, "lockstep_export.py", *words], check=True, stderr=subprocess.DEVNULL)
@@ -117,7 +136,7 @@ def main():
             scale = numpy.abs(theirs).max()
             worst = max([worst, *(float(numpy.abs(ours - theirs).max() / scale) for ours in answers)])
         os.chdir("/")
-    print(f"masks: predictions of images with masks and of volumes are within {worst:.1e} of PyTorch's")
+    print(f"shapes: predictions of images with masks, series and volumes are within {worst:.1e} of PyTorch's")
     return 0 if worst < 1e-6 else 1
 
 
