@@ -88,8 +88,16 @@ TEST_F(Alone, IsResumedWithoutOtherWords) {
                           "cosine spans all of them, so the learning rate is 0.00025 now"));
     EXPECT_EQ(state_of(run), "complete, step 30, exit 0");
     EXPECT_THAT(from_root(again).output, HasSubstr("the run is complete: 30 of 30 steps"));
-    EXPECT_THAT(from_root("config show --resume " + run.string()).output,
-                HasSubstr("\nepochs = 3\n"));
+    const auto settings_of = [&](const fs::path& of) {
+        return from_root("config show --resume " + of.string()).output;
+    };
+    EXPECT_THAT(settings_of(run), HasSubstr("\nepochs = 3\n"));
+    // As a configuration file they give the whole run once more, bit for bit.
+    const fs::path file = folder_.file("a.toml", settings_of(*home_ / "a"));
+    const ProcessResult anew = from_root(
+        fmt::format("train --config {} --run {}", file.string(), (folder_ / "anew").string()));
+    expect_well(anew);
+    EXPECT_EQ(printed_hash(anew.output), printed_hash(resumed.output));
     fs::remove(*home_ / "train");
 }
 
@@ -247,6 +255,45 @@ TEST_F(Alone, PredictsTablesAsTheTrainingTableWasRead) {
     said("data pack --csv t.csv --separator semicolon --like t --target y1 --target y2 --out like");
     EXPECT_THAT(said("data pack --csv t.csv --like t --real f64 --out x"), HasSubstr("error E106"));
     EXPECT_EQ(said("eval r --data like --json"), tested) << "the same samples and numbers";
+    said(
+        "data pack --csv t.csv --separator semicolon --like t --target y2 --target y1 --out "
+        "turned");
+    EXPECT_THAT(said("eval r --data turned"),
+                testing::AllOf(HasSubstr("column 1 of 'targets' is 'y2', and in the training data "
+                                         "'y1'; their order is: y1, y2"),
+                               HasSubstr("again with --target y1 --target y2, in this order")));
+}
+
+TEST_F(Alone, TablesOfOtherTargetsAreRefused) {
+    std::string table = "a,y,z,k,l\n", times = "time,y\n";
+    for (int i = 0; i < 32; ++i) {
+        table += fmt::format("{},{},{},{},{}\n", i, 2 * i, 100 - i, i % 2, i % 3 % 2);
+        times += fmt::format("{},{}\n", 1'700'000'000 + i, i);
+    }
+    folder_.file("t.csv", table);
+    folder_.file("times.csv", times);
+    const auto said = [&](const std::string& words) {
+        return in_folder(folder_.path(), words).output;
+    };
+    for (const auto& [target, other] : {std::pair("y", "z"), std::pair("z", "y")})
+        said(fmt::format(
+            "data pack --csv t.csv --drop k,l,{} --target {} --out {}", other, target, target));
+    for (const auto& [label, other] : {std::pair("k", "l"), std::pair("l", "k")})
+        said(fmt::format(
+            "data pack --csv t.csv --drop y,z,{} --label {} --out {}", other, label, label));
+    const std::string rest = " --model mlp --batch 16 --max-steps 1 --run ";
+    said("train --data y" + rest + "ry");
+    said("predict ry t.csv --out p.csv");
+    EXPECT_THAT(content_of(folder_ / "p.csv"), testing::StartsWith("row,y\n0,"));
+    EXPECT_THAT(said("eval ry --data z"),
+                HasSubstr("'targets' is 'z', and in the training data 'y'"));
+    EXPECT_THAT(said("train --data y --data z" + rest + "both"), HasSubstr("error E208"));
+    EXPECT_THAT(said("train --data k --test-data l" + rest + "labels"),
+                HasSubstr("again with --label k, in this order"));
+    const std::string steps = "f32 has steps of 128, so that numbers become equal; --real f64";
+    EXPECT_THAT(said("data pack --csv times.csv --target y --out f32"), HasSubstr(steps));
+    EXPECT_THAT(said("data pack --csv times.csv --target y --out f64 --real f64"),
+                testing::Not(HasSubstr(steps)));
 }
 
 TEST_F(Alone, BeginsAnotherRun) {

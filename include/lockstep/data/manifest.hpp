@@ -71,9 +71,10 @@ struct Field {
     std::vector<double> mean, std;    ///< per channel, of value / 255; empty for labels
     std::vector<std::string> class_names;     ///< for fields of classes; may be empty
     std::vector<std::uint64_t> class_counts;  ///< for fields of classes: elements of each
-    std::vector<std::string> columns;  ///< column names of a table, by element of {D}; may be empty
-    TableForm table;                   ///< for tables that need more than names
-    std::string source;                ///< path in foreign files; "" means /data/NAME
+    /// Column names of a table, by element of {D}, or one of a scalar; may be empty.
+    std::vector<std::string> columns;
+    TableForm table;     ///< for tables that need more than names
+    std::string source;  ///< path in foreign files; "" means /data/NAME
 
     std::size_t bytes_per_sample() const;  ///< decoded; the product of `shape` and the type's size
     /// Returns the number of classes: of samples (labels), of pixels (masks [H, W]), or the

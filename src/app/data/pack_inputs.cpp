@@ -359,7 +359,14 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "folder") return open_pictures(in);
     if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");
-    return open_hdf5(foreign_files(in.hdf5), parse_field_mappings(in.fields), in.layout, options);
+    const std::vector<FieldMapping> fields = parse_field_mappings(in.fields);
+    check(in.resize.empty() || std::ranges::count(fields, "masks", &FieldMapping::name) == 0, [] {
+        return Error("E106",
+                     "--resize does not go with --hdf5 and masks",
+                     "it would change the images, and not the masks",
+                     "drop --resize");
+    });
+    return open_hdf5(foreign_files(in.hdf5), fields, in.layout, options);
 }
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -95,8 +96,25 @@ struct ExportArguments {
     }
 };
 
+// A reader goes by the ending.
+void check_ending(const ExportArguments& arguments) {
+    static const std::map<std::string, std::pair<ExportFormat, const char*>> endings{
+        {".npz", {ExportFormat::npz, "npz"}},
+        {".safetensors", {ExportFormat::safetensors, "safetensors"}},
+        {".pt2", {ExportFormat::program, "pt2"}},
+        {".pt", {ExportFormat::torchscript, "torchscript"}}};
+    const auto found = endings.find(arguments.out.extension().string());
+    check(found == endings.end() || found->second.first == arguments.format, [&] {
+        return Error("E106",
+                     fmt::format("--out ends in {}, and --format is another", found->first),
+                     "",
+                     fmt::format("give --format {}, or another ending", found->second.second));
+    });
+}
+
 void check_together(const ExportArguments& arguments) {
     check_given(!arguments.out.empty(), "out");
+    check_ending(arguments);
     check(!arguments.takes_all || !arguments.takes_average, [] {
         return Error("E106",
                      "--all and --average are both given",

@@ -169,9 +169,12 @@ std::string numbering(const Field& field, const std::vector<std::size_t>& used) 
                                  : fmt::format("numpy.unique({})", name);
     return fmt::format(
         "number them from 0, and those of test data by the same list: {0} = "
-        "numpy.searchsorted({1}, {0})",
+        "numpy.searchsorted({1}, {0}){2}",
         name,
-        list);
+        list,
+        field.shape.empty() || used.size() > most_in_code
+            ? ""
+            : fmt::format(" (a folder of masks: --mask-values {})", fmt::join(used, ",")));
 }
 
 bool is_void(const Field& field, const std::vector<std::size_t>& used) {

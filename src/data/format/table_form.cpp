@@ -50,8 +50,8 @@ void describe(Record& record, TableForm& form) {
 
 bool has_table_of_its_shape(const Field& field) {
     if (field.columns.empty() && field.table.width == 0) return true;
-    if (field.shape.size() != 1) return false;
-    const auto elements = static_cast<std::uint64_t>(field.shape[0]);
+    if (field.shape.size() > 1) return false;
+    const auto elements = static_cast<std::uint64_t>(field.shape.empty() ? 1 : field.shape[0]);
     const bool are_named =
         field.columns.empty() ||
         (field.columns.size() == elements && letters_of(field.columns) <= most_column_bytes);

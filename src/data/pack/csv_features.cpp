@@ -113,6 +113,13 @@ Number CsvFeatures::number_of(std::size_t f, const std::string& cell) {
     if (!value) throw errors_.bad_cell(columns_.features[f], cell, "a finite number");
     if (read.cells++ == 0) read.origin = double{*value};
     read.sum += double{*value} - read.origin;
+    // What is stored of such numbers may be one and the same.
+    constexpr double large = 1e6;
+    const double exact =
+        std::abs(*value) < large ? double{*value} : number_in<double>(cell, csv_.decimal).value();
+    if (read.cells == 1) read.least = read.most = exact;
+    read.least = std::min(read.least, exact);
+    read.most = std::max(read.most, exact);
     return *value;
 }
 
@@ -234,6 +241,26 @@ Column CsvFeatures::finish(const Field& field, std::uint64_t rows) {
     column.transform = field.type == ElementType::f64 ? numbers_of_cells<double>(std::move(cells))
                                                       : numbers_of_cells<float>(std::move(cells));
     return column;
+}
+
+void CsvFeatures::warn_of_lost_digits() const {
+    constexpr double few_steps = 4096;
+    if (csv_.type != ElementType::f32) return;
+    for (std::size_t f = 0; f < read_.size(); ++f) {
+        const CsvFeature& read = read_[f];
+        const auto largest =
+            static_cast<float>(std::max(std::abs(read.least), std::abs(read.most)));
+        const double step = std::nextafter(largest, std::numeric_limits<float>::max()) - largest;
+        const double range = read.most - read.least;
+        if (columns_.are_categories[f] || range == 0 || range >= few_steps * step) continue;
+        once(Level::warn,
+             "column {}: from {:.10g} to {:.10g} f32 has steps of {:.3g}, so that numbers become "
+             "equal; --real f64 keeps them apart",
+             printable(columns_.name_of(columns_.features[f])),
+             read.least,
+             read.most,
+             step);
+    }
 }
 
 std::string CsvFeatures::treatment(std::size_t f) const {

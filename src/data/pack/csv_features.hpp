@@ -19,6 +19,7 @@ struct CsvFeature {
     std::vector<std::uint64_t> counts;            ///< of these
     double origin = 0, sum = 0;                   ///< sum of the differences to the first number
     std::uint64_t cells = 0, missing = 0;
+    double least = 0, most = 0;  ///< of the numbers as they are in the table
 
     double mean() const { return origin + sum / static_cast<double>(cells); }
 };
@@ -57,6 +58,9 @@ class CsvFeatures {
 
     /// Returns a line for each column with cells that lack a value, and for each of categories.
     std::vector<std::string> lines(std::uint64_t records) const;
+
+    /// Warns of columns whose numbers f32 cannot tell apart.
+    void warn_of_lost_digits() const;
 
   private:
     template <class Number>

@@ -123,11 +123,13 @@ class CsvImport {
         std::vector<Column> columns{features_.finish(fields[0], rows_)};
         if (!columns_.targets.empty()) {
             fields.push_back({.name = "targets", .type = csv_.type});
-            if (columns_.targets.size() > 1) name_targets(fields[1]);
+            if (columns_.targets.size() > 1) fields[1].shape = {std::ssize(columns_.targets)};
+            name_columns(fields[1], columns_.targets);
             columns.push_back(column_of(answers_, fields[1]));
         }
         if (columns_.label != no_column) {
             fields.push_back({.name = "labels", .type = ElementType::i64});
+            name_columns(fields[1], std::span(&columns_.label, 1));
             columns.push_back(column_of(answers_, fields[1]));
             if (labels_are_names_) number_names_of_classes(fields[1], columns[1]);
         }
@@ -136,11 +138,10 @@ class CsvImport {
         return made;
     }
 
-    void name_targets(Field& field) const {
-        field.shape = {std::ssize(columns_.targets)};
+    void name_columns(Field& field, std::span<const std::size_t> columns) const {
         if (columns_.is_header())
-            for (const std::size_t target : columns_.targets)
-                field.columns.push_back(columns_.names[target]);
+            for (const std::size_t column : columns)
+                field.columns.push_back(columns_.names[column]);
     }
 
     Column column_of(Spool& spool, const Field& field) const {
@@ -162,6 +163,7 @@ class CsvImport {
     // One line for each column, of many the first.
     void say_what_was_done() const {
         constexpr std::size_t most_lines = 20;
+        features_.warn_of_lost_digits();
         std::vector<std::string> lines = features_.lines(records_);
         const auto add = [&](std::size_t column, std::uint64_t missing) {
             if (missing > 0)

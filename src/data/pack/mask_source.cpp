@@ -65,7 +65,7 @@ FilesByStem list_masks(const fs::path& folder) {
 std::string way_to_pairs(const fs::path& images, const fs::path& masks) {
     return fmt::format(
         "make its mask; or pack those that have one: mkdir NAME && for m in {}/*; do f=${{m##*/}}; "
-        "ln -s {}/\"${{f%.*}}\".* NAME; done; then give --folder NAME",
+        "f=${{f%.*}}; ln -s {}/\"${{f%_mask}}\".* NAME; done; then give --folder NAME",
         shell_word(fs::absolute(masks).string()),
         shell_word(fs::absolute(images).string()));
 }

@@ -22,13 +22,14 @@
 namespace lockstep {
 namespace {
 
-// Inputs of numbers, by their place.
+// Inputs of numbers, and targets that are scaled, by their place.
 std::vector<std::size_t> number_places(const DatasetIndex& index, const TrainSettings& settings) {
     const std::vector<std::size_t> places = input_places(index, settings.inputs);
     const std::vector<bool> are_raw = inputs_given_raw(index, settings);
     std::vector<std::size_t> numbers;
     for (std::size_t i = 0; i < places.size(); ++i)
         if (!are_raw[i] && index.fields()[places[i]].name != "tokens") numbers.push_back(places[i]);
+    if (settings.task.scales_targets) numbers.push_back(index.field_position("targets"));
     return numbers;
 }
 
@@ -60,8 +61,8 @@ std::string statistics_file(const fs::path& where) {
         if (fs::is_regular_file(file, failed)) return read_file(file);
     throw Error("E103",
                 fmt::format("--normalise is '{}'", printable(where.string())),
-                "it must be auto, none, required, dataset, FIELD=MEAN/DEVIATION for each field, or "
-                "a file with mean and deviation: another run's data.json, or a manifest.json",
+                "there is no such file; else it must be auto, none, required, dataset, or "
+                "FIELD=MEAN/DEVIATION for each field",
                 "for example --normalise dataset");
 }
 

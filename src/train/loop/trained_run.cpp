@@ -134,6 +134,15 @@ std::int64_t load(TrainedRun& trained, const InferSettings& settings) {
 
 }  // namespace
 
+// Without what is learned from files of its own: predicting needs none of it.
+std::string wanted_fields(const TrainSettings& settings, const InferSettings& given) {
+    if (given.outputs.empty() || settings.fields.empty()) return settings.fields;
+    std::vector<std::string> wanted;
+    for (const FieldMapping& field : parse_field_mappings(settings.fields))
+        if (field.file.empty() || !is_learned(field.name)) wanted.push_back(mapping_text(field));
+    return fmt::format("{}", fmt::join(wanted, ","));
+}
+
 TrainedRun open_trained_run(const InferSettings& given, const Communicator& ranks) {
     TrainedRun trained{.run = agree(ranks, [&] { return read_run_settings(given.run); })};
     TrainSettings& settings = trained.run.settings;
@@ -144,13 +153,14 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     const Links links = links_of(settings.follows_links);
     trained.learned_from = learned_from(ranks, given, trained.run);
     // Fields that are given are all there are: predicting needs no labels.
-    trained.data = given.data.empty()
-                       ? trained.learned_from
-                       : open_test_dataset(ranks,
-                                           given.data,
-                                           given.fields.empty() ? settings.fields : "",
-                                           given.fields,
-                                           links);
+    trained.data =
+        given.data.empty()
+            ? trained.learned_from
+            : open_test_dataset(ranks,
+                                given.data,
+                                given.fields.empty() ? wanted_fields(settings, given) : "",
+                                given.fields,
+                                links);
     trained.part = part_of_run(ranks, given.part, trained);
     agree(ranks, [&] {
         check_has_model_file(trained.run, fs::absolute(given.run).string());

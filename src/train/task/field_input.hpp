@@ -83,8 +83,8 @@ std::unique_ptr<FieldInput> make_image_input(const Field& field,
 
 /// Makes an input of numbers of any type, up to four dimensions: (value - mean) / deviation by
 /// channel, if `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels
-/// of 1 x 1, none a single channel. u8 are first divided by 255. f32 and u8 are computed in f32,
-/// others in f64. Errors: E248 if `pipeline` does more than normalise.
+/// of 1 x 1, none a single channel. u8 are first divided by 255. u8 are computed in f32, others in
+/// f64. Errors: E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                               const TransformPipeline& pipeline,
                                               const Field& statistics);

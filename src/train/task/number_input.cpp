@@ -13,10 +13,9 @@
 namespace lockstep {
 namespace {
 
-// Returns the type in which a stored value is exact.
+// In f32 a pressure of 101325 +- 300 would lose digits that the difference still has.
 at::ScalarType computed_type(ElementType type) {
-    const bool fits = type == ElementType::u8 || type == ElementType::f32;
-    return fits ? torch::kFloat32 : torch::kFloat64;
+    return type == ElementType::u8 ? torch::kFloat32 : torch::kFloat64;
 }
 
 // [n, ...] as stored, seen as [n, C, H, W]; volumes are [n, C, D, H, W].

@@ -23,8 +23,7 @@ class Regression : public FieldTask {
             return Error("E248",
                          "--scale-targets would do nothing",
                          "the data set has no finite mean and deviation of 'targets'",
-                         "pack it with 'lockstep data pack', which finds them, or drop "
-                         "--scale-targets");
+                         "give --normalise dataset, which finds them, or drop --scale-targets");
         });
         std::vector<double> divisors = targets.std;
         std::ranges::replace(divisors, 0.0, 1.0);  // all are equal

@@ -54,6 +54,16 @@ std::string order_of(const std::vector<std::string>& columns) {
     return text;
 }
 
+// Those of `data pack --csv`.
+std::string options_of(const Field& learned) {
+    std::string options;
+    for (const std::string& column : learned.columns)
+        options += fmt::format(" --{} {}",
+                               learned.name == "labels" ? "label" : "target",
+                               shell_word(printable(column)));
+    return options;
+}
+
 // A model knows columns by their places; names are compared where both have them.
 void check_columns(const Field& test, const Field& data, const TrainSettings& settings) {
     const auto &there = test.columns, &here = data.columns;
@@ -78,7 +88,10 @@ void check_columns(const Field& test, const Field& data, const TrainSettings& se
                     first < there.size() ? printable(there[first]) : "",
                     first < here.size() ? printable(here[first]) : "",
                     order_of(here)),
-        fmt::format("pack the table again with {}: columns are then found by their names", like));
+        is_learned(data.name)
+            ? fmt::format("pack the table again with{}, in this order", options_of(data))
+            : fmt::format("pack the table again with {}: columns are then found by their names",
+                          like));
 }
 
 // A model has no embedding for tokens beyond its vocabulary.
@@ -101,6 +114,10 @@ void check_test_inputs(const DatasetIndex& test,
     const std::vector<std::size_t> learned = input_places(data, settings.inputs);
     for (std::size_t i = 0; i < tested.size(); ++i)
         check_columns(test.fields()[tested[i]], data.fields()[learned[i]], settings);
+    for (const Field& there : test.fields())
+        for (const Field& here : data.fields())
+            if (there.name == here.name && is_learned(here.name))
+                check_columns(there, here, settings);
     const std::string shape = described(evaluation_input(test, data, settings, task).shape());
     const std::string wanted = described(evaluation_input(data, data, settings, task).shape());
     check(shape == wanted, [&] {
