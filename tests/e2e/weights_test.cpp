@@ -184,6 +184,8 @@ TEST_F(Weights, AreExportedAsTold) {
     EXPECT_EQ(exported({"--out", all, "--all"}).exit_code, 0);
     EXPECT_GT(fs::file_size(all), 3 * fs::file_size(file_) / 2) << "momentum is as large";
     EXPECT_EQ(exported({"--out", folder_ / "w.npz", "--format", "npz"}).exit_code, 0);
+    fs::remove(folder_ / "w.npz");
+    EXPECT_EQ(exported({"--out", folder_ / "w.npz", "--format", "npz"}).exit_code, 0);
     const Json facts = parse_json(content_of(folder_ / "w.npz.json"), "w.npz.json");
     EXPECT_EQ(facts.at("step").get<int>(), 1);
     EXPECT_EQ(facts.at("task").get<std::string>(), "classification");

@@ -162,8 +162,14 @@ int run_export(const ExportArguments& arguments, const Invocation& call) {
     const CheckpointInfo info = chosen_checkpoint(run, arguments.step);
     const std::string facts = prediction_facts(run, info.step);
     std::optional<NewFile> beside;
-    if (!facts.empty() && !fs::exists(arguments.out))
-        beside.emplace(arguments.out.string() + ".json");
+    if (!facts.empty() && !fs::exists(arguments.out)) {
+        const fs::path path = arguments.out.string() + ".json";
+        // That of weights which are gone.
+        if (fs::exists(path) &&
+            read_file(path).find("\"lockstep-prediction\"") != std::string::npos)
+            fs::remove(path);
+        beside.emplace(path);
+    }
     const ExportSummary summary = write_weights(run, info.path, arguments, call);
     print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
                            summary.tensors,
