@@ -1,5 +1,11 @@
 # lockstep_add_module(name SOURCES ... HEADERS ... LINK ... LINK_PRIVATE ...): one library lockstep::name.
 
+# What a program does not call is left out of it: it also runs where few addresses are left.
+if(NOT LOCKSTEP_SANITIZE)
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffunction-sections>)
+    add_link_options($<$<LINK_LANGUAGE:CXX>:LINKER:--gc-sections>)
+endif()
+
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers

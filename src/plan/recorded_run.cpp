@@ -62,20 +62,14 @@ std::string fields_text(const RunRecord& record, const std::string& given) {
     return fmt::format("{}", fmt::join(texts, ","));
 }
 
-// As task/normalise reads it: neither a word nor numbers of fields.
-bool names_file(const std::string& normalise) {
-    constexpr std::array words{"", "auto", "none", "required", "dataset"};
-    return std::ranges::find(words, normalise) == words.end() &&
-           normalise.find('=') == normalise.npos;
-}
-
 std::string path_text(const fs::path& run,
                       const RunRecord& record,
                       const std::string& name,
                       const std::string& given) {
     if (name == "model") return model_of(run, record, given);
     if (name == "field" || name == "test-field") return fields_text(record, given);
-    if (name == "normalise" && names_file(given)) return at_creation(record, given);
+    if (name == "normalise" && given != "dataset" && brings_statistics(given))
+        return at_creation(record, given);
     if (std::ranges::find(with_paths, name) == with_paths.end()) return given;
     std::vector<std::string> places;
     for (const std::string& place : split(given, ',')) places.push_back(at_creation(record, place));

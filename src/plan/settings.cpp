@@ -383,4 +383,9 @@ std::vector<std::string> check_effects(const TrainSettings& settings, const Effe
     return notes;
 }
 
+bool brings_statistics(const std::string& normalise) {
+    const bool is_word = normalise == "auto" || normalise == "none" || normalise == "required";
+    return normalise == "dataset" || (!is_word && normalise.find('=') == normalise.npos);
+}
+
 }  // namespace lockstep

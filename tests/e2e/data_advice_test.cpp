@@ -442,7 +442,8 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
         "--field labels=/labels --run ";
     EXPECT_THAT(shell(train + "x2 --normalise none").output, HasSubstr("E306"));
     EXPECT_THAT(shell(train + "n --normalise f1").output, HasSubstr("E217: 'f1' has no mean"));
-    EXPECT_THAT(shell(train + "n --normalise nowhere").output, HasSubstr("E103"));
+    for (const char* wrong : {"nowhere", "never", "3/2"})
+        EXPECT_THAT(shell(train + "n --normalise " + wrong).output, HasSubstr("E103"));
     // Packing finds the same of whole numbers, whatever their order.
     const ProcessResult packed = shell(
         "lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out P && "

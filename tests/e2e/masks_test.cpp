@@ -73,6 +73,11 @@ TEST(MaskFolders, AreTrainedOnByThePagesCommands) {
     const std::size_t at = said.find("iou ");
     ASSERT_NE(at, said.npos) << said;
     EXPECT_GT(std::stod(said.substr(at + 4)), 0.6) << said;
+    // What the page does, too.
+    EXPECT_THAT(
+        in_shell(folder.path(), "lockstep data pack --folder images --masks masks --out many")
+            .output,
+        HasSubstr("(a folder of masks: --mask-values 0,255)"));
     const ProcessResult missing =
         in_shell(folder.path(),
                  "rm masks/c07.pgm; lockstep data pack --folder images --masks masks --out no");

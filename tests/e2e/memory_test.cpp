@@ -58,7 +58,7 @@ TEST(Memory, LimitsThatLibTorchDoesNotFitIntoAreNamed) {
     }
 }
 
-// `ulimit` LIMIT, then the line with "lockstep" as the program under test. Below 41 MB of addresses
+// `ulimit` LIMIT, then the line with "lockstep" as the program under test. Below 40 MB of addresses
 // the loader ends even `lockstep` by itself.
 ProcessResult limited(const std::string& limit, const std::string& line) {
     const std::string script = fmt::format(
@@ -93,7 +93,7 @@ TEST_F(FewAddresses, ArePackedWithinOrRefused) {
         place("packed"),
         SmallData::get().images().string(),
         SmallData::get().labels().string());
-    EXPECT_GT(refusals(line, 41'000, 121'000, 8'000), 0u);
+    EXPECT_GT(refusals(line, 40'000, 120'000, 8'000), 0u);
     EXPECT_EQ(refusals(line, 400'000, 400'000, 1), 0u);
 }
 
@@ -103,7 +103,7 @@ TEST_F(FewAddresses, AreReadWithinOrRefused) {
          {fmt::format("lockstep data inspect {}", data()),
           fmt::format("lockstep data verify {} --threads 8", data()),
           fmt::format("lockstep data inspect {} --field images=/data/images:CHW", shard)}) {
-        refusals(line, 41'000, 101'000, 12'000);
+        refusals(line, 40'000, 100'000, 12'000);
         EXPECT_EQ(refusals(line, 400'000, 400'000, 1), 0u) << line;
     }
 }

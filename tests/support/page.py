@@ -16,7 +16,7 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 class Page:
     def __init__(self, name, program, proofs, short=SHORT):
-        """proofs: what a command must say that has a word. short: variables of each 'lockstep train'."""
+        """proofs: the pattern that a command must say which has a word. short: variables of each 'lockstep train'."""
         program = pathlib.Path(program).resolve()
         self.name, self.proofs, self.short = name, proofs, short
         self.path = f"{program.parent}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -28,9 +28,14 @@ class Page:
             sys.exit(f"{self.name}: {command}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    def follow(self, make_data):
-        """Runs the page in a new folder in which make_data(run) has made what the page takes as given; how many commands ran."""
+    def follow(self, make_data, section="", look=lambda: None):
+        """Runs the page, or one section, in a new folder in which make_data(run) has made what the page takes as given.
+
+        Returns how many commands ran, and what look() returned in that folder at the end.
+        """
         text = (ROOT / "docs" / self.name).read_text()
+        if section:
+            text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
         missing, commands = set(self.proofs), 0
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
@@ -42,12 +47,13 @@ class Page:
                 for command in block.splitlines() if kind == "sh" else ():
                     said = self.run(command, **(self.short if command.startswith("lockstep train") else {}))
                     for word, proof in self.proofs.items():
-                        if word in command and proof not in said:
+                        if word in command and not re.search(proof, said, re.DOTALL):
                             sys.exit(f"{self.name}: {command} does not say '{proof}': {said}")
                         if word in command:
                             missing.discard(word)
                     commands += 1
+            seen = look()
             os.chdir("/")
         if missing:
             sys.exit(f"{self.name}: no command has {sorted(missing)}")
-        return commands
+        return commands, seen

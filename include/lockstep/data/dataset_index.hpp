@@ -281,6 +281,9 @@ class DatasetIndex {
     void check_bytes(std::size_t field, const StoredBlock& block) const;
     void append(std::size_t field, std::vector<StoredBlock>& blocks, const BlockForms& forms);
 
+    /// Takes the manifest of indexes that were joined as `origin`; all blocks are there.
+    void finish_joined(Manifest manifest, const std::string& origin);
+
     std::filesystem::path path_;
     std::string manifest_text_;
     Manifest manifest_;

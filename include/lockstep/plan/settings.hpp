@@ -168,8 +168,9 @@ struct TrainSettings {
     double loss_scale = 65536;                  ///< initial scale with fp16; decides
     OrderKind order = OrderKind::lanes;         ///< uniform needs resident data; decides
     double split = 0;  ///< share to train on, the rest is test data; 0: train on all; decides
-    bool drops_last = false;         ///< leaves out an epoch's last step if it is short; decides
-    std::string normalise = "auto";  ///< "auto", "none", "required", or FIELD=MEAN/DEVIATION,...
+    bool drops_last = false;  ///< leaves out an epoch's last step if it is short; decides
+    /// "auto", "none", "required", "dataset", FIELD=MEAN/DEVIATION,... or a file.
+    std::string normalise = "auto";
     std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
     int lanes = 64;                  ///< G; decides
     int window_blocks = 5;           ///< K; decides
@@ -262,5 +263,9 @@ std::vector<std::string> idle_settings(const TrainSettings& settings);
 /// runs too, or the existing run was made with it. Errors: E107 for any other ineffective setting;
 /// E102 a deadline that is no Unix time.
 std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts);
+
+/// Returns true if `normalise` asks for mean and deviation that the data need not have: those of a
+/// pass of the data, or of a file.
+bool brings_statistics(const std::string& normalise);
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include "chunk_filters.hpp"
 #include "index_columns.hpp"
+#include "manifest_fields.hpp"
 
 #include <algorithm>
 #include <array>
@@ -62,6 +63,14 @@ void DatasetIndex::append(std::size_t field,
         if (block.cut != 0) block.cut = static_cast<std::uint16_t>(cuts.at(block.cut - 1U) + 1);
     }
     stored_[field].insert(stored_[field].end(), blocks.begin(), blocks.end());
+}
+
+void DatasetIndex::finish_joined(Manifest manifest, const std::string& origin) {
+    manifest.uuid.clear();
+    manifest.uuid = uuid_from(hash128(std::string_view(manifest_text(manifest))).hex());
+    manifest_text_ = manifest_text(manifest);
+    manifest_ = parse_manifest(manifest_text_, origin, ManifestKind::foreign);
+    check_blocks();
 }
 
 bool DatasetIndex::operator==(const DatasetIndex& other) const {

@@ -172,7 +172,7 @@ std::string numbering(const Field& field, const std::vector<std::size_t>& used) 
         "numpy.searchsorted({1}, {0}){2}",
         name,
         list,
-        field.shape.empty() || used.size() > most_in_code
+        field.shape.empty() || used.size() > most_in_code || used.back() > 255
             ? ""
             : fmt::format(" (a folder of masks: --mask-values {})", fmt::join(used, ",")));
 }

@@ -14,12 +14,10 @@
 // Tested: data/hdf5/field_files_test.cpp.
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/hash.hpp"
 #include "lockstep/data/foreign.hpp"
 
 #include "contents.hpp"
 #include "foreign.hpp"
-#include "format/manifest_fields.hpp"
 
 #include <algorithm>
 #include <set>
@@ -197,12 +195,7 @@ class FieldsOfFiles {
                     block.shard += first_shards_[p];
             whole.append(f, blocks, parts_[p].forms());
         }
-        manifest.uuid.clear();
-        manifest.uuid = uuid_from(hash128(std::string_view(manifest_text(manifest))).hex());
-        whole.manifest_text_ = manifest_text(manifest);
-        whole.manifest_ =
-            parse_manifest(whole.manifest_text_, "foreign HDF5 files", ManifestKind::foreign);
-        whole.check_blocks();
+        whole.finish_joined(std::move(manifest), "foreign HDF5 files");
         return whole;
     }
 

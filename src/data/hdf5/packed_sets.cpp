@@ -5,7 +5,6 @@
 // Tested: data/hdf5/field_files_test.cpp.
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
@@ -13,7 +12,6 @@
 
 #include "contents.hpp"
 #include "foreign.hpp"
-#include "format/manifest_fields.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -122,12 +120,7 @@ class PackedSets {
         manifest.samples = 0;
         whole.stored_.resize(manifest.fields.size());
         for (const DatasetIndex& part : parts_) add(part, whole, manifest);
-        manifest.uuid.clear();
-        manifest.uuid = uuid_from(hash128(std::string_view(manifest_text(manifest))).hex());
-        whole.manifest_text_ = manifest_text(manifest);
-        whole.manifest_ =
-            parse_manifest(whole.manifest_text_, "joined data sets", ManifestKind::foreign);
-        whole.check_blocks();
+        whole.finish_joined(std::move(manifest), "joined data sets");
         once(Level::info,
              "{} packed data sets are joined: {} samples, one set after another",
              parts_.size(),

@@ -172,7 +172,7 @@ std::string decode_command(const AskedFiles& asked, std::size_t field) {
     const std::string python =
         fmt::format(writing_anew,
                     "from PIL import Image; ",
-                    std::string("i[d]; x=") + members + " if hasattr(x,\"keys\") else x",
+                    std::string("i[d]; x=") + members,
                     "{d:n.stack([n.asarray(Image.open(io.BytesIO(n.asarray(v).tobytes()))"
                     ".convert(\"RGB\").resize((224,224))) for v in x])}");
     return for_each_file(asked, field, python);
@@ -282,11 +282,13 @@ std::string way_past(Obstacle obstacle,
                "NAME' "
                "shows: " +
                convert_command(asked, field);
-    if (obstacle == Obstacle::elements && facts.has_bytes)
-        return "if these are encoded images, let h5py and Pillow ('pip install pillow') write "
-               "their "
-               "pixels, all resized to 224 x 224, into a folder NAME: " +
-               decode_command(asked, field);
+    if (obstacle == Obstacle::elements && facts.has_bytes) {
+        AskedFiles images = asked;
+        images.fields[field].name = "images";
+        return "if these are encoded images, pack them as 'images', with --field for labels or "
+               "masks beside it: " +
+               pack_command(images);
+    }
     if (obstacle == Obstacle::samples && facts.number && facts.size.empty() &&
         asked.files.size() > 1)
         return "if each file holds one sample, make shards of them: " +

@@ -5,12 +5,13 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "transform/image.hpp"
+#include "image_rows.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -242,11 +243,7 @@ class FolderSource : public RowSource {
             std::memcpy(out.data(), &images_[row].label, sizeof(std::int64_t));
             return;
         }
-        const Image image = fitted(decoded(row), row);
-        const std::size_t channels = image.channels, plane = out.size() / channels;
-        for (std::size_t c = 0; c < channels; ++c)
-            for (std::size_t p = 0; p < plane; ++p)
-                out[c * plane + p] = static_cast<std::byte>(image.pixels[p * channels + c]);
+        rows_->write(decoded(row), place_of(row), out);
     }
 
     std::string row_name(std::uint64_t row) const override {
@@ -297,13 +294,10 @@ class FolderSource : public RowSource {
     }
 
     void describe(const Image& first) {
-        channels_ = options_.color == Color::rgb    ? 3
-                    : options_.color == Color::gray ? 1
-                                                    : first.channels;
-        size_ = options_.resize.value_or(ImageSize{first.height, first.width});
+        rows_.emplace(ImageFit{options_.color, options_.resize}, first, place_of(0));
         fields_[0].name = "images";
         fields_[0].layout = "CHW";
-        fields_[0].shape = {channels_, size_.height, size_.width};
+        fields_[0].shape = rows_->shape();
         if (fields_.size() == 1) return;
         fields_[1].name = "labels";
         fields_[1].type = ElementType::i64;
@@ -312,45 +306,16 @@ class FolderSource : public RowSource {
 
     fs::path path_of(std::uint64_t row) const { return folder_ / row_name(row); }
 
-    Image decoded(std::uint64_t row) const {
-        const fs::path path = path_of(row);
-        try {
-            return decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
-        } catch (const BadImage& bad) {
-            throw Error("E237",
-                        fmt::format("image '{}' cannot be decoded", path.string()),
-                        printable(bad.what()),
-                        way_past_bad_image(path));
-        } catch (const NoDecoder& none) {
-            throw Error("E249",
-                        fmt::format("image '{}' cannot be decoded", path.string()),
-                        none.what(),
-                        none.fix());
-        }
+    // As messages have it.
+    std::string place_of(std::uint64_t row) const {
+        return fmt::format("'{}'", path_of(row).string());
     }
 
-    Image fitted(Image image, std::uint64_t row) const {
-        const ImageSize size{image.height, image.width};
-        check(options_.resize || size == size_, [&] {
-            return Error(
-                "E238",
-                fmt::format(
-                    "image '{}' is {} x {}", path_of(row).string(), size.height, size.width),
-                fmt::format("the first one, '{}', is {} x {}",
-                            path_of(0).string(),
-                            size_.height,
-                            size_.width),
-                "give --resize HEIGHTxWIDTH");
-        });
-        const bool loses_color = options_.color == Color::as_first && image.channels > channels_;
-        check(!loses_color, [&] {
-            return Error("E238",
-                         fmt::format("image '{}' has colours", path_of(row).string()),
-                         fmt::format("the first one, '{}', is grey", path_of(0).string()),
-                         "give --color rgb or --color gray");
-        });
-        image = with_channels(std::move(image), channels_);
-        return size == size_ ? image : resized(image, size_.height, size_.width);
+    Image decoded(std::uint64_t row) const {
+        const fs::path path = path_of(row);
+        const std::string content = read_file(path, largest_file);
+        return decoded_image(
+            bytes_of(std::string_view(content)), place_of(row), way_past_bad_image(path));
     }
 
     fs::path folder_;
@@ -358,8 +323,7 @@ class FolderSource : public RowSource {
     std::vector<Field> fields_;
     std::vector<std::string> folders_;  // names of classes, if they are some
     std::vector<ClassImage> images_;
-    ImageSize size_;
-    std::uint32_t channels_ = 0;
+    std::optional<ImageRows> rows_;
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "encoded_images.hpp"
 #include "field_plan.hpp"
 #include "format/labels.hpp"
 #include "format/widening.hpp"
@@ -15,6 +14,7 @@
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5_part.hpp"
+#include "image_rows.hpp"
 #include "stream/block_reader.hpp"
 
 #include <algorithm>
@@ -93,8 +93,7 @@ class Hdf5Import {
             const Part& part = parts_[f].front();
             if (part.is_text) continue;
             if (part.is_encoded) {
-                EncodedImages images(options_.images);
-                decode(part, 0, 1, images, [](std::span<const std::byte>) {});
+                decode(part, 0, 1, [](const Image&, const std::string&) {});
                 continue;
             }
             plan(f, layout_of(fields_[f], asked_.layout));
@@ -261,38 +260,44 @@ class Hdf5Import {
 
     // Rows of lists of bytes, each the content of an image's file.
     template <class Take>
-    void decode(const Part& part,
-                std::uint64_t first,
-                std::uint64_t rows,
-                EncodedImages& images,
-                Take&& take) {
+    void decode(const Part& part, std::uint64_t first, std::uint64_t rows, Take&& take) {
         const Lists contents = sandbox_.read_lists({.path = part.path,
                                                     .dataset = part.name,
                                                     .first = first,
                                                     .rows = rows,
                                                     .links = options_.links});
-        for (std::uint64_t row = 0; row < rows; ++row)
-            take(images.decode(bytes_of(std::string_view(contents[row])),
-                               fmt::format("row {} of '{}' in '{}'",
-                                           grouped(first + row),
-                                           part.name,
-                                           part.path.string())));
+        for (std::uint64_t row = 0; row < rows; ++row) {
+            const std::string place = fmt::format(
+                "in row {} of '{}' in '{}'", grouped(first + row), part.name, part.path.string());
+            take(decoded_image(bytes_of(std::string_view(contents[row])),
+                               place,
+                               "leave that row out, or write it anew as a PNG or JPEG"),
+                 place);
+        }
     }
 
     void add_encoded(std::size_t f) {
         constexpr std::uint64_t most_at_once = 16;
-        EncodedImages images(options_.images);
+        std::optional<ImageRows> images;
+        Field field{.name = fields_[f].name, .layout = "CHW"};
+        std::vector<std::byte> row;
         Spool spool(options_.scratch);
+        const auto take = [&](Image image, const std::string& place) {
+            if (!images) {
+                images.emplace(options_.images, image, place);
+                field.shape = images->shape();
+                row.resize(field.bytes_per_sample());
+            }
+            images->write(std::move(image), place, row);
+            spool.append(row);
+        };
         for (const Part& part : parts_[f])
             for (std::uint64_t first = 0; first < part.size[0]; first += most_at_once) {
                 const std::uint64_t rows = std::min(most_at_once, part.size[0] - first);
-                decode(part, first, rows, images, [&](auto row) { spool.append(row); });
+                decode(part, first, rows, take);
                 report(rows * part.row_bytes());
             }
-        Field field{.name = fields_[f].name, .layout = "CHW"};
-        field.shape = images.shape();
-        const std::size_t bytes = field.bytes_per_sample();
-        add({std::move(field), {}}, spool, bytes);
+        add({std::move(field), {}}, spool, row.size());
     }
 
     LabelColumn texts_of(std::size_t f) {

@@ -79,11 +79,6 @@ std::string by_what(const Field& field) {
 
 }  // namespace
 
-bool brings_statistics(const std::string& normalise) {
-    const bool is_word = normalise == "auto" || normalise == "none" || normalise == "required";
-    return normalise == "dataset" || (!is_word && normalise.find('=') == normalise.npos);
-}
-
 Field normalised_as(Field field, const std::string& normalise) {
     if (normalise == "none") field.mean.clear(), field.std.clear();
     for (const GivenStatistics& given : given_statistics(normalise))

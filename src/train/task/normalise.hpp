@@ -10,10 +10,6 @@
 
 namespace lockstep {
 
-/// Returns true if `normalise` asks for mean and deviation that the data need not have: those of a
-/// pass of the data, or of a file.
-bool brings_statistics(const std::string& normalise);
-
 /// Returns the field with the mean and deviation that --normalise has for it: its own, none, or
 /// given ones. Errors: E103 for other text.
 Field normalised_as(Field field, const std::string& normalise);

@@ -6,18 +6,17 @@ NumPy and PyTorch then make the predictions anew, from the table, the exported w
 
 import csv
 import json
-import os
 import pathlib
 import random
-import re
-import subprocess
 import sys
-import tempfile
 
 import numpy
 import torch
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/data.md"
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import page
+
 DISTRICTS = ("south", "north", "east, far")
 TARGETS = ("price", "rent")
 MOST = 1e-6  # of the largest prediction
@@ -75,34 +74,27 @@ def weights_of(path):
             for name, about in json.loads(data[8:end]).items() if name != "__metadata__"}
 
 
+def make_data(_):
+    write_table("houses.csv", ("id", "area", "age", "district", "price", "rent"), 240, 1)
+    write_table("older.csv", ("rent", "price", "district", "area", "age"), 60, 2)
+    write_table("new.csv", ("district", "id", "age", "area"), 40, 3)
+
+
 def main():
-    program = pathlib.Path(sys.argv[1]).resolve()
-    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    table = page.Page("data.md", sys.argv[1], short={},
+                      proofs={"--missing mean": r"column 3 \('age'\): 35 of 240 cells have no value",
+                              "lockstep data inspect": "district=north", "lockstep eval": "R2"})
 
-    def run(command):
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment)
-        if done.returncode:
-            sys.exit(f"your_table: {command}: {done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
-
-    section = PAGE.read_text().partition("\n## Your own table\n")[2].partition("\n## ")[0]
-    commands = re.search(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[1].splitlines()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        write_table("houses.csv", ("id", "area", "age", "district", "price", "rent"), 240, 1)
-        write_table("older.csv", ("rent", "price", "district", "area", "age"), 60, 2)
-        write_table("new.csv", ("district", "id", "age", "area"), 40, 3)
-        said = [run(command) for command in commands]
-        run("lockstep export runs/houses --out weights.safetensors")
+    def difference():
+        table.run("lockstep export runs/houses --out weights.safetensors")
         theirs = numpy.array([[float(row[name]) for name in TARGETS] for row in rows_of("prices.csv")])
         ids = [row["id"] for row in rows_of("prices.csv")] == [row["id"] for row in rows_of("new.csv")]
         ours = predicted(rows_of("new.csv"), rows_of("houses.csv"), weights_of("weights.safetensors"))
-        os.chdir("/")
-    apart = numpy.max(numpy.abs(theirs - ours) / numpy.abs(ours).max(0))
-    is_told = "column 3 ('age'): 35 of 240 cells have no value" in said[0] and "district=north" in said[1]
-    print(f"your_table: {len(commands)} commands of the page; predictions differ by {apart:.1e} from PyTorch's")
-    return 0 if ids and is_told and apart < MOST else 1
+        return ids, numpy.max(numpy.abs(theirs - ours) / numpy.abs(ours).max(0))
+
+    commands, (ids, apart) = table.follow(make_data, "Your own table", difference)
+    print(f"your_table: {commands} commands of the page; predictions differ by {apart:.1e} from PyTorch's")
+    return 0 if ids and apart < MOST else 1
 
 
 if __name__ == "__main__":
