@@ -22,6 +22,32 @@ std::optional<std::uint64_t> limit_in(const fs::path& file) {
     return static_cast<std::uint64_t>(*value);
 }
 
+// Of "KEY COUNT" in the file's lines; 0: there is none.
+std::uint64_t count_of(const fs::path& file, std::string_view key) {
+    std::istringstream words(text_of(file));
+    std::uint64_t count = 0;
+    for (std::string word; words >> word >> count;)
+        if (word == key) return count;
+    return 0;
+}
+
+// The smallest `figure` of folders that set a limit.
+template <class Figure>
+std::optional<std::uint64_t> smallest_limit(const fs::path& root, Figure&& figure) {
+    std::optional<std::uint64_t> smallest;
+    for (const auto& group : control_groups(root)) {
+        if (!group.has("memory")) continue;
+        const bool is_newer = group.version == 2;
+        const auto* file = is_newer ? "memory.max" : "memory.limit_in_bytes";
+        for (const auto& folder : folders_of(group, "memory", root))
+            if (const auto limit = limit_in(folder / file)) {
+                const std::uint64_t found = figure(folder, *limit, is_newer);
+                smallest = std::min(smallest.value_or(found), found);
+            }
+    }
+    return smallest;
+}
+
 std::optional<ControlGroup> group_of_line(const std::string& line) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
@@ -84,11 +110,8 @@ std::uint64_t control_group_oom_kills(const fs::path& root) {
         if (!group.has("memory")) continue;
         const bool is_newer = group.version == 2;
         for (const auto& folder : folders_of(group, "memory", root)) {
-            std::istringstream words(
-                text_of(folder / (is_newer ? "memory.events" : "memory.oom_control")));
-            std::uint64_t count = 0;
-            for (std::string key; words >> key >> count;)
-                if (key == "oom_kill") most = std::max(most, count);
+            const auto* file = is_newer ? "memory.events" : "memory.oom_control";
+            most = std::max(most, count_of(folder / file, "oom_kill"));
             if (limit_in(folder / (is_newer ? "memory.max" : "memory.limit_in_bytes"))) break;
         }
     }
@@ -96,15 +119,17 @@ std::uint64_t control_group_oom_kills(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> control_group_memory_limit(const fs::path& root) {
-    std::optional<std::uint64_t> smallest;
-    for (const auto& group : control_groups(root)) {
-        if (!group.has("memory")) continue;
-        const auto* file = group.version == 2 ? "memory.max" : "memory.limit_in_bytes";
-        for (const auto& folder : folders_of(group, "memory", root))
-            if (const auto limit = limit_in(folder / file))
-                smallest = std::min(smallest.value_or(*limit), *limit);
-    }
-    return smallest;
+    return smallest_limit(root, [](const fs::path&, std::uint64_t limit, bool) { return limit; });
+}
+
+std::optional<std::uint64_t> control_group_memory_left(const fs::path& root) {
+    return smallest_limit(root, [](const fs::path& folder, std::uint64_t limit, bool is_newer) {
+        const auto used =
+            limit_in(folder / (is_newer ? "memory.current" : "memory.usage_in_bytes")).value_or(0);
+        const std::string_view key = is_newer ? "inactive_file" : "total_inactive_file";
+        const std::uint64_t kept = used - std::min(used, count_of(folder / "memory.stat", key));
+        return limit - std::min(limit, kept);
+    });
 }
 
 }  // namespace lockstep

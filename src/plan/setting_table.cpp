@@ -381,6 +381,12 @@ OptionSection how_long(TrainSettings& s) {
                               s.checkpoint_every,
                               "period between checkpoints: 500steps, 1epoch, 10m or never; the end "
                               "of the run always writes one")),
+         shared(choice_option<CheckpointMode>(
+             "checkpoint-mode",
+             s.checkpoint_mode,
+             {{"overlapped", CheckpointMode::overlapped}, {"blocking", CheckpointMode::blocking}},
+             "write checkpoints beside the steps that follow, from a copy in memory, or between "
+             "two steps")),
          whole_option(
              "keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest checkpoints to keep"),
          shared(period_option("evaluate-every",

@@ -96,6 +96,25 @@ TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
     EXPECT_GT(of_a_step({"--noise-scale-every", "1"}), 2) << "gradients are looked at";
 }
 
+// A run that may roll back leaves no period out.
+TEST(Device, SavesTheSameBytesBesideItsStepsHoweverLateItsStreamsAre) {
+    const TempDir folder;
+    for (const char* mode : {"blocking", "overlapped"}) {
+        const auto result = run_on(2,
+                                   train(folder / mode,
+                                         typed("--device cuda --model cnn-bn --on-nonfinite "
+                                               "rollback --checkpoint-mode %",
+                                               {mode})),
+                                   {{"SIMCUDA_DELAY_US", "500"}});
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_EQ(result.output.find("a GPU's values are copied to the host between two steps") !=
+                      std::string::npos,
+                  mode == std::string("overlapped"));
+    }
+    for (const char* step : {"step-000002", "step-000004", "step-000006"})
+        expect_same_files(folder / "overlapped/ckpt" / step, folder / "blocking/ckpt" / step);
+}
+
 TEST(Device, GivesOtherBitsWithPlainSums) {
     const auto result = verify({"--ranks", "1,2,4", "--model", "cnn", "--plain"});
     EXPECT_EQ(result.exit_code, 0) << result.output;

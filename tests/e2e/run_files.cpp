@@ -3,11 +3,13 @@
 
 #include "support/temp_dir.hpp"
 
+#include <map>
 #include <numeric>
 #include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 namespace lockstep::test {
 
@@ -50,6 +52,20 @@ std::string printed_hash(const std::string& output) {
     std::smatch found;
     const std::regex line("(?:^|\n)parameters +([0-9a-f]{32})\n");
     return std::regex_search(output, found, line) ? found[1].str() : "";
+}
+
+void expect_same_files(const fs::path& one, const fs::path& other) {
+    const auto files_in = [](const fs::path& folder) {
+        std::map<std::string, std::string> files;
+        for (const auto& entry : fs::directory_iterator(folder))
+            files[entry.path().filename()] = content_of(entry.path());
+        return files;
+    };
+    const auto files = files_in(one), others = files_in(other);
+    EXPECT_FALSE(files.empty()) << one;
+    EXPECT_EQ(files.size(), others.size()) << one;
+    for (const auto& [name, bytes] : files)
+        EXPECT_TRUE(others.contains(name) && others.at(name) == bytes) << one / name;
 }
 
 std::vector<std::int64_t> all_steps(std::int64_t last) {

@@ -30,6 +30,9 @@ std::string state_of(const fs::path& run);
 /// The hash after "parameters" in what `train` printed; "" if there is none.
 std::string printed_hash(const std::string& output);
 
+/// Expects that both folders have files of the same names and bytes.
+void expect_same_files(const fs::path& one, const fs::path& other);
+
 /// 1, 2, ..., `last`.
 std::vector<std::int64_t> all_steps(std::int64_t last);
 

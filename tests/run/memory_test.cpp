@@ -37,5 +37,18 @@ TEST(MemoryUse, GrowsWithTheProcess) {
     EXPECT_EQ(block.back(), 1);
 }
 
+TEST(Memory, LeavesWhatTheTightestGroupHasNotUsed) {
+    test::TempDir root;
+    root.file("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n");
+    EXPECT_EQ(memory_left(root.path()), 8000u << 10) << "of the node";
+    root.file("proc/self/cgroup", "0::/job/step\n");
+    root.file("sys/fs/cgroup/job/memory.max", "4000000\n");
+    root.file("sys/fs/cgroup/job/memory.current", "3000000\n");
+    root.file("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 500000\nfile 9\n");
+    root.file("sys/fs/cgroup/job/step/memory.max", "5000000\n");
+    root.file("sys/fs/cgroup/job/step/memory.current", "3000000\n");
+    EXPECT_EQ(memory_left(root.path()), 1'500'000u);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -37,6 +37,10 @@ std::vector<std::filesystem::path> folders_of(const ControlGroup& group,
 /// or 2, below `root`. Returns nothing if none is set.
 std::optional<std::uint64_t> control_group_memory_limit(const std::filesystem::path& root);
 
+/// Returns what those limits leave now: the smallest of limit less use, where files that the kernel
+/// can drop do not count as used. Returns nothing if no limit is set.
+std::optional<std::uint64_t> control_group_memory_left(const std::filesystem::path& root = "/");
+
 /// Returns how many processes the kernel's OOM killer has ended in the control group that sets the
 /// memory limit: this process's own or one above it.
 std::uint64_t control_group_oom_kills(const std::filesystem::path& root = "/");

@@ -42,13 +42,17 @@ class LedgerWriter {
     /// Errors: E402, E405.
     void add(const Batch& batch);
 
-    /// Writes all records to disk. Call it before a checkpoint is committed, and at the end.
-    /// Errors: E402, E405.
+    /// Writes all records to disk: write(), then sync(). Errors: E402, E405.
     void flush();
 
-  private:
-    void write_pending();
+    /// Hands all records to the system. Call it when a checkpoint is ordered. Errors: E402, E405.
+    void write();
 
+    /// Makes durable what write() handed over. Call it before the checkpoint is committed; any
+    /// thread. Errors: E402, E405.
+    void sync() const;
+
+  private:
     std::filesystem::path path_;
     UniqueFd file_;
     std::vector<std::byte> pending_;

@@ -117,6 +117,9 @@ enum class NonFinite {
 /// torch.autocast chooses them. Parameters, gradients, sums and optimizers are always fp32.
 enum class Precision { fp32, bf16, fp16 };
 
+/// Saving beside the steps that follow, or between two steps.
+enum class CheckpointMode { overlapped, blocking };
+
 /// The device of the ranks. automatic: GPUs, if every rank has its own that LibTorch can use.
 enum class DeviceKind { automatic, cpu, cuda };
 
@@ -182,6 +185,7 @@ struct TrainSettings {
     std::int64_t max_steps = 0;  ///< 0: epochs decides
     std::int64_t deadline = 0;   ///< Unix time before which to save and stop; 0: none
     Period checkpoint_every{Period::Unit::epochs, 1};  ///< one is always written at the end
+    CheckpointMode checkpoint_mode = CheckpointMode::overlapped;  ///< bits are the same
     int keep_checkpoints = 3;                        ///< number of newest checkpoints that are kept
     Period evaluate_every{Period::Unit::epochs, 1};  ///< evaluations on test_data
     std::string keep_best;  ///< metric whose best checkpoint is kept as well; "": none

@@ -98,6 +98,7 @@ struct CheckpointPlace {
     /// Empty: none.
     std::function<std::int64_t(std::int64_t step)> needed_by;
     PhaseClock* clock = nullptr;  ///< counts waiting for other ranks' shards as Phase::wait
+    std::function<void()> note_committed{};  ///< called on rank 0 after the commit
 };
 
 /// One committed checkpoint, for lists.

@@ -51,6 +51,13 @@ void read_whole_piece(const std::filesystem::path& checkpoint,
                       const StoredPiece& piece,
                       std::span<std::byte> out);
 
+/// Returns CheckpointState::parameter_hash of the values in the files of `checkpoint`: that of all
+/// tensors but the optimizer's, where those from `frozen_from` on follow the model's counters.
+/// Errors: E201, E202, E309.
+std::string stored_parameter_hash(const std::filesystem::path& checkpoint,
+                                  const CheckpointManifest& manifest,
+                                  std::size_t frozen_from);
+
 /// Returns the entry of a whole tensor by name and shape, or of a part as a range of elements.
 SafetensorsEntry entry_of(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count);
 

@@ -22,4 +22,9 @@ MemoryUse memory_use(const std::filesystem::path& root = "/");
 /// end of a run.
 std::uint64_t proportional_memory_bytes(const std::filesystem::path& root = "/");
 
+/// Returns the bytes that this process can still take: those available on the node, or fewer where
+/// a control group's limit leaves less. Reads below `root`; without a limit or a fact: the largest
+/// number.
+std::uint64_t memory_left(const std::filesystem::path& root = "/");
+
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -162,10 +163,15 @@ class RunDirectory {
     /// control_request() has shown; a state `running` answers a request to save. Errors: E408.
     void write_state(RunState state);
 
+    /// Returns what writes `state`, which answers nothing, on any thread; no other state may be
+    /// written at the same time. Borrows this. Errors: E408.
+    std::function<void()> state_writer(RunState state) const;
+
     /// Returns warnings to show once, such as W402 (anyone may write here).
     std::vector<std::string> warnings() const;
 
   private:
+    bool write_checked(const RunState& state) const;
     RunDirectory(RunPaths paths, UniqueFd lock)
         : paths_(std::move(paths)), lock_(std::move(lock)) {}
 

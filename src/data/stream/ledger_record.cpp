@@ -285,16 +285,20 @@ void LedgerWriter::add(const Batch& batch) {
                    static_cast<std::uint64_t>(masked)},
                   batch.sample_ids,
                   chain_);
-    if (pending_.size() >= write_bytes) write_pending();
+    if (pending_.size() >= write_bytes) write();
 }
 
-void LedgerWriter::write_pending() {
+void LedgerWriter::write() {
     write_all(file_.value(), pending_, path_);
     pending_.clear();
 }
 
 void LedgerWriter::flush() {
-    write_pending();
+    write();
+    sync();
+}
+
+void LedgerWriter::sync() const {
     if (::fdatasync(file_.value()) != 0) throw system_error("write", path_.string(), errno);
 }
 

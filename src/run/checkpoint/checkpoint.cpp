@@ -21,8 +21,8 @@
 //   just written, and what lies beyond it was passed over as damaged.
 // - Ranks load different checkpoints: the list is rank 0's, and each verdict is agreed on.
 //
-// Tested: train/checkpoint/checkpoint_test.cpp (every flipped bit, fenced writers, other numbers of
-// ranks, damaged newer ones), e2e/resume_test.cpp, soak/kill_resume.
+// Tested: train/checkpoint/checkpoint_test.cpp, checkpoint_save_test.cpp (every flipped bit, fenced
+// writers, other numbers of ranks, damaged newer ones), e2e/resume_test.cpp, soak/kill_resume.
 
 #include "lockstep/run/checkpoint.hpp"
 

@@ -209,7 +209,52 @@ class Selection {
     ExportedTensors wanted_;
 };
 
+// Blockwise, in the order of elements.
+void add_stored(Hasher128& hasher,
+                const fs::path& checkpoint,
+                std::vector<const StoredPiece*> pieces,
+                std::vector<std::byte>& block) {
+    std::ranges::sort(pieces, {}, &StoredPiece::start);
+    for (const StoredPiece* piece : pieces) {
+        const fs::path file = path_beneath(checkpoint, piece->file);
+        const UniqueFd fd = open_for_reading(file);
+        const std::uint64_t bytes = piece->count * sizeof(float);
+        for (std::uint64_t at = 0; at < bytes; at += block.size()) {
+            const auto part =
+                std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
+            const std::size_t got = read_at(fd.value(), part, piece->offset + at, file);
+            check(got == part.size(), [&] { return not_covering(file.string(), piece->file); });
+            hasher.add(part);
+        }
+    }
+}
+
 }  // namespace
+
+std::string stored_parameter_hash(const fs::path& checkpoint,
+                                  const CheckpointManifest& manifest,
+                                  std::size_t frozen_from) {
+    std::vector<std::vector<const StoredPiece*>> pieces(manifest.tensors.size());
+    for (const StoredPiece& piece : manifest.pieces) pieces.at(piece.tensor).push_back(&piece);
+    std::vector<std::byte> block(1u << 20);
+    Hasher128 hasher;
+    const auto add_tensors = [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+            if (manifest.tensors[i].name.starts_with(optimizer_prefix)) continue;
+            hasher.add(bytes_of(manifest.tensors[i].name));
+            add_stored(hasher, checkpoint, pieces[i], block);
+        }
+    };
+    const std::size_t count = manifest.tensors.size(), frozen = std::min(frozen_from, count);
+    add_tensors(0, frozen);
+    for (const auto& [name, value] : manifest.state.counters) {
+        if (name.starts_with(optimizer_prefix)) continue;
+        hasher.add(bytes_of(name));
+        hasher.add(std::as_bytes(std::span(&value, 1)));
+    }
+    add_tensors(frozen, count);
+    return hasher.value().hex();
+}
 
 std::vector<ExportedTensor> exported_tensors(const fs::path& checkpoint,
                                              const CheckpointManifest& manifest,

@@ -311,18 +311,27 @@ const std::optional<ControlRequest>& RunDirectory::control_request() {
 
 // The state comes first: who asked looks for it when the request is gone.
 void RunDirectory::write_state(RunState state) {
-    check_still_ours();
-    // Another rank may have ended this start, which rank 0 does not know yet.
-    if (state.phase == RunPhase::running) {
-        const RunState found = read_run_state(paths_.root).value_or(RunState{});
-        if (found.phase == RunPhase::failed && found.incarnation == incarnation_) return;
-    }
     const auto& asked = control_->pending();
     const bool answers =
         asked && (state.phase != RunPhase::running || asked->action == ControlAction::save);
     state.answered = answers ? asked->id : control_->answered();
+    if (write_checked(state) && answers) control_->answer();
+}
+
+std::function<void()> RunDirectory::state_writer(RunState state) const {
+    state.answered = control_->answered();
+    return [this, state = std::move(state)] { write_checked(state); };
+}
+
+// Returns false where another rank has ended this start, which rank 0 does not know yet.
+bool RunDirectory::write_checked(const RunState& state) const {
+    check_still_ours();
+    if (state.phase == RunPhase::running) {
+        const RunState found = read_run_state(paths_.root).value_or(RunState{});
+        if (found.phase == RunPhase::failed && found.incarnation == incarnation_) return false;
+    }
     write_file_atomically(paths_.state(), state_text(state, incarnation_));
-    if (answers) control_->answer();
+    return true;
 }
 
 std::vector<std::string> RunDirectory::warnings() const {

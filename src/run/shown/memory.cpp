@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/memory.hpp"
 
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -38,6 +41,13 @@ std::uint64_t proportional_memory_bytes(const fs::path& root) {
     std::uint64_t bytes = 0;
     for (std::string line; std::getline(rollup, line);) bytes = value_in(line, "Pss:", bytes);
     return bytes;
+}
+
+std::uint64_t memory_left(const fs::path& root) {
+    std::ifstream node(root / "proc/meminfo");
+    std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
+    for (std::string line; std::getline(node, line);) left = value_in(line, "MemAvailable:", left);
+    return std::min(left, control_group_memory_left(root).value_or(left));
 }
 
 }  // namespace lockstep

@@ -17,29 +17,6 @@
 namespace lockstep {
 namespace {
 
-CheckpointState state_of(const LoopParts& parts) {
-    const TrainSettings& settings = parts.start.settings;
-    const JobProgress& progress = parts.course.progress;
-    return {.step = progress.step,
-            .epoch = progress.epoch,
-            .updates = progress.updates,
-            .order = {.kind = settings.order,
-                      .data_digest = parts.inputs.data_digest(),
-                      .seed = settings.seed,
-                      .lanes = settings.lanes,
-                      .window_blocks = settings.window_blocks,
-                      .epoch = progress.position.epoch,
-                      .consumed = progress.position.consumed},
-            .contract = parts.contract.bits,
-            .evaluated = progress.evaluated,
-            .best = progress.best,
-            .loss_scale = progress.loss_scale,
-            .ranks = parts.start.mesh.world.size(),
-            .virtual_ranks = settings.virtual_ranks,
-            .parameter_hash = parts.engine.replica->hash(),
-            .counters = parts.engine.replica->counters()};
-}
-
 void load_due(const LoopParts& parts, std::int64_t step) {
     const Communicator& world = parts.start.mesh.world;
     Course& course = parts.course;
@@ -143,34 +120,6 @@ void begin_ledger(const LoopParts& parts) {
                 .dropped = dropped_samples(settings, inputs.samples) +
                            static_cast<std::uint32_t>(inputs.data->samples() - inputs.samples)});
     });
-}
-
-void save(const LoopParts& parts) {
-    const PhaseScope scope(parts.run.clock, Phase::checkpoint);
-    const Communicator& world = parts.start.mesh.world;
-    const TrainSettings& settings = parts.start.settings;
-    const RunLength& length = parts.contract.length;
-    Course& course = parts.course;
-    ++course.saves;
-    course.data->check_files();
-    if (course.ledger) agree(world, [&] { course.ledger->flush(); });
-    ReplicaTensors tensors = parts.engine.replica->tensors();
-    if (!world.is_root()) tensors.pieces.resize(tensors.own_pieces);
-    if (!tensors.is_first_copy) tensors.pieces.clear();
-    CheckpointPlace place{.root = parts.run.paths.checkpoints(),
-                          .incarnation = parts.run.incarnation,
-                          .check_still_ours = {},
-                          .keep = settings.keep_checkpoints,
-                          .kept_steps = {kept_step(settings, course.progress.best)},
-                          .needed_by = {},
-                          .clock = &parts.run.clock};
-    if (settings.on_nonfinite == NonFinite::rollback) {
-        place.kept_steps.push_back(rollback_step(settings, length, course.progress.step));
-        place.needed_by = [&](std::int64_t step) { return rollback_step(settings, length, step); };
-    }
-    if (parts.run.directory)
-        place.check_still_ours = [&] { parts.run.directory->check_still_ours(); };
-    save_checkpoint(world, place, state_of(parts), tensors.metas, tensors.pieces);
 }
 
 // The data go on: the same batch would end the same way. Whatever checkpoints were due since the

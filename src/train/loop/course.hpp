@@ -7,18 +7,23 @@
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/job_summary.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "loop/data_feed.hpp"
 #include "task/sample_feed.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
 
 struct LoopParts;
+class TimeLimit;
 
 /// How far the run is: what a checkpoint keeps besides tensors.
 struct JobProgress {
@@ -37,6 +42,9 @@ struct Course {
         if (settings.precision == Precision::fp16) progress.loss_scale.factor = settings.loss_scale;
     }
 
+    /// Call before an update.
+    void wait_for_copy(PhaseClock& clock) const;
+
     JobProgress progress;
     StepStretches stretches;                     ///< all steps of this start
     std::vector<LinkTimes> links;                ///< likewise; see StartSums
@@ -46,6 +54,68 @@ struct Course {
     std::unique_ptr<BatchStream> stream;         ///< from set_out() on, as what follows
     std::unique_ptr<SampleFeed> feed;            ///< of `stream`
     std::optional<LedgerWriter> ledger;          ///< with --ledger
+    std::unique_ptr<CheckpointSave> save;        ///< in flight; null: none
+};
+
+/// Why a checkpoint is ordered.
+enum class SaveReason {
+    period,   ///< by steps or epochs
+    request,  ///< a user's, or rank 0's clock; may be of a later step
+    best,     ///< the weights of this step are to be kept
+};
+
+/// The newest committed checkpoint of this start, or where the start began.
+struct LastSave {
+    std::int64_t step = 0, epoch = 0;
+    double time_s = 0;  ///< when it was committed, or when a newer one was ordered
+};
+
+/// Saves checkpoints, one at a time, as --checkpoint-mode says. Errors: those of CheckpointSave, on
+/// all ranks; E251 if the training data's files were changed.
+class Saves {
+  public:
+    /// `limit` gets the time that saves take. Both outlive this.
+    Saves(const LoopParts& parts, TimeLimit& limit);
+
+    const LastSave& last() const { return last_; }
+
+    bool is_in_flight() const;
+
+    /// Returns this rank's votes for the next step.
+    SaveVotes votes() const;
+
+    /// Collective, after each step: `agreed` are the sums of the votes.
+    void after_step(const SaveVotes& agreed);
+
+    /// Collective. Saves the step just done. A period is left out while another save is in flight,
+    /// and counted; a request waits for its turn.
+    void order(SaveReason reason);
+
+    /// Returns true if order() was asked for a request that had to wait.
+    bool has_request() const { return is_wanted_; }
+
+    /// Collective. Waits for the save in flight, if any.
+    void finish();
+
+    /// Collective. Saves the step just done and waits for it.
+    void now();
+
+  private:
+    void begin(CheckpointMode mode);
+    void note_committed();
+    void leave_out();
+    std::span<float> staging(std::size_t floats);
+    std::string request_to_save() const;
+
+    const LoopParts& parts_;
+    TimeLimit& limit_;
+    CheckpointMode mode_;
+    LastSave last_;
+    std::unique_ptr<float[]> staging_;  ///< from the first overlapped save on
+    double ordered_s_ = 0;              ///< when the save in flight was
+    std::string answered_;              ///< id of the request that it answers
+    bool is_wanted_ = false;            ///< a request waits for its turn
+    std::uint64_t left_out_ = 0;
 };
 
 /// Collective. Errors: those of DataFeed.
@@ -57,11 +127,9 @@ void set_out(const LoopParts& parts);
 /// Collective, after set_out(). A resumed run's ledger goes on in files of its own.
 void begin_ledger(const LoopParts& parts);
 
-/// Collective. Writes a checkpoint. Errors: E251 if the training data's files were changed.
-void save(const LoopParts& parts);
-
 /// Collective. Takes weights, buffers and optimizer state from the last checkpoint that was due by
-/// steps or epochs; the data and the step's number go on. Errors: E701 if there is none.
+/// steps or epochs; the data and the step's number go on. No save is in flight. Errors: E701 if
+/// there is none.
 void roll_back(const LoopParts& parts);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 //     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
 //                                                                      |
 //     finite, else stop or roll back -> report -> leave without saving? -> data as they were?
-//                                                   -> evaluate? -> save and stop? -> save?
+//                                                   -> evaluate? -> save and stop? -> order a save?
 //
 // The results of evaluation are also the same on all ranks: each decides by itself whether it is
 // the best so far, and whether the run stops early.
@@ -23,6 +23,7 @@
 //   last by steps or epochs, and that one is kept as long as it may be needed.
 // - A run that reached its last step ends as "interrupted" because a signal came with it.
 // - The state file says less than the checkpoints: it is written after what it tells of is there.
+// - A run ends, or goes back to a checkpoint, while a save is in flight: it waits for that first.
 //
 // Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests), e2e/tasks_test.cpp
 // (steps that are skipped or rolled back), e2e/precision_test.cpp (fp16's loss scale),
@@ -56,11 +57,6 @@ bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoc
 
 constexpr int most_skipped_in_row = 100;
 
-struct LastSave {
-    std::int64_t step = 0;
-    double time_s = 0;
-};
-
 // Adds a user's request to rank 0 to `wishes` for the next step.
 void add_request(StepWishes& wishes, const LoopParts& parts) {
     const auto& asked = parts.run.directory->control_request();
@@ -75,16 +71,17 @@ void add_request(StepWishes& wishes, const LoopParts& parts) {
     wishes.discard = asked->action == ControlAction::stop_now;
 }
 
-StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLimit& limit) {
+StepWishes wishes_of(const LoopParts& parts, const Saves& saves, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
     const Period& period = parts.start.settings.checkpoint_every;
     const bool clock_says_save = parts.start.mesh.world.is_root() &&
-                                 period.unit == Period::Unit::seconds &&
-                                 now_s() - last.time_s >= static_cast<double>(period.count);
+                                 period.unit == Period::Unit::seconds && !saves.is_in_flight() &&
+                                 now_s() - saves.last().time_s >= static_cast<double>(period.count);
     const bool limit_is_near = parts.start.mesh.world.is_root() && limit.is_near(now_s());
     StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
                       .interrupt = request == StopRequest::interrupt,
-                      .save = clock_says_save};
+                      .save = clock_says_save,
+                      .votes = saves.votes()};
     if (parts.run.directory) add_request(wishes, parts);
     return wishes;
 }
@@ -96,7 +93,11 @@ bool must_roll_back(const StepOutcome& outcome, const TrainSettings& settings) {
 }
 
 // The outcome is the same on all ranks: they fail together, with one message.
-void check_loss(const StepOutcome& outcome, const Batch& batch, const LoopParts& parts) {
+void check_loss(const StepOutcome& outcome,
+                const Batch& batch,
+                const LoopParts& parts,
+                Saves& saves) {
+    if (outcome.is_skipped || !std::isfinite(outcome.loss)) saves.finish();
     int& skipped = parts.course.progress.skipped_in_row;
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
@@ -140,30 +141,32 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     if (!note.empty()) once(Level::warn, "{}", note);
 }
 
-void write_state(const LoopParts& parts, RunPhase phase, const std::string& reason, ExitCode exit) {
-    if (parts.run.directory)
-        parts.run.directory->write_state({.phase = phase,
-                                          .step = parts.course.progress.step,
-                                          .epoch = parts.course.progress.epoch,
-                                          .reason = reason,
-                                          .exit = static_cast<int>(exit),
-                                          .steps_total = parts.contract.length.total_steps,
-                                          .epochs = parts.start.settings.epochs,
-                                          .max_steps = parts.start.settings.max_steps});
-}
-
-LastSave save_in_time(const LoopParts& parts, TimeLimit& limit) {
-    const double begin_s = now_s();
-    save(parts);
-    limit.note_save(now_s() - begin_s);
-    write_state(parts, RunPhase::running, "checkpoint written", ExitCode::complete);
-    return {parts.course.progress.step, now_s()};
+RunState state_now(const LoopParts& parts,
+                   RunPhase phase,
+                   const std::string& reason,
+                   ExitCode exit) {
+    return {.phase = phase,
+            .step = parts.course.progress.step,
+            .epoch = parts.course.progress.epoch,
+            .reason = reason,
+            .exit = static_cast<int>(exit)};
 }
 
 // Returns true if the evaluation of the step just done is one whose checkpoint stays.
 bool is_new_best(const LoopParts& parts) {
     return kept_step(parts.start.settings, parts.course.progress.best) ==
            parts.course.progress.step;
+}
+
+void save_if_due(const LoopParts& parts, Saves& saves, const StepWishes& agreed) {
+    if (is_new_best(parts))
+        saves.order(SaveReason::best);
+    else if (agreed.save || saves.has_request())
+        saves.order(SaveReason::request);
+    else if (is_due(parts.start.settings.checkpoint_every,
+                    parts.course.progress.step,
+                    parts.contract.length.steps_per_epoch))
+        saves.order(SaveReason::period);
 }
 
 bool is_at_end(const LoopParts& parts) {
@@ -178,9 +181,10 @@ TrainEnd complete(const LoopParts& parts) {
     if (!early.empty())
         once(Level::info, "stopped early after step {}: {}", parts.course.progress.step, early);
     write_state(parts,
-                RunPhase::complete,
-                early.empty() ? "all steps are done" : "stopped early: " + early,
-                ExitCode::complete);
+                state_now(parts,
+                          RunPhase::complete,
+                          early.empty() ? "all steps are done" : "stopped early: " + early,
+                          ExitCode::complete));
     return TrainEnd::complete;
 }
 
@@ -191,26 +195,34 @@ std::string interruption(const LoopParts& parts) {
     return "stopped by request of " + parts.run.directory->control_request()->by;
 }
 
-TrainEnd stop(const LoopParts& parts, const StepWishes& agreed, const TimeLimit& limit) {
+TrainEnd stop(const LoopParts& parts,
+              const StepWishes& agreed,
+              const TimeLimit& limit,
+              Saves& saves) {
     const char* why =
         limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
-    save(parts);
+    saves.now();
     const bool requeue = !agreed.interrupt;
     write_state(parts,
-                RunPhase::checkpointed,
-                requeue ? why : interruption(parts),
-                requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
+                state_now(parts,
+                          RunPhase::checkpointed,
+                          requeue ? why : interruption(parts),
+                          requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted));
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
          parts.course.progress.step);
     return requeue ? TrainEnd::saved_for_requeue : TrainEnd::interrupted;
 }
 
-// Without a checkpoint: the run goes on from the last one.
-TrainEnd leave(const LoopParts& parts, const LastSave& last) {
+// Without another checkpoint: the run goes on from the last one.
+TrainEnd leave(const LoopParts& parts, Saves& saves) {
+    saves.finish();
+    const LastSave& last = saves.last();
     const std::int64_t step = std::exchange(parts.course.progress.step, last.step);
-    parts.course.progress.epoch = last.step / parts.contract.length.steps_per_epoch;
-    write_state(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted);
+    parts.course.progress.epoch = last.epoch;
+    write_state(
+        parts,
+        state_now(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted));
     once(Level::info,
          "stopped after step {}; the same command goes on from step {}",
          step,
@@ -222,9 +234,9 @@ TrainEnd leave(const LoopParts& parts, const LastSave& last) {
 
 TrainEnd run_loop(const LoopParts& parts) {
     Reporter reporter(parts);
-    write_state(parts, RunPhase::running, "training", ExitCode::complete);
-    LastSave last{parts.course.progress.step, now_s()};
+    write_state(parts, state_now(parts, RunPhase::running, "training", ExitCode::complete));
     TimeLimit limit(parts.start.settings.deadline, unix_time_s(), now_s());
+    Saves saves(parts, limit);
     bool is_first = true;
     while (!is_at_end(parts)) {
         limit.begin_turn(now_s());
@@ -237,17 +249,18 @@ TrainEnd run_loop(const LoopParts& parts) {
                                           parts.course.progress.step,
                                           parts.contract.length);
         const StepOutcome outcome = parts.engine.step->run(
-            *parts.course.feed, parts.course.progress.step, rate, wishes_of(parts, last, limit));
+            *parts.course.feed, parts.course.progress.step, rate, wishes_of(parts, saves, limit));
         if (parts.course.ledger) parts.course.ledger->add(batch);
         advance(parts.course.progress, batch);
-        check_loss(outcome, batch, parts);
+        saves.after_step(outcome.agreed.votes);
+        check_loss(outcome, batch, parts, saves);
         reporter.after_step(outcome, batch.samples_in_step, rate);
         if (std::exchange(is_first, false)) tell_of_network(parts);
 
         const bool is_last = parts.course.progress.step == parts.contract.length.total_steps;
         if (outcome.agreed.discard && !is_last) {
             reporter.finish();
-            return leave(parts, last);
+            return leave(parts, saves);
         }
         const bool evaluates = is_last || is_due(parts.start.settings.evaluate_every,
                                                  parts.course.progress.step,
@@ -258,13 +271,12 @@ TrainEnd run_loop(const LoopParts& parts) {
         const bool at_end = is_at_end(parts);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
             reporter.finish();
-            if (!at_end) return stop(parts, outcome.agreed, limit);
+            if (!at_end) return stop(parts, outcome.agreed, limit, saves);
         }
-        if (at_end || outcome.agreed.save || is_new_best(parts) ||
-            is_due(parts.start.settings.checkpoint_every,
-                   parts.course.progress.step,
-                   parts.contract.length.steps_per_epoch))
-            last = save_in_time(parts, limit);
+        if (at_end)
+            saves.now();
+        else
+            save_if_due(parts, saves, outcome.agreed);
     }
     reporter.finish();
     return complete(parts);

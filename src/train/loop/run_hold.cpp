@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -100,7 +101,8 @@ std::vector<RankRow> share_node(const Start& start, RankShare& share) {
     const auto here = std::ranges::count(rows, mine.host_id, &RankRow::host_id);
     share = {.cpus = cpu_share(rows, world.rank()),
              .cores = core_share(rows, world.rank(), start.node.control_group),
-             .memory_bytes = mine.memory_bytes / static_cast<std::uint64_t>(here)};
+             .memory_bytes = mine.memory_bytes / static_cast<std::uint64_t>(here),
+             .ranks_here = static_cast<int>(here)};
     log_event(PlaceEvent{.cores = static_cast<int>(mine.cpus.size()),
                          .sharers = ranks_sharing_cpus(rows, mine.rank),
                          .quota = start.node.control_group.cpu_quota});
@@ -165,8 +167,21 @@ void introduce(const LoopParts& parts) {
     run.early.reset();
 }
 
+RunState with_lengths(const LoopParts& parts, RunState state) {
+    state.steps_total = parts.contract.length.total_steps;
+    state.epochs = parts.start.settings.epochs;
+    state.max_steps = parts.start.settings.max_steps;
+    return state;
+}
+
+void write_state(const LoopParts& parts, RunState state) {
+    if (parts.run.directory)
+        parts.run.directory->write_state(with_lengths(parts, std::move(state)));
+}
+
 void note_failure(const LoopParts& parts, const Error& error) {
     RunHold& run = parts.run;
+    parts.course.save.reset();  // it writes the state, too
     if (run.flight) run.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
     ErrorEvent event = event_of(error);
     const auto* const agreed = dynamic_cast<const AgreedError*>(&error);
@@ -174,15 +189,12 @@ void note_failure(const LoopParts& parts, const Error& error) {
     log_event(event);
     try {
         if (run.directory)
-            run.directory->write_state(
-                {.phase = RunPhase::failed,
-                 .step = parts.course.progress.step,
-                 .epoch = parts.course.progress.epoch,
-                 .reason = error.code() + ": " + error.what() + failed_ranks(error),
-                 .exit = static_cast<int>(error.exit_code()),
-                 .steps_total = parts.contract.length.total_steps,
-                 .epochs = parts.start.settings.epochs,
-                 .max_steps = parts.start.settings.max_steps});
+            write_state(parts,
+                        {.phase = RunPhase::failed,
+                         .step = parts.course.progress.step,
+                         .epoch = parts.course.progress.epoch,
+                         .reason = error.code() + ": " + error.what() + failed_ranks(error),
+                         .exit = static_cast<int>(error.exit_code())});
         else if (agreed == nullptr)
             // Rank 0 is about to be ended by the launcher, and will not know why.
             write_failed_state(

@@ -87,6 +87,7 @@ struct RankShare {
     CpuShare cpus;
     double cores = 0;                ///< see core_share()
     std::uint64_t memory_bytes = 0;  ///< of its node's
+    int ranks_here = 1;              ///< number of ranks on its node
 };
 
 /// Rank 0 holds the directory, the others know its paths.
@@ -112,6 +113,12 @@ void introduce(const LoopParts& parts);
 
 /// Collective, after the first step, when all ranks that exchange anything have met.
 void tell_of_network(const LoopParts& parts);
+
+/// Returns `state` with the lengths of the run.
+RunState with_lengths(const LoopParts& parts, RunState state);
+
+/// Rank 0 writes state.json. No save is in flight.
+void write_state(const LoopParts& parts, RunState state);
 
 /// For who reads the run afterwards: this rank ends with `error`, alone or with all others.
 void note_failure(const LoopParts& parts, const Error& error);

@@ -55,16 +55,19 @@ void make_replica(const LoopParts& parts) {
         .rate_factors = engine.rate_factors,
         .device = engine.device(),
         .loops = engine.gpu ? engine.gpu->loops() : host_loops()});
-    engine.step =
-        std::make_unique<TrainStep>(TrainStep::Parts{.settings = start.settings,
-                                                     .replica = *engine.replica,
-                                                     .shape = engine.input->shape(),
-                                                     .task = *engine.task,
-                                                     .clock = parts.run.clock,
-                                                     .scale = parts.course.progress.loss_scale,
-                                                     .updates = parts.course.progress.updates,
-                                                     .leaves = start.leaves().size(),
-                                                     .ranks = start.mesh.data.size()});
+    engine.step = std::make_unique<TrainStep>(
+        TrainStep::Parts{.settings = start.settings,
+                         .replica = *engine.replica,
+                         .shape = engine.input->shape(),
+                         .task = *engine.task,
+                         .clock = parts.run.clock,
+                         .scale = parts.course.progress.loss_scale,
+                         .updates = parts.course.progress.updates,
+                         .leaves = start.leaves().size(),
+                         .ranks = start.mesh.data.size(),
+                         .before_update = [&course = parts.course, &clock = parts.run.clock] {
+                             course.wait_for_copy(clock);
+                         }});
 }
 
 // With fewer, kernels for vectors give other bits than those for matrices.

@@ -251,8 +251,7 @@ const std::vector<at::Tensor>& Replica::gradient_views(float* slot) {
 }
 
 void Replica::begin_step(LeafNorms norms) {
-    mirror_ = {};
-    kept_ = {};
+    lent_ = {};
     norms_ = norms;
     std::ranges::fill(missed_leaves_, 0);
     reducer_.begin_step();
@@ -538,9 +537,12 @@ float Replica::scalar(StepScalar which) const {
 }
 
 ReplicaTensors Replica::tensors() {
+    lent_ = std::make_shared<HostCopy>();
     const HostVectors host = host_vectors();
-    ReplicaTensors all{
-        .metas = {}, .pieces = {}, .is_first_copy = parts_.exchange->is_first_copy()};
+    ReplicaTensors all{.metas = {},
+                       .pieces = {},
+                       .is_first_copy = parts_.exchange->is_first_copy(),
+                       .memory = lent_};
     for (const FlatTensor& place : parts_.layout->parameters()) {
         all.metas.push_back({place.name, place.shape});
         for (const OwnStripe& own : stripes_)
@@ -559,15 +561,15 @@ ReplicaTensors Replica::tensors() {
                 add_piece(all, place, own.range, host.state[k] + own.first);
         }
     all.own_pieces = all.pieces.size();
-    kept_.clear();
+    all.frozen_from = all.metas.size();
     for (const auto& [name, tensor] : saved_frozen()) {
-        kept_.push_back(tensor.detach().cpu().contiguous());
+        lent_->kept.push_back(tensor.detach().cpu().contiguous());
         all.metas.push_back({name, tensor.sizes().vec()});
         if (tensor.numel() > 0)
             all.pieces.push_back({all.metas.size() - 1,
                                   0,
                                   static_cast<std::uint64_t>(tensor.numel()),
-                                  kept_.back().data_ptr<float>()});
+                                  lent_->kept.back().data_ptr<float>()});
     }
     return all;
 }
@@ -641,12 +643,12 @@ Replica::HostVectors Replica::host_vectors() {
     }
     const std::size_t floats = parts_.layout->flat().size();
     const auto owned = static_cast<std::size_t>(state_.empty() ? 0 : state_.front().numel());
-    mirror_.resize(floats + state_.size() * owned);
-    host.values = mirror_.data();
+    lent_->mirror.resize(floats + state_.size() * owned);
+    host.values = lent_->mirror.data();
     memory_.wait();
     memory_.copy(host.values, values_, floats);
     for (const at::Tensor& vector : state_) {
-        host.state.push_back(mirror_.data() + floats + host.state.size() * owned);
+        host.state.push_back(host.values + floats + host.state.size() * owned);
         memory_.copy(host.state.back(), vector.data_ptr<float>(), owned);
     }
     memory_.wait();
@@ -655,18 +657,18 @@ Replica::HostVectors Replica::host_vectors() {
 
 // Takes the vectors into which a checkpoint was read.
 void Replica::take_host_vectors() {
+    const std::shared_ptr<HostCopy> lent = std::exchange(lent_, nullptr);
+    if (!lent) return;
     const NamedTensors frozen = saved_frozen();
-    for (std::size_t i = 0; i < kept_.size(); ++i) frozen[i].tensor.copy_(kept_[i]);
-    kept_ = {};
-    if (mirror_.empty()) return;
+    for (std::size_t i = 0; i < lent->kept.size(); ++i) frozen[i].tensor.copy_(lent->kept[i]);
+    if (lent->mirror.empty()) return;
     const std::size_t floats = parts_.layout->flat().size();
-    memory_.copy(values_, mirror_.data(), floats);
+    memory_.copy(values_, lent->mirror.data(), floats);
     for (std::size_t k = 0; k < state_.size(); ++k) {
         const auto owned = static_cast<std::size_t>(state_[k].numel());
-        memory_.copy(state_[k].data_ptr<float>(), mirror_.data() + floats + k * owned, owned);
+        memory_.copy(state_[k].data_ptr<float>(), lent->mirror.data() + floats + k * owned, owned);
     }
     memory_.wait();
-    mirror_ = {};
 }
 
 std::string Replica::description() const {

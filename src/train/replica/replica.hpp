@@ -38,6 +38,8 @@ enum class StepScalar : std::size_t {
     interrupt_wanted,  ///< > 0: some rank was interrupted
     save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
     discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
+    save_done,         ///< SaveVotes::done
+    save_failed,       ///< SaveVotes::failed
     leaf_squares,      ///< of all leaves' gradients, each one's squared norm; see LeafNorms
     count,
 };
@@ -98,12 +100,15 @@ struct LeafResult {
 using Counters = std::map<std::string, std::int64_t>;
 
 /// All tensors of a checkpoint, by name, and the pieces of them that this rank owns. It loads
-/// those, and saves them if its node's copy is the one that is saved.
+/// those, and saves them if its node's copy is the one that is saved. An update changes those in
+/// the replica's memory, but no copy.
 struct ReplicaTensors {
     std::vector<TensorMeta> metas;
-    std::vector<TensorPiece> pieces;  ///< in the replica's memory
-    std::size_t own_pieces = 0;  ///< pieces after these are on all ranks, and one rank saves them
+    std::vector<TensorPiece> pieces;  ///< in the replica's memory, or in a copy of a GPU's
+    std::size_t own_pieces = 0;   ///< pieces after these are on all ranks, and one rank saves them
+    std::size_t frozen_from = 0;  ///< the first of `metas` that is a frozen parameter
     bool is_first_copy = true;
+    std::shared_ptr<const void> memory{};  ///< the copy
 };
 
 /// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
@@ -241,6 +246,12 @@ class Replica {
         std::size_t bucket = 0, offset = 0;
     };
 
+    /// What the replica's own memory does not have.
+    struct HostCopy {
+        std::vector<float> mirror;     ///< a GPU's vectors
+        std::vector<at::Tensor> kept;  ///< frozen parameters
+    };
+
     /// Flat vectors for reading and writing by the host.
     struct HostVectors {
         float* values = nullptr;
@@ -306,8 +317,7 @@ class Replica {
     UpdateDecision decision_;                     ///< the same, after publish()
     /// On the host, page-locked: *decided_, then told_state() as published, then marks of pieces.
     at::Tensor told_;
-    std::vector<float> mirror_;        ///< copy of a GPU's vectors, while tensors() are lent
-    std::vector<at::Tensor> kept_;     ///< frozen parameters on the host, during that time
+    std::shared_ptr<HostCopy> lent_;   ///< behind tensors(), until the next step or start()
     mutable std::vector<float> seen_;  ///< temporary copy of a GPU's vector on the host
 };
 

@@ -7,6 +7,7 @@
 //     or all at once        the same bits, where a rehearsal has shown them (leaf_passes.hpp)
 //     finish                the sum over all V leaves, of what this rank owns
 //     skip?                 with --on-nonfinite skip or fp16, agreed on: nothing is updated then
+//     copied?               a save in flight may still read values and optimizer state
 //     norm, clip            exact, so that no cut of the gradient shows
 //     update                what this rank owns: values := optimizer(values, sum)
 //     publish               everybody sees all values; the step's loss and wishes are among them
@@ -60,13 +61,15 @@ std::uint64_t leaf_seed(std::uint64_t seed, std::int64_t step, int leaf) {
 
 LeafScalars scalars_of(const StepWishes& wishes) {
     LeafScalars scalars{};
-    const auto set = [&](StepScalar which, bool is_wished) {
-        scalars[static_cast<std::size_t>(which)] = is_wished ? 1.0F : 0.0F;
+    const auto set = [&](StepScalar which, int value) {
+        scalars[static_cast<std::size_t>(which)] = static_cast<float>(value);
     };
     set(StepScalar::requeue_wanted, wishes.requeue);
     set(StepScalar::interrupt_wanted, wishes.interrupt);
     set(StepScalar::save_wanted, wishes.save);
     set(StepScalar::discard_wanted, wishes.discard);
+    set(StepScalar::save_done, wishes.votes.done);
+    set(StepScalar::save_failed, wishes.votes.failed);
     return scalars;
 }
 
@@ -117,6 +120,7 @@ StepOutcome TrainStep::run(SampleFeed& feed,
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.finish();
     }
+    if (parts_.before_update) parts_.before_update();
     update(feed.batch(), step, rate);
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
@@ -258,13 +262,18 @@ int TrainStep::micro_batches(const LeafRows& leaf) const {
 StepOutcome TrainStep::outcome(const Batch& batch, std::int64_t step) const {
     const UpdateDecision& decision = parts_.replica.decision();
     const bool is_skipped = decision.is_withheld != 0;
-    const auto wished = [&](StepScalar which) { return parts_.replica.scalar(which) > 0; };
+    const auto sum = [&](StepScalar which) {
+        return static_cast<int>(parts_.replica.scalar(which));
+    };
+    const auto wished = [&](StepScalar which) { return sum(which) > 0; };
     StepOutcome done{.loss = parts_.replica.scalar(StepScalar::loss_sum),
                      .gradient_norm = decision.norm,
                      .agreed = {.requeue = wished(StepScalar::requeue_wanted),
                                 .interrupt = wished(StepScalar::interrupt_wanted),
                                 .save = wished(StepScalar::save_wanted),
-                                .discard = wished(StepScalar::discard_wanted)},
+                                .discard = wished(StepScalar::discard_wanted),
+                                .votes = {.done = sum(StepScalar::save_done),
+                                          .failed = sum(StepScalar::save_failed)}},
                      .is_skipped = is_skipped};
     if (measures(batch, step) && !is_skipped) done.norms = norms(decision.norm);
     return done;

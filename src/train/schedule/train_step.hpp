@@ -6,6 +6,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/settings.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "model/device_model.hpp"
 #include "replica/replica.hpp"
@@ -13,6 +14,7 @@
 #include "task/sample_feed.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +27,7 @@ namespace lockstep {
 /// Requests of this rank to all ranks at the end of the step.
 struct StepWishes {
     bool requeue = false, interrupt = false, save = false, discard = false;
+    SaveVotes votes{};  ///< on the save in flight; agreed: their sums
 };
 
 /// The result of a step, the same on all ranks.
@@ -79,6 +82,8 @@ class TrainStep {
         std::int64_t& updates;  ///< number that the replica has taken
         int leaves = 1;         ///< number of this rank's leaves
         int ranks = 1;
+        /// Called when the gradients are summed and nothing is updated yet.
+        std::function<void()> before_update = {};
     };
     explicit TrainStep(Parts parts)
         : parts_(parts),

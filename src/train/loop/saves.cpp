@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the run's checkpoints are written, and what they hold. What a checkpoint says besides its
+// tensors is of the step that ordered it, however many steps later it is committed.
+//
+// What must never happen:
+// - A checkpoint that something depends on is left out because another one is still being written:
+//   only a period may be, and none that a rollback goes back to.
+// - state.json names a checkpoint that is not there yet, or answers a request to save with an
+//   earlier one.
+//
+// Tested: e2e/checkpoint_mode_test.cpp, e2e/control_test.cpp, e2e/tasks_test.cpp (rollbacks).
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/plan/run_length.hpp"
+#include "lockstep/run/control.hpp"
+#include "lockstep/run/memory.hpp"
+
+#include "loop/loop.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+namespace lockstep {
+namespace {
+
+CheckpointState state_of(const LoopParts& parts) {
+    const TrainSettings& settings = parts.start.settings;
+    const JobProgress& progress = parts.course.progress;
+    return {.step = progress.step,
+            .epoch = progress.epoch,
+            .updates = progress.updates,
+            .order = {.kind = settings.order,
+                      .data_digest = parts.inputs.data_digest(),
+                      .seed = settings.seed,
+                      .lanes = settings.lanes,
+                      .window_blocks = settings.window_blocks,
+                      .epoch = progress.position.epoch,
+                      .consumed = progress.position.consumed},
+            .contract = parts.contract.bits,
+            .evaluated = progress.evaluated,
+            .best = progress.best,
+            .loss_scale = progress.loss_scale,
+            .ranks = parts.start.mesh.world.size(),
+            .virtual_ranks = settings.virtual_ranks,
+            .counters = parts.engine.replica->counters()};
+}
+
+CheckpointPart part_of(const LoopParts& parts) {
+    ReplicaTensors tensors = parts.engine.replica->tensors();
+    if (!parts.start.mesh.world.is_root()) tensors.pieces.resize(tensors.own_pieces);
+    if (!tensors.is_first_copy) tensors.pieces.clear();
+    CheckpointPart part{.state = state_of(parts),
+                        .tensors = std::move(tensors.metas),
+                        .pieces = std::move(tensors.pieces),
+                        .frozen_from = tensors.frozen_from,
+                        .memory = std::move(tensors.memory)};
+    if (!parts.engine.gpu) part.changing = std::min(tensors.own_pieces, part.pieces.size());
+    if (parts.course.ledger) part.sync_others = [&ledger = *parts.course.ledger] { ledger.sync(); };
+    return part;
+}
+
+RunState saved_state(std::int64_t step, std::int64_t epoch) {
+    return {
+        .phase = RunPhase::running, .step = step, .epoch = epoch, .reason = "checkpoint written"};
+}
+
+CheckpointPlace place_of(const LoopParts& parts) {
+    const TrainSettings& settings = parts.start.settings;
+    const JobProgress& progress = parts.course.progress;
+    CheckpointPlace place{.root = parts.run.paths.checkpoints(),
+                          .incarnation = parts.run.incarnation,
+                          .check_still_ours = {},
+                          .keep = settings.keep_checkpoints,
+                          .kept_steps = {kept_step(settings, progress.best)},
+                          .needed_by = {},
+                          .clock = &parts.run.clock};
+    if (settings.on_nonfinite == NonFinite::rollback) {
+        const RunLength length = parts.contract.length;
+        place.kept_steps.push_back(rollback_step(settings, length, progress.step));
+        place.needed_by = [&settings, length](std::int64_t step) {
+            return rollback_step(settings, length, step);
+        };
+    }
+    if (parts.run.directory) {
+        const RunDirectory& directory = *parts.run.directory;
+        place.check_still_ours = [&directory] { directory.check_still_ours(); };
+        place.note_committed =
+            directory.state_writer(with_lengths(parts, saved_state(progress.step, progress.epoch)));
+    }
+    return place;
+}
+
+}  // namespace
+
+void Course::wait_for_copy(PhaseClock& clock) const {
+    if (!save || save->is_copied()) return;
+    const PhaseScope scope(clock, Phase::checkpoint);
+    save->wait_copied();
+}
+
+Saves::Saves(const LoopParts& parts, TimeLimit& limit)
+    : parts_(parts),
+      limit_(limit),
+      mode_(parts.start.settings.checkpoint_mode),
+      last_{parts.course.progress.step, parts.course.progress.epoch, now_s()} {
+    if (parts.engine.gpu && mode_ == CheckpointMode::overlapped)
+        once(Level::info,
+             "checkpoints: a GPU's values are copied to the host between two steps, and written "
+             "beside the steps that follow");
+}
+
+bool Saves::is_in_flight() const {
+    return parts_.course.save != nullptr;
+}
+
+SaveVotes Saves::votes() const {
+    return is_in_flight() ? parts_.course.save->votes() : SaveVotes();
+}
+
+void Saves::after_step(const SaveVotes& agreed) {
+    if (!is_in_flight()) return;
+    const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
+    if (parts_.course.save->advance(agreed)) note_committed();
+}
+
+void Saves::finish() {
+    if (!is_in_flight()) return;
+    const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
+    parts_.course.save->finish();
+    note_committed();
+}
+
+void Saves::now() {
+    finish();
+    begin(CheckpointMode::blocking);
+    finish();
+}
+
+void Saves::order(SaveReason reason) {
+    const bool may_be_left_out =
+        reason == SaveReason::period && parts_.start.settings.on_nonfinite != NonFinite::rollback;
+    if (is_in_flight() && reason == SaveReason::request) {
+        is_wanted_ = true;
+        return;
+    }
+    if (is_in_flight() && may_be_left_out) return leave_out();
+    finish();
+    begin(mode_);
+    if (mode_ == CheckpointMode::blocking) finish();
+}
+
+// Returns the id of a pending request, which the next state to be written would answer; "": none.
+std::string Saves::request_to_save() const {
+    if (!parts_.run.directory) return "";
+    const auto& asked = parts_.run.directory->control_request();
+    return asked && asked->action == ControlAction::save ? asked->id : "";
+}
+
+void Saves::leave_out() {
+    if (std::has_single_bit(++left_out_))
+        once(Level::warn,
+             "the checkpoint of step {} is left out, because that of step {} is still being "
+             "written ({} left out so far): a longer --checkpoint-every fits this disk",
+             parts_.course.progress.step,
+             parts_.course.save->state().step,
+             left_out_);
+}
+
+// Returns room for a copy of what this rank writes, if all ranks have it.
+std::span<float> Saves::staging(std::size_t floats) {
+    const Communicator& world = parts_.start.mesh.world;
+    if (!staging_ && mode_ == CheckpointMode::overlapped) {
+        const auto ranks_here = static_cast<std::uint64_t>(parts_.run.share.ranks_here);
+        const std::uint64_t bytes = floats * sizeof(float), left = memory_left();
+        try {
+            if (bytes * ranks_here <= left) staging_.reset(new float[floats]);
+        } catch (const std::bad_alloc&) {
+            // As if the node had too little.
+        }
+        std::vector<std::int64_t> lacking{staging_ ? 0 : static_cast<std::int64_t>(bytes)};
+        world.all_reduce_max(lacking);
+        if (lacking.front() > 0) {
+            mode_ = CheckpointMode::blocking;
+            staging_.reset();
+            once(
+                Level::warn,
+                "checkpoints are written between two steps: a copy of what a rank writes needs {}, "
+                "and there is too little memory",
+                bytes_text(static_cast<std::uint64_t>(lacking.front())));
+        }
+    }
+    return {staging_.get(), staging_ ? floats : 0};
+}
+
+void Saves::begin(CheckpointMode mode) {
+    const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
+    const Communicator& world = parts_.start.mesh.world;
+    Course& course = parts_.course;
+    ++course.saves;
+    course.data->check_files();
+    if (course.ledger) agree(world, [&] { course.ledger->write(); });
+    CheckpointPart part = part_of(parts_);
+    std::span<float> copy;
+    if (mode == CheckpointMode::overlapped) {
+        copy = staging(part.changing_floats());
+        mode = mode_;
+    }
+    ordered_s_ = last_.time_s = now_s();
+    is_wanted_ = false;
+    answered_ = request_to_save();
+    course.save =
+        std::make_unique<CheckpointSave>(world, place_of(parts_), std::move(part), mode, copy);
+}
+
+void Saves::note_committed() {
+    const CheckpointState& state = parts_.course.save->state();
+    last_ = {state.step, state.epoch, now_s()};
+    limit_.note_save(last_.time_s - ordered_s_);
+    if (!answered_.empty() && request_to_save() == answered_)
+        write_state(parts_, saved_state(state.step, state.epoch));
+    parts_.course.save.reset();
+}
+
+}  // namespace lockstep

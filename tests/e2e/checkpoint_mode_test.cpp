@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that are written beside the steps: the bytes of those that are written between two
+// steps, also on disks that are slow or fail, and under signals.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int last_step = 20;
+
+Words saving_words(const fs::path& run, const Words& more, int steps = last_step) {
+    return train_words(SmallData::get().train(), run, "mlp", 24) +
+           typed("--virtual-ranks 4 --max-steps % --checkpoint-every 2steps --log-every 1",
+                 {std::to_string(steps)}) +
+           Words{"--keep-checkpoints", "1000"} + more;
+}
+
+Variables with_disk(Variables variables) {
+    variables["LD_PRELOAD"] = LOCKSTEP_FAULTY_DISK;
+    return variables;
+}
+
+std::set<std::string> checkpoints_of(const fs::path& run) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(run / "ckpt"))
+        names.insert(entry.path().filename());
+    return names;
+}
+
+class CheckpointModes : public testing::Test {
+  protected:
+    ProcessResult trained(const std::string& run,
+                          int ranks,
+                          const Words& more,
+                          const Variables& variables = {}) const {
+        return run_lockstep(saving_words(folder_ / run, more) + on_ranks(ranks), variables);
+    }
+
+    // What an undisturbed run ends with.
+    static const std::string& hash() {
+        static const std::string found = [] {
+            const TempDir folder;
+            return printed_hash(
+                run_lockstep(saving_words(folder / "run", {"--checkpoint-mode", "blocking"}) +
+                             on_ranks(2))
+                    .output);
+        }();
+        return found;
+    }
+
+    void expect_undisturbed_end(const std::string& run, int ranks, const Words& more) const {
+        const ProcessResult result = trained(run, ranks, more);
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_EQ(printed_hash(result.output), hash());
+        const auto verified = run_lockstep({"ckpt", "verify", folder_ / run});
+        EXPECT_EQ(verified.exit_code, 0) << verified.output;
+    }
+
+    TempDir folder_;
+    const Words all_ = {"--on-nonfinite", "rollback"};  // such a run leaves no period out
+};
+
+TEST_F(CheckpointModes, GiveTheSameBytes) {
+    for (const int ranks : {1, 2, 3}) {
+        const auto name = [&](const char* mode) { return fmt::format("{}{}", mode, ranks); };
+        const auto run = [&](const char* mode) {
+            const auto result = trained(name(mode), ranks, all_ + Words{"--checkpoint-mode", mode});
+            EXPECT_EQ(result.exit_code, 0) << result.output;
+            EXPECT_EQ(printed_hash(result.output), hash());
+        };
+        run("blocking");
+        run("overlapped");
+        const auto there = checkpoints_of(folder_ / name("blocking"));
+        EXPECT_EQ(there.size(), last_step / 2);
+        EXPECT_EQ(checkpoints_of(folder_ / name("overlapped")), there);
+        for (const std::string& step : there)
+            expect_same_files(folder_ / name("overlapped") / "ckpt" / step,
+                              folder_ / name("blocking") / "ckpt" / step);
+    }
+}
+
+// Each write takes longer than two steps.
+TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
+    const auto slow = trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}}));
+    EXPECT_EQ(slow.exit_code, 0) << slow.output;
+    EXPECT_EQ(printed_hash(slow.output), hash());
+    EXPECT_THAT(slow.output, HasSubstr("is left out, because that of step 2 is still being"));
+    EXPECT_THAT(slow.output, HasSubstr("(1 left out so far)"));
+    const auto there = checkpoints_of(folder_ / "slow");
+    EXPECT_LT(there.size(), last_step / 2 - 1);
+    EXPECT_TRUE(there.contains(fmt::format("step-{:06}", last_step)));
+    const auto verified = run_lockstep({"ckpt", "verify", folder_ / "slow"});
+    EXPECT_EQ(verified.exit_code, 0) << verified.output;
+}
+
+TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
+    const TempDir output;
+    Background job(Words{"env",
+                         std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK,
+                         "FAULTY_DISK_MS=200",
+                         program()} +
+                       saving_words(folder_ / "run", {}, 100'000) + on_ranks(2),
+                   output / "output");
+    const auto is_in_flight = [&] {
+        std::error_code missing;
+        for (const auto& entry : fs::directory_iterator(folder_ / "run/ckpt", missing))
+            if (entry.path().filename().string().starts_with(".tmp-")) return true;
+        return job.has_ended();
+    };
+    EXPECT_TRUE(eventually(is_in_flight, 60));
+    job.send(SIGTERM);
+    EXPECT_EQ(job.wait(120), 75) << content_of(output / "output");
+    const auto step = read_json(folder_ / "run/state.json").at("step").get<std::int64_t>();
+    EXPECT_EQ(state_of(folder_ / "run"), fmt::format("checkpointed, step {}, exit 75", step));
+    const auto there = checkpoints_of(folder_ / "run");
+    EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
+    EXPECT_THAT(there, Not(testing::Contains(testing::StartsWith("."))));
+    if (step < last_step) expect_undisturbed_end("run", 1, {});
+}
+
+struct DiskFault {
+    const char* name;
+    const char* does;
+    const char* rank;
+    int exit_code;
+    const char* says;
+};
+
+class CheckpointModesOnDisks : public CheckpointModes,
+                               public testing::WithParamInterface<DiskFault> {};
+
+// From a call in the middle on; what was committed before stays, and the run goes on from there.
+TEST_P(CheckpointModesOnDisks, EndTheRunWithWhatToDoAndLoseNothing) {
+    const DiskFault fault = GetParam();
+    const auto failed = trained("run",
+                                2,
+                                all_,
+                                with_disk({{"FAULTY_DISK_RANK", fault.rank},
+                                           {"FAULTY_DISK_CALL", "23"},
+                                           {"FAULTY_DISK_DOES", fault.does}}));
+    EXPECT_EQ(failed.exit_code, fault.exit_code) << failed.output;
+    EXPECT_THAT(failed.output, HasSubstr(fault.says));
+    EXPECT_FALSE(run_lockstep({"ckpt", "ls", folder_ / "run"}).output.empty());
+    expect_undisturbed_end("run", 3, all_);
+}
+
+std::string fault_name(const testing::TestParamInfo<DiskFault>& info) {
+    return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         CheckpointModesOnDisks,
+                         testing::Values(DiskFault{"Full", "28", "1", 73, "E405"},
+                                         DiskFault{"Broken", "5", "0", 74, "Input/output error"},
+                                         DiskFault{"ReadOnly", "30", "1", 74, "Read-only"},
+                                         DiskFault{"Killed", "kill", "1", 76, "E660"}),
+                         fault_name);
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// A save that goes on beside steps, whose votes this test adds up.
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+const std::vector<TensorMeta> saved_tensors = {
+    {"fc.weight", {300, 500}}, {"optimizer.average.fc.weight", {300, 500}}, {"frozen", {7}}};
+
+class CheckpointSaves : public testing::Test {
+  protected:
+    CheckpointSaves() {
+        if (ranks_.is_root()) folder_.emplace();
+        root_ = fs::path(ranks_.broadcast(folder_ ? folder_->path().string() : ""));
+        for (std::size_t t = 0; t < saved_tensors.size(); ++t) {
+            const std::uint64_t n = saved_tensors[t].count();
+            const auto r = static_cast<std::uint64_t>(ranks_.rank());
+            const auto p = static_cast<std::uint64_t>(ranks_.size());
+            const std::uint64_t begin = n * r / p, end = n * (r + 1) / p;
+            auto& values = memory_.emplace_back(end - begin);
+            std::iota(values.begin(), values.end(), static_cast<float>(begin + t));
+            if (begin < end) pieces_.push_back({t, begin, end - begin, values.data()});
+        }
+    }
+    ~CheckpointSaves() override { ranks_.barrier(); }
+
+    CheckpointPart part(std::int64_t step) const {
+        return {.state = {.step = step, .counters = {{"seen", 3}, {"optimizer.missed.x", 4}}},
+                .tensors = saved_tensors,
+                .pieces = pieces_,
+                .changing = pieces_.size(),
+                .frozen_from = 2};
+    }
+
+    CheckpointPlace place(const std::string& name) const {
+        return {.root = root_ / name / "ckpt", .check_still_ours = {}, .needed_by = {}};
+    }
+
+    std::unique_ptr<CheckpointSave> begin(const std::string& name,
+                                          CheckpointPart part,
+                                          CheckpointMode mode = CheckpointMode::overlapped) {
+        staging_.resize(part.changing_floats());
+        return std::make_unique<CheckpointSave>(
+            ranks_, place(name), std::move(part), mode, staging_);
+    }
+
+    // As a step does.
+    bool after_step(CheckpointSave& save) const {
+        const SaveVotes mine = save.votes();
+        std::array<std::int64_t, 2> sums{mine.done, mine.failed};
+        ranks_.all_reduce_sum(sums);
+        return save.advance(
+            {.done = static_cast<int>(sums[0]), .failed = static_cast<int>(sums[1])});
+    }
+
+    void take_steps(CheckpointSave& save) const {
+        while (!after_step(save)) std::this_thread::yield();
+    }
+
+    // As an update does.
+    void change_values() {
+        for (std::vector<float>& values : memory_)
+            for (float& value : values) value = -value - 1;
+    }
+
+    // By name, of the only checkpoint.
+    std::map<std::string, std::string> files(const std::string& name) const {
+        std::map<std::string, std::string> found;
+        const auto there = list_checkpoints(root_ / name / "ckpt");
+        EXPECT_EQ(there.size(), 1u) << name;
+        if (there.empty()) return found;
+        for (const auto& entry : fs::directory_iterator(there.back().path))
+            found[entry.path().filename()] = read_file(entry.path());
+        ranks_.barrier();
+        return found;
+    }
+
+    Communicator ranks_ = Communicator::world();
+    std::optional<test::TempDir> folder_;
+    fs::path root_;
+    std::vector<std::vector<float>> memory_;
+    std::vector<TensorPiece> pieces_;
+    std::vector<float> staging_;
+};
+
+TEST_F(CheckpointSaves, WriteTheSameBytesInBothModesHoweverSoonValuesChangeAfterTheCopy) {
+    begin("blocking", part(1), CheckpointMode::blocking)->finish();
+    const auto expected = files("blocking");
+    EXPECT_EQ(expected.size(), static_cast<std::size_t>(ranks_.size()) + 1);
+    const auto save = begin("overlapped", part(1));
+    save->wait_copied();
+    EXPECT_TRUE(save->is_copied());
+    change_values();
+    take_steps(*save);
+    EXPECT_EQ(files("overlapped"), expected);
+    EXPECT_NO_THROW(verify_checkpoint(root_ / "overlapped/ckpt/step-000001"));
+}
+
+// Blocking, it reads the values when it writes them: that is an update that does not wait.
+TEST_F(CheckpointSaves, OfValuesThatChangeTooEarlyDiffer) {
+    begin("right", part(1))->finish();
+    const auto save = begin("wrong", part(1), CheckpointMode::blocking);
+    change_values();
+    save->finish();
+    EXPECT_NE(files("wrong"), files("right"));
+}
+
+TEST_F(CheckpointSaves, HashTheModelsValuesFromTheirFiles) {
+    begin("run", part(1))->finish();
+    std::vector<float> weights(saved_tensors[0].count()), frozen(7);
+    std::iota(weights.begin(), weights.end(), 0.0F);
+    std::iota(frozen.begin(), frozen.end(), 2.0F);
+    const std::int64_t seen = 3;
+    Hasher128 hasher;
+    hasher.add(bytes_of("fc.weight"));
+    hasher.add(std::as_bytes(std::span(weights)));
+    hasher.add(bytes_of("seen"));
+    hasher.add(std::as_bytes(std::span(&seen, 1)));
+    hasher.add(bytes_of("frozen"));
+    hasher.add(std::as_bytes(std::span(frozen)));
+    EXPECT_EQ(read_checkpoint_state(root_ / "run/ckpt/step-000001").parameter_hash,
+              hasher.value().hex());
+}
+
+TEST_F(CheckpointSaves, AreThereOnlyWhenAllRanksHaveSaidSo) {
+    const auto save = begin("run", part(1));
+    int steps = 0;
+    do {
+        EXPECT_TRUE(list_checkpoints(root_ / "run/ckpt").empty() || steps >= 2);
+        ranks_.barrier();
+        ++steps;
+    } while (!after_step(*save));
+    EXPECT_GE(steps, 3) << "the folder, the shards and the commit";
+    EXPECT_EQ(list_checkpoints(root_ / "run/ckpt").size(), 1u);
+    EXPECT_FALSE(fs::exists(root_ / "run/ckpt/.tmp-step-000001-i1"));
+    ranks_.barrier();
+}
+
+TEST_F(CheckpointSaves, MayBeFinishedAtAnyStep) {
+    for (int steps = 0; steps < 4; ++steps) {
+        const std::string name = fmt::format("run{}", steps);
+        const auto save = begin(name, part(steps));
+        for (int step = 0; step < steps; ++step)
+            if (after_step(*save)) break;
+        save->finish();
+        EXPECT_EQ(files(name).size(), static_cast<std::size_t>(ranks_.size()) + 1);
+    }
+}
+
+TEST_F(CheckpointSaves, LeaveNoCheckpointBehindIfTheyAreAbandoned) {
+    for (int steps = 0; steps < 3; ++steps) {
+        begin("run", part(1))->finish();
+        {
+            const auto save = begin("run", part(2));
+            for (int step = 0; step < steps; ++step)
+                if (after_step(*save)) break;
+            ranks_.barrier();
+        }
+        ranks_.barrier();
+        const auto there = list_checkpoints(root_ / "run/ckpt");
+        ASSERT_FALSE(there.empty());
+        for (const CheckpointInfo& one : there) EXPECT_NO_THROW(verify_checkpoint(one.path));
+        ranks_.barrier();
+    }
+}
+
+// Of the disk, on the last rank; and of the values.
+TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
+    begin("run", part(1))->finish();
+    const bool is_last = ranks_.rank() == ranks_.size() - 1;
+    const auto expect_failure = [&](CheckpointPart broken, const std::string& code) {
+        const auto save = begin("run", std::move(broken));
+        try {
+            take_steps(*save);
+            ADD_FAILURE() << "no error";
+        } catch (const AgreedError& error) {
+            EXPECT_EQ(error.code(), code);
+            EXPECT_EQ(error.failed(), std::vector{ranks_.size() - 1});
+        }
+        EXPECT_EQ(list_checkpoints(root_ / "run/ckpt").size(), 1u);
+        EXPECT_NO_THROW(verify_checkpoint(root_ / "run/ckpt/step-000001"));
+        ranks_.barrier();
+    };
+    for (const auto& [number, code] :
+         std::map<int, std::string>{{ENOSPC, "E405"}, {EIO, "E409"}, {EROFS, "E402"}}) {
+        CheckpointPart broken = part(2);
+        if (is_last)
+            broken.sync_others = [number = number] {
+                throw system_error("write", "shard", number);
+            };
+        expect_failure(std::move(broken), code);
+    }
+    if (is_last) memory_[0].front() = std::nanf("");
+    expect_failure(part(2), "E701");
+}
+
+TEST_F(CheckpointSaves, OfAStartThatWasReplacedMakeNotEvenAFolder) {
+    CheckpointPlace taken = place("run");
+    taken.check_still_ours = [] { throw Error("E408", "taken over"); };
+    staging_.resize(part(1).changing_floats());
+    CheckpointSave save(ranks_, taken, part(1), CheckpointMode::overlapped, staging_);
+    EXPECT_THROW(take_steps(save), AgreedError);
+    EXPECT_FALSE(fs::exists(root_ / "run"));
+    ranks_.barrier();
+}
+
+}  // namespace
+}  // namespace lockstep
