@@ -37,7 +37,7 @@ class RunDirectory : public testing::Test {
             run_->folder.file("train.toml", "epochs = 2\nbatch = 60\nmodel = \"cnn\"\n");
         run_->result = run_lockstep(
             typed("train --np 2 --oversubscribe --config % --data % --test-data % --run % --model "
-                  "mlp --log-every 5 --checkpoint-every 8steps",
+                  "mlp --log-every 5 --checkpoint-every 8steps --checkpoint-mode blocking",
                   {config, SmallData::get().train(), SmallData::get().test(), run_->path}),
             {{"LOCKSTEP_LR", "0.002"}});
         ASSERT_EQ(run_->result.exit_code, 0) << run_->result.output;

@@ -6,7 +6,7 @@
 //     FAULTY_DISK_CALL   from this call on (1: the first) FAULTY_DISK_DOES; 0 counts only
 //     FAULTY_DISK_DOES   "kill" or the number of an error
 //     FAULTY_DISK_MS     each of the calls takes so much longer
-//     FAULTY_DISK_COUNT  file that gets the number of calls at the process's end, with ".RANK"
+//     FAULTY_DISK_COUNT  file that gets the number of calls so far, with ".RANK"
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -53,19 +53,18 @@ bool is_watched(int file) {
     return length > 0 && is_watched(std::string_view(path, static_cast<std::size_t>(length)));
 }
 
-struct Counter {
-    std::atomic<int> calls{0};
-    ~Counter() {
-        const std::string_view file = variable("FAULTY_DISK_COUNT");
-        if (file.empty() || !is_meant()) return;
-        const std::string path =
-            std::string(file) + "." + std::string(variable("OMPI_COMM_WORLD_RANK"));
-        if (std::FILE* const out = std::fopen(path.c_str(), "w")) {
-            std::fprintf(out, "%d\n", calls.load());
-            std::fclose(out);
-        }
+std::atomic<int> calls{0};
+
+// At each call, because a rank ends without destructors.
+void tell(int count) {
+    static const std::string file(variable("FAULTY_DISK_COUNT"));
+    if (file.empty()) return;
+    const std::string path = file + "." + std::string(variable("OMPI_COMM_WORLD_RANK"));
+    if (std::FILE* const out = std::fopen(path.c_str(), "w")) {
+        std::fprintf(out, "%d\n", count);
+        std::fclose(out);
     }
-} counter;
+}
 
 // Returns the error that the call ends with; 0: it is done.
 template <class Place>
@@ -73,7 +72,9 @@ int fault(const Place& place) {
     if (!is_meant() || !is_watched(place)) return 0;
     static const int first = number("FAULTY_DISK_CALL"), late_ms = number("FAULTY_DISK_MS");
     if (late_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(late_ms));
-    if (++counter.calls < first || first == 0) return 0;
+    const int call = ++calls;
+    tell(call);
+    if (call < first || first == 0) return 0;
     if (variable("FAULTY_DISK_DOES") == "kill") ::raise(SIGKILL);
     return number("FAULTY_DISK_DOES");
 }
