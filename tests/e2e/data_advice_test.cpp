@@ -389,6 +389,43 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
                 HasSubstr("error E105: where is field 'labels'"));
 }
 
+// The last command that is shown for files of public data is run.
+TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
+    python(
+        "import os; [os.mkdir(k) for k in 'spg']\n"
+        "for i in range(8):\n"
+        "  h5py.File(f's/{i}.h5','w').update({'full':r.normal(size=(4,4,2)),'target':1.0*i})\n"
+        "  h5py.File(f'p/{i}.h5','w').update({'x':n.zeros((16,16,4),'f4'),'y':n.eye(16)})\n"
+        "h5py.File('m.mat','w').update({'X':r.normal(size=(24,8,8)),'Y':n.arange(24.)[None]%2})\n"
+        "f=h5py.File('e.h5','w'); f['y']=n.arange(12)%2\n"
+        "d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); g=h5py.File('g/g.h5','w')\n"
+        "for i in range(12): d[i]=n.frombuffer(b'P6 8 8 255 '+bytes([9*i])*192,'u1'); "
+        "g[f'all/{i}']=n.zeros(192+i,'u1')\n"
+        "h5py.File('v.h5','w').update({'x':n.zeros((12,1,4,4,4),'f4'),'y':n.arange(12)%2})");
+    const std::pair<const char*, const char*> files[]{
+        {"'s/*.h5'", " --out S && lockstep train --data S --model mlp --batch 4"},
+        {"'p/*.h5'", " --out P && lockstep train --data P --model unet --width 4 --batch 2"},
+        {"m.mat", ""},
+        {"e.h5", " --out E && lockstep train --data E --batch 4"},
+        {"v.h5", ""}};
+    for (const auto& [file, then] : files) {
+        const std::string shown = shell(std::string("lockstep data inspect ") + file).output;
+        std::size_t at = shown.rfind("lockstep ");
+        if (const std::size_t python = shown.rfind("python3 -"); python != shown.npos) at = python;
+        ASSERT_NE(at, shown.npos) << shown;
+        std::string command = shown.substr(at, shown.find('\n', at) - at);
+        if (const std::size_t out = command.find(" --out NAME"); out != command.npos)
+            command = command.substr(0, out) + then + " --run runs/new";
+        if (command.starts_with("lockstep")) command += " --max-steps 1 && rm -r runs";
+        const ProcessResult worked = shell(command);
+        EXPECT_EQ(worked.exit_code, 0) << shown << command << worked.output;
+    }
+    EXPECT_THAT(shell("lockstep data inspect g").output,
+                HasSubstr("no command to train on it: '/all' is a group of data sets"));
+    EXPECT_THAT(shell("lockstep train --data v.h5 --run V").output,
+                HasSubstr("such as --field features=/x --field labels=/y"));
+}
+
 // What NumPy deflates, and what it stores, are the same rows; so are two data sets, and both.
 TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
     python(

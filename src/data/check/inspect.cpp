@@ -201,6 +201,7 @@ class Inspecting {
             look_at_files(place, where);
         if (all_.index) all_.layout = layout_report(all_.index, options.job);
         if (all_.train.obstacle.empty()) all_.train = train_command(all_);
+        if (!place.files.empty()) look_at_samples(place);
         if (!options.sheet.empty()) write_sheet();
     }
 
@@ -280,6 +281,25 @@ class Inspecting {
         }
         for (const Field& field : all_.index->fields())
             take_classes(field, *std::ranges::find(all_.all, field.source, &InspectedData::name));
+    }
+
+    // Where the files hold one sample each, a single value, or a mask of the whole, says so.
+    void look_at_samples(const ForeignPlace& place) {
+        std::vector<Candidate> samples = place.all;
+        bool has_value = false;
+        for (Candidate& each : samples) {
+            has_value = has_value || (each.facts.size.empty() && each.facts.number);
+            if (each.facts.number) each.obstacle.clear();
+            each.facts.size.insert(each.facts.size.begin(), 1);
+        }
+        const std::vector<FieldMapping> fields = suggested_mappings(samples);
+        const bool has_mask = fields.size() == 2 && fields[1].name == "masks" &&
+                              place.files.size() > 1 && all_.fields.size() == 2 &&
+                              all_.fields[1].name != "masks";
+        if (fields.size() == 2 && (has_mask || (has_value && all_.train.line.empty())))
+            all_.train.fix =
+                "if each file holds one sample, make shards of them: " +
+                sample_a_file_command({place.files, fields, ImageLayout::unstated, options_.links});
     }
 
     // Damage is said, and hinders nothing else.
