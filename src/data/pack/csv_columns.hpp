@@ -21,7 +21,7 @@ struct CsvColumns {
     std::vector<std::size_t> targets, features;
     std::vector<bool> are_categories;  ///< by feature
     std::string_view
-        separator;  ///< the right value for --separator; "" if there are several columns
+        separator;  ///< the right value for --separator; "" if the given one is it
 
     bool is_header() const { return !names.empty(); }
     bool has_categories() const;

@@ -6,6 +6,7 @@
 #include "lockstep/comm/clock_offset.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/events.hpp"
 #include "lockstep/train/train.hpp"
@@ -47,6 +48,26 @@ std::string beginning_text(const TrainSettings& settings,
         changes.empty() ? "all settings that decide bits are the same" : "it has " + changes);
 }
 
+// Says so where weights that learned with other means and deviations get those of new data.
+void warn_of_other_statistics(Start& start, const DatasetIndex& data) {
+    const fs::path source = run_source(start.settings.from).run;
+    const auto then = kept_data(source);
+    if (!then || brings_statistics(start.settings.normalise)) return;
+    for (const Field& now : data.fields()) {
+        const auto before = std::ranges::find(then->fields(), now.name, &Field::name);
+        const bool is_used = now.name != "targets" || start.settings.task.scales_targets;
+        if (before == then->fields().end() || before->mean.empty() || now.mean.empty() ||
+            !is_used || (before->mean == now.mean && before->std == now.std))
+            continue;
+        start.settings.warnings.push_back(
+            fmt::format("{} are normalised by the mean and deviation of these data, and the "
+                        "weights learned with those of '{}': --normalise {} keeps those",
+                        now.name,
+                        source.string(),
+                        shell_word(source.string())));
+    }
+}
+
 // On rank 0. Returns the incarnation.
 std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Contract& contract) {
     TrainSettings& settings = start.settings;
@@ -65,12 +86,12 @@ std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Co
     if (warning) settings.warnings.push_back(*warning);
     if (directory.is_new())
         directory.create(run_facts(settings, contract.bits, torch_version_text()));
-    if (const InitialWeights& from = contract.weights; !from.checkpoint.empty())
+    const DatasetIndex used = with_used_statistics(*inputs.data, settings.normalise);
+    if (const InitialWeights& from = contract.weights; !from.checkpoint.empty()) {
+        warn_of_other_statistics(start, used);
         start.notes.push_back(beginning_text(settings, from, contract.bits.deciding));
-    keep_for_prediction(settings.run,
-                        settings,
-                        with_used_statistics(*inputs.data, settings.normalise),
-                        inputs.digests.value("model-digest", ""));
+    }
+    keep_for_prediction(settings.run, settings, used, inputs.digests.value("model-digest", ""));
     remove_unfinished_checkpoints(directory.paths().checkpoints());
     return directory.begin_incarnation();
 }
