@@ -6,6 +6,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/manifest.hpp"
@@ -253,6 +254,30 @@ class Inspecting {
             all_.train = no_input({files, {}, ImageLayout::unstated, options_.links}, place.all);
         else
             open_fields();
+        if (files.size() == 2 && all_.train.line.empty() && !all_.index) join_two(place);
+    }
+
+    // The inputs may lie in one of two files, and what is learned in the other.
+    void join_two(const ForeignPlace& place) {
+        std::vector<Candidate> all = place.all;
+        for (Candidate& each : candidates_of(place.files[1], options_.links)) {
+            if (std::ranges::find(all, each.name, &Candidate::name) != all.end()) return;
+            all.push_back(std::move(each));
+        }
+        std::vector<FieldMapping> fields = suggested_mappings(all);
+        if (fields.size() != 2) return;
+        const auto file_of = [&](const FieldMapping& field) {
+            const auto at = std::ranges::find(place.all, field.hdf5_path, &Candidate::name);
+            return place.files[at == place.all.end() ? 1 : 0];
+        };
+        const fs::path inputs = file_of(fields[0]);
+        fields[1].file = file_of(fields[1]);
+        if (fields[1].file == inputs) return;
+        all_.train.fix = fmt::format(
+            "give them as files of one data set: lockstep data inspect {} --field {} --field {}",
+            shell_word(inputs.string()),
+            shell_word(mapping_text(fields[0])),
+            shell_word(mapping_text(fields[1])));
     }
 
     // Returns the fields without regard to obstacles: opening them gives the remedy.
