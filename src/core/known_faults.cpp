@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/known_faults.hpp"
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/process.hpp"
+
 #include <array>
 #include <cstdio>
 
@@ -106,6 +109,15 @@ int version_number(std::string_view text) {
     const std::string numbers(text.substr(begin, 32));
     if (std::sscanf(numbers.c_str(), "%4d.%2d.%2d", &major, &minor, &patch) < 2) return 0;
     return major * 10000 + minor * 100 + patch;
+}
+
+int installed_slurm_version() {
+    if (find_program("scontrol").empty()) return 0;
+    try {
+        return version_number(run_process({"scontrol", "--version"}, {}, 5).output);
+    } catch (const Error&) {  // no answer in time: others matter more
+        return 0;
+    }
 }
 
 int loaded_pmix_version() {

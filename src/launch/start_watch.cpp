@@ -10,7 +10,6 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/process.hpp"
 
 #include "silent_network.hpp"
 
@@ -53,12 +52,8 @@ std::optional<Error> known_hang(const Environment& environment,
                                 const std::string& phase,
                                 double waited_s) {
     if (read_launch_facts(environment).launcher != Launcher::srun) return {};
-    int slurm = 0;
-    try {
-        slurm = version_number(run_process({"scontrol", "--version"}, {}, 5).output);
-    } catch (const Error&) {  // the network is said to be silent then
-    }
-    const auto faults = known_faults({.pmix = loaded_pmix_version(), .slurm = slurm});
+    const auto faults =
+        known_faults({.pmix = loaded_pmix_version(), .slurm = installed_slurm_version()});
     if (faults.empty()) return {};
     return Error("E604",
                  fmt::format("no answer for {:.0f} s, in {}: {}", waited_s, phase, faults[0].what),

@@ -21,11 +21,14 @@ namespace lockstep {
 struct MpiSetting {
     const char *name_in_4, *name_in_5;
 };
+/// The file that names the hosts of a site.
 inline constexpr MpiSetting host_file_setting{"orte_default_hostfile", "prte_default_hostfile"};
+/// The folder of the launcher's own files.
 inline constexpr MpiSetting session_folder_setting{"orte_tmpdir_base", "prte_tmpdir_base"};
 
-/// Programs of both versions that start ranks, and those that do so on other hosts.
+/// Programs of both versions that start ranks.
 inline constexpr std::array mpirun_names{"mpirun", "mpiexec", "orterun", "prterun", "prun"};
+/// Programs of both versions that start ranks on other hosts.
 inline constexpr std::array mpi_daemon_names{"orted", "prted"};
 
 /// Variables by which users choose networks; the last two are only of 5.0.

@@ -45,6 +45,7 @@ struct MemoryEnd {
     std::optional<std::uint64_t> peak;   ///< most bytes in use; kernels before 5.19 may not say it
     bool is_of_job = false;              ///< the group is SLURM's: all kills are the job's
 };
+/// Returns what it did so far.
 MemoryEnd control_group_memory_end(const std::filesystem::path& root = "/");
 
 /// Returns the first 1 MiB of the file without white space at the end; "" if it cannot be read.

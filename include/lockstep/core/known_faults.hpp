@@ -19,6 +19,7 @@ struct SoftwareVersions {
     bool disables_pxn = false;  ///< NCCL_PXN_DISABLE is set
 };
 
+/// A row of the table that applies.
 struct KnownFault {
     std::string what;    ///< "NCCL 2.29.2 is known to hang"
     std::string fix;     ///< "use 2.29.3 or later"
@@ -30,6 +31,9 @@ std::vector<KnownFault> known_faults(const SoftwareVersions& versions);
 
 /// Returns the number of the first version in a text such as "slurm 25.05.3"; 0 if it has none.
 int version_number(std::string_view text);
+
+/// Asks `scontrol`, which needs no controller for that. Returns 0 if it does not answer.
+int installed_slurm_version();
 
 /// Returns the version of the PMIx library in this process, 0 if there is none.
 int loaded_pmix_version();

@@ -2,9 +2,7 @@
 #include "lockstep/cluster/doctor_facts.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/known_faults.hpp"
-#include "lockstep/core/process.hpp"
 #include "lockstep/core/version.hpp"
 
 #include "doctor/read_facts.hpp"
@@ -110,15 +108,9 @@ void ask_cuda_driver(ProgramFacts& program) {
 /// One process of a job of SLURM asks, without its controller.
 int slurm_version(const FactSource& source) {
     const auto rank = source.environment.text("SLURM_PROCID").value_or("0");
-    const bool is_asked = source.root == "/" && rank == "0" &&
-                          source.environment.text("SLURM_JOB_ID") &&
-                          !find_program("scontrol").empty();
-    if (!is_asked) return 0;
-    try {
-        return version_number(run_process({"scontrol", "--version"}, {}, 5).output);
-    } catch (const Error&) {
-        return 0;  // no answer in time: other checks matter more
-    }
+    const bool is_asked =
+        source.root == "/" && rank == "0" && source.environment.text("SLURM_JOB_ID");
+    return is_asked ? installed_slurm_version() : 0;
 }
 
 ProgramFacts program_facts(const FactSource& source) {
