@@ -189,15 +189,6 @@ std::vector<Advised> advised() {
          pack + "--csv t.csv --target y",
          "E239",
          pack + "--csv NAME.csv --target y"},
-        {"DecimalsOfTheOtherTable",
-         "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
-         "open('u.csv','w').write('a\\n0.5\\n')",
-         "lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
-         "A "
-         ">o && " +
-             pack + "--csv u.csv --like A",
-         "E239",
-         pack + "--csv NAME.csv --like A"},
         {"CifarForPython",
          "import os,pickle; os.mkdir('c'); [pickle.dump({b'labels':[1,2],b'data':n.zeros((2,3072),"
          "'u1')},open(f'c/data_batch_{i}','wb')) for i in range(1,6)]",
@@ -327,6 +318,15 @@ std::vector<Optioned> optioned() {
          "E214",
          "--npy images=m.npz:",
          pack + "--npy labels=m.npz:y"},
+        {"DecimalsOfTheOtherTable",
+         "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
+         "open('u.csv','w').write('a\\n0.5\\n')",
+         "lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
+         "A >o && " +
+             pack + "--csv u.csv --like A",
+         "E239",
+         "--decimal ",
+         pack + "--csv u.csv --like A"},
         {"AnotherSeparator",
          "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
          pack + "--csv t.csv --label kind",

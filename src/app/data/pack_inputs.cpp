@@ -8,6 +8,8 @@
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/run/run_directory.hpp"
 
+#include "option_groups.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -245,7 +247,6 @@ OptionSection table_details(PackInputs& in) {
                                    csv.type,
                                    {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
                                    "with --csv: type of numbers")};
-    for (Option& option : table_text_options(in.table_text)) options.push_back(std::move(option));
     return {"About a table", std::move(options)};
 }
 
@@ -310,26 +311,29 @@ void TableText::apply(CsvOptions& csv) const {
     csv.encoding = encoding.empty() ? form.encoding : encoding;
 }
 
-std::vector<Option> table_text_options(TableText& text) {
+OptionSection table_text_group(TableText& text) {
+    const std::string title(group_titles.back());
     return {
-        choice_option<std::optional<DecimalSign>>(
-            "decimal",
-            text.decimal,
-            {{"auto", std::nullopt}, {"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
-            "with a table: before the decimals of numbers; auto: as in the training table, "
-            "else a point"),
-        text_option("encoding",
-                    "NAME",
-                    text.encoding,
-                    "with a table: of its text, as iconv calls it (latin1, cp1252, utf-16); "
-                    "unset: as in the training table, else bytes as they are")};
+        title,
+        {choice_option<std::optional<DecimalSign>>(
+             "decimal",
+             text.decimal,
+             {{"auto", std::nullopt}, {"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
+             "with a table: before the decimals of numbers; auto: as in the training table, "
+             "else a point"),
+         text_option("encoding",
+                     "NAME",
+                     text.encoding,
+                     "with a table: of its text, as iconv calls it (latin1, cp1252, utf-16); "
+                     "unset: as in the training table, else bytes as they are")}};
 }
 
 OptionTable pack_input_sections(PackInputs& inputs) {
     return {kinds(inputs),
             details(inputs),
             foreign_group(inputs.fields, inputs.follows_links),
-            table_details(inputs)};
+            table_details(inputs),
+            table_text_group(inputs.table_text)};
 }
 
 void add_files(PackInputs& inputs, const std::vector<std::string>& files) {

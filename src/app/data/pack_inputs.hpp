@@ -24,8 +24,8 @@ struct TableText {
     void apply(CsvOptions& csv) const;
 };
 
-/// Returns the options of `text`.
-std::vector<Option> table_text_options(TableText& text);
+/// Returns the options of `text`, which several commands have.
+OptionSection table_text_group(TableText& text);
 
 struct PackInputs {
     std::filesystem::path images, labels, csv, folder, masks;

@@ -143,8 +143,8 @@ Command predict_command() {
                     "COLUMN",
                     arguments->table.row_names,
                     "with a table: column that names the rows")};
-    for (Option& option : table_text_options(arguments->table.text))
-        output.push_back(std::move(option));
+    OptionTable table = table_of(*arguments, std::move(output));
+    table.push_back(table_text_group(arguments->table.text));
     return {
         .name = "predict",
         .summary = "write a trained model's outputs for a data set",
@@ -171,7 +171,7 @@ Command predict_command() {
             "  lockstep predict runs/t new.csv --id name --out predicted.csv\n"
             "  lockstep predict runs/a --data D/new --out new.npy --step best --np 4\n"
             "  python3 -c \"import numpy; print(numpy.load('new.npy').argmax(1))\"\n",
-        .table = table_of(*arguments, std::move(output)),
+        .table = std::move(table),
         .positionals = 1,
         .optional_positionals = 1,
         .run = [arguments](const Invocation& call) {

@@ -27,10 +27,10 @@ struct RawTable {
 class RawInput {
   public:
     /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed
-    /// in its order, read as the training data of the run were: an image or a folder of them, a table (.csv,
-    /// .tsv, with its columns found by their names), .npy or .txt; `settings` get the names of
-    /// rows. Errors: E106 for an input of which a run cannot take its only field; those of reading
-    /// and packing.
+    /// in its order, read as the training data of the run were: an image or a folder of them, a
+    /// table (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the
+    /// names of rows. Errors: E106 for an input of which a run cannot take its only field; those of
+    /// reading and packing.
     RawInput(InferSettings& settings,
              const std::filesystem::path& input,
              const RawTable& table,

@@ -66,7 +66,9 @@ LearnedFrom learned_from(const TrainSettings& settings, const InitialWeights& we
     const fs::path beside = weights.file.string() + ".json";  // as 'lockstep export' writes it
     std::error_code failed;
     if (weights.file.empty() || !fs::exists(beside, failed)) return then;
-    const Json facts = parse_json(read_file(beside), beside.string());
+    const std::string text = read_file(beside);
+    if (text.find("\"lockstep-prediction\"") == text.npos) return then;
+    const Json facts = parse_json(text, beside.string());
     then.place = weights.file.string();
     then.has_scaled_targets = facts.value("scale_targets", false);
     for (const Json& field : facts.value("fields", Json::array()))
