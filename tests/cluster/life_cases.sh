@@ -234,8 +234,9 @@ ctrl_c_case() {
     launch_by_hand "$1" "$run" &
     by_hand=$!
     until_true 90 test -s "$folder/$run/metrics.jsonl"
-    # shellcheck disable=SC2016 # expanded in there
-    on head bash -c 'kill -INT $(pgrep -o -x "$1"); sleep 0.3; [[ $1 != srun ]] || kill -INT $(pgrep -o -x srun)' c "${1/mpirun/mpirun|prterun}"
+    on head pkill -INT -o -x "${1/mpirun/mpirun|prterun}"
+    sleep 0.3
+    [[ $1 != srun ]] || on head pkill -INT -o -x srun
     wait "$by_hand" || ended=$?
     expect_match "exit code of $1 after Ctrl-C" "$ended" '^[1-9]'
     expect_match "a run after Ctrl-C" "$(cat "$folder/$run/state.json")" '"phase": *"(checkpointed|running)"'

@@ -395,7 +395,9 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
         "import os; [os.mkdir(k) for k in 'spg']\n"
         "for i in range(8):\n"
         "  h5py.File(f's/{i}.h5','w').update({'full':r.normal(size=(4,4,2)),'target':1.0*i})\n"
-        "  h5py.File(f'p/{i}.h5','w').update({'x':n.zeros((16,16,4),'f4'),'y':n.eye(16)})\n"
+        "  "
+        "h5py.File(f'p/"
+        "{i}.h5','w').update({'x':n.zeros((16,16,4),'f4'),'y':n.eye(16,dtype='u1')})\n"
         "h5py.File('m.mat','w').update({'X':r.normal(size=(24,8,8)),'Y':n.arange(24.)[None]%2})\n"
         "f=h5py.File('e.h5','w'); f['y']=n.arange(12)%2\n"
         "d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); g=h5py.File('g/g.h5','w')\n"
@@ -411,7 +413,7 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
         {"e.h5", " --out E && lockstep train --data E --batch 4"},
         {"x.h5 y.h5", ""},
         {"y.h5 x.h5", ""},
-        {"v.h5", ""}};
+        {"v.h5", " && lockstep data inspect NAME"}};
     for (const auto& [file, then] : files) {
         const std::string shown = shell(std::string("lockstep data inspect ") + file).output;
         std::size_t at = shown.rfind("lockstep ");
@@ -420,10 +422,14 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
         std::string command = shown.substr(at, shown.find('\n', at) - at);
         if (const std::size_t out = command.find(" --out NAME"); out != command.npos)
             command = command.substr(0, out) + then + " --run runs/new";
-        if (command.find("lockstep train") != command.npos)
-            command += " --max-steps 1 && rm -r runs";
+        else
+            command += then;
+        const bool trains = command.find("lockstep train") != command.npos;
+        if (trains) command += " --max-steps 1 && rm -r runs";
         const ProcessResult worked = shell(command);
         EXPECT_EQ(worked.exit_code, 0) << shown << command << worked.output;
+        EXPECT_TRUE(trains || worked.output.find("\n  lockstep train --data") != command.npos)
+            << shown << command << worked.output;
     }
     EXPECT_THAT(shell("lockstep data inspect g").output,
                 HasSubstr("no command to train on it: '/all' is a group of data sets"));

@@ -257,35 +257,6 @@ TEST_F(Launch, GivesTheBitsOfOneRank) {
     EXPECT_EQ(line_with(two.output, "parameters    "), line_with(one.output, "parameters    "));
 }
 
-/// Open MPI 4's, where this test runs under 5.
-Variables without_openmpi5() {
-    const char* const path = std::getenv("PATH_WITHOUT_OPENMPI5");
-    if (path == nullptr) return {};
-    return {{"PATH", path}, {"LD_LIBRARY_PATH", ""}};
-}
-
-// Half of each run is trained by one, the rest by the other.
-TEST_F(Launch, GivesTheBitsOfTheOtherOpenMpiAlsoOverAResume) {
-    const Variables old = without_openmpi5();
-    if (old.empty()) GTEST_SKIP() << "this is Open MPI 4: e2e/launch_openmpi5 compares both";
-    const std::string version = run_lockstep({"version"}).output;
-    EXPECT_THAT(version, HasSubstr("Open MPI v5."));
-    EXPECT_THAT(run_lockstep({"version"}, old).output, HasSubstr("Open MPI v4."));
-    const auto train_to = [&](int ranks, std::int64_t length, const Variables& variables) {
-        const ProcessResult result = run_lockstep(train(ranks, length), variables);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        return line_with(result.output, "parameters    ");
-    };
-    const std::string expected = train_to(1, 2 * few_steps, old);
-    for (const int ranks : {1, 2, 4}) {
-        for (const auto& [first, second] : {std::pair{old, Variables()}, {Variables(), old}}) {
-            fs::remove_all(run_);
-            EXPECT_NE(train_to(ranks, few_steps, first), expected);
-            EXPECT_EQ(train_to(ranks, 2 * few_steps, second), expected) << ranks;
-        }
-    }
-}
-
 TEST_F(Launch, NamesBothNumbersIfALauncherStartedOtherRanksThanAsked) {
     const ProcessResult other = run_under_mpirun(1, train(2, few_steps));
     EXPECT_EQ(other.exit_code, 78) << other.output;
