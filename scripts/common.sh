@@ -7,6 +7,7 @@ cache=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}
 torch_version=2.11.0
 torch_cached=$cache/libtorch-$torch_version
 openmpi5_cached=$cache/openmpi-5.0.11
+h5py_cached=$cache/h5py-3.16
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 

@@ -33,6 +33,7 @@ default SLURM_PMIX_FENCE ring
 if env --block-signal=TERM true 2>/dev/null; then
     keep_ranks=(env --block-signal=TERM)
     default OMPI_MCA_orte_launch_agent "env --block-signal=TERM orted"
+    default PRTE_MCA_prte_launch_agent "env --block-signal=TERM prted"
 else
     # shellcheck disable=SC2034 # used by job.sh
     keep_ranks=()
@@ -41,10 +42,15 @@ fi
 default OMPI_MCA_oob_tcp_keepalive_time 10
 default OMPI_MCA_oob_tcp_keepalive_intvl 5
 default OMPI_MCA_oob_tcp_keepalive_probes 3
+# The daemons of Open MPI 5 are called prted, and read PRTE_MCA_*. (5.0.11 crashes where interfaces are excluded.)
+default PRTE_MCA_oob_tcp_keepalive_time 10
+default PRTE_MCA_oob_tcp_keepalive_intvl 5
+default PRTE_MCA_oob_tcp_keepalive_probes 3
 # One network for start-up and messages. Otherwise Open MPI takes every interface that is up, and
 # waits for ever on one that leads nowhere from another node (docker0, virbr0).
 if [[ -n ${NETWORK_INTERFACE:-} ]]; then
     default OMPI_MCA_oob_tcp_if_include "$NETWORK_INTERFACE"
+    default PRTE_MCA_prte_if_include "$NETWORK_INTERFACE"
     default OMPI_MCA_btl_tcp_if_include "$NETWORK_INTERFACE"
 else
     # An own list replaces Open MPI's: the loopback has to be in it.
@@ -56,6 +62,7 @@ default OMPI_MCA_opal_warn_on_missing_libcuda 0
 # In a container ptrace may be forbidden, and copying between ranks with it.
 if [[ -n ${APPTAINER_CONTAINER:-}${SINGULARITY_CONTAINER:-} ]]; then
     default OMPI_MCA_btl_vader_single_copy_mechanism none
+    default OMPI_MCA_smsc ^cma,knem,xpmem  # the same for Open MPI 5
 fi
 
 # --- UCX (where Open MPI has it: InfiniBand, RoCE) -------------------------------------------------

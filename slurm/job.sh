@@ -255,7 +255,7 @@ enter_container() {
         exit 66
     fi
     # Ranks share memory by files in /dev/shm and memory of each other, as if there were no containers.
-    export OMPI_MCA_btl_vader_single_copy_mechanism=none
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma,knem,xpmem
     in_container=("$runtime" exec)
     [[ -z ${SLURM_JOB_GPUS:-}${SLURM_GPUS_ON_NODE:-} ]] || in_container+=(--nv)
     in_container+=(--bind "$root,$PWD" "$LOCKSTEP_CONTAINER")

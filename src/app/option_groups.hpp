@@ -32,11 +32,12 @@ enum class OptionGroup {
     checkpoint,
     weights,
     waiting,
-    giving_up
+    giving_up,
+    table_text
 };
 
 /// The headings of the groups, by OptionGroup.
-inline constexpr std::array<std::string_view, 11> group_titles = {
+inline constexpr std::array<std::string_view, 12> group_titles = {
     "Output form",
     "Ranks",
     "Start of the run",
@@ -47,7 +48,8 @@ inline constexpr std::array<std::string_view, 11> group_titles = {
     "Checkpoint of a run",
     "Weights of a run",
     "Waiting for a run",
-    "Run, and when to give up (exit code 93)"};
+    "Run, and when to give up (exit code 93)",
+    "Text of a table"};
 
 /// Errors: E105 that --`option` is missing, unless `is_given`.
 void check_given(bool is_given, const std::string& option, const std::string& fix = "see --help");

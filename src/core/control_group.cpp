@@ -103,19 +103,38 @@ std::string text_of(const fs::path& path) {
     return text;
 }
 
-// Version 2 counts a group's kills in the groups above it, too, where other jobs' are.
-std::uint64_t control_group_oom_kills(const fs::path& root) {
-    std::uint64_t most = 0;
-    for (const auto& group : control_groups(root)) {
-        if (!group.has("memory")) continue;
-        const bool is_newer = group.version == 2;
-        for (const auto& folder : folders_of(group, "memory", root)) {
-            const auto* file = is_newer ? "memory.events" : "memory.oom_control";
-            most = std::max(most, count_of(folder / file, "oom_kill"));
-            if (limit_in(folder / (is_newer ? "memory.max" : "memory.limit_in_bytes"))) break;
+namespace {
+
+bool is_of_job(const fs::path& folder) {
+    return folder.filename().string().starts_with("job_");
+}
+
+/// Adds what the folders from a process's own group upwards say. Version 2 counts kills in the
+/// groups above, too, where other jobs' are: it ends at SLURM's group of the job, or at the first
+/// limit where there is none.
+void add_end(const ControlGroup& group, const std::vector<fs::path>& folders, MemoryEnd& end) {
+    const bool is_newer = group.version == 2;
+    const bool has_job = std::ranges::any_of(folders, is_of_job);
+    end.is_of_job |= has_job;
+    for (const fs::path& folder : folders) {
+        const fs::path events = folder / (is_newer ? "memory.events" : "memory.oom_control");
+        end.kills = std::max(end.kills, count_of(events, "oom_kill"));
+        const auto limit = limit_in(folder / (is_newer ? "memory.max" : "memory.limit_in_bytes"));
+        if (limit && limit <= end.limit.value_or(*limit)) {
+            end.limit = limit;
+            end.peak = limit_in(folder / (is_newer ? "memory.peak" : "memory.max_usage_in_bytes"));
         }
+        if (has_job ? is_of_job(folder) : limit.has_value()) return;
     }
-    return most;
+}
+
+}  // namespace
+
+MemoryEnd control_group_memory_end(const fs::path& root) {
+    MemoryEnd end;
+    for (const auto& group : control_groups(root))
+        if (group.has("memory")) add_end(group, folders_of(group, "memory", root), end);
+    return end;
 }
 
 std::optional<std::uint64_t> control_group_memory_limit(const fs::path& root) {

@@ -4,11 +4,16 @@
 // libraries too. Calls inside the C library, as in a child of popen(), do not reach it.
 #include "lockstep/core/foreign_end.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 #include <utility>
 
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <fmt/format.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,6 +24,18 @@ namespace {
 // Handlers can access only globals.
 std::atomic<ForeignEnd*> innermost{nullptr};
 std::atomic<pid_t> guarded{0};  // this process, and no child that it forks
+
+/// Open MPI 5 calls exit(14) when the connection to another rank ends, in whatever call it is.
+bool is_called_by_mpi() {
+    std::array<void*, 64> frames{};
+    const int count = ::backtrace(frames.data(), frames.size());
+    return std::any_of(frames.begin(), frames.begin() + count, [](void* frame) {
+        Dl_info place{};
+        if (::dladdr(frame, &place) == 0 || place.dli_fname == nullptr) return false;
+        const std::string_view file(place.dli_fname);
+        return file.find("/libmpi.so") != file.npos || file.find("/libopen-pal.so") != file.npos;
+    });
+}
 
 }  // namespace
 
@@ -34,6 +51,13 @@ void tell_of_foreign_end(int status) {
 }
 
 Error ForeignEnd::model_ended(int status) {
+    if (is_called_by_mpi())
+        return {
+            "E660",
+            fmt::format("MPI ended this process with exit code {}: it lost another rank", status),
+            "Open MPI's words above name that rank's host",
+            "start the same command again: it resumes from the newest checkpoint, if there is "
+            "one"};
     return {"E713",
             fmt::format("the model ended the process: it called exit({})", status),
             "Lockstep did not call it: the model's code did, or a library that it uses",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch_network.hpp"
 
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
@@ -99,10 +100,8 @@ Routes routes_to(std::span<const std::string> hosts, const HostAddresses& own) {
 
 /// The user's own word on networks, or "".
 std::string chosen_by_user(const Environment& environment) {
-    for (const char* part :
-         {"btl_tcp_if_include", "btl_tcp_if_exclude", "oob_tcp_if_include", "oob_tcp_if_exclude"})
-        if (const std::string name = fmt::format("OMPI_MCA_{}", part); environment.text(name))
-            return name;
+    for (const char* name : network_variables)
+        if (environment.text(name)) return name;
     return "";
 }
 
@@ -141,7 +140,7 @@ std::vector<std::string> network_words(const LaunchNetwork& network) {
     if (!network.is_needed) return {"--mca", "btl", "self,vader"};
     std::vector<std::string> words{"--mca", "btl", "self,vader,tcp"};
     if (network.network.empty()) return words;
-    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})
+    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})  // 5.0 knows the old name
         words.insert(words.end(), {"--mca", part, network.network});
     return words;
 }

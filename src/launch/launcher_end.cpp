@@ -66,6 +66,12 @@ bool is_open_mpi(const std::string& version) {
     return version.find("Open MPI") != version.npos;
 }
 
+/// Whose mpirun that is, by its own words.
+std::string_view owner_of_mpirun(const std::string& version) {
+    if (version.find("HYDRA") != version.npos) return "MPICH's";
+    return version.find("Intel") != version.npos ? "Intel MPI's" : "not Open MPI's";
+}
+
 std::string settings_in(const fs::path& file) {
     constexpr std::size_t most = 4;
     std::vector<std::string> found;
@@ -87,7 +93,8 @@ Error no_rank(std::string what, std::string_view meaning) {
     if (!is_open_mpi(version))
         return {"E697",
                 std::move(what),
-                fmt::format("the mpirun that comes first in PATH is not Open MPI's ({})",
+                fmt::format("the mpirun that comes first in PATH is {} ({})",
+                            owner_of_mpirun(version),
                             find_program("mpirun")),
                 "put Open MPI's first: export PATH=DIR:$PATH, with the DIR that 'which -a mpirun' "
                 "shows for it, or load its module"};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/mpirun.hpp"
 
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
@@ -44,10 +45,10 @@ Words words_for_this_machine() {
             "plm",
             "^rsh,slurm,tm,lsf,alps,pals",
             "--mca",
-            "orte_default_hostfile",  // Open MPI 5: prte_...
+            host_file_setting.name_in_4,
             "none",
             "--mca",
-            "prte_default_hostfile",
+            host_file_setting.name_in_5,
             "none"};
 }
 
@@ -60,11 +61,10 @@ Words words_for_one_node(const LaunchRequest& request) {
     const Words about_here = words_for_this_machine();
     words.insert(words.end(), about_here.begin(), about_here.end());
     if (!request.folder.empty())
-        for (const char* place :
-             {"orte_tmpdir_base",  // Open MPI 5: prte_...; each skips unknown names
-              "prte_tmpdir_base",
-              "btl_vader_backing_directory",
-              "osc_sm_backing_directory"})
+        for (const char* place : {session_folder_setting.name_in_4,
+                                  session_folder_setting.name_in_5,
+                                  "btl_vader_backing_directory",
+                                  "osc_sm_backing_directory"})
             words.insert(words.end(), {"--mca", place, request.folder.string()});
     return words;
 }

@@ -8,6 +8,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "silent_network.hpp"
@@ -17,6 +18,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -27,9 +29,9 @@ namespace {
 
 // A rank of mpirun's own host is a child of mpirun, others are of its daemon.
 MpirunPlace place_of_mpirun() {
-    constexpr std::array names{"mpirun", "mpiexec", "orterun", "prterun"};
     const std::string parent = text_of(fmt::format("/proc/{}/comm", ::getppid()));
-    return std::ranges::count(names, parent) > 0 ? MpirunPlace::here : MpirunPlace::elsewhere;
+    return std::ranges::count(mpirun_names, parent) > 0 ? MpirunPlace::here
+                                                        : MpirunPlace::elsewhere;
 }
 
 // Ranks of mpirun's own host see nothing of the others and leave the word to those who do.
@@ -45,9 +47,27 @@ void say(const Error& error) {
     [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+/// Returns the error of a PMIx and a Slurm that are known to hang together in MPI_Init.
+std::optional<Error> known_hang(const Environment& environment,
+                                const std::string& phase,
+                                double waited_s) {
+    if (read_launch_facts(environment).launcher != Launcher::srun) return {};
+    const auto faults =
+        known_faults({.pmix = loaded_pmix_version(), .slurm = installed_slurm_version()});
+    if (faults.empty()) return {};
+    return Error("E604",
+                 fmt::format("no answer for {:.0f} s, in {}: {}", waited_s, phase, faults[0].what),
+                 "the source is " + faults[0].source,
+                 faults[0].fix);
+}
+
 // MPI is stuck and not to be asked: the process ends as it is, and its launcher ends the others.
 [[noreturn]] void give_up(const std::string& phase, double waited_s) {
     const Environment environment;
+    if (const auto error = known_hang(environment, phase, waited_s)) {
+        say(*error);
+        end_process(static_cast<int>(error->exit_code()));
+    }
     const NodeTopology node = read_topology({"/", nullptr});
     const HostAddresses own = addresses_of(node);
     const auto sight =

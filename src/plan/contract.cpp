@@ -254,6 +254,8 @@ Json deciding_facts(const TrainSettings& settings,
     deciding.update(json_of(deciding_settings(settings)));
     if (source_of(settings.model.name) != ModelSource::registered)  // wherever it lies
         deciding["model"] = std::filesystem::path(settings.model.name).filename().string();
+    if (settings.normalise != "dataset" && brings_statistics(settings.normalise))
+        deciding["normalise"] = "file";  // its content is a digest
     deciding["libtorch"] = libtorch;
     for (const std::string& idle : idle_settings(settings))
         if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];

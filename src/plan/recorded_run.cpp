@@ -68,8 +68,11 @@ std::string path_text(const fs::path& run,
                       const std::string& given) {
     if (name == "model") return model_of(run, record, given);
     if (name == "field" || name == "test-field") return fields_text(record, given);
-    if (name == "normalise" && given != "dataset" && brings_statistics(given))
-        return at_creation(record, given);
+    if (name == "normalise" && given != "dataset" && brings_statistics(given)) {
+        std::error_code failed;
+        const std::string there = at_creation(record, given);
+        return fs::exists(there, failed) ? there : fs::absolute(run).string();  // which keeps them
+    }
     if (std::ranges::find(with_paths, name) == with_paths.end()) return given;
     std::vector<std::string> places;
     for (const std::string& place : split(given, ',')) places.push_back(at_creation(record, place));

@@ -234,8 +234,9 @@ ctrl_c_case() {
     launch_by_hand "$1" "$run" &
     by_hand=$!
     until_true 90 test -s "$folder/$run/metrics.jsonl"
-    # shellcheck disable=SC2016 # expanded in there
-    on head bash -c 'kill -INT $(pgrep -o -x "$1"); sleep 0.3; [[ $1 == mpirun ]] || kill -INT $(pgrep -o -x srun)' c "$1"
+    on head pkill -INT -o -x "${1/mpirun/mpirun|prterun}"
+    sleep 0.3
+    [[ $1 != srun ]] || on head pkill -INT -o -x srun
     wait "$by_hand" || ended=$?
     expect_match "exit code of $1 after Ctrl-C" "$ended" '^[1-9]'
     expect_match "a run after Ctrl-C" "$(cat "$folder/$run/state.json")" '"phase": *"(checkpointed|running)"'
@@ -320,12 +321,12 @@ run_case() {
     preempt-mpirun) start_job "$1" multi-node-mpirun -p preempt && preempt_by ;;
     preempt-srun) start_job "$1" preemptible && preempt_by ;;
     rank-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -o lockstep-train ;;
-    orted-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -x orted ;;
+    orted-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -x 'orted|prted' ;;
     stepd-killed) start_job "$1" multi-node-srun && on node2 pkill -KILL slurmstepd ;;
-    launcher-killed-*) start_job "$1" "multi-node-$launcher" && on node1 pkill -9 -x "$launcher" ;;
+    launcher-killed-*) start_job "$1" "multi-node-$launcher" && on node1 pkill -9 -x "${launcher/mpirun/mpirun|prterun}" ;;
     requeue-*) start_job "$1" "multi-node-$launcher" && cluster scontrol requeue "$job" ;;
     cut-*) broken=yes && start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" cut node2 ;;
-    stopped-*) broken=yes && start_job "$1" "multi-node-$launcher" && on node2 pkill -STOP 'slurm|orted|lockstep' ;;
+    stopped-*) broken=yes && start_job "$1" "multi-node-$launcher" && on node2 pkill -STOP 'slurm|orted|prted|lockstep' ;;
     node-lost-*) broken=yes && start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" kill node2 ;;
     *) expect_equal "a case" "$1" "one of ${all_cases[*]} ${more_cases[*]}" && return ;;
     esac

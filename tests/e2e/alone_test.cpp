@@ -165,6 +165,9 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
     EXPECT_THAT(predicted("photos --out p.h5"),
                 HasSubstr("p.h5: f32 [5, 10], step 20; with names\n"));
     EXPECT_THAT(content_of(folder_ / "p.h5"), HasSubstr("p0.pgmp1.pgmp2.pgm"));
+    predicted("photos/p1.pgm --out one.csv --as classes");
+    EXPECT_THAT(content_of(folder_ / "one.csv"), testing::StartsWith("file,class\np1.pgm,"));
+    EXPECT_THAT(lines, HasSubstr(content_of(folder_ / "one.csv").substr(11)));
     predicted("photos --out c.npy --as classes");
     EXPECT_THAT(content_of(folder_ / "c.npy"), HasSubstr("'<i8'"));
     // That the outputs exist is said before all photos are read.
@@ -210,7 +213,10 @@ TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
     EXPECT_THAT(predict("less.csv --out x.csv"), HasSubstr("has no column 'length'"));
     EXPECT_THAT(predict("twice.csv --out x.csv"),
                 HasSubstr("has two columns with the same name, 'mass'"));
-    EXPECT_THAT(predict("t --out t.csv.npy --id id"), HasSubstr("E106: --id does not go with 't'"));
+    EXPECT_THAT(predict("t --out t.csv.npy --id id"),
+                HasSubstr("and --encoding do not go with 't'"));
+    EXPECT_THAT(in_folder(folder_.path(), "predict nosuch new.csv --out x.csv").output,
+                HasSubstr("E201: cannot open 'nosuch/run.json'"));
     EXPECT_THAT(predict("new.csv --data t --out x.csv"), HasSubstr("E106"));
 }
 
@@ -250,7 +256,18 @@ TEST_F(Alone, PredictsTablesAsTheTrainingTableWasRead) {
     const std::string unknown = said("predict r green.csv --out x.csv");
     EXPECT_THAT(unknown, HasSubstr("E239: 'green.csv', line 3, column 2 ('kind'): 'green' is not"));
     EXPECT_THAT(unknown, HasSubstr("why: these are blue, red"));
-    EXPECT_THAT(said("predict r points.csv --out x.csv"), HasSubstr("write decimal commas as the"));
+    EXPECT_THAT(said("predict r points.csv --out x.csv"), HasSubstr("fix: give --decimal point"));
+    EXPECT_THAT(said("predict r points.csv --decimal point --encoding latin1 --out x.csv"),
+                HasSubstr("x.csv: f32 [1, 2]"));
+    EXPECT_THAT(said("data pack --csv points.csv --separator semicolon --like t --decimal point "
+                     "--encoding latin1 --out points"),
+                HasSubstr("packed 1 samples"));
+    EXPECT_THAT(said("eval r --data t"), testing::ContainsRegex("\ny2  +-?[0-9.]+ +[0-9.]+ "));
+    said("export r --out w.safetensors");
+    EXPECT_THAT(
+        said("train --data t --run w --model mlp --batch 16 --max-steps 1 --skip-checks all "
+             "--load-weights w.safetensors"),
+        HasSubstr("the weights of 'w.safetensors' give scaled targets, and here they"));
     const std::string tested = said("eval r --data t --json");
     said("data pack --csv t.csv --separator semicolon --like t --target y1 --target y2 --out like");
     EXPECT_THAT(said("data pack --csv t.csv --like t --real f64 --out x"), HasSubstr("error E106"));
@@ -313,6 +330,11 @@ TEST_F(Alone, BeginsAnotherRun) {
     EXPECT_EQ(state_of(folder_ / "one"), "complete, step 10, exit 0");
     EXPECT_EQ(printed_hash(begin("two", "--lr 0.01 --epochs 1 --np 2 --oversubscribe").output),
               printed_hash(one.output));
+    EXPECT_THAT(one.output, Not(HasSubstr("learned with others")));
+    const std::string test = SmallData::get().test().string();
+    EXPECT_THAT(begin("dim", "--max-steps 1 --data " + test).output,
+                HasSubstr("the weights of '" + source + "' learned with others: --normalise RUN"));
+    expect_well(begin("kept", "--max-steps 1 --data " + test + " --normalise " + source));
     const ProcessResult resumed = begin("one", "--lr 0.01 --epochs 1");
     expect_well(resumed);
     EXPECT_THAT(resumed.output, HasSubstr("the run is complete: 10 of 10 steps"));

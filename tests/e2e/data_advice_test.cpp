@@ -189,15 +189,6 @@ std::vector<Advised> advised() {
          pack + "--csv t.csv --target y",
          "E239",
          pack + "--csv NAME.csv --target y"},
-        {"DecimalsOfTheOtherTable",
-         "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
-         "open('u.csv','w').write('a\\n0.5\\n')",
-         "lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
-         "A "
-         ">o && " +
-             pack + "--csv u.csv --like A",
-         "E239",
-         pack + "--csv NAME.csv --like A"},
         {"CifarForPython",
          "import os,pickle; os.mkdir('c'); [pickle.dump({b'labels':[1,2],b'data':n.zeros((2,3072),"
          "'u1')},open(f'c/data_batch_{i}','wb')) for i in range(1,6)]",
@@ -327,6 +318,15 @@ std::vector<Optioned> optioned() {
          "E214",
          "--npy images=m.npz:",
          pack + "--npy labels=m.npz:y"},
+        {"DecimalsOfTheOtherTable",
+         "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
+         "open('u.csv','w').write('a\\n0.5\\n')",
+         "lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
+         "A >o && " +
+             pack + "--csv u.csv --like A",
+         "E239",
+         "--decimal ",
+         pack + "--csv u.csv --like A"},
         {"AnotherSeparator",
          "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
          pack + "--csv t.csv --label kind",
@@ -389,6 +389,54 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
                 HasSubstr("error E105: where is field 'labels'"));
 }
 
+// The last command that is shown for files of public data is run.
+TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
+    python(
+        "import os; [os.mkdir(k) for k in 'spg']\n"
+        "for i in range(8):\n"
+        "  h5py.File(f's/{i}.h5','w').update({'full':r.normal(size=(4,4,2)),'target':1.0*i})\n"
+        "  "
+        "h5py.File(f'p/"
+        "{i}.h5','w').update({'x':n.zeros((16,16,4),'f4'),'y':n.eye(16,dtype='u1')})\n"
+        "h5py.File('m.mat','w').update({'X':r.normal(size=(24,8,8)),'Y':n.arange(24.)[None]%2})\n"
+        "f=h5py.File('e.h5','w'); f['y']=n.arange(12)%2\n"
+        "d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); g=h5py.File('g/g.h5','w')\n"
+        "for i in range(12): d[i]=n.frombuffer(b'P6 8 8 255 '+bytes([9*i])*192,'u1'); "
+        "g[f'all/{i}']=n.zeros(192+i,'u1')\n"
+        "h5py.File('x.h5','w')['x']=n.zeros((12,4,4,3),'u1'); "
+        "h5py.File('y.h5','w')['y']=n.arange(12).reshape(12,1,1)%2\n"
+        "h5py.File('v.h5','w').update({'x':n.zeros((12,1,4,4,4),'f4'),'y':n.arange(12)%2})");
+    const std::pair<const char*, const char*> files[]{
+        {"'s/*.h5'", " --out S && lockstep train --data S --model mlp --batch 4"},
+        {"'p/*.h5'", " --out P && lockstep train --data P --model unet --width 4 --batch 2"},
+        {"m.mat", ""},
+        {"e.h5", " --out E && lockstep train --data E --batch 4"},
+        {"x.h5 y.h5", ""},
+        {"y.h5 x.h5", ""},
+        {"v.h5", " && lockstep data inspect NAME"}};
+    for (const auto& [file, then] : files) {
+        const std::string shown = shell(std::string("lockstep data inspect ") + file).output;
+        std::size_t at = shown.rfind("lockstep ");
+        if (const std::size_t python = shown.rfind("python3 -"); python != shown.npos) at = python;
+        ASSERT_NE(at, shown.npos) << shown;
+        std::string command = shown.substr(at, shown.find('\n', at) - at);
+        if (const std::size_t out = command.find(" --out NAME"); out != command.npos)
+            command = command.substr(0, out) + then + " --run runs/new";
+        else
+            command += then;
+        const bool trains = command.find("lockstep train") != command.npos;
+        if (trains) command += " --max-steps 1 && rm -r runs";
+        const ProcessResult worked = shell(command);
+        EXPECT_EQ(worked.exit_code, 0) << shown << command << worked.output;
+        EXPECT_TRUE(trains || worked.output.find("\n  lockstep train --data") != command.npos)
+            << shown << command << worked.output;
+    }
+    EXPECT_THAT(shell("lockstep data inspect g").output,
+                HasSubstr("no command to train on it: '/all' is a group of data sets"));
+    EXPECT_THAT(shell("lockstep train --data v.h5 --run V").output,
+                HasSubstr("such as --field features=/x --field labels=/y"));
+}
+
 // What NumPy deflates, and what it stores, are the same rows; so are two data sets, and both.
 TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
     python(
@@ -419,7 +467,7 @@ TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
 TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     python(
         "x=r.integers(900,60000,(600,1,8,8)).astype('u2'); y=n.arange(600)%3\n"
-        "h5py.File('x.h5','w').update({'images':x,'labels':y}); "
+        "[h5py.File(k+'.h5','w').update({'images':v,'labels':y}) for k,v in (('x',x),('z',x//2))]; "
         "h5py.File('f.h5','w').update({'images':x.astype('f4')/7,'labels':y})");
     for (const std::string name : {"x", "f"}) {
         const std::string train =
@@ -442,6 +490,17 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
         "--field labels=/labels --run ";
     EXPECT_THAT(shell(train + "x2 --normalise none").output, HasSubstr("E306"));
     EXPECT_THAT(shell(train + "n --normalise f1").output, HasSubstr("E217: 'f1' has no mean"));
+    // A file may go, and another one is told; a run that begins with its weights has them, too.
+    const ProcessResult file =
+        shell("cp x1/data.json s.json && " + train +
+              "s --normalise s.json && lockstep train --resume s --max-steps 5 && rm s.json && "
+              "lockstep train --resume s --max-steps 6 && lockstep train --from s --run s2 "
+              "--max-steps 1 && lockstep predict s --data x.h5 --out s.csv");
+    EXPECT_EQ(file.exit_code, 0) << file.output;
+    const std::string other =
+        "lockstep data pack --hdf5 z.h5 --field images=/images --field labels=/labels --out Z >o; ";
+    EXPECT_THAT(shell(other + "lockstep train --resume s --max-steps 7 --normalise Z").output,
+                HasSubstr("error E306: run 's' was made with other"));
     for (const char* wrong : {"nowhere", "never", "3/2"})
         EXPECT_THAT(shell(train + "n --normalise " + wrong).output, HasSubstr("E103"));
     // Packing finds the same of whole numbers, whatever their order.

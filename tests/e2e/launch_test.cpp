@@ -340,15 +340,20 @@ TEST_F(Launch, PassesOnWhyMpirunStartsNoRank) {
 }
 
 TEST_F(Launch, SaysIfTheFirstMpirunIsAnotherMpis) {
-    const fs::path other =
-        folder_.file("mpirun", "#!/bin/sh\necho 'HYDRA build details:'; exit 255\n");
-    fs::permissions(other, fs::perms(0755));
-    const ProcessResult result = run_lockstep(
-        train(2, few_steps), {{"PATH", folder_.path().string() + ":" + std::getenv("PATH")}});
-    EXPECT_EQ(result.exit_code, 78) << result.output;
-    EXPECT_THAT(result.output,
-                HasSubstr("the mpirun that comes first in PATH is not Open MPI's (" +
-                          other.string() + ")"));
+    for (const auto& [version, owner] :
+         {std::pair{"HYDRA build details:", "MPICH's"},
+          {"Intel(R) MPI Library for Linux* OS, Version 2021.14", "Intel MPI's"},
+          {"mpirun of somebody", "not Open MPI's"}}) {
+        const fs::path other =
+            folder_.file("mpirun", fmt::format("#!/bin/sh\necho '{}'; exit 255\n", version));
+        fs::permissions(other, fs::perms(0755));
+        const ProcessResult result = run_lockstep(
+            train(2, few_steps), {{"PATH", folder_.path().string() + ":" + std::getenv("PATH")}});
+        EXPECT_EQ(result.exit_code, 78) << result.output;
+        EXPECT_THAT(result.output,
+                    HasSubstr(fmt::format(
+                        "the mpirun that comes first in PATH is {} ({})", owner, other.string())));
+    }
 }
 
 TEST_F(Launch, RefusesAHostNameThatOpenMpi4DoesNotSurvive) {

@@ -42,6 +42,8 @@ struct ProgramFacts {
     std::vector<std::string> mpi_libraries;  ///< files mapped as libmpi
     std::vector<std::string> ancestors;      ///< programs that started this one, nearest first
     std::string nccl_version;                ///< "2.28.9", "" if none is loaded
+    int pmix_version = 0;                    ///< as known_faults() takes it; 0: no PMIx is loaded
+    int slurm_version = 0;                   ///< set for rank 0 of a job of SLURM
     std::optional<int> cuda_driver, cuda_runtime;  ///< in CUDA's numbers: 13000 is 13.0
     std::string cuda_fault;  ///< the reason why libcuda does not start, "" if it does
     std::vector<MissingPart> missing_for_gpus;  ///< without the driver; set for a node's first rank

@@ -76,6 +76,7 @@ struct JobPart {
     std::vector<std::string> partitions;      ///< any of them is acceptable; empty: the default one
     std::optional<std::int64_t> least_nodes;  ///< nothing: as many as the tasks need
     std::optional<std::int64_t> most_nodes;   ///< equal to `least_nodes` if one number is given
+    std::optional<std::int64_t> segment;      ///< nodes that must be in one block together
     std::optional<std::int64_t> tasks;        ///< tasks of the whole part
     std::optional<std::int64_t> node_tasks;   ///< tasks of each node
     std::int64_t task_cpus = 1;

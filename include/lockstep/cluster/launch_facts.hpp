@@ -5,6 +5,7 @@
 
 #include "lockstep/core/environment.hpp"
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,6 +13,31 @@
 #include <string_view>
 
 namespace lockstep {
+
+// The one table of what Open MPI 4.1 (with ORTE's daemons) and 5.0 (with PRRTE's) call differently.
+// slurm/env.sh has it as variables. docs/install.md says what differs besides names.
+
+/// A setting of mpirun. It is given by both names: each version skips those that it does not know.
+struct MpiSetting {
+    const char *name_in_4, *name_in_5;
+};
+/// The file that names the hosts of a site.
+inline constexpr MpiSetting host_file_setting{"orte_default_hostfile", "prte_default_hostfile"};
+/// The folder of the launcher's own files.
+inline constexpr MpiSetting session_folder_setting{"orte_tmpdir_base", "prte_tmpdir_base"};
+
+/// Programs of both versions that start ranks.
+inline constexpr std::array mpirun_names{"mpirun", "mpiexec", "orterun", "prterun", "prun"};
+/// Programs of both versions that start ranks on other hosts.
+inline constexpr std::array mpi_daemon_names{"orted", "prted"};
+
+/// Variables by which users choose networks; the last two are only of 5.0.
+inline constexpr std::array network_variables{"OMPI_MCA_btl_tcp_if_include",
+                                              "OMPI_MCA_btl_tcp_if_exclude",
+                                              "OMPI_MCA_oob_tcp_if_include",
+                                              "OMPI_MCA_oob_tcp_if_exclude",
+                                              "PRTE_MCA_prte_if_include",
+                                              "PRTE_MCA_prte_if_exclude"};
 
 /// The program that started this process as one of several ranks; pmi: MPICH's or Intel's mpiexec.
 enum class Launcher { none, mpirun, srun, torchrun, pmi };

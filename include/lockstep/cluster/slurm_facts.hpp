@@ -64,6 +64,8 @@ struct SlurmReservation {
 struct SlurmFacts {
     std::vector<SlurmPartition> partitions;
     std::vector<NodeGroup> groups;
+    int version = 0;       ///< as version_number() reads it; 0: it is unknown
+    std::string topology;  ///< its plug-in, such as "topology/block"
     std::int64_t most_array_index = 1000;
     bool has_accounts = false;                   ///< the cluster keeps accounts (slurmdbd)
     std::string user;                            ///< user who submits

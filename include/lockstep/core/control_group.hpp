@@ -41,9 +41,16 @@ std::optional<std::uint64_t> control_group_memory_limit(const std::filesystem::p
 /// can drop do not count as used. Returns nothing if no limit is set.
 std::optional<std::uint64_t> control_group_memory_left(const std::filesystem::path& root = "/");
 
-/// Returns how many processes the kernel's OOM killer has ended in the control group that sets the
-/// memory limit: this process's own or one above it.
-std::uint64_t control_group_oom_kills(const std::filesystem::path& root = "/");
+/// What the kernel's OOM killer did in this process's control group, up to SLURM's group of the job
+/// ("job_4711"), or up to the group that sets the memory limit.
+struct MemoryEnd {
+    std::uint64_t kills = 0;             ///< processes that it has ended so far
+    std::optional<std::uint64_t> limit;  ///< bytes
+    std::optional<std::uint64_t> peak;   ///< most bytes in use; kernels before 5.19 may not say it
+    bool is_of_job = false;              ///< the group is SLURM's: all kills are the job's
+};
+/// Returns what it did so far.
+MemoryEnd control_group_memory_end(const std::filesystem::path& root = "/");
 
 /// Returns the first 1 MiB of the file without white space at the end; "" if it cannot be read.
 std::string text_of(const std::filesystem::path& path);

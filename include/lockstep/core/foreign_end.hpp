@@ -21,7 +21,7 @@ class ForeignEnd {
     /// Returns the error that stands for an end with this exit code.
     using Meaning = Error (*)(int status);
 
-    /// Returns E713, for the code of a model.
+    /// Returns E713, for the code of a model; E660 if it is MPI that calls exit().
     static Error model_ended(int status);
 
     /// Both functions must be safe to call while the process ends.

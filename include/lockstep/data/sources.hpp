@@ -172,15 +172,19 @@ struct FolderOptions {
 /// Opens images in one sub-folder per class; classes and images are numbered in the order of their
 /// names, byte by byte. PNG and PNM (P5, P6) of up to 8 bits, JPEG; the content decides the format.
 /// Files are decoded each time they are read. Resizing averages (a triangle filter) as Pillow's
-/// BILINEAR does, bit for bit. Transparency is dropped; CMYK and 16 bits are refused. Errors: E201,
-/// E202, E214; E237 (an image cannot be decoded), E238 (sizes differ), naming it.
+/// BILINEAR does, bit for bit. Transparency is dropped; CMYK and 16 bits are refused. Of
+/// FolderContent::images, `folder` may be one image. Errors: E201, E202, E214; E237 (an image
+/// cannot be decoded), E238 (sizes differ), naming it.
 std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
                                        const FolderOptions& options = {});
 
+/// Returns true if a folder's images are read from files of such a name.
+bool is_image_name(const std::filesystem::path& file);
+
 /// Opens images as `images`, of `folder` and its sub-folders, and their masks as `masks` u8 [H,W]:
-/// files below `masks` of the same names without ending, or with "_mask" after it. Masks are PNG or
-/// PGM of one channel: grey numbers or indices of a palette, as they are. They are resized by
-/// nearest pixels. Errors: those of open_folder(); E214 names an image without mask or a mask
+/// files below `masks` of the same names without ending, or with "_mask" after it. Masks are PNG,
+/// TIFF or PGM of one channel: grey numbers or indices of a palette, as they are. They are resized
+/// by nearest pixels. Errors: those of open_folder(); E214 names an image without mask or a mask
 /// without image, E237 and E238 a mask with colours or of another size, E210 a pixel that is not in
 /// `options.mask_values`.
 std::unique_ptr<RowSource> open_masked_folder(const std::filesystem::path& folder,

@@ -45,7 +45,7 @@ struct InferSettings {
 struct InferResult {
     EvaluationRecord evaluation;      ///< metrics, if there are no `outputs`
     std::string confusion;            ///< confusion matrix as CSV; "": none
-    std::string by_class;             ///< table of figures of each class; "": none
+    std::string by_class;             ///< table of figures of each class or target; "": none
     std::int64_t step = 0;            ///< of the checkpoint; 0: the weights are a file's
     std::uint64_t samples = 0;        ///< number of samples in the data set, or in its part
     std::vector<std::int64_t> shape;  ///< shape of the outputs, by sample number

@@ -8,6 +8,8 @@
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/run/run_directory.hpp"
 
+#include "option_groups.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -74,12 +76,12 @@ void check_extras(const PackInputs& in, std::string_view input) {
          {!csv.drop.empty(), "drop", {"csv"}},
          {!csv.categorical.empty(), "categorical", {"csv"}},
          {csv.missing != usual.missing, "missing", {"csv"}},
-         {csv.decimal != usual.decimal, "decimal", {"csv"}},
+         {in.table_text.decimal.has_value(), "decimal", {"csv"}},
          {!in.like.empty(), "like", {"csv"}},
          {csv.header != usual.header, "header", {"csv"}},
          {csv.separator != usual.separator, "separator", {"csv"}},
          {csv.type != usual.type, "real", {"csv"}},
-         {!csv.encoding.empty(), "encoding", {"csv"}},
+         {!in.table_text.encoding.empty(), "encoding", {"csv"}},
          {in.length > 0, "length", {"text", "tokens"}},
          {in.token_type != RawTokens::none, "token-type", {"tokens"}}}};
     for (const Extra& extra : extras)
@@ -126,14 +128,16 @@ Manifest manifest_of(const std::filesystem::path& folder) {
 std::unique_ptr<RowSource> open_table(const PackInputs& in, const SourceOptions& options) {
     CsvOptions csv = in.csv_columns;
     check_columns(csv);
-    if (in.like.empty()) return open_csv(in.csv, csv, options);
+    if (in.like.empty()) {
+        in.table_text.apply(csv);
+        return open_csv(in.csv, csv, options);
+    }
     const CsvOptions usual;
     check(csv.drop.empty() && csv.categorical.empty() && csv.missing == usual.missing &&
-              csv.decimal == usual.decimal && csv.type == usual.type && csv.encoding.empty(),
+              csv.type == usual.type,
           [&] {
               return Error("E106",
-                           "--like goes with none of --drop, --categorical, --missing, --decimal, "
-                           "--real and --encoding",
+                           "--like goes with none of --drop, --categorical, --missing and --real",
                            fmt::format("'{}' was packed with its own", in.like.string()),
                            "drop them");
           });
@@ -147,9 +151,8 @@ std::unique_ptr<RowSource> open_table(const PackInputs& in, const SourceOptions&
     });
     csv.like = *found;
     csv.missing = found->table.missing;
-    csv.decimal = found->table.decimal;
-    csv.encoding = found->table.encoding;
     csv.type = found->type;
+    in.table_text.apply(csv);
     return open_csv(in.csv, csv, options);
 }
 
@@ -206,54 +209,45 @@ OptionSection kinds(PackInputs& in) {
 
 OptionSection table_details(PackInputs& in) {
     CsvOptions& csv = in.csv_columns;
-    return {
-        "About a table",
-        {text_option("label",
-                     "COLUMN",
-                     csv.label,
-                     "with --csv: column of classes, by name or number from 1"),
-         list_option("target",
-                     "COLUMN",
-                     csv.targets,
-                     "with --csv: column of numbers to be predicted; several: [K]"),
-         list_option("drop", "COLUMN", csv.drop, "with --csv: columns to leave out"),
-         list_option("categorical",
-                     "COLUMN",
-                     csv.categorical,
-                     "with --csv: columns of texts; each text becomes a number, 1 or 0"),
-         choice_option<Missing>(
-             "missing",
-             csv.missing,
-             {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
-             "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave out "
-             "their lines; fill features with the mean of their column"),
-         path_option("like",
-                     "DIR",
-                     in.like,
-                     "with --csv: packed training data or a run, whose columns, categories and "
-                     "means this table gets"),
-         choice_option<Header>("header",
-                               csv.header,
-                               {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
-                               "with --csv: whether the first line has names; auto: if it has no "
-                               "number"),
-         choice_option<char>("separator",
-                             csv.separator,
-                             {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
-                             "with --csv: between columns"),
-         choice_option<DecimalSign>("decimal",
-                                    csv.decimal,
-                                    {{"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
-                                    "with --csv: before the decimals of numbers"),
-         text_option("encoding",
-                     "NAME",
-                     csv.encoding,
-                     "with --csv: of its text, as iconv calls it (latin1, cp1252, utf-16); unset: "
-                     "bytes as they are"),
-         choice_option<ElementType>("real",
-                                    csv.type,
-                                    {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
-                                    "with --csv: type of numbers")}};
+    std::vector<Option> options{
+        text_option("label",
+                    "COLUMN",
+                    csv.label,
+                    "with --csv: column of classes, by name or number from 1"),
+        list_option("target",
+                    "COLUMN",
+                    csv.targets,
+                    "with --csv: column of numbers to be predicted; several: [K]"),
+        list_option("drop", "COLUMN", csv.drop, "with --csv: columns to leave out"),
+        list_option("categorical",
+                    "COLUMN",
+                    csv.categorical,
+                    "with --csv: columns of texts; each text becomes a number, 1 or 0"),
+        choice_option<Missing>(
+            "missing",
+            csv.missing,
+            {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
+            "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave out "
+            "their lines; fill features with the mean of their column"),
+        path_option("like",
+                    "DIR",
+                    in.like,
+                    "with --csv: packed training data or a run, whose columns, categories and "
+                    "means this table gets"),
+        choice_option<Header>("header",
+                              csv.header,
+                              {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
+                              "with --csv: whether the first line has names; auto: if it has no "
+                              "number"),
+        choice_option<char>("separator",
+                            csv.separator,
+                            {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
+                            "with --csv: between columns"),
+        choice_option<ElementType>("real",
+                                   csv.type,
+                                   {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
+                                   "with --csv: type of numbers")};
+    return {"About a table", std::move(options)};
 }
 
 OptionSection details(PackInputs& in) {
@@ -289,7 +283,7 @@ OptionSection details(PackInputs& in) {
          path_option("masks",
                      "DIR",
                      in.masks,
-                     "with --folder: masks of its images, PNG or PGM of one channel with the "
+                     "with --folder: masks of its images, PNG, TIFF or PGM of one channel with the "
                      "image's name; palette indices are classes"),
          text_option("mask-values",
                      "V0,V1,...",
@@ -311,11 +305,35 @@ OptionSection details(PackInputs& in) {
 
 }  // namespace
 
+void TableText::apply(CsvOptions& csv) const {
+    const TableForm form = csv.like ? csv.like->table : TableForm{};
+    csv.decimal = decimal.value_or(form.decimal);
+    csv.encoding = encoding.empty() ? form.encoding : encoding;
+}
+
+OptionSection table_text_group(TableText& text) {
+    const std::string title(group_titles.back());
+    return {
+        title,
+        {choice_option<std::optional<DecimalSign>>(
+             "decimal",
+             text.decimal,
+             {{"auto", std::nullopt}, {"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
+             "with a table: before the decimals of numbers; auto: as in the training table, "
+             "else a point"),
+         text_option("encoding",
+                     "NAME",
+                     text.encoding,
+                     "with a table: of its text, as iconv calls it (latin1, cp1252, utf-16); "
+                     "unset: as in the training table, else bytes as they are")}};
+}
+
 OptionTable pack_input_sections(PackInputs& inputs) {
     return {kinds(inputs),
             details(inputs),
             foreign_group(inputs.fields, inputs.follows_links),
-            table_details(inputs)};
+            table_details(inputs),
+            table_text_group(inputs.table_text)};
 }
 
 void add_files(PackInputs& inputs, const std::vector<std::string>& files) {

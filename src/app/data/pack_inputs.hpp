@@ -8,10 +8,24 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// How the text of a table is written; what is not given is as in the training table, if there is
+/// one.
+struct TableText {
+    std::optional<DecimalSign> decimal;  ///< nothing: a point
+    std::string encoding;                ///< iconv's name; "": bytes stay as they are
+
+    /// Sets those of `csv`, after those of the field that it may be `like`.
+    void apply(CsvOptions& csv) const;
+};
+
+/// Returns the options of `text`, which several commands have.
+OptionSection table_text_group(TableText& text);
 
 struct PackInputs {
     std::filesystem::path images, labels, csv, folder, masks;
@@ -22,7 +36,8 @@ struct PackInputs {
     Color color = Color::as_first;
     std::string resize;       ///< "HxW"; "": images have one size
     std::string mask_values;  ///< "0,255"; "": pixels of masks are class numbers
-    CsvOptions csv_columns;
+    CsvOptions csv_columns;   ///< but for its text
+    TableText table_text;
     std::filesystem::path like;  ///< packed data set whose form a table follows; "": none
     std::int64_t length = 0;     ///< length of windows of text or tokens; 0: not given
     RawTokens token_type = RawTokens::none;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/requeue_rule.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
@@ -101,6 +103,14 @@ class RemovedFolder {
     fs::path folder_;
 };
 
+// Ranks may have been killed before one of them could say it. A start has a control group of its
+// own.
+void tell_of_memory() {
+    const bool is_new = control_group_memory_end().is_of_job;
+    if (const std::string lack = is_new ? lack_of_memory(0) : ""; !lack.empty())
+        print_once(fmt::format("lockstep: memory ran out: {}\n  fix: {}\n", lack, fix_of_memory()));
+}
+
 int epilog(const EpilogOptions& options) {
     const RemovedFolder rank_ends(options.dry_run ? fs::path() : options.rank_ends);
     const SlurmJob job = read_slurm_job(Environment());
@@ -115,6 +125,7 @@ int epilog(const EpilogOptions& options) {
             note_start_end(options.run, options.dry_run ? StartsFile::leave : StartsFile::update);
     }
     const RequeueVerdict verdict = judge_job_end(end, options.limits);
+    tell_of_memory();
     print_once(fmt::format(
         "lockstep: job {} on {}, start {}: {}; {}\n",
         job.id,

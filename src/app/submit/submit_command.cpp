@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
@@ -121,6 +122,8 @@ SlurmFacts query_slurm(const JobRequest& request, Launcher launcher) {
         parse_partitions(ask_slurm({"scontrol", "--all", "show", "partition", "--oneliner"}));
     facts.groups = parse_node_groups(ask_slurm({"sinfo", "--all", "-h", "-o", node_group_format}));
     auto config = parse_slurm_config(ask_slurm({"scontrol", "show", "config"}));
+    facts.version = version_number(config["SLURM_VERSION"]);
+    facts.topology = config["TopologyPlugin"];
     // SLURM counts the index 0, too.
     if (const auto most = parse_integer(config["MaxArraySize"])) facts.most_array_index = *most - 1;
     facts.has_accounts = config["AccountingStorageType"].ends_with("slurmdbd");
@@ -201,6 +204,10 @@ void check_launcher(const SubmitPlan& plan, const SlurmFacts& facts) {
                      "'srun --mpi=list' shows no pmix",
                      "--launcher mpirun");
     });
+    if (plan.launcher != Launcher::srun) return;
+    for (const KnownFault& fault :
+         known_faults({.pmix = loaded_pmix_version(), .slurm = facts.version}))
+        once(Level::warn, "{}: {} ({})", fault.what, fault.fix, fault.source);
 }
 
 void say_notes(const SubmitPlan& plan, const std::vector<std::string>& notes) {

@@ -24,6 +24,7 @@ struct SlurmOption {
 constexpr SlurmOption slurm_options[] = {
     {"partition", "p", "A,B", "partitions, of which SLURM takes one"},
     {"nodes", "N", "N", "number of nodes, such as 2, or a range such as 1-4"},
+    {"segment", "", "N", "nodes that must be in one block, such as the nodes of one NVLink switch"},
     {"ntasks", "n", "N", "ranks of the whole job"},
     {"ntasks-per-node", "", "N", "ranks of each node"},
     {"cpus-per-task", "c", "N", "cores of each rank"},

@@ -30,7 +30,7 @@ struct InferArguments {
     int np = 0;
     bool oversubscribe = false;
     std::filesystem::path confusion;
-    std::string row_names;  ///< of `predict`: column of a table
+    RawTable table;  ///< of `predict`
 };
 
 OptionTable table_of(InferArguments& arguments, std::vector<Option> output) {
@@ -77,10 +77,28 @@ int run_infer(InferArguments& arguments,
     if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     std::optional<RawInput> raw;
     if (has_input) agree(ranks, [&] { check_new_outputs(settings.outputs); });
-    if (has_input) raw.emplace(settings, call.positionals[1], arguments.row_names, ranks);
+    if (has_input) raw.emplace(settings, call.positionals[1], arguments.table, ranks);
     const InferResult result = program.infer(settings, ranks);
     if (call.process.ranks.is_root()) show(result);
     return 0;
+}
+
+OptionTable predict_table(InferArguments& arguments) {
+    std::vector<Option> output{
+        path_option(
+            "out", "FILE", arguments.settings.outputs, "new file: .csv, .npy, .h5 or .hdf5"),
+        choice_option<OutputForm>("as",
+                                  arguments.settings.form,
+                                  {{"logits", OutputForm::logits},
+                                   {"probabilities", OutputForm::probabilities},
+                                   {"classes", OutputForm::classes}},
+                                  "what is written: the model's outputs, probabilities, or the "
+                                  "most probable class"),
+        text_option(
+            "id", "COLUMN", arguments.table.row_names, "with a table: column that names the rows")};
+    OptionTable table = table_of(arguments, std::move(output));
+    table.push_back(table_text_group(arguments.table.text));
+    return table;
 }
 
 void show_metrics(const InferArguments& arguments, const InferResult& result) {
@@ -140,11 +158,10 @@ Command predict_command() {
             "or the numbers of a regression [n, K]. --as probabilities or classes computes those "
             "of\n"
             "them. The values are the same on any number of ranks.\n\n"
-            "INPUT is read as 'lockstep data pack' reads it: a folder of images, which get the "
-            "size\n"
-            "and colours of the training data; a table (.csv, .tsv), whose columns may have any\n"
-            "order; .npy; .txt. It needs no labels. Packed data and HDF5 may also be given by\n"
-            "--data.\n\n"
+            "INPUT is read as 'lockstep data pack' reads it, and needs no labels. It is an image,\n"
+            "or a folder of them, which get the size and colours of the training data. It may be\n"
+            "a table (.csv, .tsv), whose columns may have any order, .npy or .txt. Packed data\n"
+            "and HDF5 may also be given by --data.\n\n"
             "FILE ends in .csv (a line for each sample, with its file or row, and names of\n"
             "classes), .npy, or .h5 with data set predictions. An .h5 has data sets names (files\n"
             "or rows) and classes, too, where they have names; NAME.npy has them in\n"
@@ -154,21 +171,7 @@ Command predict_command() {
             "  lockstep predict runs/t new.csv --id name --out predicted.csv\n"
             "  lockstep predict runs/a --data D/new --out new.npy --step best --np 4\n"
             "  python3 -c \"import numpy; print(numpy.load('new.npy').argmax(1))\"\n",
-        .table = table_of(
-            *arguments,
-            {path_option(
-                 "out", "FILE", arguments->settings.outputs, "new file: .csv, .npy, .h5 or .hdf5"),
-             choice_option<OutputForm>("as",
-                                       arguments->settings.form,
-                                       {{"logits", OutputForm::logits},
-                                        {"probabilities", OutputForm::probabilities},
-                                        {"classes", OutputForm::classes}},
-                                       "what is written: the model's outputs, probabilities, or "
-                                       "the most probable class"),
-             text_option("id",
-                         "COLUMN",
-                         arguments->row_names,
-                         "with a table: column that names the rows")}),
+        .table = predict_table(*arguments),
         .positionals = 1,
         .optional_positionals = 1,
         .run = [arguments](const Invocation& call) {

@@ -39,6 +39,7 @@ RawKind kind_of_input(const fs::path& path) {
     const fs::path ending = path.extension();
     if (ending == ".csv" || ending == ".tsv") return RawKind::table;
     if (ending == ".npy") return RawKind::array;
+    if (is_image_name(path)) return RawKind::images;
     return ending == ".txt" ? RawKind::text : RawKind::data_set;
 }
 
@@ -52,9 +53,9 @@ Field field_for(const InferSettings& settings, const fs::path& input, RawKind ki
             "pack a data set like the training data with 'lockstep data pack', and give "
             "--data");
     };
+    std::vector<std::string> names = split(read_run_settings(settings.run).settings.inputs, ',');
     const auto kept = kept_data(settings.run);
     if (!kept) throw fail("a run of an earlier version does not know how its data were made");
-    std::vector<std::string> names = split(read_run_settings(settings.run).settings.inputs, ',');
     std::erase(names, "");
     if (names.size() > 1) throw fail("its model has several inputs");
     if (names.empty()) names = {"images", "features", "tokens"};
@@ -83,7 +84,8 @@ char separator_of(const fs::path& path) {
 std::unique_ptr<RowSource> open_raw(const Field& field,
                                     const fs::path& path,
                                     RawKind kind,
-                                    const std::string& row_names) {
+                                    const RawTable& table) {
+    CsvOptions csv{.label = {}, .type = field.type, .like = field, .row_names = table.row_names};
     switch (kind) {
         case RawKind::images:
             return open_folder(path,
@@ -92,17 +94,11 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
                                 .resize = ImageSize{static_cast<std::uint32_t>(field.shape[1]),
                                                     static_cast<std::uint32_t>(field.shape[2])}});
         case RawKind::table:
-            return open_csv(
-                path,
-                {.label = {},
-                 .separator = separator_of(path),
-                 .decimal = field.table.decimal,
-                 .type = field.type,
-                 .encoding = field.table.encoding,
-                 // Each row has a prediction: none is left out.
-                 .missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error,
-                 .like = field,
-                 .row_names = row_names});
+            csv.separator = separator_of(path);
+            // Each row has a prediction: none is left out.
+            csv.missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error;
+            table.text.apply(csv);
+            return open_csv(path, csv);
         case RawKind::text:
             return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
         default:
@@ -114,14 +110,15 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
 
 RawInput::RawInput(InferSettings& settings,
                    const fs::path& input,
-                   const std::string& row_names,
+                   const RawTable& table,
                    const Communicator& ranks) {
     const RawKind kind = kind_of_input(input);
-    check(row_names.empty() || kind == RawKind::table, [&] {
-        return Error("E106",
-                     fmt::format("--id does not go with '{}'", input.string()),
-                     "it names a column of a table",
-                     "drop it");
+    check(!table.is_given() || kind == RawKind::table, [&] {
+        return Error(
+            "E106",
+            fmt::format("--id, --decimal and --encoding do not go with '{}'", input.string()),
+            "they are for tables: .csv and .tsv",
+            "drop them");
     });
     if (kind == RawKind::data_set) {
         settings.data = input;
@@ -129,7 +126,7 @@ RawInput::RawInput(InferSettings& settings,
     }
     const Field field = field_for(settings, input, kind);
     const auto source =
-        together(team_of(ranks), [&] { return open_raw(field, input, kind, row_names); });
+        together(team_of(ranks), [&] { return open_raw(field, input, kind, table); });
     PackOptions pack{.output = settings.outputs.parent_path() /
                                fmt::format(".{}.rows", settings.outputs.filename().string()),
                      .name = "rows",
@@ -146,7 +143,9 @@ RawInput::RawInput(InferSettings& settings,
     const SignalGuard signals;
     pack_dataset(*source, pack, pack_report("reading", progress));
     settings.data = pack.output;
-    settings.row_title = kind == RawKind::images ? "file" : row_names.empty() ? "row" : row_names;
+    settings.row_title = kind == RawKind::images   ? "file"
+                         : table.row_names.empty() ? "row"
+                                                   : table.row_names;
     if (!source->row_name(0).empty() && ranks.is_root())
         for (std::uint64_t row = 0; row < source->samples(); ++row)
             settings.row_names.push_back(source->row_name(row));

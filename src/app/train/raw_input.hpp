@@ -5,23 +5,35 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/train/infer.hpp"
 
+#include "data/pack_inputs.hpp"
+
 #include <filesystem>
 #include <string>
 
 namespace lockstep {
+
+/// How `predict` reads a table.
+struct RawTable {
+    std::string row_names;  ///< column that names the rows; "": none
+    TableText text;
+
+    bool is_given() const {
+        return !row_names.empty() || text.decimal.has_value() || !text.encoding.empty();
+    }
+};
 
 /// A temporary data set that is made of an input as it is. Its folder lies beside the outputs,
 /// which all ranks see, and ends with this object.
 class RawInput {
   public:
     /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed
-    /// in its order, read as the training data of the run were: a folder of images, a table (.csv,
-    /// .tsv, with its columns found by their names), .npy or .txt; `settings` get the names of
-    /// rows. `row_names`: column of the table that names them; "": none. Errors: E106 for an input
-    /// of which a run cannot take its only field; those of reading and packing.
+    /// in its order, read as the training data of the run were: an image or a folder of them, a
+    /// table (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the
+    /// names of rows. Errors: E106 for an input of which a run cannot take its only field; those of
+    /// reading and packing.
     RawInput(InferSettings& settings,
              const std::filesystem::path& input,
-             const std::string& row_names,
+             const RawTable& table,
              const Communicator& ranks);
     ~RawInput();
     RawInput(const RawInput&) = delete;

@@ -28,6 +28,8 @@ void describe(Record& record, ProgramFacts& program) {
     record.sparse("mpi_libraries", program.mpi_libraries);
     record.sparse("ancestors", program.ancestors);
     record.sparse("nccl_version", program.nccl_version);
+    record.sparse("pmix_version", program.pmix_version);
+    record.sparse("slurm_version", program.slurm_version);
     record.sparse("cuda_driver", program.cuda_driver);
     record.sparse("cuda_runtime", program.cuda_runtime);
     record.sparse("cuda_fault", program.cuda_fault);

@@ -3,6 +3,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
+#include "lockstep/core/known_faults.hpp"
 
 #include "doctor/families.hpp"
 
@@ -35,15 +36,14 @@ Ailments judged(const DoctorFacts& facts, bool is_about_singletons) {
 }
 
 bool is_mpirun(const std::string& path) {
-    constexpr std::array names = {"mpirun", "orterun", "mpiexec", "prterun", "prun"};
     const auto name = std::filesystem::path(path).filename().string();
-    return std::ranges::count(names, name) > 0;
+    return std::ranges::count(mpirun_names, name) > 0;
 }
 
 /// On other nodes mpirun's daemon starts the ranks.
 bool is_launcher(const std::string& path) {
     const auto name = std::filesystem::path(path).filename().string();
-    return is_mpirun(path) || name == "orted" || name == "prted";
+    return is_mpirun(path) || std::ranges::count(mpi_daemon_names, name) > 0;
 }
 
 /// In a batch script or salloc's shell, where srun or mpirun would start the tasks.
@@ -181,6 +181,21 @@ Ailments clock_skew(JobRanks ranks) {
     return found;
 }
 
+/// Of versions; srun's only matters where it starts the ranks.
+Ailments known_bad_versions(JobRanks ranks) {
+    const DoctorFacts& first = ranks.front();
+    const bool is_by_mpirun = first.environment.contains("OMPI_COMM_WORLD_SIZE");
+    Ailments found;
+    for (const KnownFault& fault : known_faults({.nccl = version_number(first.program.nccl_version),
+                                   .pmix = first.program.pmix_version,
+                                   .slurm = is_by_mpirun ? 0 : first.program.slurm_version,
+                                   .has_several_hosts = nodes_of(ranks).size() > 1,
+                                   .disables_pxn = first.environment.contains("NCCL_PXN_DISABLE")}))
+        found.push_back(
+            {.what = fault.what, .why = "The source is " + fault.source + ".", .fix = fault.fix});
+    return found;
+}
+
 const std::array launch_table{
     DoctorCheck{"D1",
                 Severity::error,
@@ -239,6 +254,12 @@ const std::array launch_table{
                 "ask the staff to check the node's time service (chronyc tracking)",
                 clock_skew,
                 Pace::slow},
+    DoctorCheck{"D10",
+                Severity::warning,
+                "a version is known to fail",
+                "Others have met it.",
+                "use another version; the finding says which",
+                known_bad_versions},
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ struct InterfaceVariables {
 constexpr std::array interface_variables{
     InterfaceVariables{"NCCL_SOCKET_IFNAME", ""},
     InterfaceVariables{"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"},
-    InterfaceVariables{"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"}};
+    InterfaceVariables{"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
+    InterfaceVariables{"PRTE_MCA_prte_if_include", "PRTE_MCA_prte_if_exclude"}};
 
 /// NCCL takes "eth" for all that begin so, and "=eth0" for exactly that.
 bool matches(const std::string& word, const std::string& interface, bool is_nccl) {

@@ -2,6 +2,7 @@
 #include "lockstep/cluster/doctor_facts.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
+#include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/version.hpp"
 
 #include "doctor/read_facts.hpp"
@@ -39,6 +40,8 @@ constexpr std::array variables{"CUDA_VISIBLE_DEVICES",
                                "PMIX_RANK",
                                "PMI_RANK",
                                "PMI_SIZE",
+                               "PRTE_MCA_prte_if_exclude",
+                               "PRTE_MCA_prte_if_include",
                                "RANK",
                                "SLURM_CPUS_PER_TASK",
                                "SLURM_HET_SIZE",
@@ -102,11 +105,21 @@ void ask_cuda_driver(ProgramFacts& program) {
     if (version_of != nullptr && version_of(&version) == 0) program.cuda_driver = version;
 }
 
+/// One process of a job of SLURM asks, without its controller.
+int slurm_version(const FactSource& source) {
+    const auto rank = source.environment.text("SLURM_PROCID").value_or("0");
+    const bool is_asked =
+        source.root == "/" && rank == "0" && source.environment.text("SLURM_JOB_ID");
+    return is_asked ? installed_slurm_version() : 0;
+}
+
 ProgramFacts program_facts(const FactSource& source) {
     ProgramFacts program;
     program.version = version_text();
     program.mpi_libraries = mapped_files(source.root, "libmpi.so");
     program.nccl_version = version_in_name(mapped_files(source.root, "libnccl.so"));
+    program.pmix_version = loaded_pmix_version();
+    program.slurm_version = slurm_version(source);
     program.ancestors = ancestors_of_this(source.root);
     if (source.plan.uses_gpus && source.root == "/") ask_cuda_driver(program);
     return program;

@@ -2,6 +2,7 @@
 #include "launcher_cores.hpp"
 
 #include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/control_group.hpp"
@@ -11,7 +12,6 @@
 #include "topology/fact_files.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -168,9 +168,6 @@ void warn_of_conflicts(const NodeTopology& node,
         warnings.push_back(fmt::format("{}; fix: {}", conflict.what(), conflict.fix()));
 }
 
-/// Names of the processes whose children ranks are, as the kernel cuts them.
-constexpr std::array launchers{"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted"};
-
 }  // namespace
 
 void check_no_sharing(std::span<const RankSeat> seats, const PlacementRules& rules) {
@@ -237,7 +234,9 @@ std::vector<int> launcher_cpus(const std::filesystem::path& root) {
     const auto parent = value_of(text_of(root / "proc/self/status"), "PPid");
     if (parent.empty()) return {};
     const auto above = root / "proc" / parent;
-    if (std::ranges::find(launchers, text_of(above / "comm")) == launchers.end()) return {};
+    const std::string name = text_of(above / "comm");
+    if (std::ranges::count(mpirun_names, name) + std::ranges::count(mpi_daemon_names, name) == 0)
+        return {};
     const auto cpus = value_of(text_of(above / "status"), "Cpus_allowed_list");
     return parse_cpu_list(cpus).value_or(std::vector<int>{});
 }

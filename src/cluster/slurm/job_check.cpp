@@ -205,6 +205,33 @@ void check_node_names(const JobPart& part, const SlurmFacts& facts) {
         });
 }
 
+// SLURM places a segment within one block of nodes, such as those of one NVLink switch. The rules
+// are those of sbatch's manual page in 26.05, the version that of CHANGELOG/slurm-24.05.md.
+void check_segment(const JobPart& part, const SlurmFacts& facts, std::vector<std::string>& notes) {
+    if (!part.segment) return;
+    const std::int64_t segment = *part.segment, nodes = part.node_count();
+    check(facts.version == 0 || facts.version >= 240500, [&] {
+        return Error("E540",
+                     "this SLURM has no --segment",
+                     fmt::format("it is {}.{:02}, and 24.05 is the first that has it",
+                                 facts.version / 10000,
+                                 facts.version / 100 % 100),
+                     "drop --segment");
+    });
+    check(nodes <= segment || nodes % segment == 0, [&] {
+        return Error("E524",
+                     fmt::format("{} nodes do not divide into segments of {}", nodes, segment),
+                     "SLURM takes a whole number of segments, or less than one",
+                     fmt::format("--nodes {}, or another --segment", nodes - nodes % segment));
+    });
+    const bool has_blocks = facts.topology.empty() || facts.topology.ends_with("/block") ||
+                            facts.topology.ends_with("/ring") ||
+                            facts.topology.ends_with("/torus3d");
+    if (!has_blocks)
+        notes.push_back(fmt::format("--segment has no effect: the topology of this cluster is '{}'",
+                                    facts.topology));
+}
+
 /// Errors: E533, E534, E538, E542 to E546. Adds to `notes` what the user should know.
 void check_site_rules(const JobRequest& request,
                       const SlurmFacts& facts,
@@ -215,7 +242,10 @@ void check_site_rules(const JobRequest& request,
     check_dependency(request, facts);
     check_licences(request, facts);
     check_reservation(request, facts, notes);
-    for (const JobPart& part : request.parts) check_node_names(part, facts);
+    for (const JobPart& part : request.parts) {
+        check_node_names(part, facts);
+        check_segment(part, facts, notes);
+    }
 }
 
 const SlurmPartition* find_partition(const SlurmFacts& facts, const std::string& name) {

@@ -151,6 +151,7 @@ JobPart read_part(const SbatchOptions& options) {
         for (const std::string& name : part.partitions) name_in({{"partition", name}}, "partition");
     }
     read_nodes(options, part);
+    part.segment = whole_in(options, "segment");
     part.tasks = whole_in(options, "ntasks");
     part.node_tasks = whole_in(options, "ntasks-per-node");
     part.task_cpus = whole_in(options, "cpus-per-task").value_or(1);

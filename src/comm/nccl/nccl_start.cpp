@@ -123,8 +123,8 @@ void NcclCommunicator::Inside::agree_on_facts() {
         hosts_.push_back(facts.back().host_id);
     }
     check_agreement(facts);
-    if (const std::string fault = known_nccl_fault(facts); !fault.empty())
-        once(Level::warn, "{}", fault);
+    for (const KnownFault& fault : known_nccl_faults(facts))
+        once(Level::warn, "{}: {} ({})", fault.what, fault.fix, fault.source);
     if (gpus.size() < facts.size())
         once(Level::warn,
              "{} ranks share {} GPU(s) by NCCL_HOSTID: a trial of bits, not of speed",

@@ -137,33 +137,14 @@ void check_settings(const std::vector<NcclRankFacts>& facts) {
 
 }  // namespace
 
-std::string known_nccl_fault(const std::vector<NcclRankFacts>& facts) {
-    struct Fault {
-        int first, last;  // versions, as NCCL numbers them
-        bool is_between_hosts;
-        const char *what, *fix;
-    };
-    constexpr std::array faults{
-        // NVIDIA/nvidia-resiliency-ext, README; pytorch/pytorch#166174
-        Fault{22803, 22808, false, "is known to hang or crash", "use 2.28.9 or later"},
-        // pytorch/pytorch#174338
-        Fault{22902, 22902, false, "is known to hang", "use 2.29.3 or later"},
-        // docs.nvidia.com/cuda/cuest/troubleshooting
-        Fault{22907,
-              23006,
-              true,
-              "may hang between nodes with InfiniBand",
-              "set NCCL_PXN_DISABLE=1, or use 2.30.7 or later"}};
+std::vector<KnownFault> known_nccl_faults(const std::vector<NcclRankFacts>& facts) {
     const bool is_one_host =
         std::ranges::adjacent_find(facts, std::ranges::not_equal_to(), &NcclRankFacts::host_id) ==
         facts.end();
     const NcclRankFacts& any = facts.front();
-    for (const Fault& fault : faults)
-        if (any.nccl_version >= fault.first && any.nccl_version <= fault.last &&
-            !(fault.is_between_hosts && (is_one_host || any.settings.contains("NCCL_PXN_DISABLE"))))
-            return fmt::format(
-                "NCCL {} {}: {}", nccl_version_text(any.nccl_version), fault.what, fault.fix);
-    return "";
+    return known_faults({.nccl = any.nccl_version,
+                         .has_several_hosts = !is_one_host,
+                         .disables_pxn = any.settings.contains("NCCL_PXN_DISABLE")});
 }
 
 void describe(Record& record, NcclRankFacts& facts) {

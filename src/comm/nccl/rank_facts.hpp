@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/core/environment.hpp"
+#include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/record.hpp"
 
 #include <map>
@@ -46,8 +47,7 @@ void check_gpus_apart(const std::vector<NcclRankFacts>& facts);
 /// differ; each names the ranks and values.
 void check_agreement(const std::vector<NcclRankFacts>& facts);
 
-/// Returns what the version of NCCL is known to do wrong among these ranks, and what helps; else
-/// "".
-std::string known_nccl_fault(const std::vector<NcclRankFacts>& facts);
+/// Returns what the version of NCCL is known to do wrong among these ranks.
+std::vector<KnownFault> known_nccl_faults(const std::vector<NcclRankFacts>& facts);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/manifest.hpp"
@@ -201,6 +202,7 @@ class Inspecting {
             look_at_files(place, where);
         if (all_.index) all_.layout = layout_report(all_.index, options.job);
         if (all_.train.obstacle.empty()) all_.train = train_command(all_);
+        if (!place.files.empty()) look_at_samples(place);
         if (!options.sheet.empty()) write_sheet();
     }
 
@@ -252,6 +254,30 @@ class Inspecting {
             all_.train = no_input({files, {}, ImageLayout::unstated, options_.links}, place.all);
         else
             open_fields();
+        if (files.size() == 2 && all_.train.line.empty() && !all_.index) join_two(place);
+    }
+
+    // The inputs may lie in one of two files, and what is learned in the other.
+    void join_two(const ForeignPlace& place) {
+        std::vector<Candidate> all = place.all;
+        for (Candidate& each : candidates_of(place.files[1], options_.links)) {
+            if (std::ranges::find(all, each.name, &Candidate::name) != all.end()) return;
+            all.push_back(std::move(each));
+        }
+        std::vector<FieldMapping> fields = suggested_mappings(all);
+        if (fields.size() != 2) return;
+        const auto file_of = [&](const FieldMapping& field) {
+            const auto at = std::ranges::find(place.all, field.hdf5_path, &Candidate::name);
+            return place.files[at == place.all.end() ? 1 : 0];
+        };
+        const fs::path inputs = file_of(fields[0]);
+        fields[1].file = file_of(fields[1]);
+        if (fields[1].file == inputs) return;
+        all_.train.fix = fmt::format(
+            "give them as files of one data set: lockstep data inspect {} --field {} --field {}",
+            shell_word(inputs.string()),
+            shell_word(mapping_text(fields[0])),
+            shell_word(mapping_text(fields[1])));
     }
 
     // Returns the fields without regard to obstacles: opening them gives the remedy.
@@ -280,6 +306,25 @@ class Inspecting {
         }
         for (const Field& field : all_.index->fields())
             take_classes(field, *std::ranges::find(all_.all, field.source, &InspectedData::name));
+    }
+
+    // Where the files hold one sample each, a single value, or a mask of the whole, says so.
+    void look_at_samples(const ForeignPlace& place) {
+        std::vector<Candidate> samples = place.all;
+        bool has_value = false;
+        for (Candidate& each : samples) {
+            has_value = has_value || (each.facts.size.empty() && each.facts.number);
+            if (each.facts.number) each.obstacle.clear();
+            each.facts.size.insert(each.facts.size.begin(), 1);
+        }
+        const std::vector<FieldMapping> fields = suggested_mappings(samples);
+        const bool has_mask = fields.size() == 2 && fields[1].name == "masks" &&
+                              place.files.size() > 1 && all_.fields.size() == 2 &&
+                              all_.fields[1].name != "masks";
+        if (fields.size() == 2 && (has_mask || (has_value && all_.train.line.empty())))
+            all_.train.fix =
+                "if each file holds one sample, make shards of them: " +
+                sample_a_file_command({place.files, fields, ImageLayout::unstated, options_.links});
     }
 
     // Damage is said, and hinders nothing else.

@@ -285,7 +285,8 @@ void describe_training(const TrainCommand& train, Text out) {
         fmt::format_to(out, "\ntrain on it:\n  {}\n", printable(train.line));
     else
         fmt::format_to(out, "\nno command to train on it: {}\n", printable(train.obstacle));
-    if (!train.fix.empty()) fmt::format_to(out, "  fix: {}\n", printable(train.fix));
+    if (!train.fix.empty())
+        fmt::format_to(out, "  {}{}\n", train.line.empty() ? "fix: " : "", printable(train.fix));
 }
 
 }  // namespace

@@ -20,8 +20,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint64_t usual_batch = 128;
-constexpr std::uint64_t least_unet = 16;  // pixels of a side
-constexpr double most_segments = 1024;    // classes of masks that training tells apart
+constexpr std::uint64_t least_unet = 16;    // pixels of a side
+constexpr double most_segments = 1024;      // classes of masks that training tells apart
+constexpr std::size_t most_dimensions = 3;  // of a sample, for built-in models
 
 // A field that training would have, and the values of it that were seen.
 struct TrainField {
@@ -82,7 +83,7 @@ const TrainField* input_of(const std::vector<TrainField>& fields) {
     const auto may_be_given = [](const TrainField& field) {
         const bool is_learned =
             is_label_name(field.name) || field.name == "masks" || field.name == "targets";
-        return !is_learned && field.shape.size() <= 3;
+        return !is_learned && field.shape.size() <= most_dimensions;
     };
     for (const char* name : {"images", "features", "tokens"})
         if (const TrainField* field = find(fields, name); field && may_be_given(*field))
@@ -266,26 +267,34 @@ std::optional<TrainCommand> unsound(const Inspection& all, const TrainField& fie
                         way_to_write(all, field.name, "n.nan_to_num(x,posinf=0,neginf=0)")};
 }
 
+// Returns the group of `first` if its data sets are lists of bytes of several lengths, as encoded
+// images are; else "".
+std::string group_of_images(const Candidate& first, const std::vector<Candidate>& all) {
+    const auto is_like_it = [&](const Candidate& each) {
+        return each.facts.size.size() == 1 && each.facts.number && each.facts.number->bytes == 1;
+    };
+    const std::string group = first.name.substr(0, first.name.rfind('/'));
+    bool are_several = false;
+    for (const Candidate& each : all) {
+        if (!each.name.starts_with(group + "/")) continue;
+        if (!is_like_it(each)) return "";
+        are_several = are_several || each.facts.size != first.facts.size;
+    }
+    return are_several ? group : "";
+}
+
 }  // namespace
 
 TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all) {
-    constexpr std::size_t most_dimensions = 4;
     const auto columns = std::ranges::find_if(
         all, [](const Candidate& each) { return each.facts.has_one_number_a_row(); });
-    for (const Candidate& each : all) {
-        if (!each.rows || each.facts.size.size() <= most_dimensions) continue;
-        asked.fields.push_back({"features", each.name});
-        for (const Candidate& other : all)
-            if (other.name != each.name && !other.facts.size.empty() &&
-                other.facts.size[0] == each.facts.size[0])
-                asked.fields.push_back({"field", other.name});
-        return {"",
-                fmt::format("samples of '{}' have more dimensions than a model's input", each.name),
-                "let h5py make rows of them, in a folder NAME that you give instead: " +
-                    rewrite_command(asked, 0, "x.reshape(len(x),-1)")};
-    }
     if (columns == all.end())
         return {"", "no data set has rows that can be a model's input", "give another file"};
+    if (const std::string group_name = group_of_images(*columns, all); !group_name.empty()) {
+        asked.fields = {{"images", group_name}};
+        const Error group = no_such_dataset(asked.files[0], asked, 0);
+        return {"", group.why(), group.fix()};
+    }
     asked.fields = {{"labels", columns->name}};
     return {"",
             fmt::format("'{}' has one value for each sample, and a model's input has several",
@@ -296,6 +305,14 @@ TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all) {
 TrainCommand train_command(const Inspection& all) {
     const std::vector<TrainField> fields = fields_of(all);
     const TrainField* input = input_of(fields);
+    const auto larger = std::ranges::find_if(
+        fields, [](const TrainField& field) { return field.shape.size() > most_dimensions; });
+    if (!input && larger != fields.end())
+        return {"",
+                fmt::format("samples of '{}' have more dimensions than the input of a built-in "
+                            "model; one of your own takes them",
+                            larger->name),
+                way_to_write(all, larger->name, "x.reshape(len(x),-1)")};
     if (!input)
         return {"",
                 "none of the fields can be a model's input",

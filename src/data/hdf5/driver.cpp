@@ -256,8 +256,14 @@ std::optional<ChunkPlace> ChunkProbe::find(const std::vector<hsize_t>& start) {
     ChunkPlace place;
     std::optional<RawRead> seen;
     noting = &seen;
+#if H5_VERSION_GE(2, 0, 0)
+    std::size_t room = unused_bytes_;
+    const herr_t result = H5Dread_chunk2(
+        dataset_.id(), H5P_DEFAULT, start.data(), &place.skipped_filters, unused_.get(), &room);
+#else
     const herr_t result = H5Dread_chunk(
         dataset_.id(), H5P_DEFAULT, start.data(), &place.skipped_filters, unused_.get());
+#endif
     noting = nullptr;
     if (result < 0 || !seen || seen->bytes == 0 || seen->bytes > most_bytes_) return {};
     place.offset = seen->offset;

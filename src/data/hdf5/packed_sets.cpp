@@ -7,6 +7,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/dataset_index.hpp"
 

@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t most_segments = 1024;  // classes of masks that training tells apart
+constexpr std::int64_t most_segments = 1024;      // classes of masks that training tells apart
+constexpr std::size_t most_input_dimensions = 4;  // of built-in models, with that of the samples
 
 using Shape = std::span<const std::uint64_t>;
 
@@ -63,6 +64,11 @@ bool is_called_tokens(const Candidate& each) {
     return is_called(each, hints);
 }
 
+// Returns true for lists of bytes, one or a column of one for each sample.
+bool has_encoded_images(const DatasetFacts& facts) {
+    return facts.has_bytes && !facts.size.empty() && facts.size.size() <= 2;
+}
+
 // Height and width of an input as training takes it; nothing where it has none.
 Shape sides_of(const Candidate& input) {
     const Shape sample = sample_of(input.facts);
@@ -76,15 +82,24 @@ bool has_pixels_of(const Candidate& answer, const Candidate& input) {
     return sample.size() == 2 && std::ranges::equal(sample, sides_of(input));
 }
 
+// Returns true for one number for each sample of `input`, also as MATLAB writes a column: [1, n].
+bool has_one_each(const Candidate& answer, const Candidate& input) {
+    const auto& size = answer.facts.size;
+    const std::uint64_t samples = input.facts.size[0];
+    return (answer.facts.has_one_number_a_row() && size[0] == samples) ||
+           (samples > 1 && size.size() == 2 && size[0] == 1 && size[1] == samples);
+}
+
 // Returns how well `answer` suits `input`; 0: it does not. Most files have one class number per
 // sample.
 int rank_of_answer(const Candidate& answer, const Candidate& input) {
     const DatasetFacts& facts = answer.facts;
+    const bool is_column = !facts.size.empty() && has_one_each(answer, input);
     const bool is_other = &answer != &input && answer.obstacle.empty() && !facts.size.empty() &&
-                          facts.size[0] == input.facts.size[0];
+                          (is_column || facts.size[0] == input.facts.size[0]);
     if (!is_other) return 0;
     const int named = is_called_answer(answer) ? 4 : 0;
-    if (facts.has_one_number_a_row()) {
+    if (is_column) {
         if (is_whole_number(facts) || is_column_of_texts(facts)) return named + 3;
         return named > 0 && is_number(facts) ? named + 1 : 0;
     }
@@ -120,7 +135,7 @@ std::optional<FieldMapping> answer_mapping(const Candidate& answer,
     const bool is_real_class = !is_class && are_whole && !is_called_targets(answer);
     const RowLayout layout = is_class ? RowLayout::unstated : RowLayout::label;
     if (is_column_of_texts(answer.facts)) return as("labels");
-    if (answer.facts.has_one_number_a_row()) {
+    if (has_one_each(answer, input)) {
         const bool is_label = (is_class || is_real_class) && !is_called_targets(answer) &&
                               is_within(values, static_cast<double>(max_classes - 1));
         return is_label ? as("labels", layout) : as("targets");
@@ -137,12 +152,13 @@ std::optional<FieldMapping> answer_mapping(const Candidate& answer,
 }  // namespace
 
 bool may_be_input(const Candidate& each) {
-    const std::size_t dimensions = each.facts.size.size();
-    return each.obstacle.empty() && dimensions >= 2 && dimensions <= 4 &&
-           !each.facts.has_one_number_a_row() && !each.facts.is_text;
+    return each.obstacle.empty() && (has_encoded_images(each.facts) ||
+                                     (each.facts.size.size() >= 2 &&
+                                      !each.facts.has_one_number_a_row() && !each.facts.is_text));
 }
 
 FieldMapping input_mapping(const Candidate& input) {
+    if (has_encoded_images(input.facts)) return {"images", input.name};
     const std::vector<std::int64_t> shape(input.facts.size.begin() + 1, input.facts.size.end());
     if (shape.size() == 3)
         return {
@@ -156,7 +172,8 @@ std::vector<FieldMapping> suggested_mappings(
     const std::vector<Candidate>& all, const std::vector<std::optional<KnownValues>>& values) {
     const Candidate *input = nullptr, *answer = nullptr;
     const auto standing = [&](const Candidate& each, const Candidate* with) {
-        return std::tuple(with != nullptr || is_called_tokens(each),
+        return std::tuple(each.facts.size.size() <= most_input_dimensions,
+                          with != nullptr || is_called_tokens(each),
                           !is_called_answer(each),
                           elements(each.facts));
     };

@@ -30,13 +30,35 @@ std::string rewrite_csv_command(const fs::path& path,
                                 const std::string& cells,
                                 const std::string& kept) {
     return fmt::format(
-        "into NAME.csv: python3 -c 'import csv,sys; k=dict(newline=\"\",encoding=\"latin1\"); "
+        "into NAME.csv: python3 -c 'import csv,re,sys; k=dict(newline=\"\",encoding=\"latin1\"); "
         "w=csv.writer(open(\"NAME.csv\",\"w\",**k),delimiter={0}); [w.writerow({1}) for j,r in "
         "enumerate(csv.reader(open(sys.argv[1],**k),delimiter={0})) if r{2}]' {3}",
         separator == '\t' ? std::string("\"\\t\"") : fmt::format("\"{}\"", separator),
         cells,
         kept,
         shell_word(path.string()));
+}
+
+// Returns the sign between groups of three digits, as in "1.234,5"; "" if there is none.
+std::string thousands_sign(std::string_view cell) {
+    cell = trimmed(cell);
+    if (cell.starts_with('-') || cell.starts_with('+')) cell.remove_prefix(1);
+    const auto digits = [&] {
+        const std::size_t count = cell.find_first_not_of("0123456789");
+        return count == cell.npos ? cell.size() : count;
+    };
+    const std::size_t first = digits();
+    cell.remove_prefix(first);
+    if (first < 1 || first > 3 || cell.empty() || std::string_view(".,_ ").find(cell[0]) > 3)
+        return "";
+    const char sign = cell[0];
+    while (!cell.empty() && cell[0] == sign) {
+        cell.remove_prefix(1);
+        if (digits() != 3) return "";
+        cell.remove_prefix(3);
+    }
+    if (cell.starts_with('.') || cell.starts_with(',')) cell.remove_prefix(1);
+    return digits() == cell.size() ? std::string(1, sign) : "";
 }
 
 // Python's condition for records with another text there. In hexadecimal: quotes in the text would
@@ -83,10 +105,16 @@ bool has_no_value(std::string_view cell) {
 }
 
 std::string_view other_separator(const std::vector<std::string>& cells) {
-    if (cells.size() != 1) return "";
-    if (cells[0].find(';') != cells[0].npos) return "semicolon";
-    if (cells[0].find('\t') != cells[0].npos) return "tab";
-    return cells[0].find(',') != cells[0].npos ? "comma" : "";
+    const auto seen = [&](char sign) {
+        std::size_t count = 0;
+        for (const std::string& cell : cells)
+            count += static_cast<std::size_t>(std::ranges::count(cell, sign));
+        return count;
+    };
+    // Names may have the given sign in them; the right one is there more often.
+    if (seen(';') >= cells.size()) return "semicolon";
+    if (seen('\t') >= cells.size()) return "tab";
+    return seen(',') >= cells.size() ? "comma" : "";
 }
 
 Error CsvErrors::unusable(const std::string& why, const std::string& fix) const {
@@ -119,13 +147,15 @@ std::string CsvErrors::way_past(std::size_t column, const std::string& cell) con
     const bool is_feature = std::ranges::count(columns_.features, column) > 0;
     const bool has_point = csv_.decimal == DecimalSign::point;
     const DecimalSign other = has_point ? DecimalSign::comma : DecimalSign::point;
-    if (number_in<double>(cell, other))
-        return csv_.like ? fmt::format("write decimal {}s as the training table has, ",
-                                       sign_text(csv_.decimal)) +
-                               rewritten(has_point ? "[c.replace(\",\",\".\") for c in r]"
-                                                   : "[c.replace(\".\",\",\") for c in r]",
-                                         "")
-                         : fmt::format("give --decimal {}", sign_text(other));
+    if (number_in<double>(cell, other)) return fmt::format("give --decimal {}", sign_text(other));
+    if (const std::string sign = thousands_sign(cell); !sign.empty())
+        return fmt::format("leave out the signs of thousands, ") +
+               rewritten(fmt::format(
+                             "[re.sub(r\"(?<=\\d)[{0}](?=\\d{{3}}(?!\\d))\",\"\",c) if "
+                             "re.fullmatch(r\"\\s*[+-]?\\d{{1,3}}([{0}]\\d{{3}})+([.,]\\d*)?\\s*\","
+                             "c) else c for c in r]",
+                             sign),
+                         "");
     if (has_no_value(cell)) {
         const std::string by_python = "leave out records without a value there, " +
                                       rewritten("r",

@@ -25,7 +25,8 @@ std::optional<Number> number_in(std::string_view text, DecimalSign decimal = Dec
 /// Whether a cell says that there is no value: it is empty, "NA", "nan", "?" and the like.
 bool has_no_value(std::string_view cell);
 
-/// Returns the word of --separator for what seems to be between columns; "" if `cells` are several.
+/// Returns the word of --separator for what seems to be between columns in place of what parted the
+/// `cells`; "" if nothing does.
 std::string_view other_separator(const std::vector<std::string>& cells);
 
 /// Makes the errors of one table. Borrows all that it is made of.

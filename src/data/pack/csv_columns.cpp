@@ -16,11 +16,37 @@
 namespace lockstep {
 namespace {
 
-bool has_header(const std::vector<std::string>& cells, const CsvOptions& csv) {
+// Returns true if a column that the caller named stands there. What can be a column's number is
+// that.
+bool has_named_column(const std::vector<std::string>& cells, const CsvOptions& csv) {
+    std::vector<std::string> wanted{csv.label, csv.row_names};
+    for (const auto* list : {&csv.targets, &csv.drop, &csv.categorical})
+        wanted.insert(wanted.end(), list->begin(), list->end());
+    if (csv.like)
+        for (const auto* list : {&csv.like->columns, &csv.like->table.columns})
+            wanted.insert(wanted.end(), list->begin(), list->end());
+    return std::ranges::any_of(wanted, [&](const std::string& name) {
+        const auto number = parse_integer(name);
+        const bool may_be_number = number && *number >= 1 && *number <= std::ssize(cells);
+        return !name.empty() && !may_be_number &&
+               std::ranges::find(cells, name, trimmed) != cells.end();
+    });
+}
+
+bool has_header(const std::vector<std::string>& cells,
+                const CsvOptions& csv,
+                const fs::path& path) {
     if (csv.header != Header::guess) return csv.header == Header::yes;
-    return std::ranges::none_of(cells, [&](const std::string& cell) {
+    const bool has_number = std::ranges::any_of(cells, [&](const std::string& cell) {
         return number_in<double>(cell, csv.decimal).has_value();
     });
+    if (!has_number || has_named_column(cells, csv)) return true;
+    if (!csv.like)
+        once(Level::info,
+             "'{}': its first line has a number, so that it is taken for a sample; --header yes "
+             "if it names the columns",
+             path.string());
+    return false;
 }
 
 std::size_t named_column(const CsvColumns& columns, const std::string& name) {
@@ -210,7 +236,7 @@ CsvColumns columns_of(const std::vector<std::string>& cells,
     CsvColumns columns;
     columns.count = cells.size();
     columns.separator = other_separator(cells);
-    if (has_header(cells, csv)) {
+    if (has_header(cells, csv, path)) {
         columns.names = cells;
         for (std::string& name : columns.names) name = trimmed(name);
     }

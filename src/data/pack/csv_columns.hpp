@@ -20,8 +20,7 @@ struct CsvColumns {
     std::size_t count = 0, label = no_column, row_name = no_column;
     std::vector<std::size_t> targets, features;
     std::vector<bool> are_categories;  ///< by feature
-    std::string_view
-        separator;  ///< the right value for --separator; "" if there are several columns
+    std::string_view separator;  ///< the right value for --separator; "" if the given one is it
 
     bool is_header() const { return !names.empty(); }
     bool has_categories() const;

@@ -152,15 +152,23 @@ std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
     return read.numbers.emplace(text, std::ssize(read.numbers)).first->second;
 }
 
+Error CsvFeatures::nothing_left(std::uint64_t records) const {
+    for (std::size_t f = 0; f < read_.size(); ++f)
+        if (read_[f].missing == records) return no_value_in(f, "");
+    return errors_.unusable("each of its records lacks a value");
+}
+
+Error CsvFeatures::no_value_in(std::size_t f, const std::string& hence) const {
+    const std::size_t column = columns_.features[f];
+    return errors_.unusable(
+        fmt::format("column {} has no value at all{}", printable(columns_.name_of(column)), hence),
+        fmt::format("leave it out: --drop {}", column + 1));
+}
+
 // The mean of each of a column's numbers, in the order of the field.
 std::vector<double> CsvFeatures::fills_of(std::size_t f) const {
     const CsvFeature& read = read_[f];
-    const std::size_t column = columns_.features[f];
-    check(read.cells > 0, [&] {
-        return errors_.unusable(fmt::format("column {} has no value at all, hence no mean",
-                                            printable(columns_.name_of(column))),
-                                fmt::format("leave it out: --drop {}", column + 1));
-    });
+    check(read.cells > 0, [&] { return no_value_in(f, ", hence no mean"); });
     if (!columns_.are_categories[f]) return {read.mean()};
     std::vector<double> shares;
     for (const auto& [text, met] : read.numbers)
@@ -188,6 +196,19 @@ TableForm CsvFeatures::form() const {
     return form;
 }
 
+// A column may have the name that a category of another gives its number.
+void CsvFeatures::check_names(const std::vector<std::string>& names) const {
+    std::vector<std::string> sorted = names;
+    std::ranges::sort(sorted);
+    const auto twice = std::ranges::adjacent_find(sorted);
+    check(twice == sorted.end(), [&] {
+        return errors_.unusable(
+            fmt::format("two features are called '{}', a column and a category's number",
+                        printable(*twice)),
+            "give the column another name, in the first line of the file");
+    });
+}
+
 Field CsvFeatures::field() const {
     Field field{.name = "features", .type = csv_.type};
     std::int64_t width = 0;
@@ -205,6 +226,7 @@ Field CsvFeatures::field() const {
                                   csv_.missing == Missing::error &&
                                   csv_.decimal == DecimalSign::point && csv_.encoding.empty();
     if (columns_.is_header() || columns_.has_categories()) field.columns = number_names(form);
+    check_names(field.columns);
     if (!are_names_enough) field.table = std::move(form);
     std::size_t bytes = 0;
     for (const std::string& name : field.columns) bytes += name.size();

@@ -49,6 +49,9 @@ class CsvFeatures {
     /// Counts the features of a record that lack a value; returns whether there are any.
     bool lack_value(const std::vector<std::string>& cells);
 
+    /// Returns the reason why each record lacks a value: E214, naming an empty column.
+    Error nothing_left(std::uint64_t records) const;
+
     /// Adds a row. Errors: E239.
     void add(const std::vector<std::string>& cells);
 
@@ -69,6 +72,8 @@ class CsvFeatures {
     Number number_of(std::size_t f, const std::string& cell);
     std::int64_t category_of(std::size_t f, const std::string& cell);
     std::vector<double> fills_of(std::size_t f) const;
+    Error no_value_in(std::size_t f, const std::string& hence) const;
+    void check_names(const std::vector<std::string>& names) const;
     TableForm form() const;
     std::string treatment(std::size_t f) const;
 

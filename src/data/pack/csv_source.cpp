@@ -46,7 +46,7 @@ class CsvImport {
                 options_.report(reader_.bytes_read(), file_.bytes());
         }
         check(records_ > 0, [&] { return errors_.unusable("it has a header and no records"); });
-        check(rows_ > 0, [&] { return errors_.unusable("each of its records lacks a value"); });
+        if (rows_ == 0) throw features_.nothing_left(records_);
         auto made = source();
         say_what_was_done();
         return made;
@@ -54,11 +54,16 @@ class CsvImport {
 
   private:
     void add(const std::vector<std::string>& cells) {
-        if (cells.size() != columns_.count)
-            throw errors_.unusable(fmt::format("line {} has {} cells; the first has {}",
-                                               grouped(reader_.line()),
-                                               cells.size(),
-                                               columns_.count));
+        if (cells.size() != columns_.count) {
+            const std::string_view separator =
+                columns_.separator.empty() ? other_separator(cells) : columns_.separator;
+            throw errors_.unusable(
+                fmt::format("line {} has {} cells; the first has {}",
+                            grouped(reader_.line()),
+                            cells.size(),
+                            columns_.count),
+                separator.empty() ? "" : fmt::format("give --separator {}", separator));
+        }
         ++records_;
         if (csv_.missing == Missing::drop && lacks_value(cells)) return;
         features_.add(cells);

@@ -281,6 +281,13 @@ class FolderSource : public RowSource {
     static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }
 
     void find_images() {
+        std::error_code failed;
+        if (options_.content == FolderContent::images && fs::is_regular_file(folder_, failed)) {
+            folders_ = {""};
+            images_ = {{0, folder_.filename().string()}};
+            folder_ = folder_.parent_path();
+            return;
+        }
         const Listing folders = list_folders(folder_, options_.content);
         LeftOut left_out = folders.others;
         for (const std::string& name : folders.names) {
@@ -327,6 +334,10 @@ class FolderSource : public RowSource {
 };
 
 }  // namespace
+
+bool is_image_name(const std::filesystem::path& file) {
+    return is_read_image(ending_of(file));
+}
 
 std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
                                        const FolderOptions& options) {

@@ -109,16 +109,17 @@ std::vector<std::string> paired(const RowSource& images,
 }
 
 // Python's way from colours to numbers. Equal colours get equal numbers in all files.
-std::string way_from_colours(const fs::path& masks) {
+std::string way_from_colours(const fs::path& masks, const std::string& ending) {
     return fmt::format(
         "if its channels are equal, keep one by ImageMagick: mogrify -channel R -separate "
-        "{0}/*.png; else let Pillow number the colours: python3 -c 'import os,sys,numpy as n; from "
+        "{0}/*{1}; else let Pillow number the colours: python3 -c 'import os,sys,numpy as n; from "
         "PIL import Image; o,*r=sys.argv[1:]; os.makedirs(o); u={{}}; "
         "k=n.vectorize(lambda c:u.setdefault(c,len(u))); "
         "[Image.fromarray(k(n.asarray(Image.open(f).convert(\"RGB\"))@[65536,256,1])"
         ".astype(\"u1\")).save(os.path.join(o,os.path.basename(f))) for f in r]; "
-        "print({{\"%06x\"%c:i for c,i in u.items()}})' NAME {0}/*.png; then give --masks NAME",
-        shell_word(masks.string()));
+        "print({{\"%06x\"%c:i for c,i in u.items()}})' NAME {0}/*{1}; then give --masks NAME",
+        shell_word(masks.string()),
+        shell_word(ending));
 }
 
 // The pixel of `in` whose middle is nearest, as in Pillow's NEAREST.
@@ -230,7 +231,7 @@ class MaskedFolder : public RowSource {
             Image mask = decode_numbers(content);
             check(mask.channels == 1, [&] {
                 return unusable("it has three channels, and a mask has one number for each pixel",
-                                way_from_colours(masks_));
+                                way_from_colours(masks_, path.extension().string()));
             });
             return mask;
         } catch (const BadImage& bad) {

@@ -182,8 +182,10 @@ Image decode_image(std::span<const std::byte> content) {
 }
 
 Image decode_numbers(std::span<const std::byte> content) {
-    if (is_png(content)) return decode_png(content, PngPixels::numbers);
-    if (!begins_with(content, "P5")) throw BadImage("it is no PNG or PGM file, which keep numbers");
+    if (is_png(content)) return decode_png(content, Pixels::numbers);
+    if (is_tiff(content)) return decode_tiff(content, Pixels::numbers);
+    if (!begins_with(content, "P5"))
+        throw BadImage("it is no PNG, TIFF or PGM file, which keep numbers");
     PnmHeader header(content);
     header.number(), header.number();
     if (header.number() != 255) throw BadImage("its largest value is not 255");

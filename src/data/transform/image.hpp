@@ -44,15 +44,15 @@ class NoDecoder : public std::runtime_error {
 /// damaged, CMYK and multi-page images are refused. Throws BadImage, or NoDecoder. Any thread.
 Image decode_image(std::span<const std::byte> content);
 
-/// Decodes a mask: PNG or PGM without scaling, palette indices as they are. Throws as above.
+/// Decodes a mask: PNG, TIFF or PGM without scaling, palette indices as they are. Throws as above.
 Image decode_numbers(std::span<const std::byte> content);
 
-/// What a PNG file of less than 8 bits or with a palette becomes.
-enum class PngPixels { colours, numbers };
+/// What a file of less than 8 bits or with a palette becomes.
+enum class Pixels { colours, numbers };
 
-Image decode_png(std::span<const std::byte> content, PngPixels pixels = PngPixels::colours);
+Image decode_png(std::span<const std::byte> content, Pixels pixels = Pixels::colours);
 Image decode_jpeg(std::span<const std::byte> content);
-Image decode_tiff(std::span<const std::byte> content);
+Image decode_tiff(std::span<const std::byte> content, Pixels pixels = Pixels::colours);
 Image decode_pnm(std::span<const std::byte> content);
 
 /// Returns the bits of a channel by the header, for PNG and TIFF; 8 if it does not tell or is

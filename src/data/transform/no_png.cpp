@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-Image decode_png(std::span<const std::byte>, PngPixels) {
+Image decode_png(std::span<const std::byte>, Pixels) {
     throw NoDecoder("PNG", "libpng");
 }
 

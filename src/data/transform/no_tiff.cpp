@@ -8,7 +8,7 @@ bool reads_tiff() {
     return false;
 }
 
-Image decode_tiff(std::span<const std::byte>) {
+Image decode_tiff(std::span<const std::byte>, Pixels) {
     throw NoDecoder("TIFF", "libtiff");
 }
 

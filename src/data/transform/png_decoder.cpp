@@ -17,8 +17,8 @@ constexpr int most_chunks = 1000;
 // libpng reports errors by longjmp: functions that call setjmp have nothing to destroy.
 class PngReader {
   public:
-    PngReader(std::span<const std::byte> content, PngPixels pixels)
-        : content_(content), has_numbers_(pixels == PngPixels::numbers) {
+    PngReader(std::span<const std::byte> content, Pixels pixels)
+        : content_(content), has_numbers_(pixels == Pixels::numbers) {
         png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
         if (png_ != nullptr) info_ = png_create_info_struct(png_);
         if (info_ == nullptr) {
@@ -102,7 +102,7 @@ class PngReader {
 
 }  // namespace
 
-Image decode_png(std::span<const std::byte> content, PngPixels pixels) {
+Image decode_png(std::span<const std::byte> content, Pixels pixels) {
     return PngReader(content, pixels).decode();
 }
 

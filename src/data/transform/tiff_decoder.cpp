@@ -27,6 +27,7 @@ struct TiffSamples {
     std::uint32_t bits = 8;       ///< 1, 2, 4, 8, or 16 in this machine's byte order; upper first
     std::uint32_t per_pixel = 1;  ///< beside each other in a row; those beyond colours are dropped
     bool is_inverted = false;     ///< 0 is white
+    bool are_numbers = false;     ///< neither stretched nor inverted, without a palette
     std::vector<std::array<std::uint8_t, 3>> palette;  ///< if not empty, samples are places in it
 
     std::size_t row_bytes(std::uint32_t pixels) const {
@@ -59,7 +60,7 @@ std::uint8_t byte_of(std::uint32_t sample, std::uint32_t bits) {
 /// Of 16 bits the upper 8 are kept, less than 8 are stretched to 0 to 255. `row` has row_bytes() of
 /// the run's pixels, which lie within the image.
 void put_row(const TiffSamples& samples, const std::uint8_t* row, PixelRun run, Image& image) {
-    const std::uint8_t flip = samples.is_inverted ? 0xff : 0;
+    const std::uint8_t flip = samples.is_inverted && !samples.are_numbers ? 0xff : 0;
     std::uint8_t* out =
         image.pixels.data() + (std::size_t{run.y} * image.width + run.x) * image.channels;
     for (std::size_t i = 0; i < run.pixels; ++i, out += image.channels) {
@@ -68,9 +69,11 @@ void put_row(const TiffSamples& samples, const std::uint8_t* row, PixelRun run, 
             std::ranges::copy(samples.palette[sample_at(row, first, samples.bits)], out);
             continue;
         }
-        for (std::uint32_t c = 0; c < run.channels; ++c)
-            out[run.first_channel + c] =
-                byte_of(sample_at(row, first + c, samples.bits), samples.bits) ^ flip;
+        for (std::uint32_t c = 0; c < run.channels; ++c) {
+            const std::uint32_t sample = sample_at(row, first + c, samples.bits);
+            out[run.first_channel + c] = samples.are_numbers ? static_cast<std::uint8_t>(sample)
+                                                             : byte_of(sample, samples.bits) ^ flip;
+        }
     }
 }
 
@@ -119,7 +122,9 @@ constexpr std::uint16_t tiff_compressions[] = {COMPRESSION_NONE,
 
 class TiffReader {
   public:
-    explicit TiffReader(std::span<const std::byte> content) : content_(content) {
+    explicit TiffReader(std::span<const std::byte> content, Pixels pixels = Pixels::colours)
+        : content_(content) {
+        samples_.are_numbers = pixels == Pixels::numbers;
         const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(
             TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
         if (!options) throw std::bad_alloc();
@@ -205,6 +210,8 @@ class TiffReader {
             TIFFIsCODECConfigured(compression) == 0)
             throw BadImage(
                 fmt::format("its compression, TIFF's number {}, is not read", compression));
+        if (compression == COMPRESSION_JPEG && samples_.are_numbers)
+            throw BadImage("JPEG's compression does not keep numbers");
         const auto format = tag<std::uint16_t>(TIFFTAG_SAMPLEFORMAT);
         samples_.bits = tag<std::uint16_t>(TIFFTAG_BITSPERSAMPLE);
         const bool is_known = samples_.bits == 1 || samples_.bits == 2 || samples_.bits == 4 ||
@@ -238,7 +245,7 @@ class TiffReader {
                 fmt::format("its colours (TIFF's photometric interpretation {}) are "
                             "neither grey nor RGB nor of a palette",
                             kind));
-        if (is_palette) read_palette();
+        if (is_palette && !samples_.are_numbers) read_palette();
         check_samples();
     }
 
@@ -364,8 +371,8 @@ bool reads_tiff() {
     return true;
 }
 
-Image decode_tiff(std::span<const std::byte> content) {
-    return TiffReader(content).decode();
+Image decode_tiff(std::span<const std::byte> content, Pixels pixels) {
+    return TiffReader(content, pixels).decode();
 }
 
 std::uint32_t tiff_channel_bits(std::span<const std::byte> content) {

@@ -291,7 +291,7 @@ void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t
 
 int explain_end(const LaunchedRun& run, const std::function<int()>& launch, const fs::path& root) {
     const fs::path before = run.newest_flight();
-    const std::uint64_t kills_before = control_group_oom_kills(root);
+    const std::uint64_t kills_before = control_group_memory_end(root).kills;
     int code = 0;
     std::exception_ptr killed;
     try {

@@ -446,13 +446,13 @@ std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s) 
 }
 
 std::string lack_of_memory(std::uint64_t kills_before, const fs::path& root) {
-    const std::uint64_t kills = control_group_oom_kills(root);
-    if (kills <= kills_before) return {};
-    const auto limit = control_group_memory_limit(root);
+    const MemoryEnd end = control_group_memory_end(root);
+    if (end.kills <= kills_before) return {};
     return fmt::format(
-        "since the start the kernel has ended {} process(es) for it{}",
-        kills - kills_before,
-        limit ? fmt::format("; the control group allows {}", bytes_text(*limit)) : "");
+        "since the start the kernel has ended {} process(es) for it{}{}",
+        end.kills - kills_before,
+        end.limit ? fmt::format("; the control group allows {}", bytes_text(*end.limit)) : "",
+        end.peak ? fmt::format(" and used {} at most", bytes_text(*end.peak)) : "");
 }
 
 std::string fix_of_memory() {

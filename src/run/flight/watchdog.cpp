@@ -374,7 +374,7 @@ class Watchdog::Impl {
     const Listener listener_;
     const NodeWatch* const nodes_;
     const double period_s_;
-    const std::uint64_t oom_kills_before_ = control_group_oom_kills();
+    const std::uint64_t oom_kills_before_ = control_group_memory_end().kills;
     int postponements_ = 0;        // the writing thread's
     double lost_since_s_ = 0;      // the writing thread's
     double looked_at_s_ = 0;       // likewise: at others' verdict

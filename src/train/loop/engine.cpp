@@ -122,7 +122,7 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
 Engine make_engine(Start& start, Inputs& inputs, Contract& contract) {
     Engine engine;
     engine.gpu = settle_device(start.mesh.world, start.settings);
-    inputs.digests = agreed_digests(start.mesh.world, start.settings);
+    inputs.digests.update(agreed_digests(start.mesh.world, start.settings));
     if (!contract.weights.fact.empty())
         inputs.digests[contract.weights.name] = contract.weights.fact;
     make_model(engine, start, inputs);

@@ -48,6 +48,60 @@ std::string beginning_text(const TrainSettings& settings,
         changes.empty() ? "all settings that decide bits are the same" : "it has " + changes);
 }
 
+// What the weights that a run begins with learned from, as far as it is known.
+struct LearnedFrom {
+    std::vector<Field> fields;  // those that are normalised
+    std::string place;          // of the run, or of the file of weights
+    bool has_scaled_targets = false;
+};
+
+LearnedFrom learned_from(const TrainSettings& settings, const InitialWeights& weights) {
+    LearnedFrom then;
+    if (!weights.checkpoint.empty()) {
+        then.place = run_source(settings.from).run.string();
+        if (const auto kept = kept_data(then.place)) then.fields = kept->fields();
+        then.has_scaled_targets =
+            read_run_record(then.place).deciding.value("scale-targets", false);
+        return then;
+    }
+    const fs::path beside = weights.file.string() + ".json";  // as 'lockstep export' writes it
+    std::error_code failed;
+    if (weights.file.empty() || !fs::exists(beside, failed)) return then;
+    const std::string text = read_file(beside);
+    if (text.find("\"lockstep-prediction\"") == text.npos) return then;
+    const Json facts = parse_json(text, beside.string());
+    then.place = weights.file.string();
+    then.has_scaled_targets = facts.value("scale_targets", false);
+    for (const Json& field : facts.value("fields", Json::array()))
+        then.fields.push_back({.name = field.value("name", ""),
+                               .mean = field.value("mean", std::vector<double>()),
+                               .std = field.value("std", std::vector<double>())});
+    return then;
+}
+
+// Says so where weights that learned with other means and deviations get those of new data.
+void warn_of_other_statistics(Start& start, const DatasetIndex& data, const LearnedFrom& then) {
+    TrainSettings& settings = start.settings;
+    if (then.has_scaled_targets && !settings.task.scales_targets)
+        settings.warnings.push_back(fmt::format(
+            "the weights of '{}' give scaled targets, and here they learn targets as they are: "
+            "--scale-targets scales them",
+            then.place));
+    if (brings_statistics(settings.normalise)) return;
+    for (const Field& now : data.fields()) {
+        const auto before = std::ranges::find(then.fields, now.name, &Field::name);
+        const bool is_used = now.name != "targets" || settings.task.scales_targets;
+        if (before == then.fields.end() || before->mean.empty() || now.mean.empty() || !is_used ||
+            (before->mean == now.mean && before->std == now.std))
+            continue;
+        settings.warnings.push_back(
+            fmt::format("{} are normalised by the mean and deviation of these data, and the "
+                        "weights of '{}' learned with others: --normalise RUN takes those of a run",
+                        now.name,
+                        then.place));
+    }
+}
+
 // On rank 0. Returns the incarnation.
 std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Contract& contract) {
     TrainSettings& settings = start.settings;
@@ -66,12 +120,12 @@ std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Co
     if (warning) settings.warnings.push_back(*warning);
     if (directory.is_new())
         directory.create(run_facts(settings, contract.bits, torch_version_text()));
-    if (const InitialWeights& from = contract.weights; !from.checkpoint.empty())
+    const DatasetIndex used = with_used_statistics(*inputs.data, settings.normalise);
+    const InitialWeights& from = contract.weights;
+    warn_of_other_statistics(start, used, learned_from(settings, from));
+    if (!from.checkpoint.empty())
         start.notes.push_back(beginning_text(settings, from, contract.bits.deciding));
-    keep_for_prediction(settings.run,
-                        settings,
-                        with_used_statistics(*inputs.data, settings.normalise),
-                        inputs.digests.value("model-digest", ""));
+    keep_for_prediction(settings.run, settings, used, inputs.digests.value("model-digest", ""));
     remove_unfinished_checkpoints(directory.paths().checkpoints());
     return directory.begin_incarnation();
 }

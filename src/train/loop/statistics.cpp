@@ -69,8 +69,8 @@ std::string statistics_file(const fs::path& where) {
 std::vector<Field> of_file(const Communicator& ranks,
                            const std::string& where,
                            const DatasetIndex& index,
-                           const std::vector<std::size_t>& places) {
-    const std::string text = from_root(ranks, [&] { return statistics_file(where); });
+                           const std::vector<std::size_t>& places,
+                           const std::string& text) {
     const std::vector<Field> all = agree(ranks, [&] { return fields_in(text, where); });
     std::vector<Field> fields = found_in(all, index, places);
     agree(ranks, [&] {
@@ -151,10 +151,17 @@ void settle_statistics(const Start& start, Inputs& inputs) {
     });
     std::vector<Field> fields;
     if (!kept.empty()) fields = found_in(fields_in(kept, "data.json"), *inputs.data, places);
-    if (fields.empty())
-        fields = settings.normalise == "dataset"
-                     ? of_pass(start, inputs.data, places)
-                     : of_file(ranks, settings.normalise, *inputs.data, places);
+    if (settings.normalise != "dataset") {
+        // A file that is gone is needed no more; another one must not be passed over.
+        const std::string text = from_root(ranks, [&] {
+            std::error_code failed;
+            const bool is_gone = !fields.empty() && !fs::exists(settings.normalise, failed);
+            return is_gone ? "" : statistics_file(settings.normalise);
+        });
+        if (!text.empty()) fields = of_file(ranks, settings.normalise, *inputs.data, places, text);
+    } else if (fields.empty()) {
+        fields = of_pass(start, inputs.data, places);
+    }
     inputs.digests["statistics-digest"] = digest_of(fields);
     const bool is_tested_too = inputs.test_data == inputs.data;
     inputs.data = std::make_shared<const DatasetIndex>(inputs.data->with_statistics(fields));

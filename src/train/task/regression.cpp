@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 
 #include "task/field_task.hpp"
 
@@ -57,17 +58,27 @@ class Regression : public FieldTask {
                            fmt::join(field().std, ", "));
     }
 
+    std::string class_warning() const override {
+        std::vector<std::string> constant;
+        for (std::size_t k = 0; k < field().std.size(); ++k)
+            if (field().std[k] == 0)
+                constant.push_back(fmt::format("{} is always {:.6g}", name_of(k), field().mean[k]));
+        return constant.empty() ? ""
+                                : fmt::format("there is nothing to learn of some targets: {}",
+                                              fmt::join(constant, ", "));
+    }
+
     NamedTensors blank_targets(std::int64_t count) const override {
         const at::Tensor numbers = torch::arange(count * outputs()).remainder(5);
         return {{"targets", (numbers - 2).to(torch::kFloat32).reshape({count, outputs()})}};
     }
 
     TaskSums no_sums() const override {
-        return {std::vector<double>(static_cast<std::size_t>(2 + 3 * outputs())), {}};
+        return {std::vector<double>(static_cast<std::size_t>(1 + 4 * outputs())), {}};
     }
 
-    // In the targets' units. Reals: loss, absolute errors; then, for each number, the squared
-    // errors, the distances of targets from the training data's mean and their squares.
+    // In the targets' units. Reals: loss; then, for each number, the absolute errors, the squared
+    // ones, the distances of targets from the training data's mean and their squares.
     SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs), samples).to(torch::kFloat64);
         const at::Tensor there =
@@ -80,7 +91,7 @@ class Regression : public FieldTask {
             distance = distance - middle().to(there.device());
         }
         return sums_of({loss(outputs, samples),
-                        error.abs().sum(),
+                        error.abs().sum(0),
                         (error * error).sum(0),
                         distance.sum(0),
                         (distance * distance).sum(0)},
@@ -90,19 +101,28 @@ class Regression : public FieldTask {
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
         const auto count = static_cast<double>(samples);
         const auto width = static_cast<std::size_t>(outputs());
-        double squares = 0, r2 = 0;
+        const auto wide = static_cast<double>(width);
+        double absolute = 0, squares = 0, r2 = 0;
+        std::string table = "target                    R2        MAE       RMSE\n";
         for (std::size_t k = 0; k < width; ++k) {
-            const double error = sums.reals[2 + k], sum = sums.reals[2 + width + k];
-            squares += error;
-            r2 += determination(error, sums.reals[2 + 2 * width + k] - sum * sum / count);
+            const auto real = [&](std::size_t which) { return sums.reals[1 + which * width + k]; };
+            const double spread = real(3) - real(2) * real(2) / count;
+            const double own_r2 = determination(real(1), spread);
+            table += fmt::format("{:<18} {:>9.4f} {:>10.4g} {:>10.4g}\n",
+                                 name_of(k),
+                                 own_r2,
+                                 real(0) / count,
+                                 std::sqrt(real(1) / count));
+            absolute += real(0);
+            squares += real(1);
+            r2 += own_r2 / wide;
         }
-        const double numbers = count * static_cast<double>(width);
-        r2 /= static_cast<double>(width);
-        const double mae = sums.reals[1] / numbers, rmse = std::sqrt(squares / numbers);
+        const double mae = absolute / (count * wide), rmse = std::sqrt(squares / (count * wide));
         return {
             .metrics = {{"loss", sums.reals[0] / count}, {"r2", r2}, {"mae", mae}, {"rmse", rmse}},
             .text = fmt::format("R2 {:.4f}, MAE {:.4g}, RMSE {:.4g}", r2, mae, rmse),
-            .confusion = {}};
+            .confusion = {},
+            .by_class = width > 1 ? table : ""};
     }
 
   protected:
@@ -111,6 +131,12 @@ class Regression : public FieldTask {
     }
 
   private:
+    // Of target `k`, from 1 where they have no names.
+    std::string name_of(std::size_t k) const {
+        return k < field().columns.size() ? printable(field().columns[k])
+                                          : fmt::format("target {}", k + 1);
+    }
+
     // If all targets are equal: 1 for a perfect model, else 0, as in scikit-learn.
     static double determination(double error, double spread) {
         if (spread > 0) return 1 - error / spread;

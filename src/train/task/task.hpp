@@ -63,7 +63,7 @@ struct Evaluation {
     std::map<std::string, double> metrics;  ///< "loss", the mean over samples, and the task's own
     std::string text;                       ///< metrics for people
     std::string confusion;                  ///< CSV, see confusion_csv(); "": none
-    std::string by_class;                   ///< a table for people, see class_figures(); "": none
+    std::string by_class;  ///< a table for people of each class or target; "": none
 };
 
 /// What a model learns. Immutable but for name_outputs(): any thread may call.
@@ -90,7 +90,7 @@ class Task {
     virtual std::string classes_text() const { return ""; }
 
     /// Checks that there is something to learn. Returns for the user the classes that do not occur,
-    /// or "". Errors: E210, E217.
+    /// or targets that are constant; or "". Errors: E210, E217.
     virtual std::string class_warning() const { return ""; }
 
     /// Checks that a model of this task can be evaluated on `test`. Errors: E217.

@@ -145,6 +145,17 @@ std::vector<Sick> launch_and_cpu_cases() {
     cases.check("D9", warning, cpu_job)
         .says("120ms behind", [](Job& job) { job[2].network.clock_offset_s = -0.12; })
         .says("1h00m ahead of rank 0's", [](Job& job) { job[2].network.clock_offset_s = 3600; });
+    const auto old_slurm = [](Job& job) {
+        job[0].program.pmix_version = 50008;
+        job[0].program.slurm_version = 250503;
+        job[0].environment.erase("OMPI_COMM_WORLD_SIZE");
+    };
+    cases.check("D10", warning, small_job)
+        .says("PMIx 5.0.8 hangs in MPI_Init under srun of Slurm before 25.11.2", old_slurm)
+        .says("The source is openpmix/openpmix#3645", old_slurm)
+        .says("start the ranks by mpirun", old_slurm)
+        .says("NCCL 2.28.3 is known to hang or crash",
+              [](Job& job) { job[0].program.nccl_version = "2.28.3"; });
     cases.check("C1", warning, small_job)
         .says("4 threads share CPU 3",
               [](Job& job) {

@@ -57,6 +57,27 @@ TEST(JobCheck, RefusesTooManyNodes) {
     EXPECT_EQ(refusal({{"nodes", "5"}}).fix(), "--nodes 2 or --partition cpu");
 }
 
+TEST(JobCheck, RefusesSegmentsThatSlurmWould) {
+    const auto with = [](const char* nodes, const char* segment) {
+        return SbatchOptions{{"partition", "cpu"}, {"nodes", nodes}, {"segment", segment}};
+    };
+    SlurmFacts facts = test::mini_facts();
+    facts.version = 250503;
+    facts.topology = "topology/block";
+    EXPECT_THAT(notes_on(with("4", "2"), facts), IsEmpty());
+    EXPECT_THAT(notes_on(with("3", "4"), facts), IsEmpty()) << "less than one segment";
+    const Error error = refusal(with("5", "2"), facts);
+    EXPECT_EQ(error.code(), "E524");
+    EXPECT_EQ(error.fix(), "--nodes 4, or another --segment");
+    EXPECT_EQ(refusal(with("5", "0"), facts).code(), "E103");
+    facts.topology = "topology/tree";
+    EXPECT_THAT(notes_on(with("4", "2"), facts),
+                testing::ElementsAre(HasSubstr("has no effect: the topology of this cluster is "
+                                               "'topology/tree'")));
+    facts.version = 231100;
+    EXPECT_THAT(refusal(with("4", "2"), facts).why(), HasSubstr("it is 23.11, and 24.05 is"));
+}
+
 TEST(JobCheck, RefusesATimeOverTheLimit) {
     const Error error = refusal({{"partition", "gpu"}, {"time", "10-00:00:00"}});
     EXPECT_EQ(error.code(), "E525");

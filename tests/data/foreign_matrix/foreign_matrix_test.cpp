@@ -72,12 +72,14 @@ class ForeignMatrix : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         root_ = std::make_unique<test::TempDir>();
-        const ProcessResult made = run_process({"/bin/sh",
-                                                "-c",
-                                                "exec \"$0\" \"$1\" 2>\"$1/errors\"",
-                                                LOCKSTEP_MAKE_FILES,
-                                                root_->path()},
-                                               {{"PYTHONDONTWRITEBYTECODE", "1"}});
+        // Another h5py's Python, and which axes it writes.
+        const ProcessResult made =
+            run_process({"/bin/sh",
+                         "-c",
+                         "exec ${MATRIX_PYTHON-} \"$0\" \"$1\" ${MATRIX_AXES-} 2>\"$1/errors\"",
+                         LOCKSTEP_MAKE_FILES,
+                         root_->path()},
+                        {{"PYTHONDONTWRITEBYTECODE", "1"}});
         EXPECT_EQ(made.exit_code, 0) << test::content_of(*root_ / "errors");
         std::istringstream lines(made.output);
         for (std::string line; std::getline(lines, line);)
@@ -155,7 +157,7 @@ TEST_F(ForeignMatrix, StreamsWhatNumpyHolds) {
         EXPECT_FALSE(error) << error->text();
         ++counts_.streamed;
     }
-    EXPECT_GT(cases_.size(), 120u);
+    EXPECT_GT(cases_.size(), std::getenv("MATRIX_AXES") != nullptr ? 15u : 120u);
 }
 
 TEST_F(ForeignMatrix, PacksWhatNumpyHolds) {
@@ -190,7 +192,11 @@ std::string command_in(const std::string& advice) {
 }
 
 ProcessResult run_by_shell(const fs::path& folder, const std::string& command) {
-    const std::string path = std::string(LOCKSTEP_PROGRAMS) + ":/usr/bin:/bin";
+    const char* const python = std::getenv("MATRIX_PYTHON");
+    const std::string path =
+        fmt::format("{}:{}/usr/bin:/bin",
+                    LOCKSTEP_PROGRAMS,
+                    python == nullptr ? "" : fs::path(python).parent_path().string() + ":");
     return run_process({"/bin/sh", "-c", "cd \"$0\" && " + command, folder},
                        {{"PATH", path}, {"PYTHONPATH", folder}});
 }

@@ -108,6 +108,35 @@ TEST_F(CsvTable, LeavesOutRecordsWithoutAValue) {
     EXPECT_EQ(label_of(*source, 1, 2), 1);
     EXPECT_THAT(error("a,b\n1,\n,2\n", {.label = {}, .missing = Missing::drop}).why(),
                 HasSubstr("each of its records lacks a value"));
+    const Error empty = error("a,b,y\n1,,3\n2,NA,4\n", {.label = "y", .missing = Missing::drop});
+    EXPECT_EQ(empty.why(), "column 2 ('b') has no value at all");
+    EXPECT_EQ(empty.fix(), "leave it out: --drop 2");
+}
+
+TEST_F(CsvTable, TakesALineWithANumberForAHeaderIfAColumnIsNamed) {
+    const std::string years = "2020,2021,2022\n1,2,3\n4,5,6\n";
+    EXPECT_EQ(open(years, {.label = {}, .targets = {"2022"}})->samples(), 2u);
+    EXPECT_EQ(open(years, {.label = {}, .targets = {"3"}})->samples(), 3u) << "a column's number";
+    EXPECT_EQ(open("a,2020,y\n1,2,3\n", {.label = "y"})->samples(), 1u);
+    EXPECT_EQ(error("a,2020,z\n1,2,3\n", {.label = "y"}).code(), "E106");
+    const auto trained = open(years, {.label = {}, .targets = {"2022"}});
+    EXPECT_EQ(open("2021,2020\n2,1\n", like(trained->fields()[0]))->samples(), 1u);
+}
+
+TEST_F(CsvTable, KnowsSignsThatAreNotThoseOfTheFile) {
+    const CsvOptions semicolon{.label = {}, .separator = ';'};
+    for (const char* number : {"1.234,5", "-12.345.678", "1 234", "1_234.5", "1,234,567"})
+        EXPECT_THAT(error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
+                    HasSubstr("leave out the signs of thousands, into NAME.csv: "))
+            << number;
+    for (const char* text : {"12.05.2019", "1.2.3", "1,23,456", "1234,567,8", "a.123"})
+        EXPECT_THAT(error(fmt::format("a;b\n{};2\n", text), semicolon).fix(),
+                    HasSubstr("--categorical a"))
+            << text;
+    EXPECT_EQ(error("len, cm;b\n1;2\n", {.label = {}}).fix(), "give --separator semicolon");
+    EXPECT_EQ(error("len, cm;b;y\n1;2;3\n", {.label = "y"}).fix(), "give --separator semicolon");
+    EXPECT_THAT(error("c,c=x\nx,1\nz,2\n", {.label = {}, .categorical = {"c"}}).why(),
+                HasSubstr("two features are called 'c=x'"));
 }
 
 TEST_F(CsvTable, ReadsDecimalCommas) {

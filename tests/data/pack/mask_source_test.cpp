@@ -113,7 +113,7 @@ TEST_F(MaskSource, RefusesColoursDepthOtherSizesAndLossyFiles) {
     folder_.file("masks/a.png", png_text(2, 2, PNG_COLOR_TYPE_GRAY, 16, "00112233"));
     EXPECT_THAT(error().why(), HasSubstr("16 bits"));
     folder_.file("masks/a.png", jpeg_text(picture(2, 2, 1)));
-    EXPECT_THAT(error().why(), HasSubstr("no PNG or PGM file"));
+    EXPECT_THAT(error().why(), HasSubstr("no PNG, TIFF or PGM file"));
     folder_.file("masks/a.png", "P5 2 2 3\n1234");
     EXPECT_THAT(error().why(), HasSubstr("largest value is not 255"));
 }

@@ -263,6 +263,27 @@ TEST(Tiff, SurvivesFlippedBits) {
     EXPECT_GT(refused, 1000);
 }
 
+// A mask: neither coloured, stretched nor inverted.
+TEST(Tiff, KeepsNumbers) {
+    const auto numbers = [](const TiffPage& page) {
+        const std::string text = tiff_text({page});
+        return decode_numbers(bytes_of(std::string_view(text)));
+    };
+    TiffPage page{.height = 2, .width = 2, .pixels = std::string("\0\1\2\xff", 4)};
+    for (const int colours :
+         {PHOTOMETRIC_MINISBLACK, PHOTOMETRIC_MINISWHITE, PHOTOMETRIC_PALETTE}) {
+        page.photometric = static_cast<std::uint16_t>(colours);
+        const Image mask = numbers(page);
+        EXPECT_EQ(mask.channels, 1u);
+        EXPECT_THAT(mask.pixels, testing::ElementsAre(0, 1, 2, 255)) << colours;
+    }
+    const TiffPage bits{.height = 2, .width = 2, .bits = 1, .pixels = "\x40\x80"};
+    EXPECT_THAT(numbers(bits).pixels, testing::ElementsAre(0, 1, 1, 0));
+    TiffPage lossy = tiff_page(picture(16, 16, 1), COMPRESSION_JPEG);
+    lossy.rows_per_strip = 16;
+    EXPECT_THROW(numbers(lossy), BadImage);
+}
+
 TEST(Tiff, IsPackedFromAFolderAsPngIs) {
     const test::TempDir folder;
     const Image image = picture(6, 4, 3);

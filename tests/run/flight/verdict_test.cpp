@@ -189,6 +189,8 @@ TEST(Diagnose, SaysWhenMemoryRanOut) {
     EXPECT_THAT(blamed(2).why,
                 HasSubstr("ended 1 process(es) for it; the control group allows 420 MiB"));
     EXPECT_THAT(blamed(2).fix, HasSubstr("sbatch --mem"));
+    root.file("sys/fs/cgroup/memory/job/memory.max_usage_in_bytes", "440401920\n");
+    EXPECT_THAT(blamed(2).why, HasSubstr("allows 420 MiB and used 420 MiB at most"));
     EXPECT_THAT(blamed(3).why, HasSubstr("likely it was killed")) << "an old count";
     root.file("proc/self/cgroup", "0::/slurm/job\n");
     root.file("sys/fs/cgroup/slurm/job/memory.events", "oom 1\noom_kill 1\n");
@@ -198,6 +200,16 @@ TEST(Diagnose, SaysWhenMemoryRanOut) {
     EXPECT_THAT(blamed(1).what, testing::Not(HasSubstr("memory ran out")));
     traces[1].signal = SIGSEGV;
     EXPECT_THAT(blamed(0).what, testing::Not(HasSubstr("memory ran out"))) << "a crash";
+    root.file("proc/self/cgroup", "0::/slurmstepd.scope/job_7/step_batch/user\n");
+    root.file("sys/fs/cgroup/slurmstepd.scope/memory.events", "oom_kill 9\n");
+    root.file("sys/fs/cgroup/slurmstepd.scope/job_7/memory.events", "oom_kill 2\n");
+    root.file("sys/fs/cgroup/slurmstepd.scope/job_7/memory.max", "440401920\n");
+    root.file("sys/fs/cgroup/slurmstepd.scope/job_7/memory.peak", "314572800\n");
+    root.file("sys/fs/cgroup/slurmstepd.scope/job_7/step_batch/memory.max", "440401920\n");
+    EXPECT_EQ(lack_of_memory(0, root.path()),
+              "since the start the kernel has ended 2 process(es) for it; the control group allows "
+              "420 MiB and used 300 MiB at most")
+        << "those of the job's other steps, too";
 }
 
 TEST(Diagnose, NamesTheKilledRankAfterTheLauncherEndedTheOthers) {

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What HDF5 2 writes and 1.x does not: for an h5py that has it (3.16). Its newest format, complex numbers as a class
+of types, bfloat16, and chunks of more than 4 GiB."""
+import h5py
+import numpy as np
+from matrix import Field
+from numbers_of import brain, made, write_brain, writer, ROWS
+
+NEWEST = dict(libver='latest')
+# By HDF5 1.x, with a command that the h5py of the file runs.
+REFUSED = dict(stream='E205', pack='E205', way='command')
+
+
+def create(folder, kind, shape, values=None, memory=None, **chunks):
+    """/x of a type that numpy has not."""
+    with h5py.File(folder + 'a.h5', 'w', **NEWEST) as out:
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        if chunks:
+            how.set_chunk(chunks['chunk'])
+        space = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED,) * len(shape))
+        data = h5py.h5d.create(out.id, b'x', kind, space if chunks else h5py.h5s.create_simple(shape), how)
+        if values is not None:
+            data.write(h5py.h5s.ALL, h5py.h5s.ALL, values, mtype=memory)
+
+
+def layouts(matrix):
+    values = made('i4', (ROWS, 6, 5))
+    for name, options in (('plain', {}), ('chunks', dict(chunks=(7, 6, 5))),
+                          ('gzip', dict(chunks=(7, 4, 3), compression='gzip', shuffle=True, fletcher32=True)),
+                          ('lzf', dict(chunks=(10, 6, 5), compression='lzf')),
+                          ('growing', dict(chunks=(7, 6, 5), maxshape=(None, 6, 5))),
+                          ('growing_both', dict(chunks=(7, 6, 5), maxshape=(None, None, 5), compression='gzip')),
+                          ('one_chunk', dict(chunks=(ROWS, 6, 5)))):
+        matrix.one('newest_' + name, values, writer(values, **NEWEST, **options),
+                   **(REFUSED if 'compression' in options else {}))
+    for kind in ('f2', '>f4', 'f8', 'u1'):
+        numbers = made(kind, (ROWS, 9))
+        matrix.one('newest_' + kind.strip('>'), numbers, writer(numbers, **NEWEST, chunks=True))
+    # Without a word HDF5 2 writes what older libraries read.
+    matrix.one('newest_default', values, writer(values, chunks=(7, 6, 5), compression='gzip'))
+    matrix.one('newest_default_plain', values, writer(values))
+    write_brain(h5py.h5t.ORDER_LE)(matrix.folder('newest_default_brain'))
+    bits = (made('f4', (ROWS, 6)).view('u4') >> 16).astype('u2')
+    matrix.add([Field('values=/x', (bits.astype('u4') << 16).view('f4'))])
+
+
+def numbers(matrix):
+    for name, order in (('little', h5py.h5t.ORDER_LE), ('big', h5py.h5t.ORDER_BE)):
+        bits = (made('f4', (ROWS, 6)).view('u4') >> 16).astype('u2')
+        stored = bits.astype('<u2' if order == h5py.h5t.ORDER_LE else '>u2')
+        create(matrix.folder('newest_brain_' + name), brain(order), bits.shape, stored, brain(order))
+        matrix.add([Field('values=/x', (bits.astype('u4') << 16).view('f4'))])
+    for name, kind, dtype in (('f32', h5py.h5t.COMPLEX_IEEE_F32LE, 'c8'), ('f64', h5py.h5t.COMPLEX_IEEE_F64LE, 'c16')):
+        values = (made('f8', (ROWS, 4)) + 1j * made('f8', (ROWS, 4), 2)).astype(dtype)
+        create(matrix.folder('newest_complex_' + name), kind, values.shape, values, kind)
+        parts = np.stack([values.real, values.imag], 1)
+        matrix.add([Field('values=/x', parts)], **REFUSED)
+
+
+def chunks(matrix):
+    """4.6 GB each, and never written, or the file would have them."""
+    width = 1 << 16
+    create(matrix.folder('newest_chunk_of_4_gib'), h5py.h5t.STD_U8LE, (ROWS, width), chunk=(70_000, width))
+    matrix.add([Field('values=/x', np.zeros((ROWS, width), 'u1'))], **REFUSED)
+
+
+def add(matrix):
+    if h5py.version.hdf5_version_tuple < (2, 0, 0):
+        return
+    layouts(matrix)
+    numbers(matrix)
+    chunks(matrix)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open MPI 4 and 5 give the same bits. Runs under tests/support/openmpi5 alone.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t half = 3;  // steps
+
+// Half of each run is trained by one, the rest by the other.
+TEST(OpenMpi5, GivesTheBitsOfOpenMpi4AlsoOverAResume) {
+    const char* const path = std::getenv("PATH_WITHOUT_OPENMPI5");
+    ASSERT_NE(path, nullptr) << "start it by tests/support/openmpi5";
+    const Variables old{{"PATH", path}, {"LD_LIBRARY_PATH", ""}};
+    EXPECT_THAT(run_lockstep({"version"}).output, HasSubstr("Open MPI v5."));
+    EXPECT_THAT(run_lockstep({"version"}, old).output, HasSubstr("Open MPI v4."));
+    const TempDir folder;
+    const fs::path run = folder / "run";
+    const auto hash_after = [&](int ranks, std::int64_t steps, const Variables& variables) {
+        const ProcessResult result =
+            run_lockstep(train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(ranks) +
+                             typed("--virtual-ranks 4 --max-steps % --checkpoint-every never",
+                                   {std::to_string(steps)}),
+                         variables);
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        return printed_hash(result.output);
+    };
+    const std::string expected = hash_after(1, 2 * half, old);
+    EXPECT_NE(expected, "");
+    for (const int ranks : {1, 2, 4})
+        for (const auto& [first, second] : {std::pair{old, Variables()}, {Variables(), old}}) {
+            fs::remove_all(run);
+            EXPECT_NE(hash_after(ranks, half, first), expected);
+            EXPECT_EQ(hash_after(ranks, 2 * half, second), expected) << ranks;
+        }
+}
+
+}  // namespace
+}  // namespace lockstep::test
