@@ -5,17 +5,15 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 
-#include <condition_variable>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +31,9 @@ struct CheckpointPart {
     /// Tensors from here on are frozen parameters, which parameter_hash has after the counters.
     std::size_t frozen_from = std::numeric_limits<std::size_t>::max();
     std::shared_ptr<const void> memory{};  ///< owns those of the pieces that nobody else keeps
-    std::function<void()> sync_others{};   ///< makes durable what else belongs to this state
+    /// Called on the save's thread before this rank writes: makes durable, and checks, what else
+    /// belongs to this state. What it throws fails the save.
+    std::function<void()> also{};
 
     std::size_t changing_floats() const;  ///< number of floats of the changing pieces
 };
@@ -44,23 +44,55 @@ struct SaveVotes {
     int failed = 0;  ///< number of ranks that failed
 };
 
+/// A thread that works beside the training, at a lower priority.
+class SideThread {
+  public:
+    /// Errors: std::system_error if the system has no more threads.
+    explicit SideThread(int nice);
+
+    /// Waits for what it does.
+    ~SideThread();
+    SideThread(const SideThread&) = delete;
+    SideThread& operator=(const SideThread&) = delete;
+
+    /// Begins `work`, which throws nothing, when what it does is done.
+    void run(std::function<void()> work);
+
+    /// Waits until it has nothing to do.
+    void wait() const;
+
+  private:
+    std::atomic<int> ordered_ = 0, done_ = 0;
+    std::function<void()> work_;
+    std::thread thread_;  ///< last: it uses the others
+};
+
+/// What saves beside the steps need, one at a time.
+struct SaveThreads {
+    /// For saves whose changing pieces have at most `room` floats. Errors: std::bad_alloc,
+    /// std::system_error.
+    explicit SaveThreads(std::size_t room) : staging(new float[room]), floats(room) {}
+
+    std::unique_ptr<float[]> staging;
+    std::size_t floats;
+    SideThread writer{19}, copier{10};
+};
+
 /// One save. Its stages: rank 0 prepares the folder, all ranks write their shards, rank 0 commits.
-/// Each rank works on a thread of its own, which calls no MPI; the training thread moves all ranks
-/// to the next stage, after a step whose votes say so, or in finish(). Commit order: temporary
-/// shards, hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync, `latest`,
-/// retention. Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
+/// Beside the steps, each rank works on threads of its own, which call no MPI; the training thread
+/// moves all ranks to the next stage, after a step whose votes say so, or in finish(). Commit
+/// order: temporary shards, hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync,
+/// `latest`, retention. Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
 class CheckpointSave {
   public:
-    /// Begins. overlapped: changing pieces are copied to `staging`, which has room for them; until
-    /// is_copied() they must not change. The thread then has a low priority. blocking: pieces are
-    /// written from their place; call finish() before they change.
+    /// Begins beside the steps with `threads`: changing pieces are copied; until is_copied() they
+    /// must not change. Without: finish() does all, and pieces must not change before.
     CheckpointSave(const Communicator& ranks,
                    CheckpointPlace place,
                    CheckpointPart part,
-                   CheckpointMode mode,
-                   std::span<float> staging = {});
+                   SaveThreads* threads = nullptr);
 
-    /// Abandons the save if it is not committed. Waits for the thread.
+    /// Abandons the save if it is not committed. Waits for its threads.
     ~CheckpointSave();
     CheckpointSave(const CheckpointSave&) = delete;
     CheckpointSave& operator=(const CheckpointSave&) = delete;
@@ -69,53 +101,51 @@ class CheckpointSave {
     const CheckpointState& state() const { return part_.state; }
 
     /// Returns true if the pieces may change.
-    bool is_copied() const;
+    bool is_copied() const { return is_copied_; }
 
     /// Waits until they may.
-    void wait_copied() const;
+    void wait_copied() const { is_copied_.wait(false); }
 
     /// Returns this rank's votes for the next step.
     SaveVotes votes() const;
 
-    /// Collective, after a step: `agreed` is the sum of votes() before it. Returns true once the
-    /// checkpoint is there. Errors: see above.
+    /// After a step, on all ranks: `agreed` is the sum of votes() before it. Returns true once the
+    /// checkpoint is there. Collective only where a rank failed. Errors: see above.
     bool advance(const SaveVotes& agreed);
 
     /// Collective. Waits until the checkpoint is there. Errors: see above.
     void finish();
 
   private:
-    enum class Stage { preparing, writing, committing, done };
+    enum class Stage : int { preparing, writing, committing, done, ended };
     struct Abandoned {};
 
+    static Stage after(Stage stage) { return static_cast<Stage>(static_cast<int>(stage) + 1); }
     void work();
+    void work_in(Stage stage);
     void copy();
     void prepare() const;
     void write();
     void commit();
     void pass(Stage next);
+    void allow(Stage next);
     void next_stage();
     bool works_in(Stage stage) const { return rank_ == 0 || stage == Stage::writing; }
     void wait_for_own() const;
+    std::filesystem::path list_of(int rank) const;
 
     const Communicator ranks_;
     const int rank_, size_;
     const CheckpointPlace place_;
     CheckpointPart part_;
-    const CheckpointMode mode_;
-    const std::span<float> staging_;
+    SaveThreads* const threads_;
     const std::filesystem::path unfinished_;
     Stage stage_ = Stage::preparing;  ///< of all ranks; the training thread's
-    std::string written_;             ///< list of this rank's pieces in its shard
-    std::vector<std::string> lists_;  ///< those of all ranks, on rank 0
 
-    mutable std::mutex mutex_;
-    mutable std::condition_variable changed_;
-    bool is_copied_ = false, is_abandoned_ = false;
-    Stage reached_ = Stage::preparing;  ///< by the thread
-    Stage allowed_ = Stage::preparing;  ///< to the thread
-    std::optional<Error> failure_;      ///< of the thread
-    std::thread thread_;                ///< last: it uses all of the above
+    std::atomic<bool> is_copied_ = false;
+    std::atomic<Stage> reached_ = Stage::preparing;  ///< by the writer; ended: it failed
+    std::atomic<Stage> allowed_ = Stage::preparing;  ///< to the writer; ended: it is abandoned
+    std::optional<Error> failure_;                   ///< of the writer, before it has ended
 };
 
 /// Collective. Writes root/step-NNNNNN from the `pieces` of all ranks, which together cover

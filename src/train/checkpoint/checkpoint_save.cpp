@@ -2,7 +2,8 @@
 // All ranks together save a checkpoint, beside the training where that is wanted:
 //
 //     training thread      order | forward, backward | update | ... | a step's votes | ...
-//     thread of the save         copy ---------------+ check, hash, write, sync, vote  ...
+//     copier                     copy ---------------+
+//     writer                          check, hash, write, sync, vote  ...
 //
 // Weights and optimizer state change in updates alone, so the copy has the time of a forward and a
 // backward pass; only an update that comes earlier waits. Each rank copies what it alone writes, so
@@ -10,14 +11,16 @@
 // enter the next stage of the save after the same step:
 //
 //     preparing   rank 0   fencing, free space, folder
-//     writing     all      shards; then their lists of pieces go to rank 0
+//     writing     all      shards, and a list of each one's pieces for rank 0
 //     committing  rank 0   fencing, manifest, rename, `latest`, retention
 //
 // What must never happen:
 // - An update writes over what was not copied yet: TrainStep waits for is_copied() before it.
-// - This thread calls MPI: collectives of the training would meet them in another order.
+// - These threads call MPI: collectives of the training would meet them in another order.
 // - Rank 0 commits while a shard is not on disk: it may only when all have voted that theirs are.
-// - A thread at low priority holds up the copy: the priority is lowered after it.
+// - A save holds up the training: its threads are there before, since a new one takes a core from
+//   its maker for a time slice; they wake at a low priority, and hold no lock that a step takes.
+// - The copy starves on busy cores: the copier is above the writer.
 //
 // Tested: train/checkpoint/checkpoint_save_test.cpp (modes give equal bytes, an update that does
 // not wait is seen, faults, an abandoned save), checkpoint_test.cpp, e2e/checkpoint_mode_test.cpp,
@@ -109,9 +112,9 @@ std::string write_shard(const fs::path& path,
 }
 
 // Of the calling thread. A system that refuses lets it compete with the training.
-void lower_priority() {
-    constexpr int lowest = 19, this_thread = 1, best_effort_last = 2 << 13 | 7;
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), lowest);
+void lower_priority(int nice) {
+    constexpr int this_thread = 1, best_effort_last = 2 << 13 | 7;
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), nice);
     ::syscall(SYS_ioprio_set, this_thread, 0, best_effort_last);
 }
 
@@ -123,68 +126,91 @@ std::size_t CheckpointPart::changing_floats() const {
     return floats;
 }
 
+SideThread::SideThread(int nice) {
+    thread_ = std::thread([this, nice] {
+        lower_priority(nice);
+        for (int number = 1;; ++number) {
+            for (int ordered = ordered_; ordered < number; ordered = ordered_)
+                ordered_.wait(ordered);
+            if (!work_) return;
+            work_();
+            done_ = number;
+            done_.notify_one();
+        }
+    });
+}
+
+SideThread::~SideThread() {
+    run(nullptr);
+    thread_.join();
+}
+
+void SideThread::run(std::function<void()> work) {
+    wait();
+    work_ = std::move(work);
+    ++ordered_;
+    ordered_.notify_one();
+}
+
+void SideThread::wait() const {
+    for (int done = done_; done < ordered_; done = done_) done_.wait(done);
+}
+
 CheckpointSave::CheckpointSave(const Communicator& ranks,
                                CheckpointPlace place,
                                CheckpointPart part,
-                               CheckpointMode mode,
-                               std::span<float> staging)
+                               SaveThreads* threads)
     : ranks_(ranks),
       rank_(ranks.rank()),
       size_(ranks.size()),
       place_(std::move(place)),
       part_(std::move(part)),
-      mode_(mode),
-      staging_(staging),
+      threads_(threads),
       unfinished_(unfinished_checkpoint(place_, part_.state.step)) {
-    expect(mode == CheckpointMode::blocking || staging.size() >= part_.changing_floats(),
-           "there is room for what changes");
-    try {
-        thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error& refused) {
-        failure_ = as_error(refused);
+    if (threads_ == nullptr) return;
+    expect(threads_->floats >= part_.changing_floats(), "there is room for what changes");
+    threads_->copier.run([this] {
+        copy();
+        threads_->writer.run([this] { work(); });
         is_copied_ = true;
-    }
+        is_copied_.notify_one();
+    });
 }
 
 CheckpointSave::~CheckpointSave() {
-    {
-        const std::lock_guard lock(mutex_);
-        is_abandoned_ = true;
-    }
-    changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    if (threads_ == nullptr) return;
+    allow(Stage::ended);
+    threads_->copier.wait();
+    threads_->writer.wait();
 }
 
+// The writer's. It passes from stage to stage as all ranks do.
 void CheckpointSave::work() {
     try {
-        copy();
-        if (rank_ == 0) prepare();
-        pass(Stage::writing);
-        write();
-        pass(Stage::committing);
-        if (rank_ != 0) return;
-        commit();
-        pass(Stage::done);
+        for (Stage stage = Stage::preparing; stage < Stage::done; stage = after(stage)) {
+            if (works_in(stage)) work_in(stage);
+            pass(after(stage));
+        }
     } catch (const Abandoned&) {
     } catch (const std::exception& exception) {
-        const std::lock_guard lock(mutex_);
         failure_ = as_error(exception);
-        changed_.notify_all();
+        reached_ = Stage::ended;
+        reached_.notify_one();
     }
+}
+
+void CheckpointSave::work_in(Stage stage) {
+    if (stage == Stage::preparing) prepare();
+    if (stage == Stage::writing) write();
+    if (stage == Stage::committing) commit();
 }
 
 void CheckpointSave::copy() {
-    if (mode_ == CheckpointMode::overlapped) {
-        float* to = staging_.data();
-        for (TensorPiece& piece : std::span(part_.pieces).first(part_.changing)) {
-            std::memcpy(to, piece.data, piece.count * sizeof(float));
-            piece.data = std::exchange(to, to + piece.count);
-        }
-        lower_priority();
+    float* to = threads_->staging.get();
+    for (TensorPiece& piece : std::span(part_.pieces).first(part_.changing)) {
+        std::memcpy(to, piece.data, piece.count * sizeof(float));
+        piece.data = std::exchange(to, to + piece.count);
     }
-    const std::lock_guard lock(mutex_);
-    is_copied_ = true;
-    changed_.notify_all();
 }
 
 void CheckpointSave::prepare() const {
@@ -197,26 +223,34 @@ void CheckpointSave::prepare() const {
 
 void CheckpointSave::write() {
     check_finite(part_.tensors, part_.pieces);
-    if (part_.sync_others) part_.sync_others();
+    if (part_.also) part_.also();
     std::uint64_t total = 0;
     for (const TensorPiece& piece : part_.pieces) total += piece.count * sizeof(float);
     std::optional<Progress> progress;  // rank 0's share stands for all
-    if (mode_ == CheckpointMode::blocking) progress.emplace("saving", total, ProgressUnit::bytes);
-    written_ =
+    if (threads_ == nullptr) progress.emplace("saving", total, ProgressUnit::bytes);
+    write_file_atomically(
+        list_of(rank_),
         write_shard(unfinished_ / fmt::format("shard-{:05}-of-{:05}.safetensors", rank_, size_),
                     part_,
                     [&](std::uint64_t bytes) {
                         if (progress) progress->update(bytes);
-                        const std::lock_guard lock(mutex_);
-                        if (is_abandoned_) throw Abandoned();
-                    });
+                        if (allowed_ == Stage::ended) throw Abandoned();
+                    }));
+}
+
+// Of the pieces in a rank's shard, for rank 0.
+fs::path CheckpointSave::list_of(int rank) const {
+    return unfinished_ / fmt::format("pieces-{:05}.json", rank);
 }
 
 void CheckpointSave::commit() {
     CheckpointManifest manifest{part_.state, part_.tensors, {}};
-    for (const std::string& list : lists_)
-        for (const Json& piece : parse_json(list, "piece list"))
-            manifest.pieces.push_back(record_from_json<StoredPiece>(piece, "piece list"));
+    for (int rank = 0; rank < size_; ++rank) {
+        const fs::path list = list_of(rank);
+        for (const Json& piece : parse_json(read_file(list), list.string()))
+            manifest.pieces.push_back(record_from_json<StoredPiece>(piece, list.string()));
+        fs::remove(list);
+    }
     manifest.state.parameter_hash = stored_parameter_hash(unfinished_, manifest, part_.frozen_from);
     commit_checkpoint(place_, unfinished_, part_.state.step, checkpoint_manifest_text(manifest));
     if (place_.note_committed) place_.note_committed();
@@ -224,26 +258,23 @@ void CheckpointSave::commit() {
 
 // Says that the thread is done with the stage before `next`, and waits until it may enter that.
 void CheckpointSave::pass(Stage next) {
-    std::unique_lock lock(mutex_);
     reached_ = next;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return allowed_ >= next || is_abandoned_; });
-    if (is_abandoned_) throw Abandoned();
+    reached_.notify_one();
+    Stage allowed = allowed_;
+    for (; allowed < next; allowed = allowed_) allowed_.wait(allowed);
+    if (allowed == Stage::ended) throw Abandoned();
 }
 
-bool CheckpointSave::is_copied() const {
-    const std::lock_guard lock(mutex_);
-    return is_copied_;
-}
-
-void CheckpointSave::wait_copied() const {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_copied_; });
+void CheckpointSave::allow(Stage next) {
+    allowed_ = next;
+    allowed_.notify_one();
 }
 
 SaveVotes CheckpointSave::votes() const {
-    const std::lock_guard lock(mutex_);
-    return {.done = works_in(stage_) && reached_ > stage_ ? 1 : 0, .failed = failure_ ? 1 : 0};
+    const Stage reached = reached_;
+    const bool failed = reached == Stage::ended;
+    return {.done = works_in(stage_) && reached > stage_ && !failed ? 1 : 0,
+            .failed = failed ? 1 : 0};
 }
 
 bool CheckpointSave::advance(const SaveVotes& agreed) {
@@ -256,7 +287,7 @@ void CheckpointSave::finish() {
     while (stage_ != Stage::done) {
         std::optional<PhaseScope> waiting;
         agree(ranks_, [&] {
-            wait_for_own();
+            if (works_in(stage_)) threads_ != nullptr ? wait_for_own() : work_in(stage_);
             if (place_.clock != nullptr) waiting.emplace(*place_.clock, Phase::wait);
         });
         next_stage();
@@ -264,18 +295,15 @@ void CheckpointSave::finish() {
 }
 
 void CheckpointSave::wait_for_own() const {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return failure_ || reached_ > stage_ || !works_in(stage_); });
-    if (failure_) throw Error(*failure_);
+    Stage reached = reached_;
+    for (; reached <= stage_; reached = reached_) reached_.wait(reached);
+    if (reached == Stage::ended) throw Error(*failure_);
 }
 
-// Collective, when the ranks that work in this stage are done with it.
+// When the ranks that work in this stage are done with it.
 void CheckpointSave::next_stage() {
-    if (stage_ == Stage::writing) lists_ = ranks_.gather(written_);
-    stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
-    const std::lock_guard lock(mutex_);
-    allowed_ = stage_;
-    changed_.notify_all();
+    stage_ = after(stage_);
+    allow(stage_);
 }
 
 void save_checkpoint(const Communicator& ranks,
@@ -287,8 +315,7 @@ void save_checkpoint(const Communicator& ranks,
                    place,
                    {.state = state,
                     .tensors = {tensors.begin(), tensors.end()},
-                    .pieces = {pieces.begin(), pieces.end()}},
-                   CheckpointMode::blocking)
+                    .pieces = {pieces.begin(), pieces.end()}})
         .finish();
 }
 

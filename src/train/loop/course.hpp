@@ -102,19 +102,19 @@ class Saves {
 
   private:
     void begin(CheckpointMode mode);
+    bool can_overlap(std::size_t floats);
     void note_committed();
     void leave_out();
-    std::span<float> staging(std::size_t floats);
     std::string request_to_save() const;
 
     const LoopParts& parts_;
     TimeLimit& limit_;
     CheckpointMode mode_;
     LastSave last_;
-    std::unique_ptr<float[]> staging_;  ///< from the first overlapped save on
-    double ordered_s_ = 0;              ///< when the save in flight was
-    std::string answered_;              ///< id of the request that it answers
-    bool is_wanted_ = false;            ///< a request waits for its turn
+    std::unique_ptr<SaveThreads> threads_;  ///< from the first overlapped save on
+    double ordered_s_ = 0;                  ///< when the save in flight was
+    std::string answered_;                  ///< id of the request that it answers
+    bool is_wanted_ = false;                ///< a request waits for its turn
     std::uint64_t left_out_ = 0;
 };
 

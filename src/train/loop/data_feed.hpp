@@ -32,6 +32,9 @@ class DataFeed {
     /// Errors: E251.
     void check_files() const;
 
+    /// The same for this rank alone. Any thread may call it.
+    void check_own_files() const { watch_->check(); }
+
     /// Returns this rank's batches from `start` on, in memory that `page_lock` locks. Errors: those
     /// of BatchStream.
     std::unique_ptr<BatchStream> batches(LeafRange leaves,

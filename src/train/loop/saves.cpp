@@ -22,7 +22,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <new>
+#include <exception>
 
 namespace lockstep {
 namespace {
@@ -59,7 +59,10 @@ CheckpointPart part_of(const LoopParts& parts) {
                         .frozen_from = tensors.frozen_from,
                         .memory = std::move(tensors.memory)};
     if (!parts.engine.gpu) part.changing = std::min(tensors.own_pieces, part.pieces.size());
-    if (parts.course.ledger) part.sync_others = [&ledger = *parts.course.ledger] { ledger.sync(); };
+    part.also = [&course = parts.course] {
+        if (course.ledger) course.ledger->sync();
+        course.data->check_own_files();
+    };
     return part;
 }
 
@@ -170,30 +173,26 @@ void Saves::leave_out() {
              left_out_);
 }
 
-// Returns room for a copy of what this rank writes, if all ranks have it.
-std::span<float> Saves::staging(std::size_t floats) {
-    const Communicator& world = parts_.start.mesh.world;
-    if (!staging_ && mode_ == CheckpointMode::overlapped) {
-        const auto ranks_here = static_cast<std::uint64_t>(parts_.run.share.ranks_here);
-        const std::uint64_t bytes = floats * sizeof(float), left = memory_left();
-        try {
-            if (bytes * ranks_here <= left) staging_.reset(new float[floats]);
-        } catch (const std::bad_alloc&) {
-            // As if the node had too little.
-        }
-        std::vector<std::int64_t> lacking{staging_ ? 0 : static_cast<std::int64_t>(bytes)};
-        world.all_reduce_max(lacking);
-        if (lacking.front() > 0) {
-            mode_ = CheckpointMode::blocking;
-            staging_.reset();
-            once(
-                Level::warn,
-                "checkpoints are written between two steps: a copy of what a rank writes needs {}, "
-                "and there is too little memory",
-                bytes_text(static_cast<std::uint64_t>(lacking.front())));
-        }
+// Makes what saves beside the steps need; false if a rank has too little for it.
+bool Saves::can_overlap(std::size_t floats) {
+    if (threads_) return true;
+    const auto ranks_here = static_cast<std::uint64_t>(parts_.run.share.ranks_here);
+    const std::uint64_t bytes = floats * sizeof(float);
+    try {
+        if (bytes * ranks_here <= memory_left()) threads_ = std::make_unique<SaveThreads>(floats);
+    } catch (const std::exception&) {
+        // As if the node had too little memory; or it is short of threads.
     }
-    return {staging_.get(), staging_ ? floats : 0};
+    std::vector<std::int64_t> lacking{threads_ ? 0 : static_cast<std::int64_t>(bytes)};
+    parts_.start.mesh.world.all_reduce_max(lacking);
+    if (lacking.front() == 0) return true;
+    mode_ = CheckpointMode::blocking;
+    threads_.reset();
+    once(Level::warn,
+         "checkpoints are written between two steps: a copy of what a rank writes needs {}, and "
+         "there is too little memory",
+         bytes_text(static_cast<std::uint64_t>(lacking.front())));
+    return false;
 }
 
 void Saves::begin(CheckpointMode mode) {
@@ -201,19 +200,14 @@ void Saves::begin(CheckpointMode mode) {
     const Communicator& world = parts_.start.mesh.world;
     Course& course = parts_.course;
     ++course.saves;
-    course.data->check_files();
     if (course.ledger) agree(world, [&] { course.ledger->write(); });
     CheckpointPart part = part_of(parts_);
-    std::span<float> copy;
-    if (mode == CheckpointMode::overlapped) {
-        copy = staging(part.changing_floats());
-        mode = mode_;
-    }
+    const bool overlaps = mode == CheckpointMode::overlapped && can_overlap(part.changing_floats());
     ordered_s_ = last_.time_s = now_s();
     is_wanted_ = false;
     answered_ = request_to_save();
-    course.save =
-        std::make_unique<CheckpointSave>(world, place_of(parts_), std::move(part), mode, copy);
+    course.save = std::make_unique<CheckpointSave>(
+        world, place_of(parts_), std::move(part), overlaps ? threads_.get() : nullptr);
 }
 
 void Saves::note_committed() {

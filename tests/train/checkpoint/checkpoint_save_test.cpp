@@ -55,12 +55,14 @@ class CheckpointSaves : public testing::Test {
         return {.root = root_ / name / "ckpt", .check_still_ours = {}, .needed_by = {}};
     }
 
-    std::unique_ptr<CheckpointSave> begin(const std::string& name,
-                                          CheckpointPart part,
-                                          CheckpointMode mode = CheckpointMode::overlapped) {
-        staging_.resize(part.changing_floats());
-        return std::make_unique<CheckpointSave>(
-            ranks_, place(name), std::move(part), mode, staging_);
+    // Beside steps.
+    std::unique_ptr<CheckpointSave> begin(const std::string& name, CheckpointPart part) {
+        return std::make_unique<CheckpointSave>(ranks_, place(name), std::move(part), &threads_);
+    }
+
+    // Between two steps.
+    std::unique_ptr<CheckpointSave> blocking(const std::string& name) const {
+        return std::make_unique<CheckpointSave>(ranks_, place(name), part(1));
     }
 
     // As a step does.
@@ -99,11 +101,11 @@ class CheckpointSaves : public testing::Test {
     fs::path root_;
     std::vector<std::vector<float>> memory_;
     std::vector<TensorPiece> pieces_;
-    std::vector<float> staging_;
+    SaveThreads threads_{300'007};
 };
 
 TEST_F(CheckpointSaves, WriteTheSameBytesInBothModesHoweverSoonValuesChangeAfterTheCopy) {
-    begin("blocking", part(1), CheckpointMode::blocking)->finish();
+    blocking("blocking")->finish();
     const auto expected = files("blocking");
     EXPECT_EQ(expected.size(), static_cast<std::size_t>(ranks_.size()) + 1);
     const auto save = begin("overlapped", part(1));
@@ -118,7 +120,7 @@ TEST_F(CheckpointSaves, WriteTheSameBytesInBothModesHoweverSoonValuesChangeAfter
 // Blocking, it reads the values when it writes them: that is an update that does not wait.
 TEST_F(CheckpointSaves, OfValuesThatChangeTooEarlyDiffer) {
     begin("right", part(1))->finish();
-    const auto save = begin("wrong", part(1), CheckpointMode::blocking);
+    const auto save = blocking("wrong");
     change_values();
     save->finish();
     EXPECT_NE(files("wrong"), files("right"));
@@ -204,9 +206,7 @@ TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
          std::map<int, std::string>{{ENOSPC, "E405"}, {EIO, "E409"}, {EROFS, "E402"}}) {
         CheckpointPart broken = part(2);
         if (is_last)
-            broken.sync_others = [number = number] {
-                throw system_error("write", "shard", number);
-            };
+            broken.also = [number = number] { throw system_error("write", "shard", number); };
         expect_failure(std::move(broken), code);
     }
     if (is_last) memory_[0].front() = std::nanf("");
@@ -216,8 +216,7 @@ TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
 TEST_F(CheckpointSaves, OfAStartThatWasReplacedMakeNotEvenAFolder) {
     CheckpointPlace taken = place("run");
     taken.check_still_ours = [] { throw Error("E408", "taken over"); };
-    staging_.resize(part(1).changing_floats());
-    CheckpointSave save(ranks_, taken, part(1), CheckpointMode::overlapped, staging_);
+    CheckpointSave save(ranks_, taken, part(1), &threads_);
     EXPECT_THROW(take_steps(save), AgreedError);
     EXPECT_FALSE(fs::exists(root_ / "run"));
     ranks_.barrier();
