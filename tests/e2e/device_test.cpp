@@ -107,9 +107,6 @@ TEST(Device, SavesTheSameBytesBesideItsStepsHoweverLateItsStreamsAre) {
                                                {mode})),
                                    {{"SIMCUDA_DELAY_US", "500"}});
         EXPECT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_EQ(result.output.find("a GPU's values are copied to the host between two steps") !=
-                      std::string::npos,
-                  mode == std::string("overlapped"));
     }
     for (const char* step : {"step-000002", "step-000004", "step-000006"})
         expect_same_files(folder / "overlapped/ckpt" / step, folder / "blocking/ckpt" / step);

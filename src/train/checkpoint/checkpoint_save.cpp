@@ -222,8 +222,8 @@ void CheckpointSave::prepare() const {
 }
 
 void CheckpointSave::write() {
-    check_finite(part_.tensors, part_.pieces);
     if (part_.also) part_.also();
+    check_finite(part_.tensors, part_.pieces);
     std::uint64_t total = 0;
     for (const TensorPiece& piece : part_.pieces) total += piece.count * sizeof(float);
     std::optional<Progress> progress;  // rank 0's share stands for all

@@ -102,7 +102,7 @@ class Saves {
 
   private:
     void begin(CheckpointMode mode);
-    bool can_overlap(std::size_t floats);
+    bool can_overlap(const CheckpointPart& part);
     void note_committed();
     void leave_out();
     std::string request_to_save() const;

@@ -50,7 +50,7 @@ CheckpointState state_of(const LoopParts& parts) {
 }
 
 CheckpointPart part_of(const LoopParts& parts) {
-    ReplicaTensors tensors = parts.engine.replica->tensors();
+    ReplicaTensors tensors = parts.engine.replica->tensors_to_come();
     if (!parts.start.mesh.world.is_root()) tensors.pieces.resize(tensors.own_pieces);
     if (!tensors.is_first_copy) tensors.pieces.clear();
     CheckpointPart part{.state = state_of(parts),
@@ -59,7 +59,8 @@ CheckpointPart part_of(const LoopParts& parts) {
                         .frozen_from = tensors.frozen_from,
                         .memory = std::move(tensors.memory)};
     if (!parts.engine.gpu) part.changing = std::min(tensors.own_pieces, part.pieces.size());
-    part.also = [&course = parts.course] {
+    part.also = [&course = parts.course, wait = std::move(tensors.wait)] {
+        if (wait) wait();
         if (course.ledger) course.ledger->sync();
         course.data->check_own_files();
     };
@@ -109,12 +110,7 @@ Saves::Saves(const LoopParts& parts, TimeLimit& limit)
     : parts_(parts),
       limit_(limit),
       mode_(parts.start.settings.checkpoint_mode),
-      last_{parts.course.progress.step, parts.course.progress.epoch, now_s()} {
-    if (parts.engine.gpu && mode_ == CheckpointMode::overlapped)
-        once(Level::info,
-             "checkpoints: a GPU's values are copied to the host between two steps, and written "
-             "beside the steps that follow");
-}
+      last_{parts.course.progress.step, parts.course.progress.epoch, now_s()} {}
 
 bool Saves::is_in_flight() const {
     return parts_.course.save != nullptr;
@@ -173,9 +169,11 @@ void Saves::leave_out() {
              left_out_);
 }
 
-// Makes what saves beside the steps need; false if a rank has too little for it.
-bool Saves::can_overlap(std::size_t floats) {
+// Makes what saves beside the steps need; false if a rank has too little for it. A GPU's values are
+// in memory of their own.
+bool Saves::can_overlap(const CheckpointPart& part) {
     if (threads_) return true;
+    const std::size_t floats = part.changing_floats();
     const auto ranks_here = static_cast<std::uint64_t>(parts_.run.share.ranks_here);
     const std::uint64_t bytes = floats * sizeof(float);
     try {
@@ -202,7 +200,7 @@ void Saves::begin(CheckpointMode mode) {
     ++course.saves;
     if (course.ledger) agree(world, [&] { course.ledger->write(); });
     CheckpointPart part = part_of(parts_);
-    const bool overlaps = mode == CheckpointMode::overlapped && can_overlap(part.changing_floats());
+    const bool overlaps = mode == CheckpointMode::overlapped && can_overlap(part);
     ordered_s_ = last_.time_s = now_s();
     is_wanted_ = false;
     answered_ = request_to_save();

@@ -55,6 +55,8 @@
 #include <span>
 #include <utility>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/types.h>
 
@@ -97,6 +99,10 @@ void copy_part(FlatMemory& memory,
     memory.copy(values + range.begin,
                 dense.const_data_ptr<float>() + (range.begin - place.range.begin),
                 range.size());
+}
+
+c10::Stream current_stream(at::Device device) {
+    return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
 // The part of the newest tensor, at `place`, that lies in `stripe`, whose values are `data`.
@@ -251,7 +257,6 @@ const std::vector<at::Tensor>& Replica::gradient_views(float* slot) {
 }
 
 void Replica::begin_step(LeafNorms norms) {
-    lent_ = {};
     norms_ = norms;
     std::ranges::fill(missed_leaves_, 0);
     reducer_.begin_step();
@@ -451,6 +456,8 @@ std::vector<std::int64_t> Replica::all_missed() const {
 }
 
 void Replica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
+    if (const auto lent = std::exchange(lent_, nullptr); lent && lent->mirrored)
+        lent->mirrored->block(current_stream(parts_.device));
     decided_ = decide(rule);
     step.gradient_scale = update::gradient_scale(rule, 0);
     step.decided = decided_;
@@ -537,29 +544,44 @@ float Replica::scalar(StepScalar which) const {
 }
 
 ReplicaTensors Replica::tensors() {
+    ReplicaTensors all = tensors_to_come();
+    if (const auto wait = std::exchange(all.wait, nullptr)) wait();
+    return all;
+}
+
+ReplicaTensors Replica::tensors_to_come() {
     lent_ = std::make_shared<HostCopy>();
-    const HostVectors host = host_vectors();
+    if (!is_on_host()) begin_mirror();
     ReplicaTensors all{.metas = {},
                        .pieces = {},
                        .is_first_copy = parts_.exchange->is_first_copy(),
                        .memory = lent_};
+    if (!is_on_host()) all.wait = [copy = lent_] { copy->mirrored->synchronize(); };
+    float* const mirror = is_on_host() ? nullptr : lent_->mirror.data_ptr<float>();
+    const std::size_t owned = owned_floats();
     for (const FlatTensor& place : parts_.layout->parameters()) {
         all.metas.push_back({place.name, place.shape});
         for (const OwnStripe& own : stripes_)
-            add_piece(all, place, own.range, host.values + own.range.begin);
+            add_piece(
+                all, place, own.range, mirror ? mirror + own.first : values_ + own.range.begin);
     }
     const FloatRange state = parts_.exchange->own_stripe(parts_.layout->flat().state_bucket());
     for (const FlatTensor& place : parts_.layout->buffers()) {
         all.metas.push_back({place.name, place.shape});
-        add_piece(all, place, state, host.values + state.begin);
+        add_piece(all,
+                  place,
+                  state,
+                  mirror ? mirror + (1 + state_.size()) * owned : values_ + state.begin);
     }
     const std::vector<std::string> names = parts_.optimizer->state_names();
-    for (std::size_t k = 0; k < names.size(); ++k)
+    for (std::size_t k = 0; k < names.size(); ++k) {
+        float* const vector = mirror ? mirror + (1 + k) * owned : state_[k].data_ptr<float>();
         for (const FlatTensor& place : parts_.layout->parameters()) {
             all.metas.push_back({"optimizer." + names[k] + "." + place.name, place.shape});
             for (const OwnStripe& own : stripes_)
-                add_piece(all, place, own.range, host.state[k] + own.first);
+                add_piece(all, place, own.range, vector + own.first);
         }
+    }
     all.own_pieces = all.pieces.size();
     all.frozen_from = all.metas.size();
     for (const auto& [name, tensor] : saved_frozen()) {
@@ -627,48 +649,60 @@ void Replica::start(const Counters& counters) {
         const auto found = counters.find(missed_name(parts_.layout->parameters()[i]));
         missed_[i] = found == counters.end() ? 0 : found->second;
     }
-    take_host_vectors();
+    if (const auto lent = std::exchange(lent_, nullptr)) {
+        const NamedTensors frozen = saved_frozen();
+        for (std::size_t i = 0; i < lent->kept.size(); ++i) frozen[i].tensor.copy_(lent->kept[i]);
+        take_mirror(*lent);
+    }
     parts_.exchange->publish();
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         parameters_[i].set_data(view_of(values_, parts_.layout->parameters()[i]));
     restore_buffers();
 }
 
-// On a GPU a copy, for a checkpoint to be written from or read into.
-Replica::HostVectors Replica::host_vectors() {
-    HostVectors host{.values = values_, .state = {}};
-    if (is_on_host()) {
-        for (const at::Tensor& vector : state_) host.state.push_back(vector.data_ptr<float>());
-        return host;
-    }
-    const std::size_t floats = parts_.layout->flat().size();
-    const auto owned = static_cast<std::size_t>(state_.empty() ? 0 : state_.front().numel());
-    lent_->mirror.resize(floats + state_.size() * owned);
-    host.values = lent_->mirror.data();
-    memory_.wait();
-    memory_.copy(host.values, values_, floats);
-    for (const at::Tensor& vector : state_) {
-        host.state.push_back(host.values + floats + host.state.size() * owned);
-        memory_.copy(host.state.back(), vector.data_ptr<float>(), owned);
-    }
-    memory_.wait();
-    return host;
+std::size_t Replica::owned_floats() const {
+    return stripes_.empty() ? 0 : stripes_.back().first + stripes_.back().range.size();
+}
+
+// What this rank owns on a GPU: its stripes' values, the optimizer's vectors, and its part of the
+// state's bucket.
+std::vector<Replica::Mirrored> Replica::mirrored() const {
+    std::vector<Mirrored> all;
+    const auto add = [&](FloatRange values, std::size_t first) {
+        const auto count = static_cast<std::int64_t>(values.size());
+        if (count > 0) all.push_back({view_of(values_, {"", {count}, values}), first});
+    };
+    const std::size_t owned = owned_floats();
+    for (const OwnStripe& own : stripes_) add(own.range, own.first);
+    for (std::size_t k = 0; k < state_.size(); ++k) all.push_back({state_[k], (1 + k) * owned});
+    add(parts_.exchange->own_stripe(parts_.layout->flat().state_bucket()),
+        (1 + state_.size()) * owned);
+    return all;
+}
+
+// A stream of its own copies, after all that the present one has to do.
+void Replica::begin_mirror() {
+    const std::vector<Mirrored> all = mirrored();
+    const c10::impl::VirtualGuardImpl device(parts_.device.type());
+    const c10::Stream beside = device.getStreamFromGlobalPool(parts_.device);
+    const auto floats =
+        all.empty() ? 0 : static_cast<std::int64_t>(all.back().first) + all.back().here.numel();
+    lent_->mirror = torch::empty({floats}, at::TensorOptions(at::kFloat).pinned_memory(true));
+    c10::Event now(parts_.device.type());
+    now.record(current_stream(parts_.device));
+    now.block(beside);
+    const c10::StreamGuard guard(beside);
+    for (const auto& [here, first] : all)
+        lent_->mirror.narrow(0, static_cast<std::int64_t>(first), here.numel())
+            .copy_(here, /*non_blocking=*/true);
+    lent_->mirrored.emplace(parts_.device.type()).record(beside);
 }
 
 // Takes the vectors into which a checkpoint was read.
-void Replica::take_host_vectors() {
-    const std::shared_ptr<HostCopy> lent = std::exchange(lent_, nullptr);
-    if (!lent) return;
-    const NamedTensors frozen = saved_frozen();
-    for (std::size_t i = 0; i < lent->kept.size(); ++i) frozen[i].tensor.copy_(lent->kept[i]);
-    if (lent->mirror.empty()) return;
-    const std::size_t floats = parts_.layout->flat().size();
-    memory_.copy(values_, lent->mirror.data(), floats);
-    for (std::size_t k = 0; k < state_.size(); ++k) {
-        const auto owned = static_cast<std::size_t>(state_[k].numel());
-        memory_.copy(state_[k].data_ptr<float>(), lent->mirror.data() + floats + k * owned, owned);
-    }
-    memory_.wait();
+void Replica::take_mirror(HostCopy& copy) {
+    if (!copy.mirror.defined()) return;
+    for (const auto& [here, first] : mirrored())
+        here.copy_(copy.mirror.narrow(0, static_cast<std::int64_t>(first), here.numel()));
 }
 
 std::string Replica::description() const {

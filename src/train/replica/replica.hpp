@@ -20,6 +20,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 namespace lockstep {
 
@@ -101,7 +103,7 @@ using Counters = std::map<std::string, std::int64_t>;
 
 /// All tensors of a checkpoint, by name, and the pieces of them that this rank owns. It loads
 /// those, and saves them if its node's copy is the one that is saved. An update changes those in
-/// the replica's memory, but no copy.
+/// the replica's memory, but no copy of a GPU's.
 struct ReplicaTensors {
     std::vector<TensorMeta> metas;
     std::vector<TensorPiece> pieces;  ///< in the replica's memory, or in a copy of a GPU's
@@ -109,6 +111,7 @@ struct ReplicaTensors {
     std::size_t frozen_from = 0;  ///< the first of `metas` that is a frozen parameter
     bool is_first_copy = true;
     std::shared_ptr<const void> memory{};  ///< the copy
+    std::function<void()> wait{};          ///< of any thread, until the copy is there; empty: it is
 };
 
 /// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
@@ -200,6 +203,10 @@ class Replica {
     /// Returns the tensors of initial weights, or of the end of a step.
     ReplicaTensors tensors();
 
+    /// Returns the same without waiting for a GPU's copy, which goes beside the next step: the
+    /// update of that step comes after it.
+    ReplicaTensors tensors_to_come();
+
     /// Collective. Returns the model's counters, and as "optimizer.missed." with a parameter's name
     /// the number of updates that left it unchanged, if any.
     Counters counters() const;
@@ -248,22 +255,25 @@ class Replica {
 
     /// What the replica's own memory does not have.
     struct HostCopy {
-        std::vector<float> mirror;     ///< a GPU's vectors
-        std::vector<at::Tensor> kept;  ///< frozen parameters
+        at::Tensor mirror;                   ///< of a GPU's vectors, page-locked: see mirrored()
+        std::optional<c10::Event> mirrored;  ///< the mirror is whole
+        std::vector<at::Tensor> kept;        ///< frozen parameters
     };
 
-    /// Flat vectors for reading and writing by the host.
-    struct HostVectors {
-        float* values = nullptr;
-        std::vector<float*> state;
+    /// Floats on a GPU, and their place in a mirror.
+    struct Mirrored {
+        at::Tensor here;
+        std::size_t first = 0;
     };
 
     bool is_on_host() const { return parts_.device.is_cpu(); }
     at::Tensor view_of(float* flat, const FlatTensor& place) const;
     at::Tensor scalar_view(float* at) const;
     std::span<const float> on_host(const float* from, std::size_t count) const;
-    HostVectors host_vectors();
-    void take_host_vectors();
+    std::size_t owned_floats() const;
+    std::vector<Mirrored> mirrored() const;
+    void begin_mirror();
+    void take_mirror(HostCopy& copy);
     void read_told();
     FloatRange told_state() const;
     float told(std::size_t place) const;
@@ -317,7 +327,7 @@ class Replica {
     UpdateDecision decision_;                     ///< the same, after publish()
     /// On the host, page-locked: *decided_, then told_state() as published, then marks of pieces.
     at::Tensor told_;
-    std::shared_ptr<HostCopy> lent_;   ///< behind tensors(), until the next step or start()
+    std::shared_ptr<HostCopy> lent_;   ///< behind tensors(), until the next update or start()
     mutable std::vector<float> seen_;  ///< temporary copy of a GPU's vector on the host
 };
 
