@@ -22,9 +22,9 @@ set(ENV{PKG_CONFIG_SYSROOT_DIR} ${LOCKSTEP_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR}
     ${LOCKSTEP_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pkgconfig:${LOCKSTEP_SYSROOT}/usr/share/pkgconfig)
 
-# The compiler wrapper of Open MPI is a program of Arm: it cannot be asked here.
+# Open MPI's compiler wrapper for Arm is a program of Arm, and this machine's one names this machine's folders.
 set(libraries ${LOCKSTEP_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
-set(MPI_CXX_COMPILER NOTFOUND)
+set(MPI_SKIP_COMPILER_WRAPPER ON)
 set(MPI_CXX_HEADER_DIR ${libraries}/openmpi/include)
 set(MPI_CXX_LIB_NAMES mpi)
 set(MPI_mpi_LIBRARY ${libraries}/libmpi.so.40)
