@@ -27,12 +27,8 @@ bool always(const Versions&) {
     return true;
 }
 
-bool on_arm(const Versions&) {
-#ifdef __aarch64__
-    return true;
-#else
-    return false;
-#endif
+bool on_arm(const Versions& versions) {
+    return versions.is_arm;
 }
 
 bool between_hosts(const Versions& versions) {

@@ -52,6 +52,17 @@ TEST_F(NodeFactsTest, ReadsTheFirstProcessorsModelAndLevel) {
     EXPECT_EQ(facts().instruction_set, InstructionSet::avx512);
 }
 
+TEST_F(NodeFactsTest, NamesProcessorsOfArmByTheirNumbers) {
+    const std::string grace =
+        "processor\t: 0\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve2 bf16\n"
+        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x0\n";
+    root_.file("proc/cpuinfo", grace + "CPU part\t: 0xd4f\nCPU revision\t: 0\n");
+    EXPECT_EQ(facts().cpu_model, "Arm Neoverse V2");
+    EXPECT_EQ(facts().instruction_set, InstructionSet::basic);
+    root_.file("proc/cpuinfo", grace + "CPU part\t: 0xfff\n");
+    EXPECT_EQ(facts().cpu_model, "Arm processor 0xfff of maker 0x41");
+}
+
 TEST_F(NodeFactsTest, HasTotalMemoryWhereNoGroupLimitsIt) {
     EXPECT_EQ(facts().memory_bytes, 16384000ull * 1024);
     EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);

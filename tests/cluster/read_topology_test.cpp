@@ -184,7 +184,10 @@ TEST_F(ReadTopologyTest, FindsGpusOnPciAndWhatTheDriverSays) {
          "Model: \t\t NVIDIA A30\nGPU UUID: \t GPU-aaaa\n");
     file("proc/driver/nvidia/version",
          "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build");
+    EXPECT_FALSE(read().kernel.has_imex_channel);
+    file("dev/nvidia-caps-imex-channels/channel2048", "");
     const auto node = read();
+    EXPECT_TRUE(node.kernel.has_imex_channel);
     ASSERT_THAT(node.gpus, SizeIs(2));
     const auto& gpu = node.gpus[1];
     EXPECT_EQ(gpu.pci.path, "pci0000:0a/0000:0a:01.0/0000:0b:00.0");
@@ -350,6 +353,12 @@ NvmlFunctions functions() {
     f.remapped_rows = [](NvmlDevice d, unsigned*, unsigned*, unsigned* pending, unsigned*) {
         return *pending = index_of(d), 0;
     };
+    f.fabric = [](NvmlDevice d, NvmlFabric* fabric) {
+        fabric->domain[15] = static_cast<unsigned char>(index_of(d) * 0xab);
+        fabric->clique = 7;
+        fabric->state = 3;
+        return 0;
+    };
     f.slow_reasons = [](NvmlDevice, unsigned long long* bits) { return *bits = 0xC0, 0; };
     return f;
 }
@@ -371,6 +380,8 @@ TEST_F(ReadTopologyTest, AddsWhatNvmlKnows) {
     EXPECT_THAT(gpu.health.processes, Optional(3));
     EXPECT_THAT(gpu.health.awaits_reset, Optional(true));
     EXPECT_THAT(gpu.health.slowed_by, ElementsAre("thermal", "power brake"));
+    EXPECT_EQ(gpu.nvlink_domain, "000000000000000000000000000000ab.7");
+    EXPECT_EQ(node.gpus[0].nvlink_domain, "") << "a node by itself has a domain of zeros";
     EXPECT_EQ(gpu.health.ecc_uncorrected, std::nullopt) << "a function that is missing";
     EXPECT_EQ(deserialize_topology(serialize(node)), node);
 }

@@ -34,7 +34,8 @@ TEST(KnownFaults, OfNccl) {
     const auto of = [](int version, bool has_several_hosts, bool disables_pxn = false) {
         return words({.nccl = version,
                       .has_several_hosts = has_several_hosts,
-                      .disables_pxn = disables_pxn});
+                      .disables_pxn = disables_pxn,
+                      .is_arm = false});
     };
     for (const int version : {0, 22703, 22802, 22809, 22901, 22903, 23003, 23007})
         EXPECT_EQ(of(version, false), "") << version;
@@ -43,6 +44,14 @@ TEST(KnownFaults, OfNccl) {
     EXPECT_EQ(of(22902, false), "NCCL 2.29.2 is known to hang: use 2.29.3 or later");
     EXPECT_THAT(of(23003, true), HasSubstr("NCCL 2.30.3 may hang between nodes with InfiniBand"));
     EXPECT_EQ(of(23003, true, true), "");
+}
+
+TEST(KnownFaults, OfNcclOnArm) {
+    for (const int version : {22703, 22809, 22901})
+        EXPECT_THAT(words({.nccl = version, .is_arm = true}),
+                    HasSubstr("may hang on processors of Arm: use 2.29.3 or later"))
+            << version;
+    EXPECT_EQ(words({.nccl = 22903, .is_arm = true}), "");
 }
 
 TEST(KnownFaults, OfPmixUnderSlurm) {

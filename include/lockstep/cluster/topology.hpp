@@ -75,6 +75,7 @@ struct GpuFacts {
     int nvlinks_active = 0;
     int nvlinks_down = 0;
     bool has_nvswitch = false;  ///< its links end in a switch: all GPUs of the node are peers
+    std::string nvlink_domain;  ///< equal where links reach GPUs of other nodes; "": of no other
     std::vector<GpuPeer> peers;
     GpuHealth health;
     bool operator==(const GpuFacts&) const = default;
@@ -143,7 +144,8 @@ struct KernelFacts {
     std::string nvidia_driver;    ///< "550.54.15", "" without a driver
     bool nvidia_is_open = false;  ///< the open kernel module
     bool has_nvidia_peermem = false;
-    int ptrace_scope = 0;  ///< yama's; 0 without
+    bool has_imex_channel = false;  ///< this process may share GPU memory with other nodes
+    int ptrace_scope = 0;           ///< yama's; 0 without
     bool operator==(const KernelFacts&) const = default;
 };
 

@@ -17,6 +17,11 @@ struct SoftwareVersions {
     int slurm = 0;  ///< 0 where srun does not start the ranks
     bool has_several_hosts = true;
     bool disables_pxn = false;  ///< NCCL_PXN_DISABLE is set
+#ifdef __aarch64__
+    bool is_arm = true;
+#else
+    bool is_arm = false;
+#endif
 };
 
 /// A row of the table that applies.

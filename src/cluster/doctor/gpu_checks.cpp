@@ -206,6 +206,34 @@ Ailments missing_parts(const DoctorFacts& facts) {
     return found;
 }
 
+/// Domains of NVLink that hold GPUs of ranks on several nodes, each with its ranks. NCCL ends there
+/// if a rank has no IMEX channel (ncclMnnvlCheck() in its mnnvl.cc).
+Ailments no_imex_channel(JobRanks ranks) {
+    std::map<std::string, std::vector<const DoctorFacts*>> domains;
+    for (const DoctorFacts& facts : ranks) {
+        const GpuFacts* gpu = gpu_of(facts);
+        const bool is_off = variable(facts, "NCCL_MNNVL_ENABLE") == "0";
+        if (concerns(facts) && !is_off && gpu != nullptr && !gpu->nvlink_domain.empty())
+            domains[gpu->nvlink_domain].push_back(&facts);
+    }
+    Ailments found;
+    for (const auto& [name, users] : domains) {
+        std::set<std::string> hosts;
+        std::vector<int> without;
+        for (const auto* facts : users) {
+            hosts.insert(facts->node.host);
+            if (!facts->node.kernel.has_imex_channel) without.push_back(facts->rank);
+        }
+        if (hosts.size() < 2 || without.empty()) continue;
+        found.push_back({.what = fmt::format("NVLink joins the GPUs of {} nodes, but {} may open "
+                                             "nothing in /dev/nvidia-caps-imex-channels",
+                                             hosts.size(),
+                                             ranks_text(without)),
+                         .ranks = without});
+    }
+    return found;
+}
+
 const std::array gpu_table{
     DoctorCheck{"G1",
                 Severity::error,
@@ -263,6 +291,14 @@ const std::array gpu_table{
                 "Ranks load LibTorch's CUDA part, NCCL and Lockstep's own part by name.",
                 "scripts/setup gpu",
                 missing_parts},
+    DoctorCheck{
+        "G15",
+        Severity::error,
+        "no IMEX channel for NVLink between nodes",
+        "NCCL ends where a rank may not share its GPU's memory with a node that NVLink joins.",
+        "ask the system's staff for a channel (SwitchType=switch/nvidia_imex in slurm.conf, or "
+        "mknod as in NVIDIA's IMEX guide); NCCL_MNNVL_ENABLE=0 goes around NVLink",
+        no_imex_channel},
 };
 
 }  // namespace

@@ -73,6 +73,7 @@ void describe(Record& record, GpuFacts& facts) {
     record.sparse("nvlinks_active", facts.nvlinks_active);
     record.sparse("nvlinks_down", facts.nvlinks_down);
     record.sparse("has_nvswitch", facts.has_nvswitch);
+    record.sparse("nvlink_domain", facts.nvlink_domain);
     record.sparse("peers", facts.peers);
     record.sparse("health", facts.health);
 }
@@ -126,6 +127,7 @@ void describe(Record& record, KernelFacts& facts) {
     record.sparse("nvidia_driver", facts.nvidia_driver);
     record.sparse("nvidia_is_open", facts.nvidia_is_open);
     record.sparse("has_nvidia_peermem", facts.has_nvidia_peermem);
+    record.sparse("has_imex_channel", facts.has_imex_channel);
     record.sparse("ptrace_scope", facts.ptrace_scope);
 }
 

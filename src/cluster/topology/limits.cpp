@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include <unistd.h>
+
 namespace lockstep {
 namespace {
 
@@ -111,6 +113,9 @@ KernelFacts read_kernel_facts(const fs::path& root) {
     facts.nvidia_driver = nvidia_driver_version(root);
     facts.nvidia_is_open = driver.find("Open Kernel Module") != driver.npos;
     facts.has_nvidia_peermem = fs::exists(root / "sys/module/nvidia_peermem", missing);
+    facts.has_imex_channel = std::ranges::any_of(
+        entries_of(root / "dev/nvidia-caps-imex-channels"),
+        [](const fs::path& path) { return ::access(path.c_str(), R_OK | W_OK) == 0; });
     facts.ptrace_scope =
         static_cast<int>(integer_in(root / "proc/sys/kernel/yama/ptrace_scope", 0));
     return facts;

@@ -24,6 +24,14 @@ struct NvmlMemory {
     unsigned long long total_bytes, free_bytes, used_bytes;
 };
 
+/// nvmlGpuFabricInfo_t.
+struct NvmlFabric {
+    std::array<unsigned char, 16> domain;  ///< zeros: no links between nodes
+    NvmlStatus status;
+    unsigned clique;
+    unsigned char state;
+};
+
 /// Each may be null: older libraries lack some, and then those facts are unknown.
 struct NvmlFunctions {
     NvmlStatus (*driver_version)(char* text, unsigned size);
@@ -48,6 +56,7 @@ struct NvmlFunctions {
     NvmlStatus (*link_remote_type)(NvmlDevice, unsigned link, int* type);
     NvmlStatus (*link_remote)(NvmlDevice, unsigned link, NvmlPciInfo*);
     NvmlStatus (*peer_status)(NvmlDevice, NvmlDevice, int capability, int* status);
+    NvmlStatus (*fabric)(NvmlDevice, NvmlFabric*);
 };
 
 /// Keeps libnvidia-ml.so.1 loaded and initialised during its lifetime.

@@ -12,6 +12,7 @@
 namespace {
 
 using lockstep::NvmlDevice;
+using lockstep::NvmlFabric;
 using lockstep::NvmlFunctions;
 using lockstep::NvmlMemory;
 using lockstep::NvmlPciInfo;
@@ -36,6 +37,13 @@ static_assert(sizeof(nvmlMemory_t) == sizeof(NvmlMemory));
 static_assert(offsetof(nvmlMemory_t, total) == offsetof(NvmlMemory, total_bytes));
 static_assert(offsetof(nvmlMemory_t, free) == offsetof(NvmlMemory, free_bytes));
 static_assert(offsetof(nvmlMemory_t, used) == offsetof(NvmlMemory, used_bytes));
+
+static_assert(sizeof(nvmlGpuFabricInfo_t) == sizeof(NvmlFabric));
+static_assert(offsetof(nvmlGpuFabricInfo_t, clusterUuid) == offsetof(NvmlFabric, domain));
+static_assert(offsetof(nvmlGpuFabricInfo_t, status) == offsetof(NvmlFabric, status));
+static_assert(offsetof(nvmlGpuFabricInfo_t, cliqueId) == offsetof(NvmlFabric, clique));
+static_assert(offsetof(nvmlGpuFabricInfo_t, state) == offsetof(NvmlFabric, state));
+static_assert(ours::fabric_is_joined == NVML_GPU_FABRIC_STATE_COMPLETED);
 
 // What goes as int or unsigned is an enum or an unsigned of NVML's.
 static_assert(sizeof(nvmlComputeMode_t) == sizeof(int) && sizeof(nvmlEnableState_t) == sizeof(int));

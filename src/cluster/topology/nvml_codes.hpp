@@ -15,6 +15,7 @@ constexpr int remote_switch = 2;
 
 constexpr int uncorrected = 1, since_load = 0;  ///< ECC errors
 constexpr int read_capability = 0;              ///< from GPU to GPU
+constexpr unsigned char fabric_is_joined = 3;
 
 /// Modes in the order of their numbers, from 0.
 enum class ComputeMode { usual, exclusive_thread, prohibited, exclusive_process };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -124,6 +125,15 @@ void add_links(const NvmlFunctions& nvml, NvmlDevice device, GpuFacts& gpu) {
         for (auto& peer : gpu.peers) peer.nvlinks = gpu.nvlinks_active;
 }
 
+/// By domain and clique, as NCCL tells which GPUs reach each other.
+std::string nvlink_domain(const NvmlFunctions& nvml, NvmlDevice device) {
+    const auto fabric = ask<NvmlFabric>(nvml.fabric, device);
+    const bool is_joined = fabric && fabric->state == code::fabric_is_joined && fabric->status == 0;
+    if (!is_joined || std::ranges::count(fabric->domain, 0) == std::ssize(fabric->domain))
+        return "";
+    return fmt::format("{:02x}.{}", fmt::join(fabric->domain, ""), fabric->clique);
+}
+
 struct Handle {
     NvmlDevice device;
     std::string address;
@@ -142,6 +152,7 @@ void add_gpu(const NvmlFunctions& nvml,
             ask<int>(nvml.peer_status, handle.device, other.device, code::read_capability);
         gpu.peers.push_back({other.address, 0, status ? peer_text(*status) : ""});
     }
+    gpu.nvlink_domain = nvlink_domain(nvml, handle.device);
     add_mig(nvml, handle.device, gpu);
     add_links(nvml, handle.device, gpu);
     gpu.health = health_of(nvml, handle.device);

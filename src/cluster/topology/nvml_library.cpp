@@ -37,6 +37,7 @@ NvmlFunctions find_all(void* library) {
     find(library, "nvmlDeviceGetNvLinkRemoteDeviceType", f.link_remote_type);
     find(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", f.link_remote);
     find(library, "nvmlDeviceGetP2PStatus", f.peer_status);
+    find(library, "nvmlDeviceGetGpuFabricInfo", f.fabric);
     return f;
 }
 

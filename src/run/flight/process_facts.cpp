@@ -58,8 +58,14 @@ std::optional<ProcessStat> parse_process_stat(const std::string& text) {
     return stat;
 }
 
+// Of the first thread: an emulator of other processors (qemu) makes up /proc/PID/stat of its own
+// process, and the start in it is not what others read.
+static std::optional<ProcessStat> stat_of(std::int64_t pid) {
+    return parse_process_stat(text_of(fmt::format("/proc/{0}/task/{0}/stat", pid)));
+}
+
 ProcessIdentity this_process() {
-    const auto stat = parse_process_stat(text_of("/proc/self/stat"));
+    const auto stat = stat_of(::getpid());
     return {.boot_id = boot_id(),
             .pid_namespace = pid_namespace(),
             .pid = ::getpid(),
@@ -72,7 +78,7 @@ Life life_of(const ProcessIdentity& process) {
     const bool is_here = !here.empty() && process.boot_id == here &&
                          process.pid_namespace == pids && process.pid > 0;
     if (!is_here) return Life::elsewhere;
-    const auto stat = parse_process_stat(text_of(fmt::format("/proc/{}/stat", process.pid)));
+    const auto stat = stat_of(process.pid);
     if (!stat) {
         const auto pid = static_cast<pid_t>(process.pid);
         return ::kill(pid, 0) != 0 && errno == ESRCH ? Life::gone : Life::elsewhere;

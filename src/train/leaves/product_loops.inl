@@ -31,6 +31,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace lockstep::LOCKSTEP_PRODUCT_LOOPS {
@@ -55,6 +57,16 @@ inline Vector spread(float value) {
 }
 inline Vector multiply_add(Vector a, Vector b, Vector sum) {
     return _mm256_fmadd_ps(a, b, sum);
+}
+#elif defined(__aarch64__)
+typedef float32x4_t Vector;
+constexpr std::size_t tile_rows = 6;
+constexpr std::size_t tile_vectors = 4;
+inline Vector spread(float value) {
+    return vdupq_n_f32(value);
+}
+inline Vector multiply_add(Vector a, Vector b, Vector sum) {
+    return vfmaq_f32(sum, a, b);
 }
 #else
 typedef float Vector __attribute__((vector_size(16)));

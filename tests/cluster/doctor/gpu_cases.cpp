@@ -120,6 +120,16 @@ std::vector<Sick> gpu_cases() {
     cases.check("G14", error, gpu_job).says("NCCL is missing: no such file", [](Job& job) {
         job[0].program.missing_for_gpus = {{"NCCL", "no such file", "scripts/setup gpu"}};
     });
+    // Two nodes of one rack, of which the second has no channel.
+    const auto rack = [](Job& job) {
+        for (DoctorFacts& facts : job) {
+            for (GpuFacts& each : facts.node.gpus) each.nvlink_domain = "ab.1";
+            facts.node.kernel.has_imex_channel = facts.node.host == job[0].node.host;
+        }
+    };
+    cases.check("G15", error, gpu_job)
+        .says("NVLink joins the GPUs of 2 nodes, but ranks 8-15 may open nothing", rack)
+        .says("switch/nvidia_imex", rack);
     return cases.all();
 }
 
