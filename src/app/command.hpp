@@ -81,7 +81,6 @@ Command explain_command();
 Command generate_command();
 Command version_command();
 
-/// Returns all commands.
 std::vector<Command> all_commands();
 
 }  // namespace lockstep

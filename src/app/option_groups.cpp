@@ -38,6 +38,15 @@ void check_one_process(const Invocation& call, const std::string& name, const st
     });
 }
 
+OptionSection train_rows(const std::string& title,
+                         TrainSettings& settings,
+                         const std::vector<std::string>& names) {
+    const OptionTable table = setting_table(settings);
+    OptionSection section{title, {}};
+    for (const std::string& name : names) section.options.push_back(find_option(table, name));
+    return section;
+}
+
 OptionSection json_group(bool& target) {
     return group(OptionGroup::output_form,
                  {flag_option("json", target, "print JSON, for programs")});
@@ -54,14 +63,18 @@ OptionSection start_group(std::int64_t& target) {
             "incarnation", target, 0, 1'000'000'000, "start of the run to read; 0: the newest")});
 }
 
-std::vector<Option> rank_options(int& np, bool& oversubscribe) {
+OptionSection ranks_section(int& np, bool& oversubscribe) {
     return {
-        whole_option("np", np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
-        flag_option("oversubscribe", oversubscribe, "allow more ranks than cores")};
+        "Ranks",
+        {whole_option("np", np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
+         flag_option("oversubscribe", oversubscribe, "allow more ranks than cores")}};
 }
 
-OptionSection ranks_group(int& np, bool& oversubscribe) {
-    return group(OptionGroup::ranks, rank_options(np, oversubscribe));
+Option hosts_option(std::string& target) {
+    return filled(text_option("hosts",
+                              "HOST:N[,HOST:N]",
+                              target,
+                              "outside mpirun and srun: start N ranks on each host, over ssh"));
 }
 
 Option threads_option(int& target) {

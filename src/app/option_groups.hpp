@@ -5,6 +5,7 @@
 #include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/options.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/plan/settings.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/train/infer.hpp"
 
@@ -23,7 +24,6 @@ namespace lockstep {
 /// shows it once.
 enum class OptionGroup {
     output_form,
-    ranks,
     start,
     foreign,
     data_set,
@@ -37,9 +37,8 @@ enum class OptionGroup {
 };
 
 /// The headings of the groups, by OptionGroup.
-inline constexpr std::array<std::string_view, 12> group_titles = {
+inline constexpr std::array<std::string_view, 11> group_titles = {
     "Output form",
-    "Ranks",
     "Start of the run",
     "HDF5 files that others wrote",
     "New data set",
@@ -58,6 +57,11 @@ void check_given(bool is_given, const std::string& option, const std::string& fi
 /// needs one process.
 void check_one_process(const Invocation& call, const std::string& name, const std::string& as);
 
+/// Rows of `settings`' table that another command takes as `train` has them.
+OptionSection train_rows(const std::string& title,
+                         TrainSettings& settings,
+                         const std::vector<std::string>& names);
+
 /// --json.
 OptionSection json_group(bool& target);
 
@@ -68,8 +72,10 @@ ProgressSink progress_sink(bool is_json);
 OptionSection start_group(std::int64_t& target);
 
 /// --np and --oversubscribe, as `train` has them, too.
-std::vector<Option> rank_options(int& np, bool& oversubscribe);
-OptionSection ranks_group(int& np, bool& oversubscribe);
+OptionSection ranks_section(int& np, bool& oversubscribe);
+
+/// --hosts, as `train` has it, too.
+Option hosts_option(std::string& target);
 
 /// Makes --threads of a command that reads a data set.
 Option threads_option(int& target);

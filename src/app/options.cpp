@@ -88,8 +88,26 @@ void add_option(ParsedLine& line, const po::option& found, const OptionTable& ta
     });
 }
 
+// The only option of which `name` without its dashes is a value; nullptr for none or several.
+const Option* only_taker(const std::string& name, const OptionTable& table) {
+    const Option* taker = nullptr;
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) {
+            const auto is_it = [&](const std::string& word) { return "--" + word == name; };
+            if (std::ranges::none_of(option.words, is_it)) continue;
+            if (taker) return nullptr;
+            taker = &option;
+        }
+    return taker;
+}
+
 Error unknown_option(const std::string& word, const OptionTable& table) {
     const std::string name = word.substr(0, word.find('='));
+    if (const Option* const taker = only_taker(name, table))
+        return Error("E101",
+                     fmt::format("unknown option '{}'", name),
+                     fmt::format("it is a value of --{}", taker->name),
+                     fmt::format("--{} {}", taker->name, name.substr(2)));
     auto names = names_of(table, "--");
     names.push_back("--help");
     return Error("E101",

@@ -19,7 +19,6 @@ struct ResolvedOption {
     OptionKind kind = OptionKind::text;
 };
 
-/// The parsed command line.
 struct ParsedLine {
     std::map<std::string, std::string> options;
     std::vector<std::string> positionals;

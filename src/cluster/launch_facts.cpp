@@ -76,19 +76,8 @@ void read_pmi(const Environment& environment, LaunchFacts& facts) {
 }  // namespace
 
 std::string_view launcher_name(Launcher launcher) {
-    switch (launcher) {
-        case Launcher::mpirun:
-            return "mpirun";
-        case Launcher::srun:
-            return "srun";
-        case Launcher::torchrun:
-            return "torchrun";
-        case Launcher::pmi:
-            return "mpiexec";
-        case Launcher::none:
-            break;
-    }
-    return "none";
+    constexpr std::string_view names[] = {"none", "mpirun", "srun", "torchrun", "mpiexec"};
+    return names[static_cast<std::size_t>(launcher)];
 }
 
 LaunchFacts read_launch_facts(const Environment& environment) {

@@ -59,52 +59,31 @@ FileKind archive_kind(std::string_view start) {
                                                                          : FileKind::zip;
 }
 
-std::string_view meaning_of(FileKind kind) {
-    switch (kind) {
-        case FileKind::zip:
-            return "a zip archive";
-        case FileKind::numpy_archive:
-            return "NumPy's .npz, a zip archive of arrays";
-        case FileKind::torch_save:
-            return "a file of torch.save()";
-        case FileKind::torch_script:
-            return "a file of torch.jit.save()";
-        case FileKind::pickle:
-            return "Python's pickle, as torch.save() once wrote it";
-        case FileKind::json:
-            return "JSON";
-        case FileKind::hdf5:
-            return "HDF5";
-        case FileKind::gzip:
-            return "gzip";
-        case FileKind::zstd:
-            return "zstd";
-        case FileKind::numpy:
-            return "NumPy's .npy";
-        case FileKind::png:
-            return "a PNG image";
-        case FileKind::jpeg:
-            return "a JPEG image";
-        case FileKind::program:
-            return "a program";
-        case FileKind::web_page:
-            return "a web page";
-        case FileKind::lfs_pointer:
-            return "a Git LFS pointer";
-        case FileKind::netcdf_classic:
-            return "NetCDF classic";
-        case FileKind::idx:
-            return "IDX, as MNIST has it";
-        case FileKind::text:
-            return "text";
-        case FileKind::zeros:
-            return "zeros: it was never written";
-        case FileKind::unknown:
-        case FileKind::empty:
-            break;
-    }
-    return "";
-}
+struct KindMeaning {
+    FileKind kind;
+    std::string_view meaning;
+};
+constexpr auto meanings = std::to_array<KindMeaning>({
+    {FileKind::zip, "a zip archive"},
+    {FileKind::numpy_archive, "NumPy's .npz, a zip archive of arrays"},
+    {FileKind::torch_save, "a file of torch.save()"},
+    {FileKind::torch_script, "a file of torch.jit.save()"},
+    {FileKind::pickle, "Python's pickle, as torch.save() once wrote it"},
+    {FileKind::json, "JSON"},
+    {FileKind::hdf5, "HDF5"},
+    {FileKind::gzip, "gzip"},
+    {FileKind::zstd, "zstd"},
+    {FileKind::numpy, "NumPy's .npy"},
+    {FileKind::png, "a PNG image"},
+    {FileKind::jpeg, "a JPEG image"},
+    {FileKind::program, "a program"},
+    {FileKind::web_page, "a web page"},
+    {FileKind::lfs_pointer, "a Git LFS pointer"},
+    {FileKind::netcdf_classic, "NetCDF classic"},
+    {FileKind::idx, "IDX, as MNIST has it"},
+    {FileKind::text, "text"},
+    {FileKind::zeros, "zeros: it was never written"},
+});
 
 bool is_text(std::string_view start) {
     return std::ranges::all_of(start, [](unsigned char letter) {
@@ -124,8 +103,8 @@ FileKind file_kind(std::string_view start) {
 
 std::string file_start_text(std::string_view start) {
     if (start.empty()) return "it is empty";
-    const std::string_view meaning = meaning_of(file_kind(start));
-    if (!meaning.empty()) return fmt::format("it begins like {}", meaning);
+    const auto known = std::ranges::find(meanings, file_kind(start), &KindMeaning::kind);
+    if (known != meanings.end()) return fmt::format("it begins like {}", known->meaning);
     std::string hex;
     for (const char byte : start.substr(0, 8))
         hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));

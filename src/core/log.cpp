@@ -52,7 +52,6 @@ bool is_dumb_terminal() {
     return Environment().text("TERM").value_or("") == "dumb";
 }
 
-// The one sink of the process.
 class Sink {
   public:
     static Sink& instance() {

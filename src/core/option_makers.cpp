@@ -122,6 +122,29 @@ Option list_option(const std::string& name,
     });
 }
 
+Option some_option(const std::string& name,
+                   std::vector<std::string>& target,
+                   const std::vector<std::string>& words,
+                   const std::string& help) {
+    Option option = list_option(name, "NAME[,NAME]", target, help);
+    option.words = words;
+    option.assign = [&target, name, words, take = option.assign](const GivenValue& given) {
+        take(given);
+        std::vector<std::string> taken;
+        for (std::string& word : target) {
+            check(std::ranges::find(words, word) != words.end(), [&] {
+                return Error("E103",
+                             subject(name, given),
+                             fmt::format("'{}' is none of {}", word, fmt::join(words, ", ")),
+                             did_you_mean(word, words));
+            });
+            if (std::ranges::find(taken, word) == taken.end()) taken.push_back(std::move(word));
+        }
+        target = std::move(taken);
+    };
+    return option;
+}
+
 Option filled(Option option) {
     option.assign = [assign = option.assign, name = option.name, value = option.value](
                         const GivenValue& given) {

@@ -11,13 +11,11 @@
 #include "lockstep/core/zip_file.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -10,7 +10,6 @@
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/launch/host_probe.hpp"
-#include "lockstep/launch/mpirun.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipe is passed on in pieces that a pipe or terminal accepts at once. If stderr accepts no more,
-// mpirun's pipe fills up as if it led there directly, and the supervisor continues in the meantime.
 #include "launcher_output.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
@@ -50,11 +47,6 @@ std::string shown_box(const std::vector<std::string>& box) {
 
 constexpr std::size_t longest_line = 16 << 10;
 constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // limit if start after start fails
-
-bool is_ready(int fd, short events) {
-    pollfd asked{fd, events, 0};
-    return fd >= 0 && ::poll(&asked, 1, 0) > 0 && asked.revents != 0;
-}
 
 // A disk that is full is no error of the run.
 void write_all(int fd, std::string_view text) {
@@ -123,14 +115,11 @@ void LauncherBoxes::end_line(std::string& shown) {
 }
 
 LauncherOutput::LauncherOutput(UniqueFd pipe, LauncherLog log, const KeptOutput& limits)
-    : pipe_(std::move(pipe)),
+    : pipe_signal_before_(pipe ? std::signal(SIGPIPE, SIG_IGN) : SIG_ERR),
+      pipe_(std::move(pipe), STDERR_FILENO, [&](std::string_view come) { return take(come); }),
       log_(std::move(log)),
       limits_(limits),
-      head_left_(limits.head_bytes),
-      pipe_signal_before_(pipe_ ? std::signal(SIGPIPE, SIG_IGN) : SIG_ERR) {
-    constexpr int room = 1 << 20;  // for what comes while this process is stopped
-    if (pipe_) ::fcntl(pipe_.value(), F_SETPIPE_SZ, room);
-}
+      head_left_(limits.head_bytes) {}
 
 LauncherOutput::~LauncherOutput() {
     if (const std::string rest = boxes_.rest(); is_ready(STDERR_FILENO, POLLOUT))
@@ -149,35 +138,14 @@ LauncherOutput::~LauncherOutput() {
     }
 }
 
-pollfd LauncherOutput::awaited() const {
-    if (!unsent_.empty()) return {STDERR_FILENO, POLLOUT, 0};
-    return {pipe_.value(), POLLIN, 0};
-}
-
-void LauncherOutput::move() {
-    std::array<char, PIPE_BUF> buffer;
-    if (unsent_.empty() && is_ready(pipe_.value(), POLLIN)) {
-        const ssize_t got = ::read(pipe_.value(), buffer.data(), buffer.size());
-        if (got == 0) pipe_.reset();
-        if (got <= 0) return;
-        const std::string_view come(buffer.data(), static_cast<std::size_t>(got));
-        if (log_.folder) take_lines(come);
-        unsent_ = boxes_.pass(come);
-        is_quiet_ = false;
-    }
-    if (unsent_.empty() || !is_ready(STDERR_FILENO, POLLOUT)) return;
-    const ssize_t wrote = ::write(STDERR_FILENO, unsent_.data(), unsent_.size());
-    if (wrote > 0) unsent_.erase(0, static_cast<std::size_t>(wrote));
-    if (wrote < 0 && errno != EINTR && errno != EAGAIN) unsent_.clear();  // nobody is there
-}
-
-bool LauncherOutput::has_more() const {
-    pollfd asked{pipe_.value(), POLLIN, 0};
-    return !unsent_.empty() || (pipe_ && ::poll(&asked, 1, 0) > 0 && (asked.revents & POLLIN) != 0);
+std::string LauncherOutput::take(std::string_view come) {
+    if (log_.folder) take_lines(come);
+    is_quiet_ = false;
+    return boxes_.pass(come);
 }
 
 void LauncherOutput::settle() {
-    if (std::exchange(is_quiet_, true) && unsent_.empty()) unsent_ = boxes_.rest();
+    if (std::exchange(is_quiet_, true)) pipe_.add([&] { return boxes_.rest(); });
     if (file_ || head_.empty()) return;
     try {
         place(log_.folder(LaunchState::going_on));

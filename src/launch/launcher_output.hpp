@@ -5,6 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/launch/supervise.hpp"
 
+#include "launcher_process.hpp"
+
 #include <cstddef>
 #include <deque>
 #include <string>
@@ -40,7 +42,6 @@ class LauncherBoxes {
     bool is_shown_ = false;  // the begin of the current line
 };
 
-/// Limits of the kept output.
 struct KeptOutput {
     std::size_t head_bytes = std::size_t{1} << 20;
     std::size_t tail_bytes = std::size_t{256} << 10;  ///< newest bytes after the head
@@ -59,14 +60,9 @@ class LauncherOutput {
     LauncherOutput(const LauncherOutput&) = delete;
     LauncherOutput& operator=(const LauncherOutput&) = delete;
 
-    /// Returns the argument for poll(): the events that move() handles.
-    pollfd awaited() const;
-
-    /// Reads what has come and passes on what has room.
-    void move();
-
-    /// Returns true if move() has work left.
-    bool has_more() const;
+    pollfd awaited() const { return pipe_.awaited(); }  ///< as of a PassedPipe
+    void move() { pipe_.move(); }                       ///< as of a PassedPipe
+    bool has_more() const { return pipe_.has_more(); }  ///< as of a PassedPipe
 
     /// Searches for the folder for records.
     void settle();
@@ -78,23 +74,24 @@ class LauncherOutput {
     const std::string& ended_rank() const { return boxes_.ended_rank(); }
 
   private:
+    std::string take(std::string_view come);
     void take_lines(std::string_view bytes);
     void keep(std::string_view line);
     void place(const fs::path& folder);
     void write_head();
 
-    UniqueFd pipe_, file_;
+    void (*pipe_signal_before_)(int);
+    PassedPipe pipe_;
+    UniqueFd file_;
     LauncherLog log_;
     KeptOutput limits_;
     LauncherBoxes boxes_;
     bool is_quiet_ = false;  // nothing has come since settle()
-    std::string unsent_;     // read, and not passed on yet
     std::string line_;       // begin of a line
     std::string head_;       // records without a folder
     std::size_t head_left_;
     std::deque<std::string> tail_;
     std::size_t tail_bytes_ = 0, left_out_ = 0;
-    void (*pipe_signal_before_)(int);
 };
 
 }  // namespace lockstep

@@ -58,11 +58,6 @@ bool end_children(const std::vector<pid_t>& kept) {
     return found;
 }
 
-bool is_at_hand(int fd, short events) {
-    pollfd asked{fd, events, 0};
-    return fd >= 0 && ::poll(&asked, 1, 0) > 0 && asked.revents != 0;
-}
-
 }  // namespace
 
 bool LauncherProcess::has_ended() {
@@ -94,38 +89,48 @@ OrphanWatch::~OrphanWatch() {
     ::prctl(PR_SET_CHILD_SUBREAPER, subreaper_before_);
 }
 
-LauncherStdout::LauncherStdout(UniqueFd pipe) : pipe_(std::move(pipe)) {
-    constexpr int room = 1 << 20;  // for what comes while this process is stopped
-    ::fcntl(pipe_.value(), F_SETPIPE_SZ, room);
+bool is_ready(int fd, short events) {
+    pollfd asked{fd, events, 0};
+    return fd >= 0 && ::poll(&asked, 1, 0) > 0 && asked.revents != 0;
 }
 
-pollfd LauncherStdout::awaited() const {
-    if (!unsent_.empty()) return {STDOUT_FILENO, POLLOUT, 0};
+PassedPipe::PassedPipe(UniqueFd pipe, int target, Change change)
+    : pipe_(std::move(pipe)), target_(target), change_(std::move(change)) {
+    constexpr int room = 1 << 20;  // for what comes while this process is stopped
+    if (pipe_) ::fcntl(pipe_.value(), F_SETPIPE_SZ, room);
+}
+
+pollfd PassedPipe::awaited() const {
+    if (!unsent_.empty()) return {target_, POLLOUT, 0};
     return {pipe_.value(), POLLIN, 0};
 }
 
-void LauncherStdout::move() {
+void PassedPipe::move() {
     std::array<char, PIPE_BUF> buffer;
-    if (unsent_.empty() && is_at_hand(pipe_.value(), POLLIN)) {
+    if (unsent_.empty() && is_ready(pipe_.value(), POLLIN)) {
         const ssize_t got = ::read(pipe_.value(), buffer.data(), buffer.size());
         if (got == 0) pipe_.reset();
         if (got <= 0) return;
-        unsent_.assign(buffer.data(), static_cast<std::size_t>(got));
+        unsent_ = change_({buffer.data(), static_cast<std::size_t>(got)});
     }
-    if (unsent_.empty() || !is_at_hand(STDOUT_FILENO, POLLOUT)) return;
-    const ssize_t wrote = ::write(STDOUT_FILENO, unsent_.data(), unsent_.size());
+    if (unsent_.empty() || !is_ready(target_, POLLOUT)) return;
+    const ssize_t wrote = ::write(target_, unsent_.data(), unsent_.size());
     if (wrote > 0) unsent_.erase(0, static_cast<std::size_t>(wrote));
     if (wrote >= 0 || errno == EINTR || errno == EAGAIN) return;
     is_unread_ = is_unread_ || errno == EPIPE;
     unsent_.clear();  // nobody is there, or the disk is full
 }
 
-bool LauncherStdout::has_more() const {
+void PassedPipe::add(const std::function<std::string()>& text) {
+    if (unsent_.empty()) unsent_ = text();
+}
+
+bool PassedPipe::has_more() const {
     pollfd asked{pipe_.value(), POLLIN, 0};
     return !unsent_.empty() || (pipe_ && ::poll(&asked, 1, 0) > 0 && (asked.revents & POLLIN) != 0);
 }
 
-bool LauncherStdout::has_just_lost_reader() {
+bool PassedPipe::has_just_lost_reader() {
     return is_unread_ && !std::exchange(is_told_, true);
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// An mpirun as a process: its state, its stdout, and its guaranteed end.
+// An mpirun as a process: its state, its output, and its guaranteed end.
 #pragma once
 
 #include "lockstep/core/files.hpp"
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <poll.h>
@@ -51,12 +53,22 @@ class OrphanWatch {
     int subreaper_before_ = 0;
 };
 
-/// The read end of a launcher's stdout. Output is passed on to this process's own stdout, and
-/// dropped once nobody reads that: a launcher crashes if its own stdout is closed. Never waits.
-/// Needs a process that ignores SIGPIPE. One thread.
-class LauncherStdout {
+/// Returns true if `fd` has one of poll()'s `events` now.
+bool is_ready(int fd, short events);
+
+/// The read end of a launcher's stdout or stderr. Output is passed on to `target`, the same of this
+/// process, in pieces that a pipe or terminal accepts at once, and dropped once nobody reads that:
+/// a launcher crashes if its own stdout is closed. If `target` accepts no more, the launcher's pipe
+/// fills up as if it led there directly. Never waits. Needs a process that ignores SIGPIPE. One
+/// thread.
+class PassedPipe {
   public:
-    explicit LauncherStdout(UniqueFd pipe);
+    /// What is passed on in place of what has come.
+    using Change = std::function<std::string(std::string_view)>;
+
+    /// `pipe` may be null: there is no output.
+    PassedPipe(
+        UniqueFd pipe, int target, Change change = [](auto come) { return std::string(come); });
 
     /// Returns the argument for poll(): the events that move() handles.
     pollfd awaited() const;
@@ -64,14 +76,19 @@ class LauncherStdout {
     /// Reads what has come and passes on what has room.
     void move();
 
+    /// Passes on `text`, too, if all that came before has been.
+    void add(const std::function<std::string()>& text);
+
     /// Returns true if move() has work left.
     bool has_more() const;
 
-    /// Returns true once: when nobody reads this process's stdout any more.
+    /// Returns true once: when nobody reads `target` any more.
     bool has_just_lost_reader();
 
   private:
     UniqueFd pipe_;
+    int target_;
+    Change change_;
     std::string unsent_;  // read, and not passed on yet
     bool is_unread_ = false, is_told_ = false;
 };

@@ -300,7 +300,7 @@ void meet_lost_reader(LauncherOutput& output,
 }
 
 // All, however long a reader takes, but for somebody who does not want to wait for that.
-void pass_rest_on(LauncherStdout& words,
+void pass_rest_on(PassedPipe& words,
                   LauncherOutput& output,
                   const WatchedSignals& signals,
                   Haste haste) {
@@ -335,7 +335,7 @@ int supervise(const std::vector<std::string>& argv,
     const WatchedSignals signals;
     std::optional<OrphanWatch> orphans(std::in_place);
     Child child = start_child(argv, environment, ChildPipes::apart, &signals.before);
-    LauncherStdout words(std::move(child.output));
+    PassedPipe words(std::move(child.output), STDOUT_FILENO);
     LauncherOutput output(std::move(child.errors), ranks.log);
     LauncherProcess launcher(child.pid);
     Supervision supervision(launcher, ranks);

@@ -14,7 +14,6 @@
 #include <csignal>
 #include <cstdint>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -88,7 +88,11 @@ TEST(Commands, TakeOnlyTheWordsOfAChoice) {
                 if (option.words.empty()) continue;
                 const std::string where = command.name + " --" + option.name;
                 ++choices;
-                EXPECT_EQ(option.value, fmt::format("{}", fmt::join(option.words, "|"))) << where;
+                EXPECT_EQ(option.value,
+                          option.kind == OptionKind::list
+                              ? "NAME[,NAME]"
+                              : fmt::format("{}", fmt::join(option.words, "|")))
+                    << where;
                 EXPECT_EQ(test::caught_code([&] {
                               option.assign({"nothing", "test"});
                           }),

@@ -84,6 +84,18 @@ TEST(ParseLine, SuggestsTheNearestOption) {
               "lockstep: error E101: unknown option '--zzzzzzzzz'\n  fix: see --help");
 }
 
+// As the flags of earlier versions became words of one option.
+TEST(ParseLine, KnowsAWordThatOnlyOneOptionTakes) {
+    std::vector<std::string> faults, others;
+    const OptionTable table = {{"All",
+                                {some_option("fault", faults, {"preempt", "all"}, ""),
+                                 some_option("beside", others, {"ring", "all"}, "")}}};
+    EXPECT_EQ(caught_text([&] { parse_line({"--preempt"}, table); }),
+              "lockstep: error E101: unknown option '--preempt'\n"
+              "  why: it is a value of --fault\n  fix: --fault preempt");
+    EXPECT_THAT(caught_text([&] { parse_line({"--all"}, table); }), HasSubstr("fix: see --help"));
+}
+
 TEST(ParseLine, TakesNoAbbreviation) {
     EXPECT_EQ(caught_code([] { parsed({"--bat", "64"}); }), "E101");
 }

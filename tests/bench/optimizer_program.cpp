@@ -17,7 +17,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adam.h>
-#include <fmt/format.h>
 #include <torch/optim/adam.h>
 #include <torch/types.h>
 

@@ -11,16 +11,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/prctl.h>
 
 namespace {

@@ -2,7 +2,6 @@
 #include "lockstep/core/error_kind.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,6 @@
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

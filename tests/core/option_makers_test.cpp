@@ -76,6 +76,20 @@ TEST(ChoiceOption, TakesOneOfItsWords) {
               "  why: it must be one of adam, sgd\n  fix: did you mean 'sgd'?");
 }
 
+TEST(SomeOption, TakesSomeOfItsWordsEachOnce) {
+    std::vector<std::string> values{"tree"};
+    const Option option = some_option("beside", values, {"all", "ring", "tree"}, "");
+    EXPECT_EQ(option.default_value, "tree");
+    option.assign({"ring,all,ring", from});
+    EXPECT_EQ(values, (std::vector<std::string>{"ring", "all"}));
+    EXPECT_EQ(code_of(option, ""), "E103");
+    EXPECT_EQ(caught_text([&] {
+                  option.assign({"ring,tre", from});
+              }),
+              "lockstep: error E103: --beside is 'ring,tre' (from command line)\n"
+              "  why: 'tre' is none of all, ring, tree\n  fix: did you mean 'tree'?");
+}
+
 TEST(FilledOption, TakesAnythingButNothing) {
     std::string value;
     const Option option = filled(text_option("hosts", "HOST:N", value, ""));

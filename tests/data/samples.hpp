@@ -115,6 +115,13 @@ inline std::shared_ptr<const DatasetIndex> open_index(const fs::path& folder) {
     return std::make_shared<const DatasetIndex>(DatasetIndex::open(folder));
 }
 
+/// Packs anew, and opens what was made.
+inline std::shared_ptr<const DatasetIndex> packed(const IdxPack& options) {
+    fs::remove_all(options.output);
+    pack_dataset(options);
+    return open_index(options.output);
+}
+
 /// One sample as a stream delivers it.
 struct Delivered {
     std::string image;

@@ -154,7 +154,8 @@ std::vector<BadInput> bad_bench_options() {
          bench({"--beside", "open-mpi,rign"}),
          64,
          "lockstep: error E103: --beside is 'open-mpi,rign' (from command line)\n"
-         "  why: no all-reduce is named 'rign'\n"
+         "  why: 'rign' is none of all, none, ring, recursive-doubling, tree, parameter-server, "
+         "open-mpi\n"
          "  fix: did you mean 'ring'?\n"},
         {"BenchOfTooLittle",
          bench({"--min-bytes", "4"}),

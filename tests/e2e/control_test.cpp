@@ -9,7 +9,6 @@
 
 #include <csignal>
 #include <memory>
-#include <regex>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,9 +5,7 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
-#include <fstream>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -24,7 +24,7 @@ std::size_t count_in(const fs::path& folder) {
 
 TEST(Drill, SeesAKilledRankEndAsItShould) {
     const TempDir scratch, out;
-    const auto result = run_lockstep(Words{"drill", "--killed-rank", "--node-loss"} +
+    const auto result = run_lockstep(Words{"drill", "--fault", "killed-rank,node-loss"} +
                                      Words{"--scratch", scratch.path(), "--json"} +
                                      Words{"--out", out / "page.json"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -40,7 +40,7 @@ TEST(Drill, SeesAKilledRankEndAsItShould) {
 
 TEST(Drill, LeavesNothingAfterCtrlC) {
     const TempDir scratch, out;
-    Background drill({program(), "drill", "--killed-rank", "--scratch", scratch.path()},
+    Background drill({program(), "drill", "--fault", "killed-rank", "--scratch", scratch.path()},
                      out / "said");
     const auto trains = [&] {
         for (const auto& entry : fs::directory_iterator(scratch.path()))
@@ -61,7 +61,8 @@ TEST(Drill, SaysWhatIsWrongWithItsOptions) {
     EXPECT_THAT(code_of({"--out", folder.path()}).output, HasSubstr("it is a folder"));
     EXPECT_THAT(code_of({"--scratch", folder / "none"}).output, HasSubstr("error E401: "));
     EXPECT_THAT(code_of({"--np", "1"}).output, HasSubstr("error E102: "));
-    EXPECT_THAT(code_of({"--killed-rnk"}).output, HasSubstr("--killed-rank"));
+    EXPECT_THAT(code_of({"--fault", "killed-rnk"}).output, HasSubstr("'killed-rank'"));
+    EXPECT_THAT(code_of({"--killed-rank"}).output, HasSubstr("fix: --fault killed-rank"));
 }
 
 }  // namespace

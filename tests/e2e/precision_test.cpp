@@ -6,8 +6,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <set>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

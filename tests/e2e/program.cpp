@@ -7,7 +7,6 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>

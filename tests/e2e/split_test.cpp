@@ -9,7 +9,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

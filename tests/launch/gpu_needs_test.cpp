@@ -7,7 +7,6 @@
 #include <map>
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -4,8 +4,6 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <sstream>
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

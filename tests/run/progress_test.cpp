@@ -4,7 +4,6 @@
 #include "lockstep/core/files.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <vector>
 
 #include <fcntl.h>

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>

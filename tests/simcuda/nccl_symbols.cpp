@@ -6,7 +6,6 @@
 #include "simcuda/settings.hpp"
 
 #include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <utility>

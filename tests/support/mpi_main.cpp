@@ -8,11 +8,9 @@
 #include "support/progress_board.hpp"
 #include "support/rank_printer.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 

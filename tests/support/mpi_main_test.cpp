@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/process.hpp"
 
-#include <map>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

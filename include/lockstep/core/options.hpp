@@ -53,7 +53,8 @@ struct Option {
     std::function<void(const GivenValue&)> assign;  ///< reads a text into the target
     std::function<ConfigValue()> current;           ///< returns the value of the target
     std::string range = {};                         ///< range of a number: "1 to 1,000"
-    std::vector<std::string> words = {};   ///< all possible values, if there are only a few
+    std::vector<std::string> words = {};   ///< all possible values, if there are only a few; of a
+                                           ///< list, all that it may have
     std::string letter = {};               ///< "b" if -b is short for it
     OptionScope scope = OptionScope::own;  ///< how far the value matters
 };
@@ -150,6 +151,13 @@ Option list_option(const std::string& name,
 Option list_option(const std::string& name,
                    const std::string& value,
                    std::vector<std::string>& target,
+                   const std::string& help);
+
+/// Makes an option that may be given several times, with one or more of `words`, each of which
+/// `target` then holds once.
+Option some_option(const std::string& name,
+                   std::vector<std::string>& target,
+                   const std::vector<std::string>& words,
                    const std::string& help);
 
 /// Returns `option`, which may then also be given as -`letter`.

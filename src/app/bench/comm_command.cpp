@@ -8,7 +8,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/launch/live_placement.hpp"
-#include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/run/progress.hpp"
 
@@ -71,8 +70,13 @@ Group make_group(const Communicator& world, RankSplit split) {
 MeasurePlan plan_of(const BenchOptions& options) {
     MeasurePlan plan;
     plan.sizes = size_steps(options.min_bytes, options.max_bytes, options.factor);
-    plan.methods = {SumMethod::lockstep};
-    plan.methods.insert(plan.methods.end(), options.beside.begin(), options.beside.end());
+    const auto is_given = [&](std::string_view name) {
+        return std::ranges::find(options.beside, name) != options.beside.end();
+    };
+    plan.methods.clear();
+    for (const SumMethod method : all_sum_methods())
+        if (method == SumMethod::lockstep || is_given("all") || is_given(name_of(method)))
+            plan.methods.push_back(method);
     plan.iterations = options.iterations;
     plan.warmup = options.warmup;
     plan.rounds = options.rounds;

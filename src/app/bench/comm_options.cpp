@@ -3,11 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/split.hpp"
 
 #include "option_groups.hpp"
-
-#include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,41 +13,9 @@ namespace lockstep {
 namespace {
 
 std::vector<std::string> names_beside() {
-    std::vector<std::string> names;
+    std::vector<std::string> names{"all", "none"};
     for (const SumMethod method : all_sum_methods().subspan(1)) names.emplace_back(name_of(method));
     return names;
-}
-
-SumMethod method_named(const std::string& name, const GivenValue& given) {
-    for (const SumMethod method : all_sum_methods().subspan(1))
-        if (name_of(method) == name) return method;
-    const std::string nearest = did_you_mean(name, names_beside());
-    throw Error("E103",
-                fmt::format("--beside is '{}' (from {})", given.text, given.origin),
-                fmt::format("no all-reduce is named '{}'", name),
-                nearest.empty() ? "see --help" : nearest);
-}
-
-std::vector<SumMethod> parse_beside(const GivenValue& given) {
-    const auto all = all_sum_methods().subspan(1);
-    if (given.text == "all") return {all.begin(), all.end()};
-    std::vector<SumMethod> methods;
-    if (given.text == "none") return methods;
-    for (const std::string& name : split(given.text, ',')) {
-        const SumMethod found = method_named(name, given);
-        if (std::ranges::find(methods, found) == methods.end()) methods.push_back(found);
-    }
-    return methods;
-}
-
-Option beside_option(std::vector<SumMethod>& target) {
-    return {"beside",
-            "NAME[,NAME]",
-            "open-mpi",
-            fmt::format("all-reduces to compare with: all, none, or some of {}",
-                        fmt::join(names_beside(), ", ")),
-            OptionKind::text,
-            [&target](auto& given) { target = parse_beside(given); }};
 }
 
 std::vector<Choice<RankSplit>> split_choices() {
@@ -71,7 +36,12 @@ OptionSection sizes(BenchOptions& o) {
 
 OptionSection what(BenchOptions& o) {
     return {"What is measured",
-            {with_letter("a", beside_option(o.beside)),
+            {with_letter("a",
+                         some_option("beside",
+                                     o.beside,
+                                     names_beside(),
+                                     fmt::format("all-reduces to compare with: {}",
+                                                 fmt::join(names_beside(), ", ")))),
              choice_option("split",
                            o.split,
                            split_choices(),
@@ -120,7 +90,7 @@ OptionTable bench_option_table(BenchOptions& options) {
             how(options),
             output(options),
             json_group(options.json),
-            ranks_group(options.np, options.oversubscribe)};
+            ranks_section(options.np, options.oversubscribe)};
 }
 
 void check_bench_options(const BenchOptions& options) {

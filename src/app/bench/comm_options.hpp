@@ -7,6 +7,7 @@
 #include "options.hpp"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct BenchOptions {
     std::uint64_t min_bytes = 8, max_bytes = 256u << 20;
     double factor = 2;
     int iterations = 0, warmup = 5, rounds = 5, checks = 1;
-    std::vector<SumMethod> beside = {SumMethod::open_mpi};
+    std::vector<std::string> beside = {"open-mpi"};
     RankSplit split = RankSplit::all;
     double min_busbw = 0;
     bool json = false;

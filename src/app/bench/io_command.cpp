@@ -49,7 +49,8 @@ Examples:
 struct BenchIoOptions {
     std::filesystem::path data;
     std::string fields;
-    std::vector<Codec> codecs = {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd};
+    bool follows_links = false;
+    std::vector<std::string> codecs = {"none", "deflate", "lz4", "zstd"};
     std::uint64_t size = 256u << 20;
     std::vector<std::int64_t> image = {3, 64, 64};
     std::filesystem::path scratch;  ///< "": where the system has such files
@@ -84,28 +85,18 @@ Option numbers_option(const std::string& name,
             }};
 }
 
-Option codecs_option(std::vector<Codec>& target) {
-    return {"codec",
-            "NAME[,NAME]",
-            "none,deflate,lz4,zstd",
-            "codecs of the data that is made",
-            OptionKind::text,
-            [&target](auto& given) {
-                target.clear();
-                for (const std::string& name : split(given.text, ','))
-                    target.push_back(parse_codec(name));
-            }};
-}
-
 OptionTable table_of(BenchIoOptions& o) {
     return {
         {"Data",
          {data_option("data",
                       o.data,
-                      "data to read, as for train; unset: a data set is made for each codec"),
-          field_option("field", o.fields, "field in HDF5 files that others wrote, as for train")}},
+                      "data to read, as for train; unset: a data set is made for each codec")}},
+        foreign_group(o.fields, o.follows_links),
         {"Data that is made",
-         {codecs_option(o.codecs),
+         {some_option("codec",
+                      o.codecs,
+                      {"none", "deflate", "lz4", "zstd"},
+                      "codecs of the data that is made"),
           bytes_option("size", o.size, "uncompressed size of the images"),
           numbers_option(
               "image", o.image, 1 << 16, "3,64,64", "channels, height and width of the images"),
@@ -175,7 +166,8 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
 }
 
 DatasetIndex open_data(const BenchIoOptions& options) {
-    return DatasetIndex::open(options.data, parse_field_mappings(options.fields));
+    return DatasetIndex::open(
+        options.data, parse_field_mappings(options.fields, links_of(options.follows_links)));
 }
 
 constexpr double mega = 1e6;
@@ -277,10 +269,9 @@ void measure_all(const BenchIoOptions& options, Json& report) {
         options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
         "bench-io",
         "give another place by --scratch");
-    for (const Codec codec : options.codecs) {
-        const std::string name(codec_name(codec));
+    for (const std::string& name : options.codecs) {
         const fs::path path = folder / name;
-        measure_one(options, name, make_data(options, path, codec), report);
+        measure_one(options, name, make_data(options, path, parse_codec(name)), report);
         fs::remove_all(path);
     }
 }

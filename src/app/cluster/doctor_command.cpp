@@ -11,7 +11,6 @@
 #include "lockstep/launch/gpu_needs.hpp"
 #include "lockstep/launch/host_probe.hpp"
 #include "lockstep/launch/live_placement.hpp"
-#include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 
 #include "command.hpp"
@@ -21,7 +20,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -74,7 +72,7 @@ OptionTable table_of(DoctorOptions& options) {
               "shared-memory", options.plan.shared_bytes, "room needed in /dev/shm of a node", 0),
           bytes_option("memory", options.plan.memory_bytes, "memory needed by each rank", 0),
           duration_option("duration", options.plan.duration_s, "expected duration of the run")}},
-        ranks_group(options.np, options.oversubscribe),
+        ranks_section(options.np, options.oversubscribe),
         {"Output",
          {path_option("write-exclude",
                       "FILE",

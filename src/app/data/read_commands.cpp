@@ -5,7 +5,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/signals.hpp"
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/ledger.hpp"
@@ -28,7 +27,8 @@ namespace {
 
 struct InspectArguments {
     InspectOptions options;
-    JobShape job{.ranks = 0};
+    int ranks = 0, nodes = 1;
+    TrainSettings job;  ///< whose rows for the order of samples are taken
     std::string fields;
     bool follows_links = false;
 };
@@ -38,10 +38,13 @@ int inspect(const std::filesystem::path& where, InspectArguments& arguments) {
     options.links = links_of(arguments.follows_links);
     options.fields = parse_field_mappings(arguments.fields, options.links);
     options.columns = terminal_columns();
-    if (arguments.job.ranks > 0) {
-        options.job = arguments.job;
-        options.job->node_memory_bytes = read_node_facts().usable_memory_bytes();
-    }
+    if (arguments.ranks > 0)
+        options.job = {.ranks = arguments.ranks,
+                       .nodes = arguments.nodes,
+                       .batch = arguments.job.batch,
+                       .lanes = arguments.job.lanes,
+                       .window_blocks = arguments.job.window_blocks,
+                       .node_memory_bytes = read_node_facts().usable_memory_bytes()};
     print_once(inspect_data(where, options));
     return 0;
 }
@@ -50,7 +53,6 @@ int inspect(const std::filesystem::path& where, InspectArguments& arguments) {
 
 Command data_inspect_command() {
     auto arguments = std::make_shared<InspectArguments>();
-    JobShape& job = arguments->job;
     return {
         .name = "data inspect",
         .summary = "show the contents of data, a model for them, and whether a job fits",
@@ -69,16 +71,10 @@ Command data_inspect_command() {
             "  lockstep data inspect data/fashion/train --ranks 8 --batch 512 --png some.png\n",
         .table = {foreign_group(arguments->fields, arguments->follows_links),
                   {"Job",
-                   {whole_option("ranks", job.ranks, 0, 1 << 20, "ranks of the job; 0: no job"),
-                    whole_option("nodes", job.nodes, 1, 1 << 20, "nodes of the job"),
-                    whole_option(
-                        "batch", job.batch, 1, 1LL << 40, "samples per step over all ranks"),
-                    whole_option("lanes", job.lanes, 1, 1 << 20, "lanes of the order"),
-                    whole_option("window-blocks",
-                                 job.window_blocks,
-                                 1,
-                                 1 << 20,
-                                 "blocks in a window of a lane")}},
+                   {whole_option(
+                        "ranks", arguments->ranks, 0, 1 << 20, "ranks of the job; 0: none"),
+                    whole_option("nodes", arguments->nodes, 1, 1 << 20, "nodes of the job")}},
+                  train_rows("Training", arguments->job, {"batch", "lanes", "window-blocks"}),
                   {"Output",
                    {path_option("png",
                                 "OUT.png",

@@ -25,62 +25,53 @@ namespace {
 constexpr const char* drill_help =
     R"(Causes known faults in a small training, and checks that each ends as docs/drill.md says: with the
 right exit code, with rank, node and cause named, and with nothing left behind. Then the same
-command must resume, and give the same parameters as a training without a fault. Without a choice
-all faults are tried. The result is one page.
+command must resume, and give the same parameters as a training without a fault. The result is one
+page.
 
 It touches only processes and folders that it made, and removes them, also after Ctrl-C. A fault
 that is impossible here is skipped, and the page says why.
 
 Exit code 0: every fault that was tried ended as it should.
 
+Faults:
+)";
+
+constexpr const char* drill_examples = R"(
 Examples:
   lockstep drill
-  lockstep drill --killed-rank --preempt --np 4 --out drill.md
-  lockstep drill --node-loss --hosts n1:2,n2:2 --scratch /shared/me
+  lockstep drill --fault killed-rank,preempt --np 4 --out drill.md
+  lockstep drill --fault node-loss --hosts n1:2,n2:2 --scratch /shared/me
 )";
 
 struct DrillOptions {
-    std::vector<bool> chosen;  ///< of all_faults(), by number; false: not named
-    bool all = false, json = false;
+    std::vector<std::string> faults = {"all"};
+    bool json = false;
     int np = 2;
     std::int64_t steps = 0;
     std::string hosts;
     fs::path scratch, out;
 };
 
-Option fault_option(const Fault& fault, std::vector<bool>& chosen, std::size_t number) {
-    return {.name = fault.name,
-            .value = "",
-            .default_value = "",
-            .help = fault.help,
-            .kind = OptionKind::flag,
-            .assign =
-                [&chosen, number, name = std::string(fault.name)](const GivenValue& given) {
-                    bool is_on = false;
-                    flag_option(name, is_on, "").assign(given);
-                    chosen[number] = is_on;
-                },
-            .current = [&chosen, number] { return ConfigValue(bool(chosen[number])); }};
+std::vector<std::string> fault_names() {
+    std::vector<std::string> names{"all"};
+    for (const Fault& fault : all_faults()) names.emplace_back(fault.name);
+    return names;
 }
 
-OptionSection faults_section(DrillOptions& options) {
-    options.chosen.assign(all_faults().size(), false);
-    OptionSection section{"Faults", {}};
-    for (std::size_t i = 0; i < all_faults().size(); ++i)
-        section.options.push_back(fault_option(all_faults()[i], options.chosen, i));
-    section.options.push_back(flag_option("all", options.all, "all faults, as without a choice"));
-    return section;
+// The text of --help, with a line for each fault.
+std::string help_text() {
+    std::string text(drill_help);
+    for (const Fault& fault : all_faults())
+        text += fmt::format("  {:<16} {}\n", fault.name, fault.help);
+    return text + drill_examples;
 }
 
 OptionTable table_of(DrillOptions& options) {
     return {
-        faults_section(options),
+        {"Faults", {some_option("fault", options.faults, fault_names(), "faults to try")}},
         {"Trainings",
          {whole_option("np", options.np, 2, 8, "ranks of each training, on this machine"),
-          filled(text_option("hosts",
-                             "HOST:N[,HOST:N]",
-                             options.hosts,
-                             "for --node-loss: start N ranks on each host, over ssh")),
+          hosts_option(options.hosts),
           whole_option("steps",
                        options.steps,
                        0,
@@ -96,11 +87,12 @@ OptionTable table_of(DrillOptions& options) {
 }
 
 std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
-    const bool takes_all =
-        options.all || std::ranges::find(options.chosen, true) == options.chosen.end();
+    const auto is_named = [&](std::string_view name) {
+        return std::ranges::find(options.faults, name) != options.faults.end();
+    };
     std::vector<const Fault*> faults;
-    for (std::size_t i = 0; i < all_faults().size(); ++i)
-        if (takes_all || options.chosen[i]) faults.push_back(&all_faults()[i]);
+    for (const Fault& fault : all_faults())
+        if (is_named("all") || is_named(fault.name)) faults.push_back(&fault);
     return faults;
 }
 
@@ -161,8 +153,8 @@ Command drill_command() {
     auto options = std::make_shared<DrillOptions>();
     return {.name = "drill",
             .summary = "cause faults, and check that they end as they should",
-            .usage = "lockstep drill [--killed-rank] [--preempt] ... [--np N] [--out FILE]",
-            .text = drill_help,
+            .usage = "lockstep drill [--fault NAME,..] [--np N] [--out FILE]",
+            .text = help_text(),
             .table = table_of(*options),
             .is_about_lockstep = true,
             .run = [options](const Invocation& call) { return run(*options, call); }};

@@ -129,7 +129,7 @@ void check_drill(const DrillPage& page) {
                                  page.faults.size() - page.count(FaultEnd::skipped),
                                  fmt::join(failed, ", ")),
                      "the page above shows what was expected and what was found",
-                     fmt::format("try it alone: lockstep drill --{}", failed.front()));
+                     fmt::format("try it alone: lockstep drill --fault {}", failed.front()));
     });
     check(page.count(FaultEnd::passed) > 0, [] {
         return Error("E741",

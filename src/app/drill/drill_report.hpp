@@ -24,7 +24,6 @@ Expectation expect_text(std::string what, std::string expected, std::string foun
 enum class FaultEnd { passed, failed, skipped };
 std::string fault_end_name(FaultEnd end);  ///< the enumerator's name
 
-/// The result of one fault.
 struct FaultReport {
     std::string name{};         ///< its option: "killed-rank"
     std::string done{};         ///< what was done to which training; "": nothing
@@ -36,7 +35,6 @@ struct FaultReport {
     FaultEnd end() const;
 };
 
-/// The whole drill.
 struct DrillPage {
     std::string host{}, when{};  ///< name of this machine; UTC
     int ranks = 2;

@@ -7,7 +7,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/run/checkpoint.hpp"
 
 #include "drill/drill_report.hpp"
 #include "drill/faults.hpp"

@@ -28,7 +28,6 @@
 namespace lockstep {
 namespace {
 
-/// A run as it is compared.
 struct ComparedRun {
     RunFigures figures;
     RunStatus status;

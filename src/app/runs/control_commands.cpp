@@ -5,7 +5,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/launch/mpirun.hpp"
 #include "lockstep/run/control.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/root_cause.hpp"

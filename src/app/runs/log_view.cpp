@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runs/log_view.hpp"
 
-#include "lockstep/core/clock.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"

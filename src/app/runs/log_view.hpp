@@ -49,7 +49,6 @@ struct LogView {
 inline constexpr FoldLimits diff_limits{
     .window_s = 60, .most_lines = std::size_t{64} << 10, .most_bytes = std::size_t{64} << 20};
 
-/// Shows the present logs in `folder`.
 std::uint64_t show_logs(const fs::path& folder, const LogView& view, Output& out);
 
 /// Shows them, and later lines, until `is_over` returns that no more will come, or a signal asks to

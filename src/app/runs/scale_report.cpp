@@ -156,20 +156,9 @@ std::string losses_text(const ScaleReport& report) {
     return text;
 }
 
-std::string term_text(ScaleTerm term) {
-    switch (term) {
-        case ScaleTerm::work:
-            return " / P";
-        case ScaleTerm::fixed:
-            return "";
-        case ScaleTerm::hops:
-            return " log2 P";
-        case ScaleTerm::bytes:
-            return " (P-1)/P";
-        case ScaleTerm::spread:
-            return " sqrt(2 ln P)";
-    }
-    return "";
+std::string_view term_text(ScaleTerm term) {
+    constexpr std::string_view texts[] = {" / P", "", " log2 P", " (P-1)/P", " sqrt(2 ln P)"};
+    return texts[static_cast<std::size_t>(term)];
 }
 
 double sum_of(const ScaleModel& model, ScaleTerm term) {
@@ -185,7 +174,7 @@ std::string model_text(const ScaleReport& report) {
     for (const ScaleTerm term :
          {ScaleTerm::work, ScaleTerm::fixed, ScaleTerm::hops, ScaleTerm::bytes, ScaleTerm::spread})
         if (const double seconds = sum_of(report.model, term); seconds > 0)
-            terms.push_back(seconds_text(seconds) + term_text(term));
+            terms.push_back(fmt::format("{}{}", seconds_text(seconds), term_text(term)));
     return fmt::format("model: {}, within {} of what was measured\n",
                        fmt::join(terms, " + "),
                        percent_text(report.model.misfit));
@@ -216,7 +205,6 @@ std::string forecast_text(const ScaleReport& report) {
     return text;
 }
 
-// Returns the remedy for a loss.
 std::string remedy_of(StepPart part) {
     switch (part) {
         case StepPart::sharing:

@@ -29,7 +29,6 @@ struct ScaleRun {
     std::optional<double> epoch_steps{};  ///< steps of an epoch
 };
 
-/// The content of the report.
 struct ScaleReport {
     ScaleTime time = ScaleTime::step;
     ScaleUnit unit = ScaleUnit::rank;

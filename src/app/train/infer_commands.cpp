@@ -5,7 +5,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
@@ -40,7 +39,7 @@ OptionTable table_of(InferArguments& arguments, std::vector<Option> output) {
             foreign_group(settings.fields, settings.follows_links),
             checkpoint_group(settings.step),
             weights_group(settings.weights, settings.train_data),
-            ranks_group(arguments.np, arguments.oversubscribe)};
+            ranks_section(arguments.np, arguments.oversubscribe)};
 }
 
 /// Starts ranks, becomes one that carries LibTorch, or calls `show` with what was found.

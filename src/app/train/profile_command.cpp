@@ -303,10 +303,6 @@ int run(ProfileArguments& arguments, const Invocation& call) {
 }
 
 OptionTable options_of(ProfileArguments& arguments) {
-    OptionTable train = setting_table(arguments.usual);
-    std::vector<Option> model;
-    for (const char* name : {"model-mode", "no-bias", "channels", "layers", "heads", "width"})
-        model.push_back(find_option(train, name));
     ProfileSettings& settings = arguments.settings;
     return {
         {"Samples",
@@ -327,7 +323,9 @@ OptionTable options_of(ProfileArguments& arguments) {
               1 << 24,
               "size of the vocabulary; 0: the default of gpt, and no tokens for other models"),
           whole_option("batch", settings.batch, 1, 1 << 24, "samples per step")}},
-        {"Model", model},
+        train_rows("Model",
+                   arguments.usual,
+                   {"model-mode", "no-bias", "channels", "layers", "heads", "width"}),
         {"Measuring",
          {whole_option("threads", settings.threads, 1, 1024, "threads that one operator uses"),
           whole_option("steps",

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/train/prune.hpp"
 

@@ -12,7 +12,6 @@
 
 namespace lockstep {
 
-/// A short training.
 struct ShortTraining {
     std::filesystem::path program;   ///< program of its ranks
     std::vector<std::string> words;  ///< "train" and its options, without --run
@@ -24,7 +23,6 @@ struct ShortTraining {
 std::vector<std::string> words_of_train(const Invocation& call,
                                         const std::vector<std::string>& left_out);
 
-/// The end of a short training.
 struct TrainingEnd {
     int exit_code = 0;         ///< the rest is valid only with 0, except `output`
     std::string output{};      ///< all its output

@@ -18,12 +18,9 @@ namespace lockstep {
 namespace {
 
 std::vector<Option> ranks_options(TrainOptions& options) {
-    const auto ranks = rank_options(options.np, options.oversubscribe);
+    const auto ranks = ranks_section(options.np, options.oversubscribe).options;
     return {ranks[0],
-            filled(text_option("hosts",
-                               "HOST:N[,HOST:N]",
-                               options.hosts,
-                               "outside mpirun and srun: start N ranks on each host, over ssh")),
+            hosts_option(options.hosts),
             ranks[1],
             flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
             path_option("plan",

@@ -78,7 +78,6 @@ std::string settings_text(const Variant& variant);
 /// Returns the variant's value for the knob, or all of it; for threads "2 in each of 1 rank(s)".
 std::string variant_text(const Knob& knob, const Variant& variant);
 
-/// The result of one training.
 struct TrialResult {
     double step_s = 0;  ///< mean time of a step, without the first
     double wall_s = 0;  ///< total time, with its start
@@ -108,7 +107,6 @@ class Trials {
     /// Returns E705 for a training that should have run; it ends with that one's code.
     Error failure() const;
 
-    /// Returns the number of trainings.
     int count() const { return count_; }
 
   private:

@@ -46,27 +46,20 @@ struct TuneOptions {
     TrainOptions train;
     double minutes = 5;
     int rounds = 3;
-    std::int64_t steps = 0;  ///< steps of each training; 0: by `minutes`
-    std::string knobs;       ///< "": all
+    std::int64_t steps = 0;          ///< steps of each training; 0: by `minutes`
+    std::vector<std::string> knobs;  ///< empty: all
     bool allow_bits = false, json = false;
     fs::path out = "tuned.toml";
 };
 
+// In their own order: what decides bits comes last.
 std::vector<std::string> wanted_knobs(const TuneOptions& options) {
     auto all = knob_names();
-    if (options.knobs.empty()) return all;
-    const std::vector<std::string> wanted = split(options.knobs, ',');
-    for (const std::string& name : wanted)
-        check(std::ranges::find(all, name) != all.end(), [&] {
-            return Error("E103",
-                         fmt::format("--knobs is '{}'", options.knobs),
-                         fmt::format("'{}' is none of {}", name, fmt::join(all, ", ")),
-                         "for example --knobs io-threads,transport");
+    if (!options.knobs.empty())
+        std::erase_if(all, [&](const std::string& name) {
+            return std::ranges::find(options.knobs, name) == options.knobs.end();
         });
-    std::erase_if(all, [&](const std::string& name) {
-        return std::ranges::find(wanted, name) == wanted.end();
-    });
-    return all;  // in their order: what decides bits comes last
+    return all;
 }
 
 void check_tune(TuneOptions& options, const Invocation& call) {
@@ -258,7 +251,6 @@ class Search {
 
 int run(TuneOptions& options, const Invocation& call) {
     check_tune(options, call);
-    wanted_knobs(options);
     const fs::path program = rank_program(call.process.program);
     check_rank_program(program);
     const ScratchFolder scratch(
@@ -306,11 +298,10 @@ Command tune_command() {
                        "steps of each training; 0: as many as --minutes allows"),
           whole_option(
               "rounds", options->rounds, 2, 100, "trainings of each value; values take turns"),
-          text_option("knobs",
-                      "NAME[,NAME]",
+          some_option("knobs",
                       options->knobs,
-                      "settings to try; unset: np, transport, comm-thread, io-threads, leaves, "
-                      "data-mode, threads"),
+                      knob_names(),
+                      fmt::format("settings to try; unset: {}", fmt::join(knob_names(), ", "))),
           flag_option("allow-bits",
                       options->allow_bits,
                       "also choose settings that change the bits of the model: threads"),

@@ -12,7 +12,6 @@
 
 namespace lockstep {
 
-/// All results.
 struct Tuning {
     std::int64_t steps = 0;           ///< steps of each training
     int rounds = 0;                   ///< rounds of each knob

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/doctor_facts.hpp"
 
-#include "topology/facts_json.hpp"
-
 namespace lockstep {
 
 void describe(Record& record, DoctorPlan& plan) {

@@ -92,7 +92,6 @@ bool chooses_interface(const DoctorFacts& facts) {
     });
 }
 
-/// The interface of `node` in `network`.
 std::string interface_in(const NodeTopology& node, const std::string& network) {
     for (const HostAddress& each : addresses_of(node).usable)
         if (each.network == network) return each.interface;

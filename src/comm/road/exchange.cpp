@@ -30,7 +30,6 @@
 #include "road/signatures.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 

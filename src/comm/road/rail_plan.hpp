@@ -39,7 +39,6 @@ class SumTree {
     std::vector<Sum> sums_;  ///< inputs first, then each after its parts
 };
 
-/// Returns the wholes of `combinations`.
 std::vector<int> wholes_of(std::span<const Combination> combinations);
 
 /// The part of the floats that a node still works on.

@@ -13,7 +13,6 @@
 
 namespace lockstep {
 
-/// The signature of a layout and a plan.
 struct LayoutSignature {
     std::uint64_t bits = 0;  ///< differ if anything differs on which an exchange depends
     std::string text;        ///< for a person

@@ -17,7 +17,6 @@
 
 namespace lockstep {
 
-/// The layout of a field in its files.
 struct FieldLayout {
     std::string field;
     bool is_chunked = false;

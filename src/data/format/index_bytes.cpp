@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
@@ -142,64 +141,28 @@ std::vector<StoredBlock> take_blocks(ByteReader& in,
     return blocks;
 }
 
-void add_sizes(ByteWriter& out, const std::vector<std::uint64_t>& sizes) {
-    out.add(sizes.size());
-    for (const std::uint64_t size : sizes) out.add(size);
+void form_of(ByteForm& form, Filter& filter) {
+    auto kind = static_cast<std::uint64_t>(filter.kind);
+    form.item(kind);
+    if (!is_known_filter(kind) && !is_own_filter(kind))
+        throw damaged_index("it names an unknown filter");
+    filter.kind = static_cast<FilterKind>(kind);
+    form.item(filter.element);
+    if (filter.kind == FilterKind::unpacking) form.list(filter.values);
 }
 
-std::vector<std::uint64_t> take_sizes(ByteReader& in) {
-    std::vector<std::uint64_t> sizes(in.count(8));
-    for (std::uint64_t& size : sizes) size = in.number();
-    return sizes;
-}
-
-Cut take_cut(ByteReader& in) {
-    Cut cut{take_sizes(in), take_sizes(in)};
-    if (!cut.is_sound()) throw damaged_index("chunks cut samples in an impossible way");
-    return cut;
-}
-
-FilterChain take_chain(ByteReader& in) {
-    FilterChain chain;
-    for (std::uint64_t left = in.count(16); left > 0; --left) {
-        const std::uint64_t kind = in.number();
-        if (!is_known_filter(kind) && !is_own_filter(kind))
-            throw damaged_index("it names an unknown filter");
-        Filter filter{static_cast<FilterKind>(kind), narrow(in.number())};
-        if (filter.kind == FilterKind::unpacking) filter.values = take_sizes(in);
-        chain.push_back(std::move(filter));
-    }
-    if (const std::string fault = filter_fault(chain); !fault.empty()) throw damaged_index(fault);
-    return chain;
-}
-
-}  // namespace
-
-namespace {
-
-void add_forms(ByteWriter& out, const BlockForms& forms) {
-    out.add(forms.chains.size());
-    for (const FilterChain& chain : forms.chains) {
-        out.add(chain.size());
-        for (const Filter& filter : chain) {
-            out.add(static_cast<std::uint64_t>(filter.kind));
-            out.add(filter.element);
-            if (filter.kind == FilterKind::unpacking) add_sizes(out, filter.values);
-        }
-    }
-    out.add(forms.cuts.size());
-    for (const Cut& cut : forms.cuts) {
-        add_sizes(out, cut.sample);
-        add_sizes(out, cut.chunk);
-    }
-}
-
-BlockForms take_forms(ByteReader& in) {
-    BlockForms forms;
-    for (std::uint64_t left = in.count(8); left > 0; --left) forms.chains.push_back(take_chain(in));
-    for (std::uint64_t left = in.count(8); left > 0; --left) forms.cuts.push_back(take_cut(in));
+void form_of(ByteForm& form, BlockForms& forms) {
+    form.list(forms.chains, 8, [&](FilterChain& chain) {
+        form.list(chain, 16, [&](Filter& filter) { form_of(form, filter); });
+        const std::string fault = form.is_reading() ? filter_fault(chain) : "";
+        if (!fault.empty()) throw damaged_index(fault);
+    });
+    form.list(forms.cuts, 8, [&](Cut& cut) {
+        form.list(cut.sample);
+        form.list(cut.chunk);
+        if (!cut.is_sound()) throw damaged_index("chunks cut samples in an impossible way");
+    });
     if (forms.cuts.size() > 0xffff) throw damaged_index("it cuts samples in too many ways");
-    return forms;
 }
 
 }  // namespace
@@ -212,7 +175,8 @@ std::vector<std::byte> DatasetIndex::serialize() const {
     out.add(std::string_view(manifest_text_));
     out.add(warnings_.size());
     for (const std::string& warning : warnings_) out.add(std::string_view(warning));
-    add_forms(out, forms_);
+    ByteForm form(out);
+    form_of(form, const_cast<BlockForms&>(forms_));  // a writer does not change it
     out.add(kept_.size());
     out.add(std::span<const std::byte>(kept_));
     for (const auto& blocks : stored_) add_blocks(out, blocks);
@@ -231,7 +195,8 @@ DatasetIndex DatasetIndex::deserialize(std::span<const std::byte> bytes) {
     index.manifest_ =
         parse_manifest(index.manifest_text_, "index", static_cast<ManifestKind>(kind));
     for (std::uint64_t left = in.count(8); left > 0; --left) index.warnings_.push_back(in.text());
-    index.forms_ = take_forms(in);
+    ByteForm form(in);
+    form_of(form, index.forms_);
     const std::span<const std::byte> kept = in.take(in.count(1));
     index.kept_.assign(kept.begin(), kept.end());
     for (std::size_t f = 0; f < index.fields().size(); ++f)

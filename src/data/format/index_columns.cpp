@@ -78,6 +78,43 @@ std::uint64_t ByteReader::count(std::uint64_t item_bytes) {
     return items;
 }
 
+void ByteForm::item(std::uint64_t& value) {
+    if (is_reading())
+        value = in_->number();
+    else
+        out_->add(value);
+}
+
+void ByteForm::item(std::uint32_t& value) {
+    std::uint64_t number = value;
+    item(number);
+    check(number <= 0xffffffff, [] { return damaged_index("a number is too large"); });
+    value = static_cast<std::uint32_t>(number);
+}
+
+void ByteForm::item(bool& value) {
+    std::uint64_t number = value ? 1 : 0;
+    item(number);
+    value = number != 0;
+}
+
+void ByteForm::item(std::string& text) {
+    if (is_reading())
+        text = in_->text();
+    else
+        out_->add(std::string_view(text));
+}
+
+void ByteForm::column(std::vector<std::uint64_t>& values, std::uint64_t most) {
+    std::uint64_t count = values.size();
+    item(count);
+    check(count <= most, [] { return damaged_index("a list is too long"); });
+    if (is_reading())
+        values = count == 0 ? std::vector<std::uint64_t>() : take_column(*in_, count);
+    else if (count > 0)
+        add_column(*out_, values);
+}
+
 void add_column(ByteWriter& out, std::span<const std::uint64_t> values) {
     if (is_in_steps(values)) {
         out.add(static_cast<std::uint64_t>(Form::steps));

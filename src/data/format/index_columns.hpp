@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -56,6 +57,67 @@ class ByteReader {
 
   private:
     std::span<const std::byte> rest_;
+};
+
+/// Writes the members of a value in order, or reads them back, so that one description serves both
+/// ways, as that of a Record does. A writer does not change them. Errors of reading: E230.
+class ByteForm {
+  public:
+    explicit ByteForm(ByteWriter& out) : out_(&out) {}
+    explicit ByteForm(ByteReader& in) : in_(&in) {}
+
+    bool is_reading() const { return in_ != nullptr; }
+
+    void item(std::uint64_t& value);
+    void item(std::uint32_t& value);
+    void item(bool& value);
+    void item(std::string& text);
+
+    /// An enumerator from 0 to `last`.
+    template <class Enum>
+    void item(Enum& value, Enum last) {
+        auto number = static_cast<std::uint64_t>(value);
+        item(number);
+        if (number > static_cast<std::uint64_t>(last)) throw damaged_index("a kind is unknown");
+        value = static_cast<Enum>(number);
+    }
+
+    /// A value that may be absent; `each` is called with one that is there.
+    template <class T, class Each>
+    void optional(std::optional<T>& value, Each&& each) {
+        bool is_there = value.has_value();
+        item(is_there);
+        if (is_reading()) value = is_there ? std::optional<T>(std::in_place) : std::nullopt;
+        if (value) each(*value);
+    }
+    void optional(std::optional<std::uint64_t>& value) {
+        optional(value, [&](std::uint64_t& number) { item(number); });
+    }
+
+    /// A list, of whose items each takes at least `item_bytes`. `each` is called with one.
+    template <class T, class Each>
+    void list(std::vector<T>& items, std::uint64_t item_bytes, Each&& each) {
+        std::uint64_t count = items.size();
+        if (is_reading()) {
+            count = in_->count(item_bytes);
+            items.clear();
+        } else {
+            out_->add(count);
+        }
+        for (std::uint64_t i = 0; i < count; ++i)
+            each(is_reading() ? items.emplace_back() : items[i]);
+    }
+    template <class T>
+    void list(std::vector<T>& items) {
+        list(items, sizeof(std::uint64_t), [&](T& value) { item(value); });
+    }
+
+    /// A column of at most `most` numbers, in few bytes.
+    void column(std::vector<std::uint64_t>& values, std::uint64_t most);
+
+  private:
+    ByteWriter* out_ = nullptr;
+    ByteReader* in_ = nullptr;
 };
 
 /// Writes a column in few bytes: none for values in equal steps, four each if all fit, else eight.

@@ -11,7 +11,6 @@
 namespace lockstep {
 namespace {
 
-// One existing attribute.
 class Attribute {
   public:
     Attribute(const h5::Handle& dataset, const char* name)

@@ -24,7 +24,6 @@
 
 #include "driver.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
 #include <algorithm>

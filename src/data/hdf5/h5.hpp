@@ -80,7 +80,6 @@ Handle open_for_probing(const std::filesystem::path& path);
 /// file, and `was_refused` becomes true if a link leads out of it. It must outlive what is opened.
 Handle access_to_dataset(Links links, bool* was_refused = nullptr);
 
-/// Returns the name of the file that an object is in.
 std::string file_name(const Handle& object);
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/numbers.hpp"
 
 #include "look.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
 #include <unordered_map>
 

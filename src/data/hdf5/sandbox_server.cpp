@@ -3,7 +3,6 @@
 #include "lockstep/core/hash.hpp"
 
 #include "format/chunk_filters.hpp"
-#include "h5.hpp"
 #include "look.hpp"
 #include "sandbox.hpp"
 

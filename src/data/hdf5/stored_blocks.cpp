@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 
 #include "format/chunk_filters.hpp"
 #include "format/index_columns.hpp"

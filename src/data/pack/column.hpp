@@ -67,13 +67,11 @@ struct Column {
     RowTransform transform = {};
 };
 
-/// A source of fields that are columns.
 class ColumnSource : public RowSource {
   public:
     /// Each column has `samples` rows.
     ColumnSource(std::vector<Field> fields, std::vector<Column> columns);
 
-    /// Gives each row a name.
     void name_rows(std::vector<std::string> names) { row_names_ = std::move(names); }
 
     std::uint64_t samples() const override { return samples_; }

@@ -13,7 +13,6 @@
 
 namespace lockstep {
 
-/// What was read of one feature.
 struct CsvFeature {
     std::map<std::string, std::int64_t> numbers;  ///< of its categories, as they came
     std::vector<std::uint64_t> counts;            ///< of these

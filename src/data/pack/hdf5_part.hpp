@@ -41,7 +41,6 @@ struct Part {
     std::uint64_t row_bytes() const { return row_elements() * element_bytes(type); }
 };
 
-/// Returns the shape of a row.
 std::vector<std::int64_t> sample_shape(const Part& part);
 
 /// Checks that the same data set of another file has rows of the same type and shape. Errors: E208.

@@ -3,7 +3,6 @@
 // input are before they are packed.
 //
 // Tested: data/pack/sources_test.cpp, e2e/numbers_test.cpp.
-#include "lockstep/core/error.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/row_source.hpp"
 

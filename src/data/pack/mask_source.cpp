@@ -3,6 +3,7 @@
 // Tested: data/pack/mask_source_test.cpp.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
@@ -12,8 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <cstring>
 #include <map>
 #include <string>
 #include <string_view>

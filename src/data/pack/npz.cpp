@@ -2,9 +2,7 @@
 // NumPy's archives: zip files of NPY files, as savez() stores them and savez_compressed() deflates
 // them.
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/zip_file.hpp"
 #include "lockstep/data/sources.hpp"

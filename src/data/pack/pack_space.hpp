@@ -82,7 +82,6 @@ class Journal {
     /// Returns the number of shards with a record.
     std::size_t finished_count() const;
 
-    /// Removes all records.
     void remove_records() const;
 
     /// Removes every file that is neither a record nor has one.

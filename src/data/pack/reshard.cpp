@@ -2,7 +2,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/row_source.hpp"
@@ -90,7 +89,6 @@ class BlockCache {
 //
 // Tested: data/pack/pack_test.cpp.
 
-/// Settings of the shuffle.
 struct ShuffleOptions {
     std::uint64_t seed = 0;
     std::filesystem::path beside;    ///< files go to a hidden folder beside this one

@@ -2,7 +2,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/pack.hpp"

@@ -43,7 +43,6 @@ class Memory {
     std::uint64_t bytes_ = 0;
 };
 
-/// Returns the memory for `rows` rows.
 std::uint64_t row_memory(const DatasetIndex& index, std::uint64_t rows);
 
 /// Returns the fields' parts of `memory` of that size, each with room for exactly `rows`.

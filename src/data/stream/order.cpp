@@ -30,7 +30,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 
 #include <fmt/format.h>
 

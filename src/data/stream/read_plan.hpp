@@ -16,7 +16,6 @@
 
 namespace lockstep {
 
-/// A window of one epoch.
 struct EpochWindow {
     std::shared_ptr<const EpochOrder> order;
     std::uint64_t epoch = 0;

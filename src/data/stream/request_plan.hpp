@@ -180,7 +180,6 @@ std::string damage_text(const std::filesystem::path& path,
                         std::size_t number,
                         const StoredBlock& block);
 
-/// One block of one field.
 struct FieldBlock {
     std::size_t field = 0, block = 0;
     std::uint64_t bytes = 0;  ///< of its rows, decoded

@@ -28,7 +28,6 @@
 #include "window_pool.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 
 #include "memory.hpp"
 

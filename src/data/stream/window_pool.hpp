@@ -20,7 +20,6 @@
 
 namespace lockstep {
 
-/// A window to be loaded.
 struct PlannedWindow {
     EpochWindow window;
     SharedRows shared;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "image.hpp"
 
-#include <algorithm>
 #include <array>
 #include <csetjmp>
 #include <cstring>

@@ -146,7 +146,6 @@ class NodeWatch::Impl {
     }
 
   private:
-    /// A node that this one watches.
     struct Watched {
         std::size_t node = 0;
         std::optional<NodeBeat> last{};

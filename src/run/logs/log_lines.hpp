@@ -17,7 +17,6 @@ namespace lockstep {
 /// Treatment of a last line without an end, which its writer may still be writing.
 enum class UnendedLine { is_given, is_awaited };
 
-/// Limits of reading.
 struct LineLimits {
     std::size_t piece_bytes = std::size_t{64} << 10;
     std::size_t longest_line = std::size_t{1} << 20;  ///< longer lines are skipped

@@ -33,7 +33,6 @@ struct BarChart {
 };
 std::string stacked_bars(const BarChart& chart, const std::string& id);
 
-/// A level of the heat map.
 struct HeatLevel {
     double below;  ///< ratios below it, and not below the previous level
     std::string_view name;
@@ -71,7 +70,6 @@ std::string svg_text(
 std::string svg_line(double x1, double y1, double x2, double y2, std::string_view css);
 std::string svg_rectangle(double x, double y, double width, double height, std::string_view css);
 
-/// The scale of an axis.
 enum class AxisScale { linear, logarithmic };
 
 /// Maps values to positions in a drawing.

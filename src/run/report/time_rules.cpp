@@ -3,7 +3,6 @@
 #include "lockstep/core/clock.hpp"
 
 #include "report/evidence.hpp"
-#include "report/report_words.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,6 @@
 
 namespace lockstep {
 
-/// Returns `text`, compressed.
 std::string gzip(std::string_view text);
 
 /// Returns the text in `packed`, at most `limit_bytes`; nothing if it is longer, cut or damaged.

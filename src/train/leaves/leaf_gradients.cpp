@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/generated/Functions.h>

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>

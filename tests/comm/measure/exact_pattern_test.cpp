@@ -2,7 +2,6 @@
 #include "measure/exact_pattern.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>

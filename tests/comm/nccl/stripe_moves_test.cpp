@@ -3,7 +3,6 @@
 
 #include "nccl/group_watch.hpp"
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>

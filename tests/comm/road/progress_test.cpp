@@ -5,8 +5,6 @@
 #include "support/caught.hpp"
 
 #include <atomic>
-#include <memory>
-#include <optional>
 #include <semaphore>
 #include <thread>
 #include <vector>

@@ -9,8 +9,6 @@
 #include "sums/sum_loops.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 #include <vector>
 

@@ -5,8 +5,6 @@
 
 #include "rows.hpp"
 
-#include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

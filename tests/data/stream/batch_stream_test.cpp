@@ -84,8 +84,7 @@ class Stream : public testing::Test {
     std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none) {
         options_ = test::options_for(folder_, samples_, "toy", codec);
         options_.shards = 3;
-        pack_dataset(options_);
-        return test::open_index(options_.output);
+        return test::packed(options_);
     }
 
     test::TempDir folder_;

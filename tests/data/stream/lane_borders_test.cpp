@@ -25,9 +25,7 @@ class Borders : public testing::Test {
     std::shared_ptr<const DatasetIndex> pack(std::uint32_t block_rows = 63) {
         options_ = test::options_for(folder_, samples_, "toy", Codec::deflate);
         options_.block_rows = block_rows;
-        fs::remove_all(options_.output);
-        pack_dataset(options_);
-        return test::open_index(options_.output);
+        return test::packed(options_);
     }
 
     static StreamOptions one_lane_a_block() {

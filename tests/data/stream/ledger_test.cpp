@@ -11,8 +11,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
-#include <set>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -92,6 +90,13 @@ class Job {
         saved_ = position_;
     }
 
+    /// Begins an incarnation that goes through some steps, and saves.
+    void run(int ranks, std::int64_t batch, int steps) {
+        start(ranks, batch);
+        step(steps);
+        save();
+    }
+
     fs::path file(int rank, std::uint64_t incarnation) const {
         return ledger_path(folder_, {.rank = rank, .incarnation = incarnation});
     }
@@ -119,9 +124,7 @@ class Ledger : public testing::Test {
 
 TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
     Job job(folder(), 100);
-    job.start(3, 30);
-    job.step(8);  // two epochs of four steps
-    job.save();
+    job.run(3, 30, 8);  // two epochs of four steps
     const LedgerReport report = check_ledger(folder());
     EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
     ASSERT_THAT(report.epochs, SizeIs(2));
@@ -136,9 +139,7 @@ TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
 
 TEST_F(Ledger, CallsAnUnfinishedEpochOpen) {
     Job job(folder(), 100);
-    job.start(2, 30);
-    job.step(6);
-    job.save();
+    job.run(2, 30, 6);
     const LedgerReport report = check_ledger(folder());
     EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
     ASSERT_THAT(report.epochs, SizeIs(2));
@@ -150,9 +151,7 @@ TEST_F(Ledger, CallsAnUnfinishedEpochOpen) {
 // Zeros that were never written take no room, and are read in pieces.
 TEST_F(Ledger, BearsAFileOfATerabyte) {
     Job job(folder(), 100);
-    job.start(1, 30);
-    job.step(4);
-    job.save();
+    job.run(1, 30, 4);
     std::filesystem::resize_file(job.file(0, job.incarnation()), std::uintmax_t{1} << 40);
     const LedgerReport report = check_ledger(folder());
     EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
@@ -189,9 +188,7 @@ TEST_F(Ledger, TakesMemoryForTheSamplesItSawAlone) {
 
 TEST_F(Ledger, MissesNoSampleThatAnEpochDrops) {
     Job job(folder(), 100, ShortStep::drop);
-    job.start(2, 30);
-    job.step(4);  // an epoch of three steps, and one more
-    job.save();
+    job.run(2, 30, 4);  // an epoch of three steps, and one more
     const LedgerReport report = check_ledger(folder());
     EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
     ASSERT_THAT(report.epochs, SizeIs(2));
@@ -217,9 +214,7 @@ TEST_F(Ledger, MissesAStepBesideSamplesThatAnEpochDrops) {
 
 TEST_F(Ledger, LetsRestartsSupersedeWhatWasNotSaved) {
     Job job(folder(), 120);
-    job.start(3, 10);
-    job.step(4);
-    job.save();
+    job.run(3, 10, 4);
     job.step(3);
     for (LedgerWriter& writer : job.writers()) writer.flush();  // written, but not saved
     job.start(2, 15);                                           // at 40, with another batch
@@ -240,14 +235,10 @@ TEST_F(Ledger, LetsRestartsSupersedeWhatWasNotSaved) {
 
 TEST_F(Ledger, ForgetsEpochsThatWereNotSaved) {
     Job job(folder(), 20);
-    job.start(1, 10);
-    job.step(1);
-    job.save();
+    job.run(1, 10, 1);
     job.step(4);  // into the third epoch
     job.writers()[0].flush();
-    job.start(1, 10);
-    job.step(1);
-    job.save();
+    job.run(1, 10, 1);
     const LedgerReport report = check_ledger(folder());
     EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
     ASSERT_THAT(report.epochs, SizeIs(3));
@@ -280,9 +271,7 @@ TEST_F(Ledger, NamesSamplesThatAreMissingOrSeenTwice) {
 
 TEST_F(Ledger, NoticesARankWhoseLedgerIsGone) {
     Job job(folder(), 100);
-    job.start(4, 20);
-    job.step(5);
-    job.save();
+    job.run(4, 20, 5);
     job.step(1);
     job.save();
     fs::remove(job.file(2, 1));
@@ -296,9 +285,7 @@ TEST_F(Ledger, NoticesARankWhoseLedgerIsGone) {
 
 TEST_F(Ledger, NoticesStepsThatWereDueAtARestart) {
     Job job(folder(), 100);
-    job.start(1, 10);
-    job.step(3);
-    job.save();
+    job.run(1, 10, 3);
     job.step(2);
     job.save();
     fs::resize_file(job.file(0, 1), fs::file_size(job.file(0, 1)) - 5);  // saved, then lost
@@ -392,9 +379,7 @@ RC_GTEST_FIXTURE_PROP(Ledger, IsExactHoweverOftenAJobIsKilled, ()) {
 RC_GTEST_FIXTURE_PROP(Ledger, NoticesDamage, ()) {
     fs::remove_all(folder());
     Job job(folder(), 60);
-    job.start(2, 10);
-    job.step(6);
-    job.save();
+    job.run(2, 10, 6);
     job.start(2, 10);  // all of the epoch is due
     const fs::path path = job.file(*rc::gen::inRange(0, 2), 1);
     std::string bytes = test::content_of(path);

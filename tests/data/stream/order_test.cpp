@@ -5,8 +5,6 @@
 #include "soak/order_sweep.hpp"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -28,9 +28,7 @@ class Reading : public testing::Test {
         options_ = test::options_for(folder_, samples_, "toy", codec);
         options_.shards = shards;
         options_.block_rows = block_rows;
-        fs::remove_all(options_.output);
-        pack_dataset(options_);
-        return test::open_index(options_.output);
+        return test::packed(options_);
     }
 
     test::TempDir folder_;

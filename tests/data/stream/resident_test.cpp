@@ -26,11 +26,9 @@ using testing::HasSubstr;
 class Resident : public testing::Test {
   protected:
     std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none) {
-        fs::remove_all(folder_ / "toy");
         options_ = test::options_for(folder_, samples_, "toy", codec);
         options_.shards = 3;
-        pack_dataset(options_);
-        return test::open_index(options_.output);
+        return test::packed(options_);
     }
 
     static std::shared_ptr<const ResidentRows> load(std::shared_ptr<const DatasetIndex> index,

@@ -7,7 +7,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #include "replica/update_loops.hpp"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <span>

@@ -3,9 +3,6 @@
 
 #include "support/caught.hpp"
 
-#include <array>
-#include <cmath>
-
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
