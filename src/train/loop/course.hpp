@@ -77,6 +77,11 @@ class Saves {
     /// `limit` gets the time that saves take. Both outlive this.
     Saves(const LoopParts& parts, TimeLimit& limit);
 
+    /// Abandons the save in flight, whose threads go.
+    ~Saves();
+    Saves(const Saves&) = delete;
+    Saves& operator=(const Saves&) = delete;
+
     const LastSave& last() const { return last_; }
 
     bool is_in_flight() const;

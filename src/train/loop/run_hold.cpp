@@ -235,7 +235,6 @@ void write_state(const LoopParts& parts, RunState state) {
 
 void note_failure(const LoopParts& parts, const Error& error) {
     RunHold& run = parts.run;
-    parts.course.save.reset();  // it writes the state, too
     if (run.flight) run.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
     ErrorEvent event = event_of(error);
     const auto* const agreed = dynamic_cast<const AgreedError*>(&error);

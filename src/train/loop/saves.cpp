@@ -7,6 +7,7 @@
 //   only a period may be, and none that a rollback goes back to.
 // - state.json names a checkpoint that is not there yet, or answers a request to save with an
 //   earlier one.
+// - A save in flight outlives the threads and the copy that it uses, when an error ends the loop.
 //
 // Tested: e2e/checkpoint_mode_test.cpp, e2e/control_test.cpp, e2e/tasks_test.cpp (rollbacks).
 
@@ -111,6 +112,10 @@ Saves::Saves(const LoopParts& parts, TimeLimit& limit)
       limit_(limit),
       mode_(parts.start.settings.checkpoint_mode),
       last_{parts.course.progress.step, parts.course.progress.epoch, now_s()} {}
+
+Saves::~Saves() {
+    parts_.course.save.reset();
+}
 
 bool Saves::is_in_flight() const {
     return parts_.course.save != nullptr;
