@@ -92,6 +92,20 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
     }
 }
 
+TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
+    folder_.file("meminfo", "MemTotal: 16000000 kB\nMemAvailable: 900 kB\n");
+    const auto narrow =
+        trained("run", 2, {}, with_disk({{"FAULTY_MEMINFO", (folder_ / "meminfo").string()}}));
+    EXPECT_EQ(narrow.exit_code, 0) << narrow.output;
+    EXPECT_EQ(printed_hash(narrow.output), hash());
+    const std::string told = "checkpoints are written between two steps: a copy of what a rank";
+    const auto first = narrow.output.find(told);
+    ASSERT_NE(first, std::string::npos) << narrow.output;
+    EXPECT_EQ(narrow.output.find(told, first + 1), std::string::npos) << "said once";
+    EXPECT_EQ(checkpoints_of(folder_ / "run").size(), last_step / 2);
+    EXPECT_THAT(trained("wide", 2, {}).output, Not(HasSubstr(told)));
+}
+
 // Each write takes longer than two steps.
 TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
     const auto slow = trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}}));
