@@ -65,6 +65,7 @@ Command scale_command();
 Command stop_command();
 Command save_command();
 Command ckpt_ls_command();
+Command ckpt_diff_command();
 Command ckpt_verify_command();
 Command eval_command();
 Command export_command();

@@ -247,15 +247,34 @@ TEST_F(RunDirectory, ListsItsCheckpoints) {
     const auto list = run_lockstep({"ckpt", "ls", path()});
     EXPECT_EQ(list.exit_code, 0);
     EXPECT_THAT(list.output,
-                MatchesRegex("step +epoch +ranks +size +parameters\n"
-                             "8 +0 +2 +[0-9.]+ MiB +[0-9a-f]{32}\n"
-                             "16 +1 +2 +[0-9.]+ MiB +[0-9a-f]{32}\n"
-                             "20 +2 +2 +[0-9.]+ MiB +[0-9a-f]{32}\n"));
+                MatchesRegex("step +epoch +ranks +size +age +kept +parameters\n"
+                             "8 +0 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
+                             "16 +1 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
+                             "20 +2 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"));
     EXPECT_THAT(list.output, HasSubstr(printed_hash(output()) + "\n"));
     const auto verified = run_lockstep({"ckpt", "verify", path()});
     EXPECT_EQ(verified.exit_code, 0);
     EXPECT_EQ(verified.output,
               "step 8          whole\nstep 16         whole\nstep 20         whole\n");
+}
+
+TEST_F(RunDirectory, HasCheckpointsThatAreCompared) {
+    const auto same = run_lockstep({"ckpt", "diff", path(), path() / "ckpt/step-000020"});
+    EXPECT_EQ(same.exit_code, 0) << same.output;
+    EXPECT_THAT(same.output,
+                testing::ContainsRegex("\nall [0-9]+ tensors and counters have the same"));
+    const auto other = run_lockstep({"ckpt", "diff", path() / "ckpt/step-000016", path()});
+    EXPECT_EQ(other.exit_code, 1) << other.output;
+    EXPECT_THAT(other.output, HasSubstr("first   step 16 of "));
+    EXPECT_THAT(other.output, HasSubstr("second  step 20 of "));
+    EXPECT_THAT(
+        other.output,
+        testing::ContainsRegex("[a-z0-9.]+ +[0-9]+ of [0-9]+ elements differ, by [0-9.e-]+"));
+    EXPECT_THAT(other.output,
+                testing::ContainsRegex("[0-9]+ of [0-9]+ tensors and counters differ"));
+    const auto missing = run_lockstep({"ckpt", "diff", path(), path() / "nothing"});
+    EXPECT_EQ(missing.exit_code, 66) << missing.output;
+    EXPECT_THAT(missing.output, HasSubstr("E201"));
 }
 
 TEST_F(RunDirectory, HasFlightRecordsThatDiagnoseIsContentWith) {

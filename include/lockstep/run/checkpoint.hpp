@@ -129,6 +129,29 @@ void verify_checkpoint(const std::filesystem::path& checkpoint,
                        int parts = 1,
                        const std::function<void(std::uint64_t)>& has_read = {});
 
+/// How a tensor, or a counter, of two checkpoints differs.
+struct TensorDifference {
+    std::string name;                                  ///< as export_checkpoint() spells it
+    std::optional<std::vector<std::int64_t>> first{};  ///< shape; nothing: the first lacks it
+    std::optional<std::vector<std::int64_t>> second{};
+    std::uint64_t differing = 0;  ///< number of elements with other bits, where shapes are equal
+    double largest = 0;           ///< largest |a - b| of these; infinite where one is no number
+};
+
+/// The result of a comparison.
+struct CheckpointDifference {
+    std::size_t tensors = 0;                  ///< number of names in either
+    std::vector<TensorDifference> different;  ///< the others have equal bits
+};
+
+/// Compares weights, buffers, optimizer state and counters of two checkpoints bit for bit, however
+/// many ranks wrote them; hashes are checked. `has_read` is called with bytes done and in all.
+/// Errors: those of verify_checkpoint().
+CheckpointDifference compare_checkpoints(
+    const std::filesystem::path& first,
+    const std::filesystem::path& second,
+    const std::function<void(std::uint64_t, std::uint64_t)>& has_read = {});
+
 /// File format of export_checkpoint().
 enum class WeightsFormat { safetensors, npz };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
@@ -14,11 +15,15 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -35,25 +40,93 @@ std::vector<CheckpointInfo> checkpoints_of(const fs::path& run) {
     return list_checkpoints(RunPaths{run}.checkpoints());
 }
 
+std::string age_text(const fs::path& file) {
+    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(file);
+    return duration_text(std::max(0.0, std::chrono::duration<double>(age).count()));
+}
+
+// How many of the newest the run keeps; 1 where only checkpoints are left of it.
+std::size_t kept_newest(const fs::path& run) {
+    try {
+        const Json config = read_run_record(run).config;
+        const Json* const row = config.find("keep-checkpoints");
+        const auto count = parse_integer(row ? row->value("value", "") : "").value_or(1);
+        return static_cast<std::size_t>(std::max<std::int64_t>(count, 1));
+    } catch (const Error&) {
+        return 1;
+    }
+}
+
 int list(const fs::path& run) {
     const auto found = checkpoints_of(run);
     const auto newest = newest_checkpoint_state(RunPaths{run}.checkpoints());
     const BestEvaluation best = newest ? newest->best : BestEvaluation{};
     const std::string note = fmt::format("  best {} {:.6g}", best.metric, best.value);
-    print_once("step        epoch  ranks  size        parameters\n");
-    for (const CheckpointInfo& info : found) try {
+    const std::size_t first_of_newest = found.size() - std::min(found.size(), kept_newest(run));
+    print_once("step        epoch  ranks  size        age      kept          parameters\n");
+    for (std::size_t i = 0; i < found.size(); ++i) try {
+            const CheckpointInfo& info = found[i];
             const CheckpointState state = read_checkpoint_state(info.path);
-            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {}{}\n",
+            const bool is_best = info.step == best.step, is_new = i >= first_of_newest;
+            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {:<7}  {:<12}  {}{}\n",
                                    info.step,
                                    state.epoch,
                                    state.ranks,
                                    bytes_text(bytes_of_folder(info.path)),
+                                   age_text(info.path / "manifest.json"),
+                                   is_best  ? (is_new ? "newest, best" : "best")
+                                   : is_new ? "newest"
+                                            : "-",
                                    state.parameter_hash,
-                                   info.step == best.step ? note : ""));
+                                   is_best ? note : ""));
         } catch (const Error& error) {
-            print_once(fmt::format("{:<10}  {}\n", info.step, error.what()));
+            print_once(fmt::format("{:<10}  {}\n", found[i].step, error.what()));
         }
     return 0;
+}
+
+CheckpointInfo checkpoint_at(const fs::path& place) {
+    if (!fs::exists(place / "manifest.json")) return chosen_checkpoint(place, "newest");
+    return {.path = place, .step = read_checkpoint_state(place).step};
+}
+
+std::string difference_text(const TensorDifference& one) {
+    if (!one.second) return "only in the first";
+    if (!one.first) return "only in the second";
+    if (one.first != one.second)
+        return fmt::format(
+            "shape {} and {}", fmt::join(*one.first, "x"), fmt::join(*one.second, "x"));
+    return fmt::format(
+        "{} of {} elements differ, by {:.3g} at most",
+        one.differing,
+        std::accumulate(one.first->begin(), one.first->end(), std::int64_t{1}, std::multiplies<>()),
+        one.largest);
+}
+
+int compare(const fs::path& a, const fs::path& b) {
+    const CheckpointInfo first = checkpoint_at(a), second = checkpoint_at(b);
+    std::optional<Progress> progress;
+    const CheckpointDifference found =
+        compare_checkpoints(first.path, second.path, [&](std::uint64_t done, std::uint64_t total) {
+            if (!progress) progress.emplace("compare", total, ProgressUnit::bytes);
+            progress->update(done);
+        });
+    progress.reset();
+    print_once(fmt::format("first   step {} of {}\nsecond  step {} of {}\n",
+                           first.step,
+                           first.path.string(),
+                           second.step,
+                           second.path.string()));
+    std::size_t width = 0;
+    for (const TensorDifference& one : found.different) width = std::max(width, one.name.size());
+    for (const TensorDifference& one : found.different)
+        print_once(fmt::format("{:<{}}  {}\n", one.name, width, difference_text(one)));
+    print_once(found.different.empty()
+                   ? fmt::format("all {} tensors and counters have the same bits\n", found.tensors)
+                   : fmt::format("{} of {} tensors and counters differ\n",
+                                 found.different.size(),
+                                 found.tensors));
+    return found.different.empty() ? 0 : 1;
 }
 
 int verify(const fs::path& run) {
@@ -236,10 +309,27 @@ Command ckpt_ls_command() {
         .summary = "list the checkpoints of a run",
         .usage = "lockstep ckpt ls RUN",
         .text =
-            "Step, epoch, ranks that wrote it, size, hash of all parameters; which is the best\n"
-            "so far, for 'train --keep-best' and --early-stop.\n",
+            "Step, epoch, ranks that wrote it, size, age, why it is kept, hash of all parameters.\n"
+            "newest: one of the last --keep-checkpoints. best: by 'train --keep-best' or\n"
+            "--early-stop, with its figure. -: for a rollback, or it goes with the next save.\n",
         .positionals = 1,
         .run = [](const Invocation& call) { return list(call.positionals[0]); }};
+}
+
+Command ckpt_diff_command() {
+    return {
+        .name = "ckpt diff",
+        .summary = "compare two checkpoints bit for bit",
+        .usage = "lockstep ckpt diff A B",
+        .text =
+            "A and B are checkpoints (runs/a/ckpt/step-000400), or runs, whose newest one is\n"
+            "taken. Names what differs: weights, buffers, optimizer state and counters, in how\n"
+            "many elements, and by how much. Ranks and nodes that wrote them do not matter.\n"
+            "Exit code: 0 all bits are equal, 1 some differ.\n",
+        .positionals = 2,
+        .run = [](const Invocation& call) {
+            return compare(call.positionals[0], call.positionals[1]);
+        }};
 }
 
 Command ckpt_verify_command() {

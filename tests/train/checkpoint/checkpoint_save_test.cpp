@@ -143,6 +143,34 @@ TEST_F(CheckpointSaves, HashTheModelsValuesFromTheirFiles) {
               hasher.value().hex());
 }
 
+TEST_F(CheckpointSaves, AreComparedBitForBit) {
+    const auto saved = [&](const std::string& name, CheckpointPart what) {
+        CheckpointSave(ranks_, place(name), std::move(what)).finish();
+        return root_ / name / "ckpt/step-000001";
+    };
+    const fs::path first = saved("first", part(1));
+    EXPECT_EQ(compare_checkpoints(first, saved("again", part(1))).tensors, 5u);
+    EXPECT_TRUE(compare_checkpoints(first, root_ / "again/ckpt/step-000001").different.empty());
+    if (ranks_.rank() == ranks_.size() - 1) memory_[0].back() += 2;
+    CheckpointPart changed = part(1);
+    changed.state.counters["seen"] = 7;
+    changed.tensors[1].shape = {500, 300};
+    changed.tensors[2].name = "other";
+    const auto found = compare_checkpoints(first, saved("changed", std::move(changed)));
+    EXPECT_EQ(found.tensors, 6u);
+    ASSERT_EQ(found.different.size(), 5u);
+    EXPECT_EQ(found.different[0].name, "fc.weight");
+    EXPECT_EQ(found.different[0].differing, 1u);
+    EXPECT_EQ(found.different[0].largest, 2);
+    EXPECT_EQ(found.different[1].name, "optimizer.average.fc.weight");
+    EXPECT_NE(found.different[1].first, found.different[1].second);
+    EXPECT_FALSE(found.different[2].second.has_value()) << found.different[2].name;
+    EXPECT_EQ(found.different[3].name, "seen");
+    EXPECT_EQ(found.different[3].largest, 4);
+    EXPECT_FALSE(found.different[4].first.has_value()) << found.different[4].name;
+    ranks_.barrier();
+}
+
 TEST_F(CheckpointSaves, AreThereOnlyWhenAllRanksHaveSaidSo) {
     const auto save = begin("run", part(1));
     int steps = 0;
