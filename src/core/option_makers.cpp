@@ -278,6 +278,7 @@ namespace {
 
 std::optional<Period> readable_period(const std::string& text) {
     if (text == "never") return Period{};
+    if (text == "auto") return Period{Period::Unit::automatic, 0};
     const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
     const auto count = parse_integer(text.substr(0, digits));
     const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
@@ -333,6 +334,8 @@ std::string period_text(const Period& period) {
         case Period::Unit::seconds:
             return period.count % 60 == 0 ? fmt::format("{}m", period.count / 60)
                                           : fmt::format("{}s", period.count);
+        case Period::Unit::automatic:
+            return "auto";
         default:
             return "never";
     }

@@ -213,6 +213,10 @@ std::optional<Error> single_rows(const TrainSettings& settings,
                       "leave that step out with --drop-last, or use another --batch");
 }
 
+double save_interval_s(double cost_s, double mtbf_s, double overhead) {
+    return std::max(std::sqrt(2 * cost_s * mtbf_s), cost_s / overhead);
+}
+
 TimeLimit::TimeLimit(std::int64_t deadline_unix_s, double unix_now_s, double now_s)
     : deadline_s_(std::numeric_limits<double>::infinity()), margin_s_(0) {
     if (deadline_unix_s <= 0) return;

@@ -377,10 +377,20 @@ OptionSection how_long(TrainSettings& s) {
                       many,
                       "Unix time before which to save and stop (exit code 75); 'lockstep slurm "
                       "prolog' prints it; 0: none"),
-         shared(period_option("checkpoint-every",
-                              s.checkpoint_every,
-                              "period between checkpoints: 500steps, 1epoch, 10m or never; the end "
-                              "of the run always writes one")),
+         shared(
+             period_option("checkpoint-every",
+                           s.checkpoint_every,
+                           "period between checkpoints: 500steps, 1epoch, 10m, never, or auto: by "
+                           "what saves cost and --mtbf; the end of the run always writes one")),
+         duration_option("mtbf",
+                         s.mtbf_s,
+                         "mean time between failures, for --checkpoint-every auto; 0: that of the "
+                         "run's own starts, 24h for the first one"),
+         real_option("checkpoint-overhead",
+                     s.checkpoint_overhead,
+                     1e-5,
+                     0.5,
+                     "largest share of time that saves of --checkpoint-every auto may cost"),
          shared(choice_option<CheckpointMode>(
              "checkpoint-mode",
              s.checkpoint_mode,

@@ -151,6 +151,13 @@ std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
              s.early_stop > 0 && (lacks_data || is_last_only)}};
 }
 
+std::vector<Idle> idle_of_checkpoints(const TrainSettings& s) {
+    const bool is_chosen = s.checkpoint_every.unit == Period::Unit::automatic;
+    const std::string why = "--checkpoint-every is " + text_of(s, "checkpoint-every");
+    const std::string fix = "drop it, or use --checkpoint-every auto";
+    return {{"mtbf", why, fix, !is_chosen}, {"checkpoint-overhead", why, fix, !is_chosen}};
+}
+
 std::vector<Idle> idle_rows(const TrainSettings& s) {
     std::vector<Idle> rows = {{"noise-scale-every",
                                "it compares virtual ranks' gradients, and there is one",
@@ -193,6 +200,7 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                              idle_of_optimizers(s),
                              idle_of_schedules(s),
                              idle_of_order(s),
+                             idle_of_checkpoints(s),
                              idle_of_evaluations(s)})
         rows.insert(rows.end(), more.begin(), more.end());
     return rows;
@@ -295,7 +303,9 @@ void check_lr_every(const Period& every) {
 
 // Nor may what is tested: it tells which checkpoint is the best, and when to stop.
 void check_evaluate_every(const Period& every) {
-    check(every.unit != Period::Unit::seconds, [&] {
+    const bool is_by_time =
+        every.unit == Period::Unit::seconds || every.unit == Period::Unit::automatic;
+    check(!is_by_time, [&] {
         return Error("E103",
                      fmt::format("--evaluate-every is '{}'", period_text(every)),
                      "evaluations come after steps or epochs, so that they do not depend on time",

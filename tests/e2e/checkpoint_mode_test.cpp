@@ -106,6 +106,29 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
     EXPECT_THAT(trained("wide", 2, {}).output, Not(HasSubstr(told)));
 }
 
+// Of runs that fail every second, and may spend half of their time on saves.
+TEST_F(CheckpointModes, ComeAsOftenAsTheirCostAndTheFailuresSay) {
+    const auto words = [&](const char* run, const Words& more) {
+        return train_words(SmallData::get().train(), folder_ / run, "mlp", 24) +
+               typed("--virtual-ranks 4 --max-steps 600 --keep-checkpoints 1000", {}) + more +
+               on_ranks(2);
+    };
+    const auto chosen = run_lockstep(
+        words("chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {})));
+    EXPECT_EQ(chosen.exit_code, 0) << chosen.output;
+    EXPECT_THAT(
+        chosen.output,
+        testing::ContainsRegex("checkpoints: one each [0-9.]+m?s, as a save costs [0-9.]+m?s "
+                               "and failures are [0-9.]+s apart; saves then cost [0-9.]+ % of"));
+    EXPECT_GE(checkpoints_of(folder_ / "chosen").size(), 2u);
+    const auto rare = run_lockstep(words("rare", {"--checkpoint-every", "auto"}));
+    EXPECT_EQ(checkpoints_of(folder_ / "rare").size(), 1u) << "the end's";
+    EXPECT_EQ(printed_hash(chosen.output), printed_hash(rare.output));
+    const auto idle = run_lockstep(words("idle", {"--mtbf", "2s"}));
+    EXPECT_EQ(idle.exit_code, 64) << idle.output;
+    EXPECT_THAT(idle.output, HasSubstr("drop it, or use --checkpoint-every auto"));
+}
+
 // Each write takes longer than two steps.
 TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
     const auto slow = trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}}));

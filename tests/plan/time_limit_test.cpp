@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/run_length.hpp"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -9,6 +11,19 @@ namespace {
 // A limit 1000 s from now, when now_s() says 50.
 constexpr std::int64_t deadline = 1'700'001'000;
 constexpr double unix_now_s = 1'700'000'000, begin_s = 50;
+
+TEST(SaveInterval, LosesTheLeastTime) {
+    const double interval_s = save_interval_s(8, 36'000, 0.5);
+    EXPECT_NEAR(interval_s, std::sqrt(2 * 8 * 36'000.0), 1e-9);
+    const auto lost = [](double every_s) { return 8 / every_s + every_s / 2 / 36'000; };
+    EXPECT_LT(lost(interval_s), lost(0.8 * interval_s));
+    EXPECT_LT(lost(interval_s), lost(1.2 * interval_s));
+}
+
+TEST(SaveInterval, KeepsToTheShareOfTimeForSaves) {
+    EXPECT_EQ(save_interval_s(8, 600, 0.01), 800);
+    EXPECT_LT(save_interval_s(8, 600, 0.5), 800);
+}
 
 TEST(TimeLimit, IsNeverNearWithoutADeadline) {
     TimeLimit limit(0, unix_now_s, begin_s);

@@ -15,12 +15,13 @@
 
 namespace lockstep {
 
-/// An interval: "500steps", "1epoch", "10m". never: the action does not happen.
+/// An interval: "500steps", "1epoch", "10m". never: the action does not happen. automatic: the
+/// program chooses.
 struct Period {
     /// The unit that is counted.
-    enum class Unit { never, steps, epochs, seconds };
+    enum class Unit { never, steps, epochs, seconds, automatic };
     Unit unit = Unit::never;  ///< unit of `count`
-    std::int64_t count = 0;   ///< number of units; 0 with never
+    std::int64_t count = 0;   ///< number of units; 0 with never and automatic
     bool operator==(const Period&) const = default;
 };
 

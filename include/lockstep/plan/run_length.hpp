@@ -78,6 +78,11 @@ int default_virtual_ranks(const TrainSettings& settings,
                           const ModelTraits& model,
                           int ranks);
 
+/// Returns the seconds between saves of `cost_s` each that lose the least time if failures are
+/// `mtbf_s` apart: sqrt(2 cost mtbf) (Young, https://doi.org/10.1145/361147.361115). Returns more
+/// where saves would cost more than the share `overhead` of the time.
+double save_interval_s(double cost_s, double mtbf_s, double overhead);
+
 /// Decides when a run must save and stop before its deadline. Two of the longest recent turns of
 /// the loop, two of the longest saves and a margin must still fit. The margin is 90 s, but at most
 /// a tenth of the time left at the start. Times are those of now_s(): setting the wall clock cannot

@@ -185,6 +185,8 @@ struct TrainSettings {
     std::int64_t max_steps = 0;  ///< 0: epochs decides
     std::int64_t deadline = 0;   ///< Unix time before which to save and stop; 0: none
     Period checkpoint_every{Period::Unit::epochs, 1};  ///< one is always written at the end
+    double mtbf_s = 0;  ///< mean time between failures; 0: as this run's starts had it
+    double checkpoint_overhead = 0.01;  ///< largest share of time for saves of an automatic period
     CheckpointMode checkpoint_mode = CheckpointMode::overlapped;  ///< bits are the same
     int keep_checkpoints = 3;                        ///< number of newest checkpoints that are kept
     Period evaluate_every{Period::Unit::epochs, 1};  ///< evaluations on test_data

@@ -109,6 +109,9 @@ class CheckpointSave {
     /// Returns this rank's votes for the next step.
     SaveVotes votes() const;
 
+    /// Returns the processor time of this rank's threads, once the checkpoint is there.
+    double busy_s() const { return busy_s_; }
+
     /// After a step, on all ranks: `agreed` is the sum of votes() before it. Returns true once the
     /// checkpoint is there. Collective only where a rank failed. Errors: see above.
     bool advance(const SaveVotes& agreed);
@@ -145,6 +148,7 @@ class CheckpointSave {
     std::atomic<bool> is_copied_ = false;
     std::atomic<Stage> reached_ = Stage::preparing;  ///< by the writer; ended: it failed
     std::atomic<Stage> allowed_ = Stage::preparing;  ///< to the writer; ended: it is abandoned
+    double busy_s_ = 0;                              ///< of both threads, before reached_ changes
     std::optional<Error> failure_;                   ///< of the writer, before it has ended
 };
 

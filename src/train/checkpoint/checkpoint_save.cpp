@@ -39,6 +39,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -118,6 +119,13 @@ void lower_priority(int nice) {
     ::syscall(SYS_ioprio_set, this_thread, 0, best_effort_last);
 }
 
+// Of the calling thread, so far.
+double processor_s() {
+    timespec used{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
 }  // namespace
 
 std::size_t CheckpointPart::changing_floats() const {
@@ -186,9 +194,11 @@ CheckpointSave::~CheckpointSave() {
 
 // The writer's. It passes from stage to stage as all ranks do.
 void CheckpointSave::work() {
+    double since_s = processor_s();
     try {
         for (Stage stage = Stage::preparing; stage < Stage::done; stage = after(stage)) {
             if (works_in(stage)) work_in(stage);
+            busy_s_ += processor_s() - std::exchange(since_s, processor_s());
             pass(after(stage));
         }
     } catch (const Abandoned&) {
@@ -206,11 +216,13 @@ void CheckpointSave::work_in(Stage stage) {
 }
 
 void CheckpointSave::copy() {
+    const double since_s = processor_s();
     float* to = threads_->staging.get();
     for (TensorPiece& piece : std::span(part_.pieces).first(part_.changing)) {
         std::memcpy(to, piece.data, piece.count * sizeof(float));
         piece.data = std::exchange(to, to + piece.count);
     }
+    busy_s_ = processor_s() - since_s;
 }
 
 void CheckpointSave::prepare() const {

@@ -84,7 +84,8 @@ class Saves {
 
     const LastSave& last() const { return last_; }
 
-    bool is_in_flight() const;
+    /// Returns true if the clock says that a save is due. For rank 0.
+    bool is_time() const;
 
     /// Returns this rank's votes for the next step.
     SaveVotes votes() const;
@@ -106,7 +107,10 @@ class Saves {
     void now();
 
   private:
+    bool is_in_flight() const;
     void begin(CheckpointMode mode);
+    void choose_interval(double cost_s);
+    double mtbf_s() const;
     bool can_overlap(const CheckpointPart& part);
     void note_committed();
     void leave_out();
@@ -118,6 +122,10 @@ class Saves {
     LastSave last_;
     std::unique_ptr<SaveThreads> threads_;  ///< from the first overlapped save on
     double ordered_s_ = 0;                  ///< when the save in flight was
+    double begin_s_ = 0;                    ///< for how long it was ordered
+    double cost_s_ = 0;                     ///< of a save, mean of this start's
+    int costs_ = 0;                         ///< number of these
+    double interval_s_ = 0, told_s_ = 0;    ///< of --checkpoint-every auto; as last logged
     std::string answered_;                  ///< id of the request that it answers
     bool is_wanted_ = false;                ///< a request waits for its turn
     std::uint64_t left_out_ = 0;

@@ -73,10 +73,7 @@ void add_request(StepWishes& wishes, const LoopParts& parts) {
 
 StepWishes wishes_of(const LoopParts& parts, const Saves& saves, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
-    const Period& period = parts.start.settings.checkpoint_every;
-    const bool clock_says_save = parts.start.mesh.world.is_root() &&
-                                 period.unit == Period::Unit::seconds && !saves.is_in_flight() &&
-                                 now_s() - saves.last().time_s >= static_cast<double>(period.count);
+    const bool clock_says_save = parts.start.mesh.world.is_root() && saves.is_time();
     const bool limit_is_near = parts.start.mesh.world.is_root() && limit.is_near(now_s());
     StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
                       .interrupt = request == StopRequest::interrupt,

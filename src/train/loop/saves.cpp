@@ -12,12 +12,14 @@
 // Tested: e2e/checkpoint_mode_test.cpp, e2e/control_test.cpp, e2e/tasks_test.cpp (rollbacks).
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/run_length.hpp"
 #include "lockstep/run/control.hpp"
 #include "lockstep/run/memory.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "loop/loop.hpp"
 
@@ -27,6 +29,9 @@
 
 namespace lockstep {
 namespace {
+
+// Of --checkpoint-every auto, until a save's cost is known; and of a first start.
+constexpr double first_interval_s = 60, usual_mtbf_s = 24 * 3600;
 
 CheckpointState state_of(const LoopParts& parts) {
     const TrainSettings& settings = parts.start.settings;
@@ -111,7 +116,8 @@ Saves::Saves(const LoopParts& parts, TimeLimit& limit)
     : parts_(parts),
       limit_(limit),
       mode_(parts.start.settings.checkpoint_mode),
-      last_{parts.course.progress.step, parts.course.progress.epoch, now_s()} {}
+      last_{parts.course.progress.step, parts.course.progress.epoch, now_s()},
+      interval_s_(std::min(first_interval_s, mtbf_s() / 10)) {}
 
 Saves::~Saves() {
     parts_.course.save.reset();
@@ -119,6 +125,42 @@ Saves::~Saves() {
 
 bool Saves::is_in_flight() const {
     return parts_.course.save != nullptr;
+}
+
+bool Saves::is_time() const {
+    const Period& period = parts_.start.settings.checkpoint_every;
+    const double passed_s = now_s() - last_.time_s;
+    if (is_in_flight()) return false;
+    if (period.unit == Period::Unit::automatic) return passed_s >= interval_s_;
+    return period.unit == Period::Unit::seconds && passed_s >= static_cast<double>(period.count);
+}
+
+// As the user says, or as earlier starts of this run ended.
+double Saves::mtbf_s() const {
+    const double given_s = parts_.start.settings.mtbf_s;
+    const auto ends = static_cast<double>(parts_.run.incarnation - 1);
+    if (given_s > 0) return given_s;
+    if (ends < 1 || !parts_.run.directory) return usual_mtbf_s;
+    const auto begun_s = parse_utc(read_run_record(parts_.run.paths.root).created_at);
+    return begun_s ? std::max(unix_time_s() - *begun_s, 1.0) / ends : usual_mtbf_s;
+}
+
+// For rank 0.
+void Saves::choose_interval(double cost_s) {
+    const TrainSettings& settings = parts_.start.settings;
+    cost_s_ += (cost_s - cost_s_) / ++costs_;
+    if (settings.checkpoint_every.unit != Period::Unit::automatic) return;
+    interval_s_ = save_interval_s(cost_s_, mtbf_s(), settings.checkpoint_overhead);
+    constexpr double worth_a_line = 1.2;
+    if (interval_s_ < told_s_ * worth_a_line && told_s_ < interval_s_ * worth_a_line) return;
+    told_s_ = interval_s_;
+    once(Level::info,
+         "checkpoints: one each {}, as a save costs {} and failures are {} apart; saves then cost "
+         "{:.2g} % of the time",
+         duration_text(interval_s_),
+         duration_text(cost_s_),
+         duration_text(mtbf_s()),
+         100 * cost_s_ / interval_s_);
 }
 
 SaveVotes Saves::votes() const {
@@ -202,21 +244,26 @@ void Saves::begin(CheckpointMode mode) {
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
     const Communicator& world = parts_.start.mesh.world;
     Course& course = parts_.course;
+    ordered_s_ = last_.time_s = now_s();
     ++course.saves;
     if (course.ledger) agree(world, [&] { course.ledger->write(); });
     CheckpointPart part = part_of(parts_);
     const bool overlaps = mode == CheckpointMode::overlapped && can_overlap(part);
-    ordered_s_ = last_.time_s = now_s();
     is_wanted_ = false;
     answered_ = request_to_save();
     course.save = std::make_unique<CheckpointSave>(
         world, place_of(parts_), std::move(part), overlaps ? threads_.get() : nullptr);
+    begin_s_ = now_s() - ordered_s_;
 }
 
 void Saves::note_committed() {
     const CheckpointState& state = parts_.course.save->state();
     last_ = {state.step, state.epoch, now_s()};
-    limit_.note_save(last_.time_s - ordered_s_);
+    const double took_s = last_.time_s - ordered_s_, busy_s = parts_.course.save->busy_s();
+    limit_.note_save(took_s);
+    const bool was_beside = busy_s > 0;  // else it may be the run's last
+    if (parts_.start.mesh.world.is_root() && (was_beside || mode_ == CheckpointMode::blocking))
+        choose_interval(was_beside ? begin_s_ + busy_s : took_s);
     if (!answered_.empty() && request_to_save() == answered_)
         write_state(parts_, saved_state(state.step, state.epoch));
     parts_.course.save.reset();
