@@ -168,6 +168,31 @@ TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
     if (step < last_step) expect_undisturbed_end("run", 1, {});
 }
 
+// It is pending until the save is committed, many steps later.
+TEST_F(CheckpointModes, AnswerARequestByOneSave) {
+    const fs::path run = folder_ / "run";
+    Background job(Words{"env",
+                         std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK,
+                         "FAULTY_DISK_MS=60",
+                         program()} +
+                       train_words(SmallData::get().train(), run, "mlp", 24) +
+                       typed("--virtual-ranks 4 --max-steps 100000 --log-every 1 "
+                             "--checkpoint-every never",
+                             {}) +
+                       on_ranks(2),
+                   folder_ / "output");
+    const auto trains_to = [&](std::int64_t step) {
+        return eventually([&] { return newest_step(run) >= step || job.has_ended(); }, 60);
+    };
+    EXPECT_TRUE(trains_to(1));
+    const auto saved = run_lockstep({"save", run});
+    EXPECT_EQ(saved.exit_code, 0) << saved.output;
+    EXPECT_TRUE(trains_to(newest_step(run) + 50));
+    EXPECT_EQ(run_lockstep({"stop", run, "--now"}).exit_code, 0);
+    EXPECT_EQ(job.wait(100), 130) << content_of(folder_ / "output");
+    EXPECT_EQ(checkpoints_of(run).size(), 1u);
+}
+
 struct DiskFault {
     const char* name;
     const char* does;

@@ -97,6 +97,9 @@ class Saves {
     /// and counted; a request waits for its turn.
     void order(SaveReason reason);
 
+    /// Returns true if the save in flight answers the request `id`. For rank 0.
+    bool answers(const std::string& id) const { return is_in_flight() && answered_ == id; }
+
     /// Returns true if order() was asked for a request that had to wait.
     bool has_request() const { return is_wanted_; }
 

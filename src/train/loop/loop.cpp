@@ -58,7 +58,7 @@ bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoc
 constexpr int most_skipped_in_row = 100;
 
 // Adds a user's request to rank 0 to `wishes` for the next step.
-void add_request(StepWishes& wishes, const LoopParts& parts) {
+void add_request(StepWishes& wishes, const LoopParts& parts, const Saves& own_saves) {
     const auto& asked = parts.run.directory->control_request();
     if (!asked) return;
     const bool saves = wishes.save || is_due(parts.start.settings.checkpoint_every,
@@ -66,7 +66,8 @@ void add_request(StepWishes& wishes, const LoopParts& parts) {
                                              parts.contract.length.steps_per_epoch);
     const bool stops = asked->action == ControlAction::stop ||
                        (asked->action == ControlAction::stop_after_checkpoint && saves);
-    wishes.save = wishes.save || asked->action == ControlAction::save;
+    wishes.save =
+        wishes.save || (asked->action == ControlAction::save && !own_saves.answers(asked->id));
     wishes.interrupt = wishes.interrupt || stops;
     wishes.discard = asked->action == ControlAction::stop_now;
 }
@@ -79,7 +80,7 @@ StepWishes wishes_of(const LoopParts& parts, const Saves& saves, const TimeLimit
                       .interrupt = request == StopRequest::interrupt,
                       .save = clock_says_save,
                       .votes = saves.votes()};
-    if (parts.run.directory) add_request(wishes, parts);
+    if (parts.run.directory) add_request(wishes, parts, saves);
     return wishes;
 }
 
