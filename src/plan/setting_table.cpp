@@ -362,8 +362,71 @@ Option trace_option(TraceSteps& steps) {
     return option;
 }
 
-OptionSection how_long(TrainSettings& s) {
+std::vector<Option> saving(TrainSettings& s) {
     return {
+        shared(
+            period_option("checkpoint-every",
+                          s.checkpoint_every,
+                          "period between checkpoints: 500steps, 1epoch, 10m, never, or auto: by "
+                          "what saves cost and --mtbf; the end of the run always writes one")),
+        duration_option("mtbf",
+                        s.mtbf_s,
+                        "mean time between failures, for --checkpoint-every auto; 0: that of the "
+                        "run's own starts, 24h for the first one"),
+        real_option("checkpoint-overhead",
+                    s.checkpoint_overhead,
+                    1e-5,
+                    0.5,
+                    "largest share of time that saves of --checkpoint-every auto may cost"),
+        shared(choice_option<CheckpointMode>(
+            "checkpoint-mode",
+            s.checkpoint_mode,
+            {{"overlapped", CheckpointMode::overlapped}, {"blocking", CheckpointMode::blocking}},
+            "write checkpoints beside the steps that follow, from a copy in memory, or between "
+            "two steps")),
+        whole_option(
+            "keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest checkpoints to keep")};
+}
+
+std::vector<Option> looking(TrainSettings& s) {
+    return {
+        shared(period_option("evaluate-every",
+                             s.evaluate_every,
+                             "period between evaluations: 500steps, 1epoch or never")),
+        shared(text_option("keep-best",
+                           "METRIC",
+                           s.keep_best,
+                           "also keep the checkpoint with the best value of this metric: loss, "
+                           "accuracy, r2, ...; kl:min, score:max: a metric of --task program")),
+        shared(whole_option("early-stop",
+                            s.early_stop,
+                            0,
+                            1'000'000,
+                            "stop after N evaluations without a better --keep-best metric (unset: "
+                            "loss); 0: never")),
+        shared(choice_option<NonFinite>(
+            "on-nonfinite",
+            s.on_nonfinite,
+            {{"stop", NonFinite::stop},
+             {"skip", NonFinite::skip},
+             {"rollback", NonFinite::rollback}},
+            "if loss or gradient is not finite: stop (loss only); skip such steps, at most 100 in "
+            "a row; or rollback: skip, and return to the weights of the last --checkpoint-every")),
+        shared(steps_option("noise-scale-every",
+                            s.noise_scale_every,
+                            "steps between estimates of the gradient noise scale, the largest "
+                            "useful batch; 0: none")),
+        shared(steps_option(
+            "log-every", s.log_every, "steps between step lines; 0: every 30 s and each epoch")),
+        shared(steps_option("histograms-every",
+                            s.histograms_every,
+                            "steps between TensorBoard histograms of each layer's weights; 0: "
+                            "none")),
+        shared(trace_option(s.trace))};
+}
+
+OptionSection how_long(TrainSettings& s) {
+    OptionSection section{
         "How long, how often",
         {with_scope(OptionScope::decides_length,
                     whole_option("epochs", s.epochs, 1, 1'000'000, "passes over the data")),
@@ -376,62 +439,10 @@ OptionSection how_long(TrainSettings& s) {
                       0,
                       many,
                       "Unix time before which to save and stop (exit code 75); 'lockstep slurm "
-                      "prolog' prints it; 0: none"),
-         shared(
-             period_option("checkpoint-every",
-                           s.checkpoint_every,
-                           "period between checkpoints: 500steps, 1epoch, 10m, never, or auto: by "
-                           "what saves cost and --mtbf; the end of the run always writes one")),
-         duration_option("mtbf",
-                         s.mtbf_s,
-                         "mean time between failures, for --checkpoint-every auto; 0: that of the "
-                         "run's own starts, 24h for the first one"),
-         real_option("checkpoint-overhead",
-                     s.checkpoint_overhead,
-                     1e-5,
-                     0.5,
-                     "largest share of time that saves of --checkpoint-every auto may cost"),
-         shared(choice_option<CheckpointMode>(
-             "checkpoint-mode",
-             s.checkpoint_mode,
-             {{"overlapped", CheckpointMode::overlapped}, {"blocking", CheckpointMode::blocking}},
-             "write checkpoints beside the steps that follow, from a copy in memory, or between "
-             "two steps")),
-         whole_option(
-             "keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest checkpoints to keep"),
-         shared(period_option("evaluate-every",
-                              s.evaluate_every,
-                              "period between evaluations: 500steps, 1epoch or never")),
-         shared(text_option("keep-best",
-                            "METRIC",
-                            s.keep_best,
-                            "also keep the checkpoint with the best value of this metric: loss, "
-                            "accuracy, r2, ...; kl:min, score:max: a metric of --task program")),
-         shared(whole_option("early-stop",
-                             s.early_stop,
-                             0,
-                             1'000'000,
-                             "stop after N evaluations without a better --keep-best metric (unset: "
-                             "loss); 0: never")),
-         shared(choice_option<NonFinite>(
-             "on-nonfinite",
-             s.on_nonfinite,
-             {{"stop", NonFinite::stop},
-              {"skip", NonFinite::skip},
-              {"rollback", NonFinite::rollback}},
-             "if loss or gradient is not finite: stop (loss only); skip such steps, at most 100 in "
-             "a row; or rollback: skip, and return to the weights of the last --checkpoint-every")),
-         shared(steps_option("noise-scale-every",
-                             s.noise_scale_every,
-                             "steps between estimates of the gradient noise scale, the largest "
-                             "useful batch; 0: none")),
-         shared(steps_option(
-             "log-every", s.log_every, "steps between step lines; 0: every 30 s and each epoch")),
-         shared(steps_option("histograms-every",
-                             s.histograms_every,
-                             "steps between TensorBoard histograms of each layer's weights; 0: "
-                             "none")),
-         shared(trace_option(s.trace))}};
+                      "prolog' prints it; 0: none")}};
+    for (const auto& more : {saving(s), looking(s)})
+        section.options.insert(section.options.end(), more.begin(), more.end());
+    return section;
 }
 
 std::vector<Option> communication(TrainSettings& s) {
