@@ -75,7 +75,7 @@ struct SaveThreads {
 
     std::unique_ptr<float[]> staging;
     std::size_t floats;
-    SideThread writer{19}, copier{10};
+    SideThread writer{19}, copier{5};
 };
 
 /// One save. Its stages: rank 0 prepares the folder, all ranks write their shards, rank 0 commits.

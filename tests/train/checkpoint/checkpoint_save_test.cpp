@@ -19,6 +19,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 
 namespace lockstep {
 namespace {
@@ -169,6 +171,21 @@ TEST_F(CheckpointSaves, AreComparedBitForBit) {
     EXPECT_EQ(found.different[3].largest, 4);
     EXPECT_FALSE(found.different[4].first.has_value()) << found.different[4].name;
     ranks_.barrier();
+}
+
+// Others take the core of the training thread that wakes them.
+TEST_F(CheckpointSaves, RunOnThreadsOfBatchWork) {
+    for (const int nice : {5, 19}) {
+        SideThread thread(nice);
+        int policy = 0, found = 0;
+        thread.run([&] {
+            policy = ::sched_getscheduler(0);
+            found = ::getpriority(PRIO_PROCESS, 0);  // of this thread, on Linux
+        });
+        thread.wait();
+        EXPECT_EQ(policy, SCHED_BATCH);
+        EXPECT_EQ(found, nice);
+    }
 }
 
 TEST_F(CheckpointSaves, AreThereOnlyWhenAllRanksHaveSaidSo) {
