@@ -244,8 +244,7 @@ int default_virtual_ranks(const TrainSettings& settings,
                           const ModelTraits& model,
                           int ranks) {
     const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)));
-    if (settings.precision != Precision::fp32 || settings.micro_batches > 1 ||
-        settings.plain_summation)
+    if (has_16_bits(settings.precision) || settings.micro_batches > 1 || settings.plain_summation)
         return least;
     for (int most = most_virtual_ranks; most > least; most /= 2)
         if (suits(settings, samples, model, most)) return most;

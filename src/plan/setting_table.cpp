@@ -293,9 +293,12 @@ std::vector<Option> numerics(TrainSettings& s) {
         choice_option<Precision>(
             "precision",
             s.precision,
-            {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
+            {{"fp32", Precision::fp32},
+             {"tf32", Precision::tf32},
+             {"bf16", Precision::bf16},
+             {"fp16", Precision::fp16}},
             "precision of matrix products and convolutions; weights, gradients and updates are "
-            "fp32"),
+            "fp32; tf32 is for GPUs, of compute capability 8.0 and above"),
         real_option("loss-scale",
                     s.loss_scale,
                     1,

@@ -72,6 +72,22 @@ TEST(Device, GivesEqualBitsInHalfPrecision) {
         verify({"--ranks", "1,2,3", "--model", "mlp", "--precision", "fp16", "--clip-norm", "1"}));
 }
 
+// The simulated GPUs round factors as real ones do.
+TEST(Device, GivesEqualBitsInTf32WhereTheGpuHasIt) {
+    const Words model = typed("--ranks 1,2 --model cnn-bn"), tf32 = typed("--precision tf32");
+    const auto rounded = verify(model + tf32);
+    expect_equal(rounded);
+    EXPECT_NE(rounded.output, verify(model).output);
+    const TempDir folder;
+    for (const auto& result :
+         {verify(model + tf32, {{"SIMCUDA_CAPABILITY", "7"}}),
+          run_lockstep(train(folder / "run", typed("--device cpu") + tf32), with_gpus())}) {
+        EXPECT_EQ(result.exit_code, 64) << result.output;
+        EXPECT_THAT(result.output, HasSubstr("--precision tf32 has no effect here"));
+    }
+    EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
 // What the second half of a run's steps adds to the calls in which CUDA lets rank 0 wait: samples
 // and phases have an event each. The wait for the loss looks again and again, outside CUDA.
 TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {

@@ -82,7 +82,7 @@ void add_devices(CudaApi& api) {
     api.device_facts = counted([](int device, CudaDeviceFacts* facts) {
         if (!is_device(device)) return invalid_device;
         const int gpu = gpu_of_device(device);
-        *facts = {uuid_of(gpu), pci_of(gpu), gpu_name, settings().memory};
+        *facts = {uuid_of(gpu), pci_of(gpu), gpu_name, settings().memory, settings().capability};
         return CudaApi::success;
     });
 }

@@ -63,6 +63,8 @@ Settings from_environment() {
     s.memory = number_for(s.rank, "SIMCUDA_MEMORY", s.memory);
     s.nccl_version = static_cast<int>(
         number_for(s.rank, "SIMCUDA_NCCL_VERSION", static_cast<std::uint64_t>(s.nccl_version)));
+    s.capability = static_cast<int>(
+        number_for(s.rank, "SIMCUDA_CAPABILITY", static_cast<std::uint64_t>(s.capability)));
     s.waits = text_of("SIMCUDA_WAITS");
     s.kills_in = number_for(s.rank, "SIMCUDA_KILL", never);
     s.hangs_in = number_for(s.rank, "SIMCUDA_HANG", never);

@@ -20,6 +20,7 @@ struct Settings {
     std::uint64_t delay_us = 0;  ///< the longest
     std::uint64_t memory = usual_memory;
     int nccl_version = 22809;
+    int capability = 9;
     std::string waits;                                     ///< prefix of files
     std::uint64_t kills_in = never;                        ///< a group of NCCL's
     std::uint64_t hangs_in = never;                        ///< likewise

@@ -254,6 +254,34 @@ std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_
     return {};
 }
 
+/// The nearest numbers with TF32's 10 bits behind the point; ties go away from zero.
+Tensor rounded_to_tf32(const Tensor& tensor) {
+    const Tensor rounded = host_view(tensor).clone();
+    rounded.view(at::kInt).add_(0x1000).bitwise_and_(~0x1fff);
+    const Tensor there = at::empty_like(tensor);
+    host_view(there).copy_(rounded);
+    return there;
+}
+
+/// What a GPU does where it may.
+void round_factors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+    const std::string& name = op.schema().name();
+    const bool convolves = name.find("convolution") != name.npos;
+    const bool multiplies = name == "aten::addmm" || name == "aten::mm" || name == "aten::bmm";
+    const at::Context& context = at::globalContext();
+    if (!(convolves && context.allowTF32CuDNN()) && !(multiplies && context.allowTF32CuBLAS()))
+        return;
+    const auto& arguments = op.schema().arguments();
+    auto value = stack.end() - static_cast<std::ptrdiff_t>(arguments.size());
+    for (auto argument = arguments.begin(); argument != arguments.end(); ++argument, ++value) {
+        const bool is_written = argument->alias_info() && argument->alias_info()->isWrite();
+        if (is_written || !value->isTensor() || !value->toTensor().defined()) continue;
+        const Tensor& tensor = value->toTensor();
+        const bool is_factor = tensor.dim() > 1 && tensor.scalar_type() == at::kFloat;
+        if (tensor.is_cuda() && is_factor) *value = rounded_to_tf32(tensor);
+    }
+}
+
 void run_on_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const bool before = std::exchange(copies_results, true);
     at::native::cpu_fallback(op, stack);
@@ -265,6 +293,7 @@ void run_now(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const std::size_t arguments = op.schema().arguments().size();
     const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
     wait_for_current_stream();
+    round_factors(op, *stack);
     if (!op.hasTag(at::Tag::nondeterministic_seeded)) return run_on_copies(op, stack);
     const auto given = take_generator(*stack, arguments);
     const DrawScope draws(given ? *given : default_generator(-1));

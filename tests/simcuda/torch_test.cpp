@@ -76,6 +76,7 @@ class SimulatedTorch : public testing::Test {
     SimulatedTorch() {
         torch::manual_seed(1);
         at::set_num_threads(1);
+        at::globalContext().setAllowTF32CuDNN(false);
     }
     ~SimulatedTorch() override { configure({}); }
 
@@ -219,6 +220,21 @@ TEST_F(SimulatedTorch, ConvolvesChannelsEachByItself) {
         return model->weight.grad().cpu();
     };
     EXPECT_TRUE(loss_on(gpu).allclose(loss_on(at::kCPU)));
+}
+
+// 1 + 2^-11 has 11 bits behind the point.
+TEST_F(SimulatedTorch, RoundsFactorsWhereItMay) {
+    const auto product = [](const Tensor& factor) {
+        return torch::mm(factor, torch::ones({8, 3}, at::TensorOptions(gpu))).cpu();
+    };
+    const Tensor fine = torch::full({5, 8}, 1 + 0x1p-11f, at::TensorOptions(gpu));
+    const Tensor coarse = torch::full({5, 8}, 1 + 0x1p-10f, at::TensorOptions(gpu));
+    EXPECT_FALSE(torch::equal(product(fine), product(coarse)));
+    at::globalContext().setAllowTF32CuBLAS(true);
+    const Tensor rounded = product(fine);
+    at::globalContext().setAllowTF32CuBLAS(false);
+    EXPECT_TRUE(torch::equal(rounded, product(coarse)));
+    EXPECT_EQ(fine[0][0].item<float>(), 1 + 0x1p-11f);
 }
 
 TEST_F(SimulatedTorch, KeepsTheHostFromItsMemory) {

@@ -20,10 +20,11 @@ struct PlannedGpu {
 
 /// Facts that CUDA reports about the selected device.
 struct SelectedGpu {
-    int device = -1;   ///< CUDA's number in this process
-    std::string pci;   ///< address on the bus
-    std::string uuid;  ///< UUID reported by CUDA
-    std::string name;  ///< name of the model
+    int device = -1;     ///< CUDA's number in this process
+    std::string pci;     ///< address on the bus
+    std::string uuid;    ///< UUID reported by CUDA
+    std::string name;    ///< name of the model
+    int capability = 0;  ///< compute capability, of 8.6 the 8
     bool operator==(const SelectedGpu&) const = default;
 };
 

@@ -113,9 +113,15 @@ enum class NonFinite {
     rollback,
 };
 
-/// The number format of operators that gain by it (matrix products, convolutions, attention), as
-/// torch.autocast chooses them. Parameters, gradients, sums and optimizers are always fp32.
-enum class Precision { fp32, bf16, fp16 };
+/// The number format of operators that gain by it. tf32: factors of matrix products and
+/// convolutions on GPUs. bf16, fp16: those that torch.autocast chooses (attention, too).
+/// Parameters, gradients, sums and optimizers are always fp32.
+enum class Precision { fp32, tf32, bf16, fp16 };
+
+/// Returns true if operators compute on copies of 16 bits.
+constexpr bool has_16_bits(Precision precision) {
+    return precision == Precision::bf16 || precision == Precision::fp16;
+}
 
 /// Saving beside the steps that follow, or between two steps.
 enum class CheckpointMode { overlapped, blocking };

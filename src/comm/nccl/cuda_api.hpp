@@ -20,6 +20,7 @@ struct CudaDeviceFacts {
     std::string pci;   ///< "0000:3b:00.0"
     std::string name;
     std::size_t memory_bytes = 0;
+    int capability = 0;  ///< compute capability, of 8.6 the 8
 };
 
 /// Every function returns a cudaError_t: 0 is success.

@@ -100,7 +100,11 @@ SelectedGpu select_gpu(const CudaApi& cuda, const PlannedGpu& planned) {
             "a library selected a device before, or the plan is of another node or boot",
             "make a new plan on these nodes: lockstep map --save-topology FILE");
     });
-    return {device, found.pci, is_instance(planned) ? planned.uuid : found.uuid, found.name};
+    return {device,
+            found.pci,
+            is_instance(planned) ? planned.uuid : found.uuid,
+            found.name,
+            found.capability};
 }
 
 SelectedGpu claim_gpu(const CudaApi& cuda,

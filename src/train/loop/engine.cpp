@@ -89,7 +89,7 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
     const Communicator& world = start.mesh.world;
     const std::int64_t leaf = settings.batch / settings.virtual_ranks;
     const std::int64_t rows = (leaf + settings.micro_batches - 1) / settings.micro_batches;
-    if (settings.precision != Precision::fp32) reduce_precision(engine, start, rows);
+    if (has_16_bits(settings.precision)) reduce_precision(engine, start, rows);
     const BlankStep blank = agree(world, [&] {
         return run_blank_step(
             *engine.model, *engine.task, engine.input->shape(), rows, *engine.optimizer);

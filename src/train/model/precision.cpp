@@ -72,7 +72,7 @@ class AutocastModel : public Model {
 }  // namespace
 
 std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model, Precision precision) {
-    if (precision == Precision::fp32) return model;
+    if (!has_16_bits(precision)) return model;
     return std::make_unique<AutocastModel>(
         std::move(model), precision == Precision::bf16 ? at::kBFloat16 : at::kHalf);
 }

@@ -42,6 +42,15 @@ Error no_gpu_planned() {
             "--device cpu"};
 }
 
+constexpr int least_capability_of_tf32 = 8;
+
+Error no_tf32(const std::string& why) {
+    return {"E107",
+            "--precision tf32 has no effect here",
+            why,
+            "use --precision fp32, which is the same there"};
+}
+
 constexpr std::int64_t room_floats = 1 << 22;
 
 using UpdateFunction = int (*)(const UpdateLaunch*, void* stream);
@@ -169,6 +178,11 @@ Gpu::Gpu(const Communicator& ranks, const TrainSettings& settings)
     selected_ = claim_gpu(runtime_->cuda(), settings.gpu, *bootstrap_, claim_deadline_s);
     agree(ranks, [&] {
         use_torch_device(device());
+        if (settings.precision == Precision::tf32) {
+            check(selected_.capability >= least_capability_of_tf32,
+                  [&] { return no_tf32(selected_.name + " does not have it"); });
+            allow_tf32();
+        }
         input_kernels_ = make_input_kernels(runtime_, device());
     });
 }
@@ -226,6 +240,8 @@ std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& set
                 fmt::format("GPUs are left idle: {}; {}", error.what(), error.why()));
         }
     }
+    check(gpu || settings.precision != Precision::tf32,
+          [] { return no_tf32("the ranks compute on CPUs, and TF32 is of GPUs"); });
     settings.device = gpu ? DeviceKind::cuda : DeviceKind::cpu;
     return gpu;
 }

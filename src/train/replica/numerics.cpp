@@ -82,9 +82,8 @@ void set_compute_threads(int threads, InstructionSet level) {
 }  // namespace
 
 InstructionSet most_useful(const TrainSettings& settings) {
-    const bool is_full = settings.precision == Precision::fp32;
-    return settings.instruction_set.value_or(is_full ? InstructionSet::avx512
-                                                     : InstructionSet::amx);
+    return settings.instruction_set.value_or(
+        has_16_bits(settings.precision) ? InstructionSet::amx : InstructionSet::avx512);
 }
 
 void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings) {

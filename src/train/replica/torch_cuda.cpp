@@ -58,6 +58,11 @@ void load_torch_cuda() {
     be_deterministic();
 }
 
+void allow_tf32() {
+    at::globalContext().setAllowTF32CuDNN(true);
+    at::globalContext().setAllowTF32CuBLAS(true);
+}
+
 MakeDeviceGraph load_device_graphs(const std::string& path, std::string& why_not) {
     void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     void* const entry = library == nullptr ? nullptr : ::dlsym(library, device_graph_entry_point);

@@ -18,6 +18,10 @@ void load_torch_cuda();
 /// see it.
 void use_torch_device(c10::Device device);
 
+/// From here on factors of products and convolutions are rounded to TF32, which has 10 bits of
+/// fp32's 23 behind the point. Sums are fp32.
+void allow_tf32();
+
 /// Loads the library at `path`, after load_torch_cuda(). Returns nothing if it cannot be loaded,
 /// with the reason.
 MakeDeviceGraph load_device_graphs(const std::string& path, std::string& why_not);

@@ -35,7 +35,11 @@ int device_facts(int device, CudaDeviceFacts* facts) {
     if (const cudaError_t failed = cudaGetDeviceProperties(&properties, device)) return failed;
     char pci[32] = {};
     if (const cudaError_t failed = cudaDeviceGetPCIBusId(pci, sizeof pci, device)) return failed;
-    *facts = {uuid_text(properties.uuid), pci, properties.name, properties.totalGlobalMem};
+    *facts = {uuid_text(properties.uuid),
+              pci,
+              properties.name,
+              properties.totalGlobalMem,
+              properties.major};
     return cudaSuccess;
 }
 
