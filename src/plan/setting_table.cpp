@@ -449,48 +449,55 @@ OptionSection how_long(TrainSettings& s) {
 }
 
 std::vector<Option> communication(TrainSettings& s) {
-    return {shared(choice_option<Transport>(
-                "transport",
-                s.transport,
-                {{"auto", Transport::automatic},
-                 {"shared-memory", Transport::shared_memory},
-                 {"hierarchical", Transport::hierarchical},
-                 {"mpi", Transport::mpi}},
-                "how ranks exchange gradients; auto: the best for the nodes and devices")),
-            choice_option<CommThread>(
-                "comm-thread",
-                s.comm_thread,
-                {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
-                "sum gradients on a separate thread; auto: if the rank has a core for it"),
-            choice_option<LeafMode>("leaves",
-                                    s.leaves,
-                                    {{"auto", LeafMode::automatic},
-                                     {"together", LeafMode::together},
-                                     {"one-by-one", LeafMode::one_by_one}},
-                                    "compute a rank's leaves in one pass; auto: if a test before "
-                                    "training shows the same bits"),
-            choice_option<GraphMode>(
-                "graph",
-                s.graph,
-                {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
-                "replay a leaf's GPU work as a CUDA graph, with the same bits; auto: if that is "
-                "faster and no other rank waits for its gradients"),
-            shared(flag_option("share-gpu",
-                               s.shares_gpus,
-                               "with --device cuda: let ranks of a node share a GPU, to test bits; "
-                               "slow, as NCCL then uses sockets")),
-            shared(flag_option("accept-other-bits",
-                               s.accepts_other_bits,
-                               "resume although these processors compute other bits than before")),
-            shared(duration_option("comm-timeout",
-                                   s.comm_timeout_s,
-                                   "longest time that a rank waits for others before it ends the "
-                                   "job and names them; it warns after a tenth; 0: no limit")),
-            whole_option("flight-entries",
-                         s.flight_entries,
-                         64,
-                         1 << 20,
-                         "collectives that each rank's flight record keeps for 'diagnose'")};
+    return {
+        shared(choice_option<Transport>(
+            "transport",
+            s.transport,
+            {{"auto", Transport::automatic},
+             {"shared-memory", Transport::shared_memory},
+             {"hierarchical", Transport::hierarchical},
+             {"mpi", Transport::mpi}},
+            "how ranks exchange gradients; auto: the best for the nodes and devices")),
+        shared(choice_option<std::optional<ShardState>>(
+            "shard-state",
+            s.shard_state,
+            {{"auto", {}}, {"node", ShardState::node}, {"all", ShardState::all}},
+            "keep the optimizer's state once on each node, or once in all: each of N nodes then "
+            "needs 1/N of it, and weights travel after the update; auto: all if there is state")),
+        choice_option<CommThread>(
+            "comm-thread",
+            s.comm_thread,
+            {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
+            "sum gradients on a separate thread; auto: if the rank has a core for it"),
+        choice_option<LeafMode>("leaves",
+                                s.leaves,
+                                {{"auto", LeafMode::automatic},
+                                 {"together", LeafMode::together},
+                                 {"one-by-one", LeafMode::one_by_one}},
+                                "compute a rank's leaves in one pass; auto: if a test before "
+                                "training shows the same bits"),
+        choice_option<GraphMode>(
+            "graph",
+            s.graph,
+            {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
+            "replay a leaf's GPU work as a CUDA graph, with the same bits; auto: if that is "
+            "faster and no other rank waits for its gradients"),
+        shared(flag_option("share-gpu",
+                           s.shares_gpus,
+                           "with --device cuda: let ranks of a node share a GPU, to test bits; "
+                           "slow, as NCCL then uses sockets")),
+        shared(flag_option("accept-other-bits",
+                           s.accepts_other_bits,
+                           "resume although these processors compute other bits than before")),
+        shared(duration_option("comm-timeout",
+                               s.comm_timeout_s,
+                               "longest time that a rank waits for others before it ends the "
+                               "job and names them; it warns after a tenth; 0: no limit")),
+        whole_option("flight-entries",
+                     s.flight_entries,
+                     64,
+                     1 << 20,
+                     "collectives that each rank's flight record keeps for 'diagnose'")};
 }
 
 std::vector<Option> reading(TrainSettings& s) {

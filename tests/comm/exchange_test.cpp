@@ -31,9 +31,9 @@ struct Exchanging {
     TreePlan plan;
     std::unique_ptr<Exchange> exchange;
 
-    explicit Exchanging(Transport transport)
+    explicit Exchanging(Transport transport, ShardState shards = ShardState::node)
         : plan(virtual_ranks_here(), ranks().size()),
-          exchange(make_exchange(ranks(), layout, plan, transport)) {}
+          exchange(make_exchange(ranks(), layout, plan, transport, shards)) {}
 
     FloatRange own(std::size_t bucket) const { return exchange->own_stripe(bucket); }
     void fill_slots(float value) {
@@ -47,16 +47,27 @@ struct Exchanging {
     }
 };
 
-class EachTransport : public testing::TestWithParam<Transport> {};
-INSTANTIATE_TEST_SUITE_P(Exchange,
-                         EachTransport,
-                         testing::Values(Transport::shared_memory, Transport::mpi),
-                         [](const auto& instance) {
-                             return instance.param == Transport::mpi ? "Mpi" : "SharedMemory";
-                         });
+struct Way {
+    const char* name;
+    Transport transport;
+    ShardState shards;
+};
+
+class EachTransport : public testing::TestWithParam<Way> {
+  protected:
+    static Exchanging make() { return Exchanging(GetParam().transport, GetParam().shards); }
+};
+INSTANTIATE_TEST_SUITE_P(
+    Exchange,
+    EachTransport,
+    testing::Values(Way{"SharedMemory", Transport::shared_memory, ShardState::node},
+                    Way{"SharedMemoryOfAll", Transport::shared_memory, ShardState::all},
+                    Way{"Mpi", Transport::mpi, ShardState::node},
+                    Way{"MpiOfAll", Transport::mpi, ShardState::all}),
+    [](const auto& instance) { return instance.param.name; });
 
 TEST_P(EachTransport, LendsAlignedMemoryThatBeginsAsZeros) {
-    Exchanging x(GetParam());
+    Exchanging x = make();
     const auto is_aligned = [](const float* memory) {
         return reinterpret_cast<std::uintptr_t>(memory) % 64 == 0;
     };
@@ -72,7 +83,7 @@ TEST_P(EachTransport, LendsAlignedMemoryThatBeginsAsZeros) {
 }
 
 TEST_P(EachTransport, SumsAndPublishesStepAfterStep) {
-    Exchanging x(GetParam());
+    Exchanging x = make();
     for (int step = 1; step <= 100; ++step) {
         const auto number = static_cast<float>(step);
         x.fill_slots(number);
@@ -96,7 +107,7 @@ TEST_P(EachTransport, SumsAndPublishesStepAfterStep) {
 
 TEST_P(EachTransport, DoesNotReduceBeforeAllArrivedUnlessItMayWait) {
     LOCKSTEP_NEEDS_RANKS(2);
-    Exchanging x(GetParam());
+    Exchanging x = make();
     x.fill_slots(1);
     const bool is_late = ranks().rank() == 1;
     if (!is_late) {
@@ -114,7 +125,7 @@ TEST_P(EachTransport, DoesNotReduceBeforeAllArrivedUnlessItMayWait) {
 }
 
 TEST_P(EachTransport, PublishesInitialValuesBeforeAnyStep) {
-    Exchanging x(GetParam());
+    Exchanging x = make();
     for (int round = 1; round <= 3; ++round) {
         for (std::size_t b = 0; b < x.layout.bucket_count(); ++b)
             std::fill_n(

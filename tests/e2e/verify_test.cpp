@@ -80,7 +80,9 @@ TEST(Verify, FindsMessagesAndAThreadForCommunicationEqualToSharedMemory) {
     const Words words = typed("--ranks 1,2,4 --model mlp");
     const auto shared = verify(words + typed("--comm-thread off"));
     expect_equal_on({1, 2, 4}, shared);
-    for (const char* other : {"--transport mpi", "--comm-thread on"})
+    for (const char* other : {"--transport mpi --shard-state all",
+                              "--transport mpi --shard-state node",
+                              "--comm-thread on"})
         EXPECT_EQ(verify(words + typed(other)).output, shared.output) << other;
 }
 

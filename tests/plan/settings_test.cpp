@@ -287,6 +287,14 @@ std::vector<NoEffect> idle_cases() {
          "E107",
          "--share-gpu has no effect\n  why: it is for GPUs, and those are not asked for\n"
          "  fix: drop it, or use --device cuda"},
+        {"ShardsOfGpus",
+         [](auto& s) {
+             s.device = DeviceKind::cuda;
+             s.shard_state = ShardState::node;
+         },
+         "E107",
+         "--shard-state has no effect\n  why: each GPU has its own part of the optimizer's state "
+         "already\n  fix: drop it, or use --device cpu"},
         {"TrustOfLamb",
          [](auto& s) {
              s.optimizer.kind = OptimizerKind::lamb;

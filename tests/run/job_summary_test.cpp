@@ -82,6 +82,18 @@ TEST(JobSummary, AddsNodesUp) {
     EXPECT_EQ(summary_text(read), summary_text(job));
 }
 
+TEST(JobSummary, TellsTheMostOfEachKindOfMemoryAndOfANodesState) {
+    std::vector ranks{rank_of(0, "n1", 1), rank_of(1, "n1", 1), rank_of(2, "n2", 1)};
+    ranks[0].model = {4 * gib, 8 * gib, gib};
+    ranks[1].model = {4 * gib, 8 * gib, gib};
+    ranks[2].model = {4 * gib, 9 * gib, gib + gib / 2};
+    const JobSummary job = summary_of(ranks);
+    EXPECT_EQ(job.node_state_bytes, 2 * gib);
+    EXPECT_THAT(summary_text(job),
+                HasSubstr("model         4 GiB for parameters, 9 GiB for gradients, 1.5 GiB for "
+                          "optimizer state at most; 2 GiB of state on a node\n"));
+}
+
 TEST(JobSummary, NamesAStraggler) {
     const JobSummary job =
         summary_of(std::vector{rank_of(0, "n1", 0.5), rank_of(1, "n1", 0.5), rank_of(2, "n2", 1)});

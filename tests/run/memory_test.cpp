@@ -3,9 +3,13 @@
 
 #include "support/temp_dir.hpp"
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -35,6 +39,21 @@ TEST(MemoryUse, GrowsWithTheProcess) {
     EXPECT_GT(after.resident_bytes, before.resident_bytes + bytes / 2);
     EXPECT_GE(after.peak_resident_bytes, after.resident_bytes);
     EXPECT_EQ(block.back(), 1);
+}
+
+TEST(ResidentBytes, CountsPagesThatWereTouchedAndPartsOfPages) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const at =
+        ::mmap(nullptr, 16 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    const std::span memory(static_cast<std::byte*>(at), 16 * page);
+    EXPECT_EQ(resident_bytes(memory), 0u);
+    for (std::size_t i = 4; i < 7; ++i) memory[i * page] = std::byte{1};
+    EXPECT_EQ(resident_bytes(memory), 3 * page);
+    EXPECT_EQ(resident_bytes(memory.subspan(4 * page + 100, page)), page);
+    EXPECT_EQ(resident_bytes(memory.subspan(6 * page + 100, page)), page - 100);
+    EXPECT_EQ(resident_bytes({}), 0u);
+    ::munmap(at, memory.size());
 }
 
 TEST(Memory, LeavesWhatTheTightestGroupHasNotUsed) {

@@ -40,7 +40,8 @@ class Exchange {
     virtual float* values() = 0;
 
     /// Returns the lines of `bucket` that this rank sums and writes; may be empty. The stripes of
-    /// the ranks that share values() together are the whole bucket, each line once.
+    /// the ranks that share values(), or of all ranks, together are the whole bucket, each line
+    /// once.
     virtual FloatRange own_stripe(std::size_t bucket) const = 0;
 
     /// Returns true if this rank saves its stripes: those of all such ranks form one copy.
@@ -53,6 +54,9 @@ class Exchange {
     /// valid until publish(). With Wait::no it returns nullptr until all ranks have arrived. Call
     /// it in bucket order.
     virtual const float* reduce(std::size_t bucket, Wait wait) = 0;
+
+    /// Returns the number of ranks that share this rank's values().
+    virtual int sharers() const { return 1; }
 
     /// Collective. Shares the stripes. Afterwards values() holds every owner's stripes, and slots
     /// may be written again.
@@ -84,12 +88,20 @@ enum class Transport {
     mpi,            ///< messages between all ranks
 };
 
+/// The ranks among which the stripes of all buckets are divided, and with them the optimizer's
+/// state. The sums have the same bits.
+enum class ShardState {
+    node,  ///< each node's: every node has all of them
+    all,   ///< the job's: a node has its part; the same on one node
+};
+
 /// Collective. Makes the exchange; a single rank needs no transport. Errors: E631 shared memory
 /// requested across nodes, E632 no room in /dev/shm if shared memory is required, E662 ranks with
 /// another layout or plan.
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,
-                                        Transport transport = Transport::automatic);
+                                        Transport transport = Transport::automatic,
+                                        ShardState shards = ShardState::node);
 
 }  // namespace lockstep

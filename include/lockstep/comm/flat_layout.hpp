@@ -26,6 +26,10 @@ struct FloatRange {
     bool operator==(const FloatRange&) const = default;
 };
 
+/// Returns part `index` of `of` near-equal parts of `whole`, which meet at 64-byte lines counted
+/// from its begin; may be empty.
+FloatRange part_of(FloatRange whole, int index, int of);
+
 /// Largest sizes of buckets in bytes; a larger tensor has a bucket of its own.
 struct BucketLimits {
     std::size_t first_bytes = 1u << 20;  ///< limit of the first bucket

@@ -215,6 +215,7 @@ struct TrainSettings {
     bool accepts_other_bits = false;  ///< allows a resume on other processors
     bool ledger = false;              ///< keep a record of every sample trained on
     Transport transport = Transport::automatic;      ///< how gradients travel
+    std::optional<ShardState> shard_state;           ///< nothing: all, if the optimizer has state
     CommThread comm_thread = CommThread::automatic;  ///< the thread that sums them
     LeafMode leaves = LeafMode::automatic;           ///< how this rank computes its leaves
     GraphMode graph = GraphMode::automatic;          ///< recording of this rank's leaves

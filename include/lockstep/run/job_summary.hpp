@@ -7,6 +7,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/link_times.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/run/memory.hpp"
 #include "lockstep/run/step_budget.hpp"
 
 #include <cstddef>
@@ -50,6 +51,7 @@ struct RankUse {
     int threads = 1;                 ///< compute threads
     std::uint64_t peak_bytes = 0;    ///< peak of resident memory
     std::uint64_t shared_bytes = 0;  ///< part of it that other ranks share
+    ModelBytes model{};              ///< part of it: the model and what trains it
     std::uint64_t limit_bytes = 0;   ///< limit of the node's memory
     std::string limit_of;            ///< source of the limit: "control group", "SLURM", "node"
     bool is_on_gpu = false;          ///< computes on a GPU
@@ -74,6 +76,8 @@ struct JobSummary {
     std::string largest_node;            ///< the node nearest to its limit
     std::uint64_t node_peak_bytes = 0;   ///< peak of that node; memory that ranks share counts once
     std::uint64_t node_limit_bytes = 0;  ///< limit of that node
+    ModelBytes model{};                  ///< the most that any rank has of each
+    std::uint64_t node_state_bytes = 0;  ///< the most of optimizer's state that any node has
     std::string node_limit_of;           ///< RankUse::limit_of
     PhaseSeconds phases{};               ///< average over the ranks
     double efficiency = 0;               ///< share of the time in which ranks compute

@@ -3,8 +3,12 @@
 /// The memory that this process uses.
 #pragma once
 
+#include "lockstep/core/record.hpp"
+
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 
 namespace lockstep {
 
@@ -13,6 +17,19 @@ struct MemoryUse {
     std::uint64_t resident_bytes = 0;       ///< VmRSS: shared pages count in every process
     std::uint64_t peak_resident_bytes = 0;  ///< VmHWM
 };
+
+/// The memory of a rank's model and of what trains it. Ranks of a node may share the parameters.
+struct ModelBytes {
+    std::uint64_t parameters = 0;  ///< with buffers and padding
+    std::uint64_t gradients = 0;   ///< of its leaves and their sums
+    std::uint64_t state = 0;       ///< the optimizer's
+    bool operator==(const ModelBytes&) const = default;
+};
+void describe(Record& record, ModelBytes& bytes);  ///< the form in logs
+
+/// Returns the bytes of `memory`, of any alignment, that are on pages in memory at present; all
+/// where the kernel does not say.
+std::uint64_t resident_bytes(std::span<const std::byte> memory);
 
 /// Reads /proc/self/status below `root`; zeros if it is missing. Cheap enough for every report.
 MemoryUse memory_use(const std::filesystem::path& root = "/");

@@ -257,8 +257,10 @@ JobEstimate estimate_job(const TrainSettings& settings,
     const std::uint64_t vector_bytes = 4 * estimate.parameters;
     const std::uint64_t states = state_vectors(settings.optimizer);
     const std::uint64_t reading = node_ranks * settings.data_memory;
+    const bool has_all = settings.shard_state == ShardState::node;
+    const auto owners = static_cast<std::uint64_t>(has_all ? 1 : part.node_count());
     estimate.node_memory_bytes =
-        node_ranks * bare_rank_bytes + (1 + states) * vector_bytes +
+        node_ranks * bare_rank_bytes + vector_bytes + states * vector_bytes / owners +
         node_ranks * gradient_slots(settings, estimate.parameters, ranks) * vector_bytes +
         (data.bytes > 0 ? std::min(data.bytes, reading) : reading);
     estimate.checkpoint_bytes = (1 + states) * vector_bytes;

@@ -104,13 +104,15 @@ Nodes nodes_with_room(const Communicator& ranks, const FlatLayout& layout, const
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,
-                                        Transport transport) {
+                                        Transport transport,
+                                        ShardState shards) {
     expect(plan.ranks() == ranks.size(), "the plan is for these ranks");
     if (ranks.size() == 1) return std::make_unique<SingleExchange>(layout, plan);
     agree_on_layout(ranks, layout, plan);
     if (transport == Transport::automatic)
-        return make_node_exchange(nodes_with_room(ranks, layout, plan), layout, plan);
-    if (transport == Transport::mpi) return make_node_exchange(each_alone(ranks), layout, plan);
+        return make_node_exchange(nodes_with_room(ranks, layout, plan), layout, plan, shards);
+    if (transport == Transport::mpi)
+        return make_node_exchange(each_alone(ranks), layout, plan, shards);
     Nodes nodes(ranks, node_by_memory(ranks));
     check(transport != Transport::shared_memory || nodes.count() == 1, [&] {
         return Error("E631",
@@ -119,7 +121,7 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                      "let Lockstep choose the transport, or choose one that works across nodes");
     });
     check_room_everywhere(nodes, node_window_bytes(nodes, layout, plan));
-    return make_node_exchange(std::move(nodes), layout, plan);
+    return make_node_exchange(std::move(nodes), layout, plan, shards);
 }
 
 }  // namespace lockstep

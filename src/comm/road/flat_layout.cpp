@@ -25,6 +25,16 @@ bool is_permutation_of_indices(std::span<const std::size_t> order, std::size_t c
 
 }  // namespace
 
+FloatRange part_of(FloatRange whole, int index, int of) {
+    expect(index >= 0 && index < of, "one of the parts");
+    const std::size_t lines = whole.size() / line_floats;
+    const auto boundary = [&](int i) {
+        return whole.begin +
+               lines * static_cast<std::size_t>(i) / static_cast<std::size_t>(of) * line_floats;
+    };
+    return {boundary(index), index + 1 == of ? whole.end : boundary(index + 1)};
+}
+
 FlatLayout::FlatLayout(std::span<const std::size_t> counts,
                        std::size_t state_count,
                        BucketLimits limits,
@@ -56,14 +66,7 @@ void FlatLayout::append(std::size_t index, std::size_t count, BucketLimits limit
 }
 
 FloatRange FlatLayout::stripe(std::size_t bucket, int rank, int ranks) const {
-    expect(rank >= 0 && rank < ranks, "0 <= rank < ranks");
-    const FloatRange whole = buckets_[bucket];
-    const std::size_t lines = whole.size() / line_floats;
-    const auto boundary = [&](int r) {
-        return whole.begin +
-               lines * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks) * line_floats;
-    };
-    return {boundary(rank), boundary(rank + 1)};
+    return part_of(buckets_[bucket], rank, ranks);
 }
 
 }  // namespace lockstep

@@ -14,6 +14,9 @@
 // adding evenly. Every node gets the whole sum and updates its own copy of `values`. A node with
 // more ranks than the smallest node has ranks without a stripe, which only arrive and publish.
 //
+// With ShardState::all the stripe of a rail is cut again, over the nodes. An owner gets the sum of
+// its part alone, and publish() sends the updated values of that part to the other nodes.
+//
 // Arrivals and publications are one count per rank that only grows (RankFlags): ranks arrive at the
 // same buckets in the same order, so the n-th raise means the same on every rank, and nothing is
 // ever reset.
@@ -26,6 +29,9 @@
 //   once.
 // - Sums go to memory that others read: the sum replaces the owner's own slot 0, in its own stripe.
 // - Buckets enter the rails in another order on another node; hence the queue `arrivals_`.
+// - A rank passes publish() before the parts of other nodes are in `values`: each rail's rank
+// raises
+//   its flag only after that.
 //
 // Tested: comm/road/node_exchange_test.cpp (any grouping of ranks into nodes, stripes are
 // every bucket once), comm/exchange_test.cpp (each transport, step after step, whom it waits for).
@@ -36,6 +42,7 @@
 
 #include "base/aligned_floats.hpp"
 #include "base/spin.hpp"
+#include "road/rail_gather.hpp"
 #include "road/rail_pipeline.hpp"
 
 #include <algorithm>
@@ -70,8 +77,9 @@ struct WindowLayout {
 /// of the same stripe on the other nodes.
 class NodeExchange : public Exchange {
   public:
-    NodeExchange(Nodes nodes, const FlatLayout& layout, const TreePlan& plan)
+    NodeExchange(Nodes nodes, const FlatLayout& layout, const TreePlan& plan, ShardState shards)
         : nodes_(std::move(nodes)),
+          shards_(nodes_.count() > 1 ? shards : ShardState::node),
           layout_(layout),
           plan_(plan),
           places_(layout, plan),
@@ -80,7 +88,7 @@ class NodeExchange : public Exchange {
           flags_(window_.data(), nodes_.local().rank(), nodes_.local().size(), patience_),
           job_of_(layout.bucket_count()) {
         zero_own_part();
-        if (nodes_.has_rail()) make_pipeline();
+        if (nodes_.has_rail()) make_rail();
         nodes_.all().barrier();
     }
 
@@ -90,10 +98,14 @@ class NodeExchange : public Exchange {
     float* values() override { return floats_at(places_.flag_bytes); }
 
     FloatRange own_stripe(std::size_t bucket) const override {
-        if (nodes_.has_rail()) return layout_.stripe(bucket, nodes_.local().rank(), nodes_.rails());
-        return {layout_.bucket(bucket).end, layout_.bucket(bucket).end};
+        const FloatRange stripe = stripe_of_rail(bucket);
+        if (shards_ == ShardState::node) return stripe;
+        return part_of(stripe, nodes_.index(), nodes_.count());
     }
-    bool is_first_copy() const override { return nodes_.index() == 0; }
+    bool is_first_copy() const override {
+        return shards_ == ShardState::all || nodes_.index() == 0;
+    }
+    int sharers() const override { return nodes_.local().size(); }
 
     void arrive(std::size_t bucket) override {
         job_of_[bucket] = arrived_++;
@@ -111,8 +123,10 @@ class NodeExchange : public Exchange {
         return slot(0) + own_stripe(bucket).begin;
     }
 
-    /// Only the ranks that share values() need to meet: the others' copies are not written here.
+    /// Only the ranks that share values() need to meet: the others' copies are not written here,
+    /// but by the messages of owners.
     void publish() override {
+        if (gather_) gather();
         const std::uint64_t publication = flags_.raise();
         awaited_count_ = publication;
         waiting_.count([&] { flags_.wait(publication); });
@@ -143,14 +157,36 @@ class NodeExchange : public Exchange {
     float* floats_at(std::size_t byte) const {
         return reinterpret_cast<float*>(window_.data() + byte);
     }
+    /// The stripe of this rank and of those of the same local rank on other nodes.
+    FloatRange stripe_of_rail(std::size_t bucket) const {
+        if (nodes_.has_rail()) return layout_.stripe(bucket, nodes_.local().rank(), nodes_.rails());
+        return {layout_.bucket(bucket).end, layout_.bucket(bucket).end};
+    }
+
     /// Until a rank of this node arrives at the next bucket, or a message from another node does.
     void wait_for_news() {
-        const std::vector<int> senders = pipeline_->awaited_ranks();
-        awaited_sender_ = senders.empty() ? -1 : senders.front();
         awaited_count_ = arrivals_.empty() ? 0 : arrivals_.front().count;
-        const Patience patience = nodes_.count() > 1 ? Patience::none : patience_;
-        waiting_.count([&] { spin_until([&] { return has_news(); }, patience); });
+        wait_until([&] { return has_news(); }, *pipeline_);
         awaited_count_ = 0;
+    }
+
+    void gather() {
+        std::vector<FloatRange> stripes;
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
+            stripes.push_back(stripe_of_rail(b));
+        gather_->begin(values(), stripes);
+        wait_until([&] { return gather_->is_done(); }, *gather_);
+    }
+
+    /// `messages`: they know whose is awaited, which may change meanwhile.
+    template <class Done, class Messages>
+    void wait_until(Done&& done, const Messages& messages) {
+        const bool has_messages = nodes_.count() > 1;
+        const auto look = [&] {
+            if (has_messages) awaited_sender_ = messages.awaited_rank();
+            return done();
+        };
+        waiting_.count([&] { spin_until(look, has_messages ? Patience::none : patience_); });
         awaited_sender_ = -1;
     }
 
@@ -158,10 +194,11 @@ class NodeExchange : public Exchange {
     void zero_own_part() {
         for (int i = 0; i < plan_.slots(); ++i) std::fill_n(slot(i), layout_.size(), 0.0f);
         for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-            std::fill_n(values() + own_stripe(b).begin, own_stripe(b).size(), 0.0f);
+            std::fill_n(values() + stripe_of_rail(b).begin, stripe_of_rail(b).size(), 0.0f);
     }
 
-    void make_pipeline() {
+    void make_rail() {
+        rail_ = nodes_.own_rail();
         std::vector<int> node_of_partial;
         for (const Partial& partial : plan_.partials()) {
             node_of_partial.push_back(nodes_.node_of(partial.rank));
@@ -169,11 +206,14 @@ class NodeExchange : public Exchange {
             const int local_rank = nodes_.local_rank_of(partial.rank);
             local_partials_.push_back(floats_at(places_.slot_at(local_rank, partial.slot)));
         }
-        pipeline_.emplace(nodes_.own_rail(),
+        pipeline_.emplace(rail_,
                           SumTree(plan_.merges_after()),
                           node_of_partial,
                           nodes_.index(),
+                          shards_,
                           nodes_.count() > 1 ? &links_ : nullptr);
+        if (shards_ == ShardState::all)
+            gather_.emplace(rail_, nodes_.index(), static_cast<int>(RailPipeline::lane_count));
     }
 
     /// Buckets are handed on in order, each when all ranks of the node arrived at it.
@@ -190,13 +230,14 @@ class NodeExchange : public Exchange {
 
     /// In place: nobody else reads this rank's own stripe.
     void submit(std::size_t bucket) {
-        const FloatRange own = own_stripe(bucket);
-        RailJob job{{}, slot(0) + own.begin, own.size()};
-        for (float* partial : local_partials_) job.inputs.push_back(partial + own.begin);
+        const FloatRange stripe = stripe_of_rail(bucket);
+        RailJob job{{}, slot(0) + stripe.begin, stripe.size()};
+        for (float* partial : local_partials_) job.inputs.push_back(partial + stripe.begin);
         pipeline_->submit(std::move(job));
     }
 
     const Nodes nodes_;
+    const ShardState shards_;
     const FlatLayout layout_;
     const TreePlan plan_;
     const WindowLayout places_;
@@ -210,7 +251,9 @@ class NodeExchange : public Exchange {
     std::atomic<int> awaited_sender_ = -1;
     std::vector<float*> local_partials_;
     LinkMeter links_;
+    Rail rail_;
     std::optional<RailPipeline> pipeline_;  ///< set if this rank owns stripes
+    std::optional<RailGather> gather_;      ///< set if it sends their values to other nodes
     WaitClock waiting_;
 };
 
@@ -222,8 +265,9 @@ std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, cons
 
 std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
                                              const FlatLayout& layout,
-                                             const TreePlan& plan) {
-    return std::make_unique<NodeExchange>(std::move(nodes), layout, plan);
+                                             const TreePlan& plan,
+                                             ShardState shards) {
+    return std::make_unique<NodeExchange>(std::move(nodes), layout, plan, shards);
 }
 
 }  // namespace lockstep

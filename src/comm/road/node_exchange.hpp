@@ -16,7 +16,8 @@ namespace lockstep {
 /// per node: only messages. Errors: E632 no room for the window.
 std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
                                              const FlatLayout& layout,
-                                             const TreePlan& plan);
+                                             const TreePlan& plan,
+                                             ShardState shards = ShardState::node);
 
 /// Returns the size of this rank's window.
 std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan);

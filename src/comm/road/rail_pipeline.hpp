@@ -2,6 +2,8 @@
 // Sums over nodes in chunks, several at a time: one travels while another is added.
 #pragma once
 
+#include "lockstep/comm/exchange.hpp"
+
 #include "road/rail_sum.hpp"
 
 #include <cstddef>
@@ -23,15 +25,19 @@ struct RailJob {
 /// Processes the same jobs in the same order on every node of the rail.
 class RailPipeline {
   public:
-    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes. `meter` must outlive
-    /// this; with one, on all nodes, a few messages are timed.
-    RailPipeline(Rail rail,
+    static constexpr std::size_t lane_count = 4;  ///< their numbers are their messages' tags
+
+    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes. `shards`: all nodes
+    /// get the whole sum, or each its share. `meter` must outlive this; with one, on all nodes, a
+    /// few messages are timed.
+    RailPipeline(const Rail& rail,
                  const SumTree& tree,
                  std::span<const int> node_of_input,
                  int node,
+                 ShardState shards,
                  LinkMeter* meter = nullptr);
 
-    void submit(RailJob job) { jobs_.push_back({std::move(job), 0, 0}); }
+    void submit(RailJob job);
 
     /// Does all work that needs no waiting.
     void advance();
@@ -40,29 +46,29 @@ class RailPipeline {
     /// Returns the number of finished jobs since the begin; they end in order.
     std::size_t finished() const { return finished_; }
 
-    /// Returns the ranks of the rail whose messages are awaited.
-    std::vector<int> awaited_ranks() const;
+    /// Returns a rank of the rail whose message is awaited; -1: none.
+    int awaited_rank() const;
 
   private:
     struct ActiveJob {
         RailJob job;
-        std::size_t begun = 0;  ///< floats
-        int chunks_under_way = 0;
-        bool is_done() const { return begun == job.count && chunks_under_way == 0; }
+        int chunks = 0, begun = 0, under_way = 0;
+        bool is_done() const { return begun == chunks && under_way == 0; }
     };
     struct Lane {
         std::unique_ptr<RailSum> sum;
         std::size_t job = 0;  ///< number since the begin
     };
 
-    std::size_t chunk_count(const RailJob& job) const;
+    RailTask task_of(const ActiveJob& active) const;
     const RailPlan& plan_for(const RailJob& job) const;
     bool times_next_chunk() const;
     std::optional<std::size_t> next_to_begin() const;
     void begin_chunk(std::size_t position);
     void advance_lane(Lane& lane);
 
-    Rail rail_;
+    const Rail& rail_;
+    std::size_t chunk_floats_;
     RailPlan short_plan_, long_plan_;
     std::vector<RailPlan> timed_plans_;  ///< replace `long_plan_`; empty: nothing is timed
     std::size_t chunks_ = 0;             ///< begun

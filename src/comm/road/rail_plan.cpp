@@ -16,6 +16,12 @@
 // parts of several subtrees sends several pieces, and the receiver adds those that meet their
 // siblings. If subtrees are whole nodes there is one piece, and the cost is the paper's.
 //
+// Where each node owns a share of the stripe (--shard-state all), the values come back after the
+// update instead (rail_gather.cpp), and the way in is one step, the same bytes in fewer turns:
+//
+//     share 0 of 3 <- pieces of nodes 1, 2       node 0 adds them to its own, in the tree's order
+//     share 1 of 3 <- pieces of nodes 2, 0       node 1, and so on: any number of nodes is alike
+//
 // What must never happen: two nodes disagree about a step. The messages carry no description: each
 // side computes the number and identity of the pieces from (tree, node_of_input, nodes) alone. So
 // this file stays a pure function of these, independent of memory, sizes and time. The choice
@@ -160,7 +166,7 @@ class Planner {
     }
 
     RailStep step(NodeRange mine, NodeRange theirs, int peer, Share sends, Share keeps) const {
-        RailStep step{peer, sends, keeps, 0, {}};
+        RailStep step{peer, peer, sends, keeps, 0, {}};
         if (keeps == Share::none) return step;
         std::vector<int> pieces = pieces_of(mine);
         const std::vector<int> received = pieces_of(theirs);
@@ -168,6 +174,22 @@ class Planner {
         step.received = static_cast<int>(received.size());
         step.sums = tree_.combine(pieces);
         return step;
+    }
+
+    /// In the order of distances, from that of the first step on.
+    std::vector<RailStep> steps_to_owners(int node, int nodes, int turn) const {
+        std::vector<RailStep> steps;
+        std::vector<int> pieces = pieces_of({node, node + 1});
+        for (int i = 0; i + 1 < nodes; ++i) {
+            const int distance = 1 + (turn + i) % (nodes - 1);
+            const int to = (node + distance) % nodes, from = (node + nodes - distance) % nodes;
+            const std::vector<int> received = pieces_of({from, from + 1});
+            pieces.insert(pieces.end(), received.begin(), received.end());
+            const Share sends{to, nodes}, keeps{node, nodes};
+            steps.push_back({to, from, sends, keeps, static_cast<int>(received.size()), {}});
+        }
+        steps.back().sums = tree_.combine(pieces);
+        return steps;
     }
 
   private:
@@ -200,7 +222,7 @@ RailPlan make_plan(
     const Planner planner(tree, node_of_input);
     const Halving halving(nodes);
     const int member = halving.member_of(node), first = halving.first_node(member);
-    RailPlan plan{planner.own(node), {}, tree.root()};
+    RailPlan plan{kind, planner.own(node), {}, tree.root()};
     const NodeRange giver = {first + 1, first + 2};
     // Stands aside from here on; the way out brings it the whole sum.
     if (node != first) {
@@ -218,18 +240,8 @@ RailPlan make_plan(
 }  // namespace
 
 FloatRange share_of(FloatRange range, Share share) {
-    const std::size_t middle = range.begin + range.size() / line_floats / 2 * line_floats;
-    switch (share) {
-        case Share::none:
-            return {range.begin, range.begin};
-        case Share::low:
-            return {range.begin, middle};
-        case Share::high:
-            return {middle, range.end};
-        case Share::all:
-            return range;
-    }
-    return range;
+    if (share == Share::none) return {range.begin, range.begin};
+    return part_of(range, share.index, share.of);
 }
 
 RailPlan make_rail_plan(const SumTree& tree,
@@ -239,12 +251,19 @@ RailPlan make_rail_plan(const SumTree& tree,
                         RailKind kind,
                         int turn) {
     expect(given_node >= 0 && given_node < nodes, "0 <= node < nodes");
+    if (kind == RailKind::to_owners) {
+        const Planner planner(tree, given_node_of_input);
+        return {kind,
+                planner.own(given_node),
+                planner.steps_to_owners(given_node, nodes, turn),
+                tree.root()};
+    }
     const auto turned = [&](int node) { return (node + turn) % nodes; };
     const auto turned_back = [&](int node) { return (node + nodes - turn % nodes) % nodes; };
     std::vector<int> node_of_input(given_node_of_input.begin(), given_node_of_input.end());
     for (int& node : node_of_input) node = turned(node);
     RailPlan plan = make_plan(tree, node_of_input, turned(given_node), nodes, kind);
-    for (RailStep& step : plan.steps) step.peer = turned_back(step.peer);
+    for (RailStep& step : plan.steps) step.peer = step.from = turned_back(step.peer);
     return plan;
 }
 

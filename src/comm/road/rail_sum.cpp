@@ -49,7 +49,7 @@ void RailSum::begin(RailTask task) {
     ranges_ = {{0, task_.count}};
     step_ = 0;
     const RailPlan& plan = *task_.plan;
-    add_up(plan.own, ranges_.back());
+    add_up(plan.own, own_ranges());
     if (plan.steps.empty()) return;
     make_room();
     phase_ = Phase::in;
@@ -60,9 +60,9 @@ bool RailSum::has_news() {
     if (is_idle()) return false;
     const bool is_timed = timer_ && timer_->is_running();
     if (is_timed) timer_->look(now_s());
-    const bool done = are_through(requests_);
+    while (passed_ < requests_.size() && are_through({&requests_[passed_], 1})) ++passed_;
     if (is_timed) tell_timer();
-    return done;
+    return passed_ == requests_.size();
 }
 
 void RailSum::tell_timer() {
@@ -74,16 +74,32 @@ void RailSum::tell_timer() {
 
 void RailSum::advance() {
     requests_.clear();
+    awaited_.clear();
+    passed_ = 0;
     if (phase_ == Phase::in) {
         take_in();
-        if (++step_ < task_.plan->steps.size()) return post_in();
+        if (step_ < task_.plan->steps.size()) return post_in();
         phase_ = Phase::out;
     }
     next_out();
 }
 
-int RailSum::awaited_rank() const {
-    return rail_.rank_on_node[static_cast<std::size_t>(step().peer)];
+std::span<const RailStep> RailSum::steps_at_once() const {
+    const std::span<const RailStep> left = std::span(task_.plan->steps).subspan(step_);
+    return task_.plan->is_one_step() ? left : left.first(1);
+}
+
+FloatRange RailSum::sliced(FloatRange range, Share share) const {
+    return share_of(share_of(range, share), task_.slice);
+}
+
+/// Those in which this node's inputs are added first.
+std::vector<FloatRange> RailSum::own_ranges() const {
+    const RailPlan& plan = *task_.plan;
+    if (!plan.is_one_step()) return ranges_;
+    std::vector<FloatRange> ranges = {sliced(ranges_.back(), plan.steps.front().keeps)};
+    for (const RailStep& step : plan.steps) ranges.push_back(sliced(ranges_.back(), step.sends));
+    return ranges;
 }
 
 /// The largest that all steps together receive.
@@ -91,8 +107,9 @@ void RailSum::make_room() {
     std::size_t needed = 0;
     FloatRange range = ranges_.front();
     for (const RailStep& step : task_.plan->steps) {
-        range = share_of(range, step.keeps);
-        needed += static_cast<std::size_t>(step.received) * rounded_to_lines(range.size());
+        const FloatRange kept = sliced(range, step.keeps);
+        needed += static_cast<std::size_t>(step.received) * rounded_to_lines(kept.size());
+        if (!task_.plan->is_one_step()) range = kept;
     }
     room_used_ = 0;
     if (needed <= room_floats_) return;
@@ -100,29 +117,36 @@ void RailSum::make_room() {
     room_floats_ = needed;
 }
 
-/// Sends this node's pieces of what the peer keeps; the peer's pieces of what this node keeps come
-/// behind its own.
+/// Sends this node's pieces of what each peer keeps; the peers' pieces of what this node keeps come
+/// behind its own. Of steps at once, the first is timed.
 void RailSum::post_in() {
-    const FloatRange range = ranges_.back();
-    const FloatRange sent = share_of(range, step().sends);
-    const FloatRange kept = share_of(range, step().keeps);
     const std::size_t own = pieces_.size();
-    begin_receiving(kept.size() * sizeof(float) * static_cast<std::size_t>(step().received));
-    for (int i = 0; i < step().received; ++i) {
-        // Float 0 would lie before the buffer: every access adds at least kept.begin.
-        pieces_.push_back(room_.get() + room_used_ - kept.begin);
-        receive(pieces_.back(), kept);
-        room_used_ += rounded_to_lines(kept.size());
+    for (const RailStep& step : steps_at_once()) {
+        const FloatRange kept = sliced(ranges_.back(), step.keeps);
+        const auto received = static_cast<std::size_t>(step.received);
+        const bool is_first = &step == &this->step();
+        if (is_first) begin_receiving(step.from, kept.size() * sizeof(float) * received);
+        for (std::size_t i = 0; i < received; ++i) {
+            // Float 0 would lie before the buffer: every access adds at least kept.begin.
+            pieces_.push_back(room_.get() + room_used_ - kept.begin);
+            receive(step.from, pieces_.back(), kept);
+            room_used_ += rounded_to_lines(kept.size());
+        }
+        if (is_first) receives_ = requests_.size();
     }
-    begin_sending(sent.size() * sizeof(float) * own);
-    for (std::size_t i = 0; i < own; ++i) send(pieces_[i], sent);
+    for (const RailStep& step : steps_at_once()) {
+        const FloatRange sent = sliced(ranges_.back(), step.sends);
+        if (&step == &this->step()) begin_sending(step.peer, sent.size() * sizeof(float) * own);
+        for (std::size_t i = 0; i < own; ++i) send(step.peer, pieces_[i], sent);
+    }
 }
 
 void RailSum::take_in() {
-    const FloatRange kept = share_of(ranges_.back(), step().keeps);
+    const RailStep& last = steps_at_once().back();
+    const FloatRange kept = sliced(ranges_.back(), last.keeps);
     ranges_.push_back(kept);
-    if (step().keeps == Share::none) return;
-    add_up(step().sums, kept);
+    if (last.keeps != Share::none) add_up(last.sums, {&kept, 1});
+    step_ += steps_at_once().size();
 }
 
 /// The finished part goes to the peer, the part that the peer finished comes back.
@@ -130,15 +154,16 @@ void RailSum::post_out() {
     const FloatRange before = ranges_[step_];
     const FloatRange received = share_of(before, step().sends);
     const FloatRange sent = share_of(before, step().keeps);
-    begin_receiving(received.size() * sizeof(float));
-    receive(task_.out, received);
-    begin_sending(sent.size() * sizeof(float));
-    send(task_.out, sent);
+    begin_receiving(step().peer, received.size() * sizeof(float));
+    receive(step().peer, task_.out, received);
+    receives_ = requests_.size();
+    begin_sending(step().peer, sent.size() * sizeof(float));
+    send(step().peer, task_.out, sent);
 }
 
 /// Steps back to the last step on which something is still to be exchanged.
 void RailSum::next_out() {
-    while (step_ > 0) {
+    while (step_ > 0 && !task_.plan->is_one_step()) {
         --step_;
         if (step().sends == Share::all && step().keeps == Share::all) continue;
         return post_out();
@@ -152,59 +177,65 @@ bool RailSum::has_note(std::size_t bytes) const {
 }
 
 /// Messages are timed from here on, if they are timed.
-void RailSum::begin_receiving(std::size_t bytes) {
+void RailSum::begin_receiving(int node, std::size_t bytes) {
     if (!has_note(bytes)) return;
-    receive_floats(nullptr, 0);
-    timer_->begin(awaited_rank(), bytes, now_s());
+    receive_floats(node, nullptr, 0);
+    timer_->begin(rank_on(node), bytes, now_s());
 }
 
-void RailSum::begin_sending(std::size_t bytes) {
-    receives_ = requests_.size();
-    if (has_note(bytes)) send_floats(nullptr, 0);
+void RailSum::begin_sending(int node, std::size_t bytes) {
+    if (has_note(bytes)) send_floats(node, nullptr, 0);
 }
 
-void RailSum::send(const float* from, FloatRange range) {
-    if (range.size() > 0) send_floats(from + range.begin, range.size());
+void RailSum::send(int node, const float* from, FloatRange range) {
+    if (range.size() > 0) send_floats(node, from + range.begin, range.size());
 }
 
-void RailSum::receive(float* to, FloatRange range) {
-    if (range.size() > 0) receive_floats(to + range.begin, range.size());
+void RailSum::receive(int node, float* to, FloatRange range) {
+    if (range.size() > 0) receive_floats(node, to + range.begin, range.size());
 }
 
-void RailSum::send_floats(const float* from, std::size_t count) {
+void RailSum::send_floats(int node, const float* from, std::size_t count) {
     check_mpi(MPI_Isend(from,
                         static_cast<int>(count),
                         MPI_FLOAT,
-                        awaited_rank(),
+                        rank_on(node),
                         tag_,
                         rail_.ranks.handle(),
-                        &requests_.emplace_back(MPI_REQUEST_NULL)),
+                        next_request(rank_on(node))),
               "MPI_Isend");
 }
 
-void RailSum::receive_floats(float* to, std::size_t count) {
+void RailSum::receive_floats(int node, float* to, std::size_t count) {
     check_mpi(MPI_Irecv(to,
                         static_cast<int>(count),
                         MPI_FLOAT,
-                        awaited_rank(),
+                        rank_on(node),
                         tag_,
                         rail_.ranks.handle(),
-                        &requests_.emplace_back(MPI_REQUEST_NULL)),
+                        next_request(rank_on(node))),
               "MPI_Irecv");
+}
+
+MPI_Request* RailSum::next_request(int rank) {
+    awaited_.push_back(rank);
+    return &requests_.emplace_back(MPI_REQUEST_NULL);
 }
 
 /// Replaces pieces by their sums, which lie where the first part of each lay; the whole sum goes to
 /// `out`.
-void RailSum::add_up(std::span<const Combination> sums, FloatRange range) {
+void RailSum::add_up(std::span<const Combination> sums, std::span<const FloatRange> ranges) {
     std::vector<float*> results;
     for (const Combination& sum : sums) {
         const bool is_whole = sum.whole == task_.plan->root;
         results.push_back(is_whole ? task_.out : pieces_[sum.from.front()]);
         if (sum.from.size() == 1 && !is_whole) continue;
-        std::vector<const float*> inputs;
-        for (const std::size_t i : sum.from) inputs.push_back(pieces_[i] + range.begin);
-        const std::array<float*, 1> output = {results.back() + range.begin};
-        sum_into(sum.merges_after, inputs, output, range.size());
+        for (const FloatRange& range : ranges) {
+            std::vector<const float*> inputs;
+            for (const std::size_t i : sum.from) inputs.push_back(pieces_[i] + range.begin);
+            const std::array<float*, 1> output = {results.back() + range.begin};
+            sum_into(sum.merges_after, inputs, output, range.size());
+        }
     }
     pieces_ = std::move(results);
 }

@@ -24,13 +24,15 @@ struct Rail {
 };
 
 /// The data of a sum: inputs of this node in the order of their numbers, and the place of the sum.
-/// Inputs are overwritten; `out` may be one of them.
+/// Inputs are overwritten; `out` may be one of them. To owners, only `slice` of each share is
+/// summed: a chunk has a part of every share.
 struct RailTask {
     const RailPlan* plan = nullptr;
     std::vector<float*> inputs;
     float* out = nullptr;
     std::size_t count = 0;
     bool is_timed = false;  ///< its long messages are timed; the same on all nodes
+    Share slice = Share::all;
 };
 
 /// Sums one chunk at a time: begin(), then advance() whenever has_news(), until is_idle().
@@ -51,27 +53,32 @@ class RailSum {
     bool has_news();
     void advance();
 
-    /// Returns the rank on the rail whose message the current step waits for.
-    int awaited_rank() const;
+    /// Returns the rank on the rail whose message is waited for; -1: none.
+    int awaited_rank() const { return passed_ < awaited_.size() ? awaited_[passed_] : -1; }
 
   private:
     enum class Phase { idle, in, out };
 
     const RailStep& step() const { return task_.plan->steps[step_]; }
+    std::span<const RailStep> steps_at_once() const;
+    FloatRange sliced(FloatRange range, Share share) const;
+    std::vector<FloatRange> own_ranges() const;
 
     void post_in();
     void take_in();
     void post_out();
     void next_out();
     bool has_note(std::size_t bytes) const;
-    void begin_receiving(std::size_t bytes);
-    void begin_sending(std::size_t bytes);
+    void begin_receiving(int node, std::size_t bytes);
+    void begin_sending(int node, std::size_t bytes);
     void tell_timer();
-    void send(const float* from, FloatRange range);
-    void receive(float* to, FloatRange range);
-    void send_floats(const float* from, std::size_t count);
-    void receive_floats(float* to, std::size_t count);
-    void add_up(std::span<const Combination> sums, FloatRange range);
+    void send(int node, const float* from, FloatRange range);
+    void receive(int node, float* to, FloatRange range);
+    void send_floats(int node, const float* from, std::size_t count);
+    void receive_floats(int node, float* to, std::size_t count);
+    MPI_Request* next_request(int rank);
+    int rank_on(int node) const { return rail_.rank_on_node[static_cast<std::size_t>(node)]; }
+    void add_up(std::span<const Combination> sums, std::span<const FloatRange> ranges);
     void make_room();
 
     const Rail& rail_;
@@ -82,7 +89,9 @@ class RailSum {
     std::vector<float*> pieces_;         ///< float 0 of the chunk in each piece
     std::vector<FloatRange> ranges_;     ///< before each step, and after the last
     std::vector<MPI_Request> requests_;  ///< receives first; for timed ones the note's
-    std::size_t receives_ = 0;
+    std::vector<int> awaited_;           ///< ranks, by request
+    std::size_t passed_ = 0;             ///< requests known to be through, from the first on
+    std::size_t receives_ = 0;           ///< receives of the first step
     std::optional<LinkTimer> timer_;
     AlignedFloats room_;  ///< room for received data
     std::size_t room_floats_ = 0, room_used_ = 0;

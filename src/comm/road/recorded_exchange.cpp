@@ -66,6 +66,7 @@ class RecordedExchange : public Exchange {
         return exchange_->own_stripe(bucket);
     }
     bool is_first_copy() const override { return exchange_->is_first_copy(); }
+    int sharers() const override { return exchange_->sharers(); }
 
     void arrive(std::size_t bucket) override {
         present_.buckets[bucket] = recorder_.enqueue(channel_,

@@ -9,6 +9,10 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -25,6 +29,28 @@ std::uint64_t value_in(std::string_view line, std::string_view key, std::uint64_
 }
 
 }  // namespace
+
+void describe(Record& record, ModelBytes& bytes) {
+    record.field("parameters", bytes.parameters);
+    record.field("gradients", bytes.gradients);
+    record.field("state", bytes.state);
+}
+
+std::uint64_t resident_bytes(std::span<const std::byte> memory) {
+    static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()), end = begin + memory.size();
+    const std::uintptr_t first = begin / page * page;
+    std::vector<unsigned char> present((end - first + page - 1) / page);
+    const auto at = reinterpret_cast<void*>(first);
+    if (memory.empty() || ::mincore(at, present.size() * page, present.data()) != 0)
+        return memory.size();
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < present.size(); ++i) {
+        const std::uintptr_t here = first + i * page;
+        if ((present[i] & 1) != 0) bytes += std::min(end, here + page) - std::max(begin, here);
+    }
+    return bytes;
+}
 
 MemoryUse memory_use(const fs::path& root) {
     std::ifstream status(root / "proc/self/status");

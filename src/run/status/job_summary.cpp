@@ -91,7 +91,7 @@ double cpu_share_of(const JobSummary& job) {
 
 /// One node's ranks.
 struct NodeMemory {
-    std::uint64_t peak_bytes = 0, limit_bytes = 0;
+    std::uint64_t peak_bytes = 0, limit_bytes = 0, state_bytes = 0;
     std::string limit_of;
 
     double fullness() const {
@@ -107,6 +107,11 @@ void sum_up_memory(JobSummary& job, std::span<const RankUse> ranks) {
         node.peak_bytes += rank.peak_bytes - std::min(rank.peak_bytes, rank.shared_bytes);
         node.limit_bytes = rank.limit_bytes;
         node.limit_of = rank.limit_of;
+        node.state_bytes += rank.model.state;
+        job.node_state_bytes = std::max(job.node_state_bytes, node.state_bytes);
+        job.model = {std::max(job.model.parameters, rank.model.parameters),
+                     std::max(job.model.gradients, rank.model.gradients),
+                     std::max(job.model.state, rank.model.state)};
         if (rank.peak_bytes <= job.rank_peak_bytes) continue;
         job.rank_peak_bytes = rank.peak_bytes;
         job.largest_rank = rank.rank;
@@ -321,6 +326,14 @@ std::string summary_text(const JobSummary& job) {
                         job.largest_node,
                         bytes_text(job.node_limit_bytes),
                         job.node_limit_of);
+    if (job.model != ModelBytes())
+        text += fmt::format(
+            "model         {} for parameters, {} for gradients, {} for optimizer state at most; {} "
+            "of state on a node\n",
+            bytes_text(job.model.parameters),
+            bytes_text(job.model.gradients),
+            bytes_text(job.model.state),
+            bytes_text(job.node_state_bytes));
     text += fmt::format("efficiency    {:.0f} % of the ranks' time in steps ({}) is computing\n",
                         100 * job.efficiency,
                         duration_text(total_of(job.phases)));
@@ -340,6 +353,7 @@ void describe(Record& record, RankUse& use) {
     record.field("threads", use.threads);
     record.field("peak_bytes", use.peak_bytes);
     record.field("shared_bytes", use.shared_bytes);
+    record.field("model", use.model);
     record.field("limit_bytes", use.limit_bytes);
     record.field("limit_of", use.limit_of);
     record.field("is_on_gpu", use.is_on_gpu);
@@ -371,6 +385,8 @@ void describe(Record& record, JobSummary& summary) {
     record.field("node_peak_bytes", summary.node_peak_bytes);
     record.field("node_limit_bytes", summary.node_limit_bytes);
     record.field("node_limit_of", summary.node_limit_of);
+    record.later("model", summary.model);
+    record.later("node_state_bytes", summary.node_state_bytes);
     PhasesByName phases{&summary.phases};
     record.field("phases", phases);
     record.field("efficiency", summary.efficiency);

@@ -53,6 +53,7 @@ RankUse use_of(const LoopParts& parts) {
             .threads = start.settings.threads,
             .peak_bytes = memory.peak_resident_bytes,
             .shared_bytes = memory.resident_bytes - std::min(own_bytes, memory.resident_bytes),
+            .model = parts.engine.replica->bytes(),
             .limit_bytes = limit.bytes,
             .limit_of = limit.set_by,
             .is_on_gpu = parts.engine.gpu != nullptr,

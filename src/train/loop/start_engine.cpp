@@ -32,11 +32,44 @@ std::unique_ptr<Exchange> make_sums(const LoopParts& parts, const FlatLayout& fl
     const TreePlan& plan = *parts.contract.plan;
     const fs::path nccl_log =
         parts.run.paths.logs(parts.run.incarnation) / fmt::format("nccl-{:05}.log", ranks.rank());
+    const TrainSettings& settings = parts.start.settings;
+    const bool has_state = !parts.engine.optimizer->state_names().empty();
+    const ShardState shards =
+        settings.shard_state.value_or(has_state ? ShardState::all : ShardState::node);
     std::unique_ptr<Exchange> sums =
-        parts.engine.gpu
-            ? parts.engine.gpu->make_exchange(flat, plan, nccl_log)
-            : make_exchange(ranks.duplicate(), flat, plan, parts.start.settings.transport);
+        parts.engine.gpu ? parts.engine.gpu->make_exchange(flat, plan, nccl_log)
+                         : make_exchange(ranks.duplicate(), flat, plan, settings.transport, shards);
     return recorded(std::move(sums), flat, parts.run.flight->recorder());
+}
+
+// Collective. The most that any rank will take, before it does.
+void tell_memory(const LoopParts& parts, const FlatLayout& flat, const Exchange& sums) {
+    const Communicator& ranks = parts.start.mesh.data;
+    std::int64_t owned = 0, parameters = 0;
+    for (std::size_t bucket = 0; bucket < flat.state_bucket(); ++bucket) {
+        owned += static_cast<std::int64_t>(sums.own_stripe(bucket).size());
+        parameters += static_cast<std::int64_t>(flat.bucket(bucket).size());
+    }
+    std::array most = {owned}, all = {owned};
+    ranks.all_reduce_max(most);
+    ranks.all_reduce_sum(all);
+    const auto bytes = [](std::size_t vectors, auto floats) {
+        return bytes_text(vectors * static_cast<std::uint64_t>(floats) * sizeof(float));
+    };
+    const std::size_t states = parts.engine.optimizer->state_names().size();
+    const std::int64_t copies = all[0] / std::max<std::int64_t>(parameters, 1);
+    once(Level::info,
+         "planned memory of a rank: {} for parameters{}, {} for gradients, {} of {} for optimizer "
+         "state{}",
+         bytes(1, flat.size()),
+         sums.sharers() > 1 ? fmt::format(" that {} ranks share", sums.sharers()) : "",
+         bytes(static_cast<std::size_t>(parts.contract.plan->slots()), flat.size()),
+         bytes(states, most[0]),
+         bytes(states, parameters),
+         copies > 1 && states > 0 ? fmt::format(", which {} nodes each have", copies) : "");
+    if (parts.start.settings.shard_state == ShardState::all && sums.sharers() == ranks.size())
+        once(Level::info,
+             "--shard-state all has no effect: one node has all ranks, and one copy of the state");
 }
 
 void make_replica(const LoopParts& parts) {
@@ -44,6 +77,7 @@ void make_replica(const LoopParts& parts) {
     const Start& start = parts.start;
     auto layout = std::make_unique<const ModelLayout>(*engine.model, engine.order);
     std::unique_ptr<Exchange> sums = make_sums(parts, layout->flat());
+    tell_memory(parts, layout->flat(), *sums);
     engine.replica = std::make_unique<Replica>(Replica::Parts{
         .model = std::move(engine.model),
         .layout = std::move(layout),

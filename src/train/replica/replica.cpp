@@ -705,6 +705,20 @@ void Replica::take_mirror(HostCopy& copy) {
         here.copy_(copy.mirror.narrow(0, static_cast<std::int64_t>(first), here.numel()));
 }
 
+ModelBytes Replica::bytes() const {
+    const auto held = [&](const float* memory, std::size_t floats) {
+        const std::span values(memory, floats);
+        return is_on_host() ? resident_bytes(std::as_bytes(values)) : values.size_bytes();
+    };
+    const std::size_t floats = parts_.layout->flat().size();
+    ModelBytes bytes{.parameters = held(values_, floats)};
+    for (int i = 0; i < parts_.plan.slots(); ++i)
+        bytes.gradients += held(parts_.exchange->slot(i), floats);
+    for (const at::Tensor& vector : state_)
+        bytes.state += held(vector.const_data_ptr<float>(), owned_floats());
+    return bytes;
+}
+
 std::string Replica::description() const {
     std::int64_t frozen = 0;
     for (const NamedTensor& one : parts_.model->frozen()) frozen += one.tensor.numel();

@@ -10,6 +10,7 @@
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/link_times.hpp"
 #include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/memory.hpp"
 
 #include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
@@ -222,6 +223,9 @@ class Replica {
 
     /// Returns a text for people: size, and transport of gradients.
     std::string description() const;
+
+    /// Returns the memory that this replica has at present; a GPU's, if it is there.
+    ModelBytes bytes() const;
 
     /// Returns the seconds that this rank waited for others, since the last call.
     double take_wait_s() { return parts_.exchange->take_wait_s(); }

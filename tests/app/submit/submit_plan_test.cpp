@@ -148,6 +148,18 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     EXPECT_EQ(estimate_job({.optimizer = averaged}, {}, 1000).checkpoint_bytes, 12'000u);
 }
 
+// Once in all nodes, or once on each.
+TEST(SubmitEstimate, DividesOptimizerStateAmongNodes) {
+    const auto node_bytes = [](std::int64_t nodes, std::optional<ShardState> shards) {
+        const JobPart part{.least_nodes = nodes, .tasks = nodes, .node_tasks = 1};
+        return estimate_job({.virtual_ranks = 4, .shard_state = shards}, part, 1000)
+            .node_memory_bytes;
+    };
+    EXPECT_EQ(node_bytes(4, {}), node_bytes(4, ShardState::all));
+    EXPECT_EQ(node_bytes(4, ShardState::node) - node_bytes(4, {}), 8000u - 2000u);
+    EXPECT_EQ(node_bytes(1, ShardState::node), node_bytes(1, {}));
+}
+
 // A model of text has an embedding for each token and each place.
 TEST(SubmitEstimate, LooksAtTheVocabularyAndTheLengthOfText) {
     Field tokens{.name = "tokens", .shape = {17}};

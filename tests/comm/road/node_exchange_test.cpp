@@ -69,11 +69,13 @@ class Training {
     Training(Nodes nodes,
              const std::vector<std::size_t>& counts,
              BucketLimits limits,
-             Summation how)
+             ShardState shards,
+             Summation how = Summation::tree)
         : layout(counts, 50, limits),
           plan(virtual_ranks, ranks().size(), how),
-          exchange(ranks().size() == 1 ? make_exchange(ranks(), layout, plan)
-                                       : make_node_exchange(std::move(nodes), layout, plan)),
+          exchange(ranks().size() == 1
+                       ? make_exchange(ranks(), layout, plan)
+                       : make_node_exchange(std::move(nodes), layout, plan, shards)),
           reducer(layout, plan, ranks().rank(), *exchange) {}
 
     void run_step(std::uint64_t step) {
@@ -112,11 +114,19 @@ class Training {
     Reducer reducer;
 };
 
-TEST(NodeExchange, HasTheBitsOfTheWholeTreeForAnyNodesAndSmallBuckets) {
+class NodeExchange : public testing::TestWithParam<ShardState> {};
+INSTANTIATE_TEST_SUITE_P(Shards,
+                         NodeExchange,
+                         testing::Values(ShardState::node, ShardState::all),
+                         [](const auto& instance) {
+                             return instance.param == ShardState::all ? "All" : "Node";
+                         });
+
+TEST_P(NodeExchange, HasTheBitsOfTheWholeTreeForAnyNodesAndSmallBuckets) {
     std::uint64_t step = 0;
     for (const auto& [name, nodes] : all_nodes())
         for (const std::size_t limit : {64u, 1024u, 1u << 20}) {
-            Training training(nodes, small_model(), {limit, limit}, Summation::tree);
+            Training training(nodes, small_model(), {limit, limit}, GetParam());
             for (int repeat = 0; repeat < 3; ++repeat) {
                 training.run_step(++step);
                 EXPECT_EQ(training.wrong(step), 0u) << name << ", buckets of " << limit;
@@ -124,11 +134,11 @@ TEST(NodeExchange, HasTheBitsOfTheWholeTreeForAnyNodesAndSmallBuckets) {
         }
 }
 
-TEST(NodeExchange, HasTheBitsOfTheWholeTreeForLargeBuckets) {
+TEST_P(NodeExchange, HasTheBitsOfTheWholeTreeForLargeBuckets) {
     for (const auto& [name, nodes] : all_nodes())
         for (const std::size_t limit : {64u << 10, 1u << 20, 25u << 20, 1u << 30}) {
             if (limit != 25u << 20 && name != "hosts") continue;
-            Training training(nodes, large_model(), {limit, limit}, Summation::tree);
+            Training training(nodes, large_model(), {limit, limit}, GetParam());
             for (const std::uint64_t step : {1, 2}) {
                 training.run_step(step);
                 EXPECT_EQ(training.wrong(step), 0u) << name << ", buckets of " << limit;
@@ -136,17 +146,17 @@ TEST(NodeExchange, HasTheBitsOfTheWholeTreeForLargeBuckets) {
         }
 }
 
-TEST(NodeExchange, SumsPlainlyWhenAskedTo) {
+TEST_P(NodeExchange, SumsPlainlyWhenAskedTo) {
     for (const auto& [name, nodes] : all_nodes()) {
-        Training training(nodes, small_model(), {1024, 4096}, Summation::plain);
+        Training training(nodes, small_model(), {1024, 4096}, GetParam(), Summation::plain);
         training.run_step(3);
         EXPECT_EQ(training.wrong(3), 0u) << name;
     }
 }
 
-TEST(NodeExchange, StripesOfANodeAreEveryBucketOnce) {
+TEST_P(NodeExchange, StripesOfANodeOrOfAllAreEveryBucketOnce) {
     for (const auto& [name, nodes] : all_nodes()) {
-        const Training training(nodes, small_model(), {1024, 4096}, Summation::tree);
+        const Training training(nodes, small_model(), {1024, 4096}, GetParam());
         std::vector<std::int64_t> copies(training.layout.size()), saved(training.layout.size());
         for (std::size_t b = 0; b < training.layout.bucket_count(); ++b) {
             const FloatRange own = training.exchange->own_stripe(b);
@@ -157,14 +167,32 @@ TEST(NodeExchange, StripesOfANodeAreEveryBucketOnce) {
         }
         ranks().all_reduce_sum(copies);
         ranks().all_reduce_sum(saved);
-        EXPECT_EQ(copies, std::vector<std::int64_t>(copies.size(), nodes.count())) << name;
+        const int owners = GetParam() == ShardState::all ? 1 : nodes.count();
+        EXPECT_EQ(copies, std::vector<std::int64_t>(copies.size(), owners)) << name;
         EXPECT_EQ(saved, std::vector<std::int64_t>(saved.size(), 1)) << name;
     }
 }
 
-TEST(NodeExchange, TimesMessagesOfOtherNodes) {
+// A line more or less, for each bucket.
+TEST_P(NodeExchange, OwnersOfARailHaveEqualParts) {
+    LOCKSTEP_NEEDS_RANKS(2);
     for (const auto& [name, nodes] : all_nodes()) {
-        Training training(nodes, {400'000, 400'000}, {1 << 20, 1 << 20}, Summation::tree);
+        const Training training(nodes, {9000, 30'000, 7}, {1 << 16, 1 << 16}, GetParam());
+        if (!nodes.has_rail()) continue;
+        std::size_t owned = 0;
+        for (std::size_t b = 0; b < training.layout.bucket_count(); ++b)
+            owned += training.exchange->own_stripe(b).size();
+        const int owners = nodes.rails() * (GetParam() == ShardState::all ? nodes.count() : 1);
+        EXPECT_NEAR(static_cast<double>(owned),
+                    static_cast<double>(training.layout.size()) / owners,
+                    static_cast<double>(line_floats * training.layout.bucket_count()))
+            << name;
+    }
+}
+
+TEST_P(NodeExchange, TimesMessagesOfOtherNodes) {
+    for (const auto& [name, nodes] : all_nodes()) {
+        Training training(nodes, {400'000, 400'000}, {1 << 20, 1 << 20}, GetParam());
         for (std::uint64_t step = 1; step <= 3; ++step) {
             training.run_step(step);
             EXPECT_EQ(training.wrong(step), 0u) << name;

@@ -38,6 +38,16 @@ Vector sum_of(const std::vector<int>& merges_after, const std::vector<Vector>& i
     return sum;
 }
 
+std::vector<Vector> added(const std::vector<Vector>& pieces, const std::vector<Combination>& sums) {
+    std::vector<Vector> results;
+    for (const Combination& sum : sums) {
+        std::vector<Vector> inputs;
+        for (const std::size_t i : sum.from) inputs.push_back(pieces[i]);
+        results.push_back(sum_of(sum.merges_after, inputs));
+    }
+    return results;
+}
+
 /// All nodes of a rail in one process, a step of all of them at a time.
 class Rails {
   public:
@@ -102,13 +112,7 @@ class Rails {
     }
 
     static void add_up(State& state, const std::vector<Combination>& sums) {
-        std::vector<Vector> results;
-        for (const Combination& sum : sums) {
-            std::vector<Vector> inputs;
-            for (const std::size_t i : sum.from) inputs.push_back(state.pieces[i]);
-            results.push_back(sum_of(sum.merges_after, inputs));
-        }
-        state.pieces = std::move(results);
+        state.pieces = added(state.pieces, sums);
     }
 
     State& peer_of(const State& state) {
@@ -200,6 +204,56 @@ RC_GTEST_PROP(RailPlan, GivesEveryNodeTheBitsOfTheWholeTree, ()) {
         for (int node = 0; node < nodes; ++node)
             RC_ASSERT(same_bits(rails.result(node), expected(order, count)));
     }
+}
+
+/// What node `node` holds after the one step in which all send each other their pieces.
+Vector sum_at_owner(const SumTree& tree,
+                    const std::vector<int>& node_of_input,
+                    int node,
+                    int nodes,
+                    int turn,
+                    std::size_t count) {
+    const auto pieces_of = [&](int of) {
+        const RailPlan plan =
+            make_rail_plan(tree, node_of_input, of, nodes, RailKind::to_owners, turn);
+        std::vector<Vector> inputs;
+        for (std::size_t k = 0; k < node_of_input.size(); ++k) {
+            if (node_of_input[k] != of) continue;
+            Vector& values = inputs.emplace_back(count);
+            for (std::size_t i = 0; i < count; ++i) values[i] = at_of(static_cast<int>(k), i);
+        }
+        return added(inputs, plan.own);
+    };
+    const RailPlan plan =
+        make_rail_plan(tree, node_of_input, node, nodes, RailKind::to_owners, turn);
+    std::vector<Vector> pieces = pieces_of(node);
+    std::set<int> senders = {node}, receivers = {node};
+    for (const RailStep& step : plan.steps) {
+        const std::vector<Vector> received = pieces_of(step.from);
+        EXPECT_EQ(step.received, static_cast<int>(received.size()));
+        EXPECT_EQ(step.sends, (Share{step.peer, nodes}));
+        EXPECT_EQ(step.keeps, (Share{node, nodes}));
+        pieces.insert(pieces.end(), received.begin(), received.end());
+        senders.insert(step.from);
+        receivers.insert(step.peer);
+    }
+    EXPECT_EQ(senders.size(), static_cast<std::size_t>(nodes)) << "each once";
+    EXPECT_EQ(receivers, senders);
+    if (!plan.steps.empty()) pieces = added(pieces, plan.steps.back().sums);
+    EXPECT_EQ(pieces.size(), 1u);
+    return pieces.front();
+}
+
+RC_GTEST_PROP(RailPlan, GivesEachOwnerTheBitsOfTheWholeTree, ()) {
+    const int nodes = *rc::gen::inRange(2, 12);
+    const int inputs = *rc::gen::inRange(nodes, 25);
+    const auto count = *rc::gen::inRange<std::size_t>(0, 300);
+    const std::vector<int> order = balanced_order(inputs);
+    const std::vector<int> node_of_input = any_nodes(order.size(), nodes);
+    const int turn = *rc::gen::inRange(0, 2 * nodes);
+    for (int node = 0; node < nodes; ++node)
+        RC_ASSERT(same_bits(sum_at_owner(SumTree(order), node_of_input, node, nodes, turn, count),
+                            expected(order, count)));
 }
 
 TEST(RailPlan, SendsOnePieceAtATimeWhereSubtreesAreWholeNodes) {
