@@ -9,6 +9,7 @@
 #include <csignal>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,7 +37,8 @@ Variables with_disk(Variables variables) {
 
 std::set<std::string> checkpoints_of(const fs::path& run) {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(run / "ckpt"))
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(run / "ckpt", missing))
         names.insert(entry.path().filename());
     return names;
 }
@@ -198,41 +200,52 @@ struct DiskFault {
     const char* name;
     const char* does;
     const char* rank;
+    const char* at;  ///< call of the second save
     int exit_code;
     const char* says;
 };
 
-class CheckpointModesOnDisks : public CheckpointModes,
-                               public testing::WithParamInterface<DiskFault> {};
+class CheckpointModesOnDisks
+    : public CheckpointModes,
+      public testing::WithParamInterface<std::tuple<const char*, DiskFault>> {};
 
-// From a call in the middle on; what was committed before stays, and the run goes on from there.
+// From that call on; what was committed before stays, and the run goes on from there.
 TEST_P(CheckpointModesOnDisks, EndTheRunWithWhatToDoAndLoseNothing) {
-    const DiskFault fault = GetParam();
-    const bool is_root = fault.rank == std::string_view("0");  // which commits, by many more calls
+    const auto [mode, fault] = GetParam();
+    const Words more = all_ + Words{"--checkpoint-mode", mode};
     const auto failed = trained("run",
                                 2,
-                                all_,
+                                more,
                                 with_disk({{"FAULTY_DISK_RANK", fault.rank},
-                                           {"FAULTY_DISK_CALL", is_root ? "85" : "23"},
+                                           {"FAULTY_DISK_AT", fault.at},
                                            {"FAULTY_DISK_DOES", fault.does}}));
     EXPECT_EQ(failed.exit_code, fault.exit_code) << failed.output;
     EXPECT_THAT(failed.output, HasSubstr(fault.says));
+    const auto there = checkpoints_of(folder_ / "run");
+    EXPECT_THAT(there, testing::Contains("step-000002"));
+    EXPECT_THAT(there, Not(testing::Contains("step-000004")));
     const auto kept = run_lockstep({"ckpt", "verify", folder_ / "run"});
     EXPECT_EQ(kept.exit_code, 0) << kept.output;
-    expect_undisturbed_end("run", 3, all_);
+    expect_undisturbed_end("run", 3, more);
 }
 
-std::string fault_name(const testing::TestParamInfo<DiskFault>& info) {
-    return info.param.name;
+std::string fault_name(const testing::TestParamInfo<std::tuple<const char*, DiskFault>>& info) {
+    return std::string(std::get<1>(info.param).name) +
+           (std::get<0>(info.param) == std::string_view("blocking") ? "Between" : "Beside");
 }
 
-INSTANTIATE_TEST_SUITE_P(,
-                         CheckpointModesOnDisks,
-                         testing::Values(DiskFault{"Full", "28", "1", 73, "E405"},
-                                         DiskFault{"Broken", "5", "0", 74, "Input/output error"},
-                                         DiskFault{"ReadOnly", "30", "1", 74, "Read-only"},
-                                         DiskFault{"Killed", "kill", "1", 76, "E660"}),
-                         fault_name);
+INSTANTIATE_TEST_SUITE_P(
+    ,
+    CheckpointModesOnDisks,
+    testing::Combine(
+        testing::Values("overlapped", "blocking"),
+        testing::Values(DiskFault{"Full", "28", "1", "2 write /pieces-", 73, "E405"},
+                        DiskFault{"FullAtCommit", "28", "0", "2 write /manifest.json", 73, "E405"},
+                        DiskFault{"Broken", "5", "0", "2 fsync /shard-", 74, "Input/output error"},
+                        DiskFault{
+                            "ReadOnly", "30", "0", "2 mkdir /.tmp-", 73, "Read-only file system"},
+                        DiskFault{"Killed", "kill", "1", "2 fsync /shard-", 76, "E660"})),
+    fault_name);
 
 }  // namespace
 }  // namespace lockstep::test
