@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints that are written beside the steps: the bytes of those that are written between two
 // steps, also on disks that are slow or fail, and under signals.
+#include "lockstep/core/clock.hpp"
+
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
 
-#include <cerrno>
+#include <algorithm>
 #include <csignal>
+#include <memory>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,9 +40,15 @@ Variables with_disk(Variables variables) {
 
 std::set<std::string> checkpoints_of(const fs::path& run) {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(run / "ckpt"))
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(run / "ckpt", missing))
         names.insert(entry.path().filename());
     return names;
+}
+
+bool is_saving(const fs::path& run) {
+    const auto there = checkpoints_of(run);
+    return std::ranges::any_of(there, [](const auto& name) { return name.starts_with(".tmp-"); });
 }
 
 class CheckpointModes : public testing::Test {
@@ -69,6 +79,15 @@ class CheckpointModes : public testing::Test {
         const auto verified = run_lockstep({"ckpt", "verify", folder_ / run});
         EXPECT_EQ(verified.exit_code, 0) << verified.output;
     }
+
+    // On a faulty disk, in the background.
+    std::unique_ptr<Background> started(const Words& words, const Words& disk) const {
+        return std::make_unique<Background>(
+            Words{"env", std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK} + disk +
+                Words{program()} + words,
+            folder_ / "output");
+    }
+    std::string output() const { return content_of(folder_ / "output"); }
 
     TempDir folder_;
     const Words all_ = {"--on-nonfinite", "rollback"};  // such a run leaves no period out
@@ -142,55 +161,105 @@ TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
     EXPECT_TRUE(there.contains(fmt::format("step-{:06}", last_step)));
     const auto verified = run_lockstep({"ckpt", "verify", folder_ / "slow"});
     EXPECT_EQ(verified.exit_code, 0) << verified.output;
+    const auto between = trained(
+        "between", 2, {"--checkpoint-mode", "blocking"}, with_disk({{"FAULTY_DISK_MS", "3"}}));
+    EXPECT_EQ(between.exit_code, 0) << between.output;
+    EXPECT_EQ(checkpoints_of(folder_ / "between").size(), last_step / 2);
 }
 
 TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
-    const TempDir output;
-    Background job(Words{"env",
-                         std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK,
-                         "FAULTY_DISK_MS=200",
-                         program()} +
-                       saving_words(folder_ / "run", {}, 100'000) + on_ranks(2),
-                   output / "output");
-    const auto is_in_flight = [&] {
-        std::error_code missing;
-        for (const auto& entry : fs::directory_iterator(folder_ / "run/ckpt", missing))
-            if (entry.path().filename().string().starts_with(".tmp-")) return true;
-        return job.has_ended();
-    };
-    EXPECT_TRUE(eventually(is_in_flight, 60));
-    job.send(SIGTERM);
-    EXPECT_EQ(job.wait(120), 75) << content_of(output / "output");
-    const auto step = read_json(folder_ / "run/state.json").at("step").get<std::int64_t>();
-    EXPECT_EQ(state_of(folder_ / "run"), fmt::format("checkpointed, step {}, exit 75", step));
-    const auto there = checkpoints_of(folder_ / "run");
-    EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
-    EXPECT_THAT(there, Not(testing::Contains(testing::StartsWith("."))));
-    if (step < last_step) expect_undisturbed_end("run", 1, {});
+    for (const char* mode : {"overlapped", "blocking"}) {
+        const fs::path run = folder_ / mode;
+        const Words more{"--checkpoint-mode", mode};
+        const auto job =
+            started(saving_words(run, more, 100'000) + on_ranks(2), {"FAULTY_DISK_MS=100"});
+        EXPECT_TRUE(eventually([&] { return is_saving(run) || job->has_ended(); }, 60));
+        job->send(SIGTERM);
+        EXPECT_EQ(job->wait(120), 75) << output();
+        const auto step = read_json(run / "state.json").at("step").get<std::int64_t>();
+        EXPECT_EQ(state_of(run), fmt::format("checkpointed, step {}, exit 75", step));
+        const auto there = checkpoints_of(run);
+        EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
+        EXPECT_THAT(there, Not(testing::Contains(testing::StartsWith("."))));
+        if (step < last_step) expect_undisturbed_end(mode, 1, more);
+    }
+}
+
+// At the end of the run one rank waits for the other one; after a signal both wait for the disk.
+TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
+    const Words more{"--comm-timeout", "2s"};
+    const std::string told = "fix: check the file system of the run's folder, which does not take";
+    const auto ended = trained("end",
+                               2,
+                               more,
+                               with_disk({{"FAULTY_DISK_RANK", "1"},
+                                          {"FAULTY_DISK_AT", "2 fsync /shard-"},
+                                          {"FAULTY_DISK_DOES", "hang"}}));
+    EXPECT_EQ(ended.exit_code, 76) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("rank 1 last finished"));
+    EXPECT_THAT(ended.output, HasSubstr("is writing a checkpoint since"));
+    EXPECT_THAT(ended.output, HasSubstr(told));
+    EXPECT_TRUE(checkpoints_of(folder_ / "end").contains("step-000002"));
+    expect_undisturbed_end("end", 1, more);
+
+    const fs::path run = folder_ / "signal";
+    const Words blocking = Words{"--checkpoint-mode", "blocking", "--comm-timeout", "5s"};
+    const auto job = started(saving_words(run, blocking) + on_ranks(2),
+                             {"FAULTY_DISK_AT=2 fsync /shard-", "FAULTY_DISK_DOES=hang"});
+    const auto hangs = [&] { return checkpoints_of(run).contains(".tmp-step-000004-i1"); };
+    EXPECT_TRUE(eventually([&] { return hangs() || job->has_ended(); }, 60));
+    job->send(SIGTERM);
+    const double begin = now_s();
+    EXPECT_EQ(job->wait(120), 76) << output();
+    EXPECT_LT(now_s() - begin, 18) << "not four times as long";
+    EXPECT_THAT(output(), HasSubstr(told));
+    EXPECT_TRUE(checkpoints_of(run).contains("step-000002"));
+    expect_undisturbed_end("signal", 1, blocking);
+}
+
+// A shard of the newest is lost, and a bit of the one before flips.
+TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
+    const auto killed = trained("run",
+                                2,
+                                all_,
+                                with_disk({{"FAULTY_DISK_RANK", "0"},
+                                           {"FAULTY_DISK_AT", "4 rename /ckpt/step-"},
+                                           {"FAULTY_DISK_DOES", "kill"}}));
+    EXPECT_EQ(killed.exit_code, 76) << killed.output;
+    const fs::path saved = folder_ / "run/ckpt", flipped = "shard-00000-of-00002.safetensors";
+    EXPECT_TRUE(fs::remove(saved / "step-000006/shard-00001-of-00002.safetensors"));
+    std::string bytes = read_file(saved / "step-000004" / flipped);
+    bytes.back() ^= 4;
+    write_file_atomically(saved / "step-000004" / flipped, bytes);
+    const auto verified = run_lockstep({"ckpt", "verify", folder_ / "run"});
+    EXPECT_NE(verified.exit_code, 0) << verified.output;
+    const auto resumed = trained("run", 3, all_);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_THAT(resumed.output, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
+    EXPECT_THAT(resumed.output, HasSubstr("checkpoint step-000004 is skipped: "));
+    EXPECT_THAT(resumed.output, HasSubstr("resumed from step 2 "));
+    EXPECT_EQ(printed_hash(resumed.output), hash());
+    EXPECT_EQ(run_lockstep({"ckpt", "verify", folder_ / "run"}).exit_code, 0);
 }
 
 // It is pending until the save is committed, many steps later.
 TEST_F(CheckpointModes, AnswerARequestByOneSave) {
     const fs::path run = folder_ / "run";
-    Background job(Words{"env",
-                         std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK,
-                         "FAULTY_DISK_MS=60",
-                         program()} +
-                       train_words(SmallData::get().train(), run, "mlp", 24) +
-                       typed("--virtual-ranks 4 --max-steps 100000 --log-every 1 "
-                             "--checkpoint-every never",
-                             {}) +
-                       on_ranks(2),
-                   folder_ / "output");
+    const auto job = started(train_words(SmallData::get().train(), run, "mlp", 24) +
+                                 typed("--virtual-ranks 4 --max-steps 100000 --log-every 1 "
+                                       "--checkpoint-every never",
+                                       {}) +
+                                 on_ranks(2),
+                             {"FAULTY_DISK_MS=60"});
     const auto trains_to = [&](std::int64_t step) {
-        return eventually([&] { return newest_step(run) >= step || job.has_ended(); }, 60);
+        return eventually([&] { return newest_step(run) >= step || job->has_ended(); }, 60);
     };
     EXPECT_TRUE(trains_to(1));
     const auto saved = run_lockstep({"save", run});
     EXPECT_EQ(saved.exit_code, 0) << saved.output;
     EXPECT_TRUE(trains_to(newest_step(run) + 50));
     EXPECT_EQ(run_lockstep({"stop", run, "--now"}).exit_code, 0);
-    EXPECT_EQ(job.wait(100), 130) << content_of(folder_ / "output");
+    EXPECT_EQ(job->wait(100), 130) << output();
     EXPECT_EQ(checkpoints_of(run).size(), 1u);
 }
 
@@ -198,41 +267,52 @@ struct DiskFault {
     const char* name;
     const char* does;
     const char* rank;
+    const char* at;  ///< call of the second save
     int exit_code;
     const char* says;
 };
 
-class CheckpointModesOnDisks : public CheckpointModes,
-                               public testing::WithParamInterface<DiskFault> {};
+class CheckpointModesOnDisks
+    : public CheckpointModes,
+      public testing::WithParamInterface<std::tuple<const char*, DiskFault>> {};
 
-// From a call in the middle on; what was committed before stays, and the run goes on from there.
+// From that call on; what was committed before stays, and the run goes on from there.
 TEST_P(CheckpointModesOnDisks, EndTheRunWithWhatToDoAndLoseNothing) {
-    const DiskFault fault = GetParam();
-    const bool is_root = fault.rank == std::string_view("0");  // which commits, by many more calls
+    const auto [mode, fault] = GetParam();
+    const Words more = all_ + Words{"--checkpoint-mode", mode};
     const auto failed = trained("run",
                                 2,
-                                all_,
+                                more,
                                 with_disk({{"FAULTY_DISK_RANK", fault.rank},
-                                           {"FAULTY_DISK_CALL", is_root ? "85" : "23"},
+                                           {"FAULTY_DISK_AT", fault.at},
                                            {"FAULTY_DISK_DOES", fault.does}}));
     EXPECT_EQ(failed.exit_code, fault.exit_code) << failed.output;
     EXPECT_THAT(failed.output, HasSubstr(fault.says));
+    const auto there = checkpoints_of(folder_ / "run");
+    EXPECT_THAT(there, testing::Contains("step-000002"));
+    EXPECT_THAT(there, Not(testing::Contains("step-000004")));
     const auto kept = run_lockstep({"ckpt", "verify", folder_ / "run"});
     EXPECT_EQ(kept.exit_code, 0) << kept.output;
-    expect_undisturbed_end("run", 3, all_);
+    expect_undisturbed_end("run", 3, more);
 }
 
-std::string fault_name(const testing::TestParamInfo<DiskFault>& info) {
-    return info.param.name;
+std::string fault_name(const testing::TestParamInfo<std::tuple<const char*, DiskFault>>& info) {
+    return std::string(std::get<1>(info.param).name) +
+           (std::get<0>(info.param) == std::string_view("blocking") ? "Between" : "Beside");
 }
 
-INSTANTIATE_TEST_SUITE_P(,
-                         CheckpointModesOnDisks,
-                         testing::Values(DiskFault{"Full", "28", "1", 73, "E405"},
-                                         DiskFault{"Broken", "5", "0", 74, "Input/output error"},
-                                         DiskFault{"ReadOnly", "30", "1", 74, "Read-only"},
-                                         DiskFault{"Killed", "kill", "1", 76, "E660"}),
-                         fault_name);
+INSTANTIATE_TEST_SUITE_P(
+    ,
+    CheckpointModesOnDisks,
+    testing::Combine(
+        testing::Values("overlapped", "blocking"),
+        testing::Values(DiskFault{"Full", "28", "1", "2 write /pieces-", 73, "E405"},
+                        DiskFault{"FullAtCommit", "28", "0", "2 write /manifest.json", 73, "E405"},
+                        DiskFault{"Broken", "5", "0", "2 fsync /shard-", 74, "Input/output error"},
+                        DiskFault{
+                            "ReadOnly", "30", "0", "2 mkdir /.tmp-", 73, "Read-only file system"},
+                        DiskFault{"Killed", "kill", "1", "2 fsync /shard-", 76, "E660"})),
+    fault_name);
 
 }  // namespace
 }  // namespace lockstep::test

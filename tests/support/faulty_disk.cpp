@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// For LD_PRELOAD: a disk below a run's checkpoints that is slow, fails, or sees a rank's end. Calls
-// that write there (files and folders below "/ckpt", and "/latest") are counted in each process.
+// For LD_PRELOAD: a disk below a run's checkpoints that is slow, fails, hangs, or sees a rank's
+// end. Meant are the calls that change something there ("/ckpt" and "/latest" in their path):
+// mkdir, write, fsync, rename, remove, unlink and unlinkat.
 //
-//     FAULTY_DISK_RANK   rank of Open MPI that is meant; unset: all
-//     FAULTY_DISK_CALL   from this call on (1: the first) FAULTY_DISK_DOES; 0 counts only
-//     FAULTY_DISK_DOES   "kill" or the number of an error
-//     FAULTY_DISK_MS     each of the calls takes so much longer
-//     FAULTY_DISK_COUNT  file that gets the number of calls so far, with ".RANK"
-//     FAULTY_MEMINFO     file that std::ifstream reads instead of /proc/meminfo
+//     FAULTY_DISK_RANK    rank of Open MPI that is meant; unset: all. Programs without one: rank 0
+//     FAULTY_DISK_AT      "N NAME PART": the N-th call of NAME whose path has PART
+//     FAULTY_DISK_BYTES   the call that writes this byte, of all that the rank writes
+//     FAULTY_DISK_DOES    at that call: "kill" before it (with BYTES: once what comes before is
+//                         written), "kill-after" it, "hang", or the number of the error with which
+//                         it and all calls from then on end
+//     FAULTY_DISK_VICTIM  rank that is killed; unset: the one that makes the call
+//     FAULTY_DISK_PIDS    prefix of the files in which ranks find each other for that
+//     FAULTY_DISK_MS      each of the calls takes so much longer
+//     FAULTY_DISK_TRACE   prefix of files that get a line "NAME BYTES PATH" after each call, by
+//     rank FAULTY_MEMINFO      file that std::ifstream reads instead of /proc/meminfo
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,65 +38,145 @@ std::string_view variable(const char* name) {
     return value ? value : "";
 }
 
-int number(const char* name) {
-    return std::atoi(std::string(variable(name)).c_str());
+long number(const char* name, long otherwise = 0) {
+    const std::string value(variable(name));
+    return value.empty() ? otherwise : std::atol(value.c_str());
+}
+
+std::string own_rank() {
+    const std::string_view rank = variable("OMPI_COMM_WORLD_RANK");
+    return std::string(rank.empty() ? "0" : rank);
 }
 
 bool is_meant() {
-    static const bool meant = [] {
-        const std::string_view rank = variable("OMPI_COMM_WORLD_RANK");
-        return !rank.empty() &&
-               (variable("FAULTY_DISK_RANK").empty() || rank == variable("FAULTY_DISK_RANK"));
-    }();
-    return meant;
+    const std::string_view meant = variable("FAULTY_DISK_RANK");
+    return meant.empty() || meant == own_rank();
 }
 
 bool is_watched(std::string_view path) {
     return path.find("/ckpt") != path.npos || path.find("/latest") != path.npos;
 }
 
-bool is_watched(int file) {
+template <class Function>
+Function* next(const char* name) {
+    return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+void put(const std::string& path, int how, const std::string& text) {
+    static const auto real_write = next<ssize_t(int, const void*, size_t)>("write");
+    const int file = ::open(path.c_str(), how | O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0) return;
+    [[maybe_unused]] const auto wrote = real_write(file, text.data(), text.size());
+    ::close(file);
+}
+
+// A rank that is to be killed by another one says which process it is, before it writes anything.
+struct Introduction {
+    Introduction() {
+        const std::string_view prefix = variable("FAULTY_DISK_PIDS");
+        if (prefix.empty() || variable("OMPI_COMM_WORLD_RANK").empty()) return;
+        put(std::string(prefix) + "." + own_rank(), O_TRUNC, std::to_string(::getpid()) + "\n");
+    }
+} introduction;
+
+void end_victim() {
+    const std::string victim(variable("FAULTY_DISK_VICTIM"));
+    if (victim.empty() || victim == own_rank()) ::raise(SIGKILL);
+    const std::string path = std::string(variable("FAULTY_DISK_PIDS")) + "." + victim;
+    int pid = 0;
+    if (std::FILE* const in = std::fopen(path.c_str(), "r")) {
+        if (std::fscanf(in, "%d", &pid) != 1) pid = 0;
+        std::fclose(in);
+    }
+    if (pid <= 1 || ::kill(pid, SIGKILL) != 0) ::abort();
+}
+
+// The call at which something happens.
+class Moment {
+  public:
+    Moment() {
+        const std::string at(variable("FAULTY_DISK_AT"));
+        const auto first = at.find(' '), second = at.find(' ', first + 1);
+        if (first == at.npos || second == at.npos) return;
+        left_ = std::atoi(at.c_str());
+        name_ = at.substr(first + 1, second - first - 1);
+        part_ = at.substr(second + 1);
+    }
+
+    bool is_at(std::string_view name, std::string_view path) {
+        if (name != name_ || path.find(part_) == path.npos) return false;
+        return --left_ == 0;
+    }
+
+  private:
+    std::string name_, part_;
+    std::atomic<int> left_ = 0;
+};
+
+// What is to happen to one call.
+struct Fate {
+    bool is_now = false;
+    std::size_t bytes = 0;  // to be written before
+};
+
+Fate fate_of(const char* name, std::string_view path, std::size_t bytes) {
+    static Moment moment;
+    static std::atomic<long> written{0};
+    static const long last = number("FAULTY_DISK_BYTES", std::numeric_limits<long>::max());
+    const auto count = static_cast<long>(bytes);
+    const long before = written.fetch_add(count);
+    const bool is_cut = before <= last && last < before + count;
+    return {.is_now = moment.is_at(name, path) || is_cut,
+            .bytes = static_cast<std::size_t>(is_cut ? last - before : 0)};
+}
+
+std::atomic<bool> is_broken{false};
+
+void trace(const char* name, std::size_t bytes, std::string_view path) {
+    static const std::string prefix(variable("FAULTY_DISK_TRACE"));
+    if (prefix.empty()) return;
+    put(prefix + "." + own_rank(),
+        O_APPEND,
+        std::string(name) + " " + std::to_string(bytes) + " " + std::string(path) + "\n");
+}
+
+// Does `call` with a number of bytes, `bytes` or fewer, unless a fault comes in its place.
+template <class Call>
+auto faulty(const char* name, std::string_view path, std::size_t bytes, const Call& call) {
+    using Result = decltype(call(bytes));
+    if (!is_watched(path)) return call(bytes);
+    const Fate fate = is_meant() ? fate_of(name, path, bytes) : Fate();
+    if (const long late_ms = number("FAULTY_DISK_MS"); late_ms > 0 && is_meant())
+        std::this_thread::sleep_for(std::chrono::milliseconds(late_ms));
+    const std::string_view does = variable("FAULTY_DISK_DOES");
+    if (fate.is_now && does == "kill") {
+        if (fate.bytes > 0) call(fate.bytes);
+        end_victim();
+    }
+    while (fate.is_now && does == "hang") ::pause();
+    if (fate.is_now && number("FAULTY_DISK_DOES") > 0) is_broken = true;
+    if (is_broken) {
+        errno = static_cast<int>(number("FAULTY_DISK_DOES"));
+        return static_cast<Result>(-1);
+    }
+    const Result result = call(bytes);
+    const int error = errno;
+    if (result >= 0) trace(name, bytes, path);
+    if (fate.is_now && does == "kill-after") end_victim();
+    errno = error;
+    return result;
+}
+
+template <class Function, class... Arguments>
+int faulty_path(const char* name, std::string_view path, Arguments... arguments) {
+    return faulty(name, path, 0, [&](std::size_t) { return next<Function>(name)(arguments...); });
+}
+
+std::string path_of(int file) {
     const std::string link = "/proc/self/fd/" + std::to_string(file);
     char path[4096];
     const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
-    return length > 0 && is_watched(std::string_view(path, static_cast<std::size_t>(length)));
-}
-
-std::atomic<int> calls{0};
-
-// At each call, because a rank ends without destructors.
-void tell(int count) {
-    static const std::string file(variable("FAULTY_DISK_COUNT"));
-    if (file.empty()) return;
-    const std::string path = file + "." + std::string(variable("OMPI_COMM_WORLD_RANK"));
-    if (std::FILE* const out = std::fopen(path.c_str(), "w")) {
-        std::fprintf(out, "%d\n", count);
-        std::fclose(out);
-    }
-}
-
-// Returns the error that the call ends with; 0: it is done.
-template <class Place>
-int fault(const Place& place) {
-    if (!is_meant() || !is_watched(place)) return 0;
-    static const int first = number("FAULTY_DISK_CALL"), late_ms = number("FAULTY_DISK_MS");
-    if (late_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(late_ms));
-    const int call = ++calls;
-    tell(call);
-    if (call < first || first == 0) return 0;
-    if (variable("FAULTY_DISK_DOES") == "kill") ::raise(SIGKILL);
-    return number("FAULTY_DISK_DOES");
-}
-
-template <class Function, class Place, class... Arguments>
-auto call(const char* name, const Place& place, Arguments... arguments) {
-    static const auto next = reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-    using Result = decltype(next(arguments...));
-    if (const int error = fault(place); error != 0) {
-        errno = error;
-        return static_cast<Result>(-1);
-    }
-    return next(arguments...);
+    return {path, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
 }
 
 }  // namespace
@@ -96,24 +184,39 @@ auto call(const char* name, const Place& place, Arguments... arguments) {
 extern "C" {
 
 ssize_t write(int file, const void* bytes, size_t count) {
-    return call<ssize_t(int, const void*, size_t)>("write", file, file, bytes, count);
+    static const auto real = next<ssize_t(int, const void*, size_t)>("write");
+    return faulty(
+        "write", path_of(file), count, [&](std::size_t part) { return real(file, bytes, part); });
 }
 
 int fsync(int file) {
-    return call<int(int)>("fsync", file, file);
+    return faulty_path<int(int)>("fsync", path_of(file), file);
 }
 
 int rename(const char* from, const char* to) {
-    return call<int(const char*, const char*)>("rename", std::string_view(to), from, to);
-}
-
-std::FILE* fopen64(const char* path, const char* mode) {
-    static const auto next = reinterpret_cast<decltype(&fopen64)>(::dlsym(RTLD_NEXT, "fopen64"));
-    const char* const shown = std::getenv("FAULTY_MEMINFO");
-    return next(shown && path == std::string_view("/proc/meminfo") ? shown : path, mode);
+    return faulty_path<int(const char*, const char*)>("rename", to, from, to);
 }
 
 int mkdir(const char* path, mode_t mode) {
-    return call<int(const char*, mode_t)>("mkdir", std::string_view(path), path, mode);
+    return faulty_path<int(const char*, mode_t)>("mkdir", path, path, mode);
+}
+
+int unlink(const char* path) {
+    return faulty_path<int(const char*)>("unlink", path, path);
+}
+
+int remove(const char* path) noexcept {
+    return faulty_path<int(const char*)>("remove", path, path);
+}
+
+int unlinkat(int folder, const char* path, int flags) {
+    return faulty_path<int(int, const char*, int)>(
+        "unlinkat", folder == AT_FDCWD ? path : path_of(folder) + "/" + path, folder, path, flags);
+}
+
+std::FILE* fopen64(const char* path, const char* mode) {
+    static const auto real = next<std::FILE*(const char*, const char*)>("fopen64");
+    const char* const shown = std::getenv("FAULTY_MEMINFO");
+    return real(shown && path == std::string_view("/proc/meminfo") ? shown : path, mode);
 }
 }

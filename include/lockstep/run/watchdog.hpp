@@ -132,9 +132,10 @@ class StuckClock {
 /// a rank of this node is gone without an error, this rank ends at once. Otherwise the stages apply
 /// to a pending collective, to a phase of computing (is_computing()) that does not end, and to a
 /// set-up that reaches no further collective. Once stop_requests() is 1 such a phase has a minute,
-/// and once it is 2, a second. Finally a single rank writes the verdict to stderr and verdict.json,
-/// `listener` is called, and the process exits with 76. That takes at most 1.5 s, even if
-/// everything else hangs.
+/// and once it is 2, a second. A save (Phase::checkpoint) that does not mark its phase anew has
+/// four times as long, and once as long after stop_requests(). Finally a single rank writes the
+/// verdict to stderr and verdict.json, `listener` is called, and the process exits with 76. That
+/// takes at most 1.5 s, even if everything else hangs.
 class Watchdog {
   public:
     /// Called on the watchdog's thread. If it hangs, the process still ends.

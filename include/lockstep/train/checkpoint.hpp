@@ -135,6 +135,8 @@ class CheckpointSave {
     void next_stage();
     bool works_in(Stage stage) const { return rank_ == 0 || stage == Stage::writing; }
     void wait_for_own() const;
+    void give_sign();
+    void mark_phase() const;
     std::filesystem::path list_of(int rank) const;
 
     const Communicator ranks_;
@@ -148,6 +150,7 @@ class CheckpointSave {
     std::atomic<bool> is_copied_ = false;
     std::atomic<Stage> reached_ = Stage::preparing;  ///< by the writer; ended: it failed
     std::atomic<Stage> allowed_ = Stage::preparing;  ///< to the writer; ended: it is abandoned
+    std::atomic<int> signs_ = 0;                     ///< by the writer, of each part and stage
     double busy_s_ = 0;                              ///< of both threads, before reached_ changes
     std::optional<Error> failure_;                   ///< of the writer, before it has ended
 };

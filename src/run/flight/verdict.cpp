@@ -68,6 +68,14 @@ constexpr std::string_view trouble_names[] = {"none",
 constexpr const char* resume_fix =
     "start the same command again: it resumes from the newest checkpoint, if there is one";
 
+constexpr const char* disk_fix =
+    "check the file system of the run's folder, which does not take the checkpoint (ls, df, the "
+    "file server); the checkpoints before are whole, and the same command goes on from the newest";
+
+bool saves(const RankTrace& trace) {
+    return trace.is_running && trace.phase == Phase::checkpoint;
+}
+
 bool gave_up(const RankTrace& trace) {
     return trace.end == FlightEnd::failed &&
            trace.exit_code == static_cast<int>(ExitCode::peer_lost);
@@ -332,6 +340,8 @@ Verdict slow(const Scene& scene, double) {
                             late.size() == 1 ? "has" : "have",
                             scene.number_text(scene.waiting().channel, scene.waiting().seq),
                             text_of(scene.waiting().call)));
+    if (std::ranges::all_of(late, [](const RankTrace* t) { return saves(*t); }))
+        verdict.fix = disk_fix;
     verdict.pauses = std::ranges::all_of(
         late, [&](const RankTrace* t) { return scene.is_alive(*t) && may_be_long(t->phase); });
     return verdict;
@@ -344,10 +354,12 @@ Verdict waiting(const Scene& scene, double patience_s) {
 }
 
 /// Returns the longest time of a phase of computing: half of the time-out (warn_s is a tenth of
-/// it), four times as long during set-up, and no longer once the rank was asked to stop.
+/// it), four times as long during set-up and for a save, and no longer once the rank was asked to
+/// stop: then a save has a twentieth of the time-out.
 double longest_phase_s(const RankTrace& trace, double patience_s) {
-    const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 4);
-    return std::max(patience_s, trace.signal != 0 ? 0.5 : usual_s);
+    const double usual_s = 5 * trace.warn_s * (trace.is_running && !saves(trace) ? 1 : 4);
+    const double asked_s = saves(trace) ? trace.warn_s / 2 : 0.5;
+    return std::max(patience_s, trace.signal != 0 ? asked_s : usual_s);
 }
 
 bool sets_itself_up(const RankTrace& trace) {
@@ -362,14 +374,15 @@ double at_it_since_s(const RankTrace& trace) {
     return since_s;
 }
 
-// A model that loops or waits for ever, on all ranks: nobody waits in a collective.
+// A model that loops or waits for ever, or a disk that never answers, on all ranks: nobody waits in
+// a collective.
 Verdict no_progress(const Scene& scene, double patience_s) {
     const Traces& all = scene.traces();
     if (scene.waiting().seq != 0 || !scene.missing().empty()) return {};
     double least_s = std::numeric_limits<double>::max();
     for (const RankTrace* trace : all) {
         if (gave_up(*trace)) continue;  // on the same verdict, a moment earlier
-        const bool works = is_computing(trace->phase) || sets_itself_up(*trace);
+        const bool works = is_computing(trace->phase) || sets_itself_up(*trace) || saves(*trace);
         if (!scene.is_alive(*trace) || !works) return {};
         const double age_s = scene.seen_until_s(*trace) - at_it_since_s(*trace);
         if (age_s < longest_phase_s(*trace, patience_s)) return {};
@@ -386,8 +399,10 @@ Verdict no_progress(const Scene& scene, double patience_s) {
                     duration_text(least_s));
     Verdict verdict = blaming(scene, Trouble::no_progress, all, what);
     verdict.fix =
-        "the model, or a library that it uses, loops or waits for ever: check it; if it may take "
-        "so long, give --comm-timeout more time";
+        std::ranges::any_of(all, [](const RankTrace* trace) { return saves(*trace); })
+            ? disk_fix
+            : "the model, or a library that it uses, loops or waits for ever: check it; if it may "
+              "take so long, give --comm-timeout more time";
     return verdict;
 }
 

@@ -25,9 +25,11 @@
 //   times; time in which this process was itself stopped does not count (StuckClock).
 // - A rank that stops while all save or evaluate keeps a job: a wait there has a longer limit
 //   (longer_by), not none.
-// - A model that loops for ever keeps a job: ranks that all compute wait for nobody. Evaluations,
-//   checkpoints and waits for data may be long; a pass of a leaf or an update is not. Nor is what
-//   lies between two collectives of the set-up, as a model's constructor.
+// - A model that loops for ever keeps a job: ranks that all compute wait for nobody. Evaluations
+//   and waits for data may be long; a pass of a leaf or an update is not. Nor is what lies between
+//   two collectives of the set-up, as a model's constructor.
+// - A disk that never answers keeps a job, or one that was told to stop: ranks that all save wait
+//   for nobody. A save marks its phase anew with each part that is on its way to the disk.
 // - A signal that no step can answer ends nothing: see is_overdue().
 // - exit() instead of _exit(): destructors and MPI_Finalize would wait for the rank that is lost.
 // - A hang becomes a success: the end mark is written before the process ends, with 76.
@@ -131,19 +133,20 @@ class Watchdog::Impl {
     // The counting thread: touches no file, so that nothing can hold it up.
 
     void count() {
-        StuckClock waiting(period_s_), computing(period_s_), setting_up(period_s_),
-            asked(period_s_);
+        StuckClock waiting(period_s_), computing(period_s_), saving(period_s_),
+            setting_up(period_s_), asked(period_s_);
         std::unique_lock lock(mutex_);
         while (true) {
             changed_.wait_for(lock, Seconds(period_s_), [&] { return is_over_ || is_lost_; });
             if (is_over_) return;
             recorder_.beat();
             if (std::exchange(is_postponed_, false))
-                for (StuckClock* clock : {&waiting, &computing, &setting_up, &asked})
+                for (StuckClock* clock : {&waiting, &computing, &saving, &setting_up, &asked})
                     clock->reset();
             const auto phase = stuck_phase();
             const double longest_s = std::max({waited_s(waiting),
                                                computing.update(phase, now_s()),
+                                               saved_s(saving),
                                                setting_up.update(stuck_set_up(), now_s())});
             const bool ends_now = is_overdue(asked, phase) || is_lost_;
             const Stage stage = ends_now ? Stage::abort : stage_after(longest_s);
@@ -165,10 +168,22 @@ class Watchdog::Impl {
         return recorder_.is_running() && may_be_long(recorder_.phase().phase);
     }
 
-    /// The phase, if it must end soon, as if it were a collective: for a StuckClock.
+    /// Returns the time without a sign of a save, scaled likewise until somebody asked to stop.
+    double saved_s(StuckClock& clock) const {
+        const PhaseMark mark = recorder_.phase();
+        const bool saves = recorder_.is_running() && mark.phase == Phase::checkpoint;
+        const double saved_s = clock.update(saves ? as_entry(mark) : std::nullopt, now_s());
+        return stop_requests() > 0 ? saved_s : saved_s / longer_by;
+    }
+
+    /// The phase, if it must end soon.
     std::optional<FlightEntry> stuck_phase() const {
         const PhaseMark mark = recorder_.phase();
-        if (!is_computing(mark.phase)) return {};
+        return is_computing(mark.phase) ? as_entry(mark) : std::nullopt;
+    }
+
+    /// The phase as if it were a collective: for a StuckClock.
+    static std::optional<FlightEntry> as_entry(const PhaseMark& mark) {
         return FlightEntry{.channel = static_cast<std::uint32_t>(mark.phase),
                            .seq = packed(mark),
                            .enqueued_s = mark.since_s};

@@ -21,10 +21,11 @@
 // - A save holds up the training: its threads are there before, since a new one takes a core from
 //   its maker for a time slice; waking them takes none, and they hold no lock that a step takes.
 // - The copy starves on busy cores: the copier is above the writer.
+// - A disk that does not answer holds a run for ever: see run/flight/watchdog.cpp.
 //
 // Tested: train/checkpoint/checkpoint_save_test.cpp (modes give equal bytes, an update that does
 // not wait is seen, faults, an abandoned save), checkpoint_test.cpp, e2e/checkpoint_mode_test.cpp,
-// soak/kill_resume.
+// soak/kill_resume, soak/crash_sweep.
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
@@ -210,7 +211,7 @@ void CheckpointSave::work() {
     } catch (const std::exception& exception) {
         failure_ = as_error(exception);
         reached_ = Stage::ended;
-        reached_.notify_one();
+        give_sign();
     }
 }
 
@@ -252,6 +253,7 @@ void CheckpointSave::write() {
                     [&](std::uint64_t bytes) {
                         if (progress) progress->update(bytes);
                         if (allowed_ == Stage::ended) throw Abandoned();
+                        threads_ != nullptr ? give_sign() : mark_phase();
                     }));
 }
 
@@ -276,7 +278,7 @@ void CheckpointSave::commit() {
 // Says that the thread is done with the stage before `next`, and waits until it may enter that.
 void CheckpointSave::pass(Stage next) {
     reached_ = next;
-    reached_.notify_one();
+    give_sign();
     Stage allowed = allowed_;
     for (; allowed < next; allowed = allowed_) allowed_.wait(allowed);
     if (allowed == Stage::ended) throw Abandoned();
@@ -312,9 +314,22 @@ void CheckpointSave::finish() {
 }
 
 void CheckpointSave::wait_for_own() const {
-    Stage reached = reached_;
-    for (; reached <= stage_; reached = reached_) reached_.wait(reached);
-    if (reached == Stage::ended) throw Error(*failure_);
+    for (int seen = signs_; reached_ <= stage_; seen = signs_) {
+        signs_.wait(seen);
+        mark_phase();
+    }
+    if (reached_ == Stage::ended) throw Error(*failure_);
+}
+
+// The writer's: of life, to the training thread that waits.
+void CheckpointSave::give_sign() {
+    ++signs_;
+    signs_.notify_one();
+}
+
+// The training thread's: the watchdog sees from it that a long save goes on.
+void CheckpointSave::mark_phase() const {
+    if (place_.clock != nullptr) place_.clock->enter(Phase::checkpoint);
 }
 
 // When the ranks that work in this stage are done with it.

@@ -120,6 +120,7 @@ Saves::Saves(const LoopParts& parts, TimeLimit& limit)
       interval_s_(std::min(first_interval_s, mtbf_s() / 10)) {}
 
 Saves::~Saves() {
+    const PhaseScope scope(parts_.run.clock, Phase::checkpoint);  // its threads may hang
     parts_.course.save.reset();
 }
 

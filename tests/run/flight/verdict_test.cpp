@@ -381,6 +381,16 @@ TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
         traces[0].phase = phase;
         EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << phase_name(phase);
     }
+    for (RankTrace& trace : traces) {
+        trace.phase = Phase::checkpoint;
+        trace.phase_since_s = now - 1201;
+    }
+    EXPECT_EQ(verdict_on(traces).trouble, Trouble::no_progress) << "half of four times as long";
+    EXPECT_THAT(verdict_on(traces).fix, HasSubstr("the file system of the run's folder"));
+    for (RankTrace& trace : traces) {
+        trace.phase = Phase::backward;
+        trace.phase_since_s = now - 301;
+    }
     traces[0].phase = Phase::backward;
     traces[1].is_running = false;
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "setting up";

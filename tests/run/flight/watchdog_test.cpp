@@ -228,8 +228,9 @@ TEST(Watchdog, EndsRanksWhoseSetUpComesToNothing) {
     EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
 }
 
-/// A rank that computes for ever.
-void compute_for_ever(const TempDir& folder, int rank, int ranks, double timeout_s) {
+/// A rank that computes, or is in another phase, for ever.
+void compute_for_ever(
+    const TempDir& folder, int rank, int ranks, double timeout_s, Phase phase = Phase::forward) {
     FlightRecorder recorder(folder.path(), rank, ranks, {.entries = 64, .warn_s = timeout_s / 10});
     const Watchdog watchdog(
         recorder, WatchdogSettings::within(timeout_s), [](const WatchReport&) {});
@@ -237,7 +238,7 @@ void compute_for_ever(const TempDir& folder, int rank, int ranks, double timeout
     mirror_signals_to(recorder.signal_word());
     recorder.end(recorder.enqueue(recorder.add_channel("test"), call));
     recorder.mark_running();
-    *recorder.phase_word() = packed(PhaseMark{Phase::forward, now_s()});
+    *recorder.phase_word() = packed(PhaseMark{phase, now_s()});
     sleep_for_ever();
 }
 
@@ -275,9 +276,45 @@ TEST(Watchdog, EndsARankThatCannotAnswerASecondRequestToStop) {
     EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
 }
 
+// It ends after four times as long, or as soon as that without a sign of its save once it was asked
+// to stop.
+TEST(Watchdog, EndsARankWhoseSaveNeverEnds) {
+    const TempDir folder;
+    const double begin = now_s();
+    const RankChild stuck(
+        folder, 0, [&] { compute_for_ever(folder, 0, 1, 0.3, Phase::checkpoint); });
+    EXPECT_EQ(stuck.wait(20), 76);
+    EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
+    EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
+    EXPECT_THAT(stuck.output(), HasSubstr("is writing a checkpoint since"));
+    EXPECT_THAT(stuck.output(), HasSubstr("check the file system of the run's folder"));
+
+    const TempDir other;
+    const RankChild asked(other, 0, [&] { compute_for_ever(other, 0, 1, 2, Phase::checkpoint); });
+    ASSERT_TRUE(has_ring(other, 0));
+    ASSERT_TRUE(test::eventually(
+        [&] { return read_rank_trace(ring_path(other.path(), 0)).phase == Phase::checkpoint; }));
+    asked.send(SIGTERM);
+    const double asked_s = now_s();
+    EXPECT_EQ(asked.wait(20), 76);
+    EXPECT_LT(now_s() - asked_s, 7) << "not four times as long";
+    EXPECT_THAT(asked.output(), HasSubstr("check the file system of the run's folder"));
+}
+
+TEST(Watchdog, LeavesASaveAloneThatGivesSigns) {
+    const TempDir folder;
+    const RankChild writing(folder, 0, [&] {
+        Rank rank(folder, 0, 1, 0.1);
+        rank.recorder.mark_running();
+        for (const double end = now_s() + 1; now_s() < end; ::usleep(10'000))
+            begin_phase(rank, Phase::checkpoint);
+    });
+    EXPECT_EQ(writing.wait(20), 0) << writing.output();
+}
+
 TEST(Watchdog, LeavesPhasesAloneThatMayBeLong) {
     const TempDir folder;
-    for (const Phase phase : {Phase::data, Phase::checkpoint, Phase::evaluate, Phase::other}) {
+    for (const Phase phase : {Phase::data, Phase::evaluate, Phase::other}) {
         const RankChild busy(folder, 0, [&] {
             Rank rank(folder, 0, 1, 0.1);
             *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
