@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training takes of the machine besides its processors.
 #include "program.hpp"
+#include "run_files.hpp"
 #include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <cstdint>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lockstep::test {
 namespace {
@@ -55,6 +61,70 @@ TEST(Memory, LimitsThatLibTorchDoesNotFitIntoAreNamed) {
         EXPECT_THAT(refused.output, testing::HasSubstr("a process 390.6 MiB of addresses"));
         EXPECT_FALSE(fs::exists(folder / "run"));
     }
+}
+
+/// A control group below that of this process, for commands whose memory counts together.
+class MemoryGroup {
+  public:
+    MemoryGroup() {
+        const std::string groups = content_of("/proc/self/cgroup");
+        const auto first = groups.find(":memory:"), second = groups.find("0::");
+        is_newer_ = first == groups.npos;
+        const auto begin = is_newer_ ? second + 3 : first + 8;
+        const std::string own = groups.substr(begin, groups.find('\n', begin) - begin);
+        const fs::path mount = is_newer_ ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+        folder_ = mount.string() + own + fmt::format("/lockstep-test-{}", ::getpid());
+        std::error_code refused;
+        is_there_ = fs::create_directory(folder_, refused) && fs::exists(limit());
+    }
+    ~MemoryGroup() { ::rmdir(folder_.c_str()); }
+    MemoryGroup(const MemoryGroup&) = delete;
+    MemoryGroup& operator=(const MemoryGroup&) = delete;
+
+    bool is_there() const { return is_there_; }
+    std::uint64_t peak() const {
+        return std::stoull(
+            content_of(folder_ / (is_newer_ ? "memory.peak" : "memory.max_usage_in_bytes")));
+    }
+    void allow(std::uint64_t bytes) const { std::ofstream(limit()) << bytes; }
+    ProcessResult run(const Words& words) const {
+        const std::string enter = "echo $$ > " + (folder_ / "cgroup.procs").string();
+        return run_process(
+            Words{"/bin/sh", "-c", enter + " && exec \"$@\"", "sh", program()} + words,
+            {},
+            ample_s);
+    }
+
+  private:
+    fs::path limit() const {
+        return folder_ / (is_newer_ ? "memory.max" : "memory.limit_in_bytes");
+    }
+
+    fs::path folder_;
+    bool is_newer_ = false, is_there_ = false;
+};
+
+// The copy needs 182 MiB.
+TEST(Memory, OfAControlGroupThatHasNoRoomForTheCopyOfACheckpointLeavesItOut) {
+    const MemoryGroup group;
+    if (!group.is_there()) GTEST_SKIP() << "this user may make no control group for memory";
+    const TempDir folder;
+    const auto trained = [&](const char* run, const char* period) {
+        return group.run(train_words(SmallData::get().train(), folder / run, "mlp", 24) +
+                         typed("--channels 20000 --virtual-ranks 4 --max-steps 4 "
+                               "--checkpoint-every %",
+                               {period}));
+    };
+    const auto without = trained("without", "never");
+    EXPECT_EQ(without.exit_code, 0) << without.output;
+    group.allow(group.peak() - 100'000'000);
+    const auto within = trained("within", "2steps");
+    EXPECT_EQ(within.exit_code, 0) << within.output;
+    EXPECT_THAT(within.output, HasSubstr("checkpoints are written between two steps: a copy of"));
+    EXPECT_EQ(printed_hash(within.output), printed_hash(without.output));
+    const auto verified = run_lockstep({"ckpt", "verify", folder / "within"});
+    EXPECT_EQ(verified.exit_code, 0) << verified.output;
+    EXPECT_TRUE(fs::exists(folder / "within/ckpt/step-000002"));
 }
 
 // `ulimit` LIMIT, then the line with "lockstep" as the program under test. Below 40 MB of addresses
