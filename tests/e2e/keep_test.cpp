@@ -144,6 +144,19 @@ TEST_F(Kept, OneIsShownWithAllItHolds) {
                 testing::ContainsRegex("\n  fc1.weight +f32 +\\[[0-9]+,784\\] +[0-9,]+\n"));
 }
 
+TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
+    EXPECT_THAT(run_lockstep({"ckpt", "export", *home_ / "whole"}).output,
+                HasSubstr("fix: lockstep export\n"));
+    const ProcessResult done = run_lockstep({"export",
+                                             *home_ / "whole",
+                                             "--step",
+                                             "10",
+                                             "--average",
+                                             "--out",
+                                             folder_ / "w.safetensors"});
+    EXPECT_THAT(done.output, HasSubstr("exported 4 tensors of step 10 to ")) << done.output;
+}
+
 TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {
     const fs::path run = copied();
     const ProcessResult all = run_lockstep({"ckpt", "rm", run, "10", "20", "25"});

@@ -98,6 +98,9 @@ TEST(Retention, SaysWhatKeepsEach) {
     EXPECT_EQ(because[2].text(), "rollback");
     EXPECT_EQ(because[3].text(), "newest, best, every");
     EXPECT_EQ(KeptBecause{}.text(), "-");
+    // A start that began with step 15 may have to begin with it again.
+    EXPECT_THAT(kept({.last = 1, .rollback = 2, .read = 15}, {12, 14, 15, 16}),
+                ElementsAre(14, 15, 16));
 }
 
 // A run as it goes: each save applies the rule to what the saves before it have left.

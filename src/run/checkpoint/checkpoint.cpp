@@ -200,8 +200,8 @@ std::string KeptBecause::text() const {
     return words.empty() ? "-" : fmt::format("{}", fmt::join(words, ", "));
 }
 
-// Any of the newest may be the one to go on from, if those after it turn out to be damaged: each
-// keeps what it needs.
+// Any of the newest, and the one that was read, may be the one to go on from, if those after it
+// turn out to be damaged: each keeps what it needs.
 std::vector<KeptBecause> kept_because(const Retention& retention,
                                       const std::vector<std::int64_t>& steps) {
     std::vector<KeptBecause> kept(steps.size());
@@ -214,7 +214,7 @@ std::vector<KeptBecause> kept_because(const Retention& retention,
                    .best = std::ranges::count(retention.best, steps[i]) > 0,
                    .every = passed > std::exchange(periods, passed),
                    .read = steps[i] == retention.read};
-        if (!kept[i].newest || retention.rollback == 0) continue;
+        if (!(kept[i].newest || kept[i].read) || retention.rollback == 0) continue;
         const std::int64_t needed = steps[i] / retention.rollback * retention.rollback;
         const auto found = std::ranges::find(steps, needed);
         if (found != steps.end())
