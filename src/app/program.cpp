@@ -118,8 +118,8 @@ const Command* find_command(const std::vector<Command>& commands,
 struct GoneCommand {
     std::string_view name, instead;
 };
-constexpr auto gone_commands =
-    std::to_array<GoneCommand>({{"data look", "data inspect"}, {"ckpt export", "export"}});
+constexpr std::array gone_commands{GoneCommand{"data look", "data inspect"},
+                                   GoneCommand{"ckpt export", "export"}};
 
 Error unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& words) {
     std::vector<std::string> names;
