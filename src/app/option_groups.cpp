@@ -52,6 +52,11 @@ OptionSection json_group(bool& target) {
                  {flag_option("json", target, "print JSON, for programs")});
 }
 
+OptionSection rehearsal_group(bool& target) {
+    return group(OptionGroup::rehearsal,
+                 {flag_option("dry-run", target, "print what would be done, and change nothing")});
+}
+
 ProgressSink progress_sink(bool is_json) {
     return is_json ? ProgressSink::beside_output() : ProgressSink::log_sink();
 }

@@ -33,11 +33,12 @@ enum class OptionGroup {
     weights,
     waiting,
     giving_up,
+    rehearsal,
     table_text
 };
 
 /// The headings of the groups, by OptionGroup.
-inline constexpr std::array<std::string_view, 11> group_titles = {
+inline constexpr std::array<std::string_view, 12> group_titles = {
     "Output form",
     "Start of the run",
     "HDF5 files that others wrote",
@@ -48,6 +49,7 @@ inline constexpr std::array<std::string_view, 11> group_titles = {
     "Weights of a run",
     "Waiting for a run",
     "Run, and when to give up (exit code 93)",
+    "Rehearsal",
     "Text of a table"};
 
 /// Errors: E105 that --`option` is missing, unless `is_given`.
@@ -67,6 +69,9 @@ OptionSection json_group(bool& target);
 
 /// Returns the progress output of a command with --json, whose value is `is_json`.
 ProgressSink progress_sink(bool is_json);
+
+/// --dry-run of a command that changes a run.
+OptionSection rehearsal_group(bool& target);
 
 /// --incarnation.
 OptionSection start_group(std::int64_t& target);

@@ -114,11 +114,12 @@ const Command* find_command(const std::vector<Command>& commands,
     return nullptr;
 }
 
-// A command of earlier versions.
+// A command of earlier versions, or one that people look for in its group.
 struct GoneCommand {
     std::string_view name, instead;
 };
-constexpr auto gone_commands = std::to_array<GoneCommand>({{"data look", "data inspect"}});
+constexpr std::array gone_commands{GoneCommand{"data look", "data inspect"},
+                                   GoneCommand{"ckpt export", "export"}};
 
 Error unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& words) {
     std::vector<std::string> names;
@@ -132,7 +133,7 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
         gone != gone_commands.end())
         return Error("E101",
                      fmt::format("unknown command '{}'", word),
-                     fmt::format("'lockstep {}' replaces it", gone->instead),
+                     fmt::format("'lockstep {}' does it", gone->instead),
                      fmt::format("lockstep {}", gone->instead));
     const std::string nearest = did_you_mean(word, names);
     return Error("E101",

@@ -189,7 +189,8 @@ differs ends it. The last checkpoint was trained on the original data.
 # E301 missing_input: no checkpoint here
 The folder has no checkpoint to work with.
 # E303 bad_data: no checkpoint is whole
-Checkpoints exist, but each is damaged. 'lockstep ckpt verify RUN' says how.
+Checkpoints exist, but each is damaged. 'lockstep ckpt verify RUN' says how. The command
+'lockstep ckpt rm' does not remove the last one that is whole.
 # E304 bad_data: weights do not fit the model
 Names or shapes of tensors, in a checkpoint or in the file of --load-weights, differ from
 the model's.

@@ -273,7 +273,9 @@ std::string settle_length(const TrainSettings& settings,
     // A run that became longer once has that in its checkpoints.
     take_length(newest->contract.deciding, recorded);
     const auto state = read_run_state(settings.run);
-    const bool is_marked = state && state->phase == RunPhase::complete;
+    // Later checkpoints than the newest may be damaged or removed.
+    const bool is_marked =
+        state && state->phase == RunPhase::complete && state->step == newest->step;
     const bool was_complete =
         is_marked || newest->step >= steps_in(newest->contract.deciding, length);
     if (!was_complete || length.total_steps == newest->step) return "";

@@ -6,15 +6,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace lockstep {
+
+int best_kept(const TrainSettings& settings) {
+    return settings.keep.best.value_or(settings.keep_best.empty() ? 0 : 1);
+}
+
 namespace {
 
 // The metrics of Lockstep's own tasks. A program's may have any meaning.
@@ -46,6 +53,10 @@ Judge judge_of(const std::string& keep_best, TaskKind task) {
     else if (is_known && is_in(higher_is_better))
         judge.is_lower_better = false;
     return judge;
+}
+
+bool looks_for_best(const TrainSettings& settings) {
+    return best_kept(settings) > 0 || !settings.keep_best.empty() || settings.early_stop > 0;
 }
 
 // Of the loss scale, as torch.amp.GradScaler has them.
@@ -91,31 +102,48 @@ void note_evaluation(BestEvaluation& best,
                      const TrainSettings& settings,
                      const std::map<std::string, double>& metrics,
                      std::int64_t step) {
-    if (settings.keep_best.empty() && settings.early_stop == 0) return;
+    if (!looks_for_best(settings)) return;
     const Judge judge = judge_of(settings.keep_best, settings.task.kind);
     const double value = metrics.at(judge.metric);
     if (best.metric != judge.text) best = {.metric = judge.text};
-    if (std::isfinite(value) && (best.step == 0 || is_better(judge.text, value, best.value)))
-        best = {.metric = judge.text, .step = step, .value = value};
-    else
-        ++best.not_since;
+    ++best.not_since;
+    if (!std::isfinite(value)) return;
+    std::vector<EvaluatedStep> order = std::move(best.next);
+    if (best.step > 0) order.insert(order.begin(), {best.step, best.value});
+    const auto behind = std::ranges::find_if(
+        order, [&](const EvaluatedStep& one) { return is_better(judge.text, value, one.value); });
+    if (behind == order.begin()) best.not_since = 0;
+    order.insert(behind, {step, value});
+    best.step = order.front().step;
+    best.value = order.front().value;
+    const auto others = static_cast<std::size_t>(std::max(best_kept(settings), 1)) - 1;
+    best.next.assign(
+        order.begin() + 1,
+        order.begin() + 1 + static_cast<std::ptrdiff_t>(std::min(others, order.size() - 1)));
 }
 
 std::string passed_over(const TrainSettings& settings,
                         const std::map<std::string, double>& metrics) {
-    if (settings.keep_best.empty() && settings.early_stop == 0) return "";
+    if (!looks_for_best(settings)) return "";
     const std::string metric = judge_of(settings.keep_best, settings.task.kind).metric;
     const double value = metrics.at(metric);
     if (std::isfinite(value)) return "";
-    return fmt::format(
-        "the test {} is {}: {} passes this evaluation over",
-        metric,
-        value,
-        settings.keep_best.empty() ? "--early-stop" : "--keep-best " + settings.keep_best);
+    return fmt::format("the test {} is {}: {} passes this evaluation over",
+                       metric,
+                       value,
+                       !settings.keep_best.empty() ? "--keep-best " + settings.keep_best
+                       : settings.early_stop > 0   ? "--early-stop"
+                                                   : "--keep");
 }
 
-std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best) {
-    return best.metric == settings.keep_best ? best.step : 0;
+std::vector<std::int64_t> kept_steps(const TrainSettings& settings, const BestEvaluation& best) {
+    const auto wanted = static_cast<std::size_t>(best_kept(settings));
+    const bool is_judged = best.metric == judge_of(settings.keep_best, settings.task.kind).text;
+    if (wanted == 0 || !is_judged || best.step == 0) return {};
+    std::vector<std::int64_t> steps{best.step};
+    for (const EvaluatedStep& one : best.next)
+        if (steps.size() < wanted) steps.push_back(one.step);
+    return steps;
 }
 
 std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& best) {

@@ -29,6 +29,11 @@ std::string recorded_fact(const RunRecord& record, const char* name) {
 
 // Returns the value as given, because the deciding value of a file is not its path.
 std::string recorded_text(const RunRecord& record, const std::string& name) {
+    if (name == "keep" && !record.config.contains(name)) {
+        // Earlier versions had this part of it.
+        const std::string last = recorded_text(record, "keep-checkpoints");
+        return last.empty() ? "" : "last=" + last;
+    }
     const bool is_settled = std::ranges::find(settled_settings, name) != settled_settings.end();
     if (!is_settled && record.config.contains(name))
         return record.config.at(name).value("value", Json("")).as_text();

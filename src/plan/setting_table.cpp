@@ -387,8 +387,7 @@ std::vector<Option> saving(TrainSettings& s) {
             {{"overlapped", CheckpointMode::overlapped}, {"blocking", CheckpointMode::blocking}},
             "write checkpoints beside the steps that follow, from a copy in memory, or between "
             "two steps")),
-        whole_option(
-            "keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest checkpoints to keep")};
+        shared(keep_option(s.keep))};
 }
 
 std::vector<Option> looking(TrainSettings& s) {
@@ -399,8 +398,9 @@ std::vector<Option> looking(TrainSettings& s) {
         shared(text_option("keep-best",
                            "METRIC",
                            s.keep_best,
-                           "also keep the checkpoint with the best value of this metric: loss, "
-                           "accuracy, r2, ...; kl:min, score:max: a metric of --task program")),
+                           "keep the checkpoint with the best value of this metric, or of --keep "
+                           "best=N; loss, accuracy, r2, ...; kl:min, score:max: a metric of --task "
+                           "program")),
         shared(whole_option("early-stop",
                             s.early_stop,
                             0,

@@ -145,6 +145,7 @@ std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
     const bool is_last_only = s.evaluate_every.unit == Period::Unit::never;
     return {{"evaluate-every", why, fix, lacks_data && s.evaluate_every != Period{}},
             {"keep-best", why, fix, lacks_data && !s.keep_best.empty()},
+            {"keep", why, fix, lacks_data && s.keep.best.value_or(0) > 0},
             {"early-stop",
              lacks_data ? why : "the run is evaluated at its end only",
              lacks_data ? fix : "give an --evaluate-every, or drop it",

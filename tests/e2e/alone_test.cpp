@@ -40,7 +40,7 @@ class Alone : public testing::Test {
                               "train --data train --test-data test --run a --model mlp "
                               "--channels 8 --batch 60 --virtual-ranks 4 --epochs 2 --schedule "
                               "cosine --keep-best loss --checkpoint-every 5steps "
-                              "--keep-checkpoints 9 "
+                              "--keep last=9 "
                               "--skip-checks all"));
         fs::remove_all(*home_ / "train");
     }

@@ -30,7 +30,7 @@ Words saving_words(const fs::path& run, const Words& more, int steps = last_step
     return train_words(SmallData::get().train(), run, "mlp", 24) +
            typed("--virtual-ranks 4 --max-steps % --checkpoint-every 2steps --log-every 1",
                  {std::to_string(steps)}) +
-           Words{"--keep-checkpoints", "1000"} + more;
+           Words{"--keep", "last=1000"} + more;
 }
 
 Variables with_disk(Variables variables) {
@@ -130,8 +130,7 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
 TEST_F(CheckpointModes, ComeAsOftenAsTheirCostAndTheFailuresSay) {
     const auto words = [&](const char* run, const Words& more) {
         return train_words(SmallData::get().train(), folder_ / run, "mlp", 24) +
-               typed("--virtual-ranks 4 --max-steps 600 --keep-checkpoints 1000", {}) + more +
-               on_ranks(2);
+               typed("--virtual-ranks 4 --max-steps 600 --keep last=1000", {}) + more + on_ranks(2);
     };
     const auto chosen = run_lockstep(
         words("chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {})));

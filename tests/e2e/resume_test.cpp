@@ -261,7 +261,7 @@ TEST(ResumeOfAnEarlyStop, KeepsTheBestAndCountsOn) {
                         Words{"--run", folder / "run", "--model", "mlp", "--virtual-ranks", "4"} +
                         Words{"--optimizer", "sgd", "--lr", "0", "--evaluate-every", "5steps"} +
                         Words{"--keep-best", "accuracy", "--early-stop", "3"} +
-                        Words{"--checkpoint-every", "4steps", "--keep-checkpoints", "1"};
+                        Words{"--checkpoint-every", "4steps", "--keep", "last=1"};
     EXPECT_EQ(run_lockstep(words + Words{"--max-steps", "10"} + on_ranks(2)).exit_code, 0);
     for (const int ranks : {3, 1}) {
         const auto stopped = run_lockstep(words + Words{"--max-steps", "90"} + on_ranks(ranks));
@@ -274,8 +274,9 @@ TEST(ResumeOfAnEarlyStop, KeepsTheBestAndCountsOn) {
                     testing::StartsWith("stopped early: 3 evaluations without"));
     }
     EXPECT_THAT(run_lockstep({"ckpt", "ls", folder / "run"}).output,
-                testing::MatchesRegex("step .*\n5 .* [0-9a-f]{32}  best accuracy [0-9.]+\n"
-                                      "20 .* [0-9a-f]{32}\n"));
+                testing::MatchesRegex("step .*\n5 .* best +[0-9a-f]{32}  best accuracy [0-9.]+\n"
+                                      "10 .* read +[0-9a-f]{32}\n"
+                                      "20 .* newest +[0-9a-f]{32}\n"));
 }
 
 TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {

@@ -74,4 +74,15 @@ std::vector<std::int64_t> all_steps(std::int64_t last) {
     return steps;
 }
 
+Json manifest_of(const fs::path& run, std::int64_t step) {
+    return read_json(run / fmt::format("ckpt/step-{:06}/manifest.json", step));
+}
+
+void flip_last_byte(const fs::path& file) {
+    std::string bytes = content_of(file);
+    bytes.back() = static_cast<char>(~bytes.back());
+    fs::remove(file);
+    write_file_atomically(file, bytes);
+}
+
 }  // namespace lockstep::test

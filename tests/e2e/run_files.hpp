@@ -33,6 +33,12 @@ std::string printed_hash(const std::string& output);
 /// Expects that both folders have files of the same names and bytes.
 void expect_same_files(const fs::path& one, const fs::path& other);
 
+/// The manifest of the checkpoint of `step`.
+Json manifest_of(const fs::path& run, std::int64_t step);
+
+/// Damages a file; links to the old one keep its bytes.
+void flip_last_byte(const fs::path& file);
+
 /// 1, 2, ..., `last`.
 std::vector<std::int64_t> all_steps(std::int64_t last);
 

@@ -289,17 +289,6 @@ TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
                 testing::HasSubstr("error E701: the loss scale has fallen to 3.05e-05 at step 31"));
 }
 
-Json manifest_of(const fs::path& run, int step) {
-    return read_json(run / fmt::format("ckpt/step-{:06}/manifest.json", step));
-}
-
-void flip_last_byte(const fs::path& file) {
-    std::string bytes = content_of(file);
-    bytes.back() = static_cast<char>(~bytes.back());
-    fs::remove(file);
-    write_file_atomically(file, bytes);
-}
-
 /// Steps 6, 7, 12, 16, 25 and 30 have a sample that is no number; every other step is saved.
 class RolledBack : public testing::Test {
   protected:
@@ -314,7 +303,7 @@ class RolledBack : public testing::Test {
     }
 
     TempDir folder_;
-    const Words due_ = {"--checkpoint-every", "2steps", "--keep-checkpoints", "1"};
+    const Words due_ = {"--checkpoint-every", "2steps", "--keep", "last=1"};
 };
 
 TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {

@@ -3,13 +3,18 @@
 
 #include "support/caught.hpp"
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
 
 TrainSettings judged_by(const std::string& metric, std::int64_t early_stop = 0) {
     TrainSettings settings;
@@ -65,10 +70,38 @@ TEST(BestEvaluation, BeginsAnewWithAnotherMetric) {
     BestEvaluation best = best_of(judged_by("loss"), "loss", {1, 2, 3});
     const TrainSettings other = judged_by("accuracy", 2);
     EXPECT_EQ(reason_to_stop(other, best), "");
-    EXPECT_EQ(kept_step(other, best), 0);
+    EXPECT_THAT(kept_steps(other, best), IsEmpty());
     note_evaluation(best, other, {{"loss", 0.1}, {"accuracy", 0.2}}, 40);
-    EXPECT_EQ(kept_step(other, best), 40);
+    EXPECT_THAT(kept_steps(other, best), ElementsAre(40));
     EXPECT_EQ(best.not_since, 0);
+}
+
+// The order of equals is that of their steps, so that a later one replaces none.
+TEST(BestEvaluation, IsFollowedByTheNextBest) {
+    TrainSettings settings = judged_by("loss");
+    settings.keep.best = 3;
+    BestEvaluation best = best_of(settings, "loss", {5, 3, 4, 3, 9});
+    EXPECT_THAT(kept_steps(settings, best), ElementsAre(20, 40, 30));
+    EXPECT_EQ(best.not_since, 3);
+    note_evaluation(best, settings, {{"loss", 3.5}}, 60);
+    EXPECT_THAT(kept_steps(settings, best), ElementsAre(20, 40, 60));
+    note_evaluation(best, settings, {{"loss", 1}}, 70);
+    EXPECT_THAT(kept_steps(settings, best), ElementsAre(70, 20, 40));
+    EXPECT_EQ(best.not_since, 0);
+    settings.keep.best = 2;
+    EXPECT_THAT(kept_steps(settings, best), ElementsAre(70, 20));
+    settings.keep.best = 0;
+    EXPECT_THAT(kept_steps(settings, best), IsEmpty());
+}
+
+TEST(BestEvaluation, IsJudgedByTheLossIfOnlyANumberIsGiven) {
+    TrainSettings settings;
+    settings.keep.best = 2;
+    const BestEvaluation best = best_of(settings, "loss", {5, 3, 4});
+    EXPECT_EQ(best.metric, "loss");
+    EXPECT_THAT(kept_steps(settings, best), ElementsAre(20, 30));
+    EXPECT_EQ(passed_over(settings, {{"loss", std::nan("")}}),
+              "the test loss is nan: --keep passes this evaluation over");
 }
 
 TEST(BestEvaluation, EndsARunAfterEnoughThatAreNoBetter) {
@@ -78,7 +111,7 @@ TEST(BestEvaluation, EndsARunAfterEnoughThatAreNoBetter) {
     const BestEvaluation best = best_of(settings, "loss", {3, 2, 2.5, 2});
     EXPECT_EQ(reason_to_stop(settings, best),
               "2 evaluations without a better loss than 2 of step 20");
-    EXPECT_EQ(kept_step(settings, best), 0);
+    EXPECT_THAT(kept_steps(settings, best), IsEmpty());
     EXPECT_EQ(reason_to_stop(judged_by("", 3), best), "");
 }
 
@@ -89,7 +122,8 @@ TEST(BestEvaluation, IsNotLookedForUnasked) {
 TEST(BestEvaluation, OfAMetricOfTheModelsOwnIsTheLeastOrMostAsAsked) {
     EXPECT_EQ(best_of(judged_by("kl:min"), "kl", {3, 1, 2}).step, 20);
     EXPECT_EQ(best_of(judged_by("kl:max"), "kl", {1, 3, 2}).step, 20);
-    EXPECT_EQ(kept_step(judged_by("kl:max"), best_of(judged_by("kl:min"), "kl", {3, 1})), 0);
+    EXPECT_THAT(kept_steps(judged_by("kl:max"), best_of(judged_by("kl:min"), "kl", {3, 1})),
+                IsEmpty());
     EXPECT_EQ(passed_over(judged_by("kl:min"), {{"kl", std::numeric_limits<double>::infinity()}}),
               "the test kl is inf: --keep-best kl:min passes this evaluation over");
 }

@@ -68,10 +68,12 @@ TEST(CheckSettings, FindsWhatAProgramSetsOutOfItsRange) {
     settings.data_memory = (1u << 20) + 1;
     settings.comm_timeout_s = 0.5;
     EXPECT_EQ(caught_code([&] { check_settings(settings); }), "");
-    settings.keep_checkpoints = 0;
+    settings.keep.last = 0;
     EXPECT_EQ(caught_text([&] { check_settings(settings); }),
-              "lockstep: error E102: --keep-checkpoints is '0' (from program)\n"
-              "  why: it must be 1 to 1,000\n  fix: give a number in that range");
+              "lockstep: error E103: --keep is 'last=0' (from program)\n"
+              "  why: 'last=0' is none of last=1 to 1000, best=0 to 1000, and every= with steps or "
+              "epochs, each of them once\n"
+              "  fix: for example --keep last=3,every=10epochs");
     settings = {};
     settings.order = OrderKind::sequential;
     EXPECT_EQ(caught_code([&] { check_settings(settings); }), "E103");

@@ -242,6 +242,12 @@ TEST(EventFile, VoidsLaterStepsAfterAResume) {
     ASSERT_EQ(events.size(), 2u);
     EXPECT_EQ(events[1].step, 201);
     EXPECT_EQ(events[1].session_status, 1u);
+    // A start that ended before its first checkpoint has left events, too.
+    const test::TempDir other;
+    const EventFile from_the_begin(other.path(), 0);
+    const auto later = events_of(from_the_begin.path());
+    ASSERT_EQ(later.size(), 2u);
+    EXPECT_EQ(later[1].step, 1);
 }
 
 TEST(EventFile, RefusesAMissingFolder) {

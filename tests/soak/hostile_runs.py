@@ -29,7 +29,8 @@ READERS = [
     ['report', 'RUN', '--format', 'markdown'], ['report', 'RUN'],
     ['metrics', 'RUN'], ['metrics', 'RUN', '--format', 'jsonl'],
     ['metrics', 'RUN', '--format', 'prometheus'], ['compare', 'GOOD', 'RUN'], ['scale', 'ONE', 'RUN'],
-    ['trace', 'merge', 'RUN'], ['data', 'ledger', 'RUN'], ['ckpt', 'ls', 'RUN'], ['ckpt', 'verify', 'RUN']]
+    ['trace', 'merge', 'RUN'], ['data', 'ledger', 'RUN'], ['ckpt', 'ls', 'RUN'], ['ckpt', 'inspect', 'RUN'],
+    ['ckpt', 'verify', 'RUN']]
 
 
 def write(path, content):

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/plan/run_length.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 
@@ -12,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -34,8 +36,17 @@ void note_evaluation(BestEvaluation& best,
 std::string passed_over(const TrainSettings& settings,
                         const std::map<std::string, double>& metrics);
 
-/// Returns the step whose checkpoint is kept; 0: none.
-std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best);
+/// Returns how many of the best evaluations keep their checkpoint; 0: none.
+int best_kept(const TrainSettings& settings);
+
+/// Returns the steps of these evaluations, the best one first.
+std::vector<std::int64_t> kept_steps(const TrainSettings& settings, const BestEvaluation& best);
+
+/// Returns what keeps checkpoints of a run of `length`. `read`: the step from which it resumed.
+Retention retention_of(const TrainSettings& settings,
+                       const RunLength& length,
+                       const BestEvaluation& best,
+                       std::int64_t read);
 
 /// Returns the reason why the run ends before its last step; "": it continues.
 std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& best);

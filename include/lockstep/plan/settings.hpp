@@ -140,6 +140,13 @@ enum class LeafMode { automatic, together, one_by_one };
 /// for, if a rehearsal shows equal bits and less time.
 enum class GraphMode { automatic, on, off };
 
+/// Checkpoints that a run keeps: --keep.
+struct KeepSettings {
+    int last = 3;               ///< number of the newest
+    Period every;               ///< epochs or steps; of each the first one stays for good
+    std::optional<int> best{};  ///< number of the best; nothing: 1 with --keep-best, else 0
+};
+
 /// Settings of `lockstep train`. If a comment says "decides", another value gives other bits.
 /// setting_table() defines the possible values.
 struct TrainSettings {
@@ -194,9 +201,9 @@ struct TrainSettings {
     double mtbf_s = 0;  ///< mean time between failures; 0: as this run's starts had it
     double checkpoint_overhead = 0.01;  ///< largest share of time for saves of an automatic period
     CheckpointMode checkpoint_mode = CheckpointMode::overlapped;  ///< bits are the same
-    int keep_checkpoints = 3;                        ///< number of newest checkpoints that are kept
-    Period evaluate_every{Period::Unit::epochs, 1};  ///< evaluations on test_data
-    std::string keep_best;  ///< metric whose best checkpoint is kept as well; "": none
+    KeepSettings keep;                                            ///< checkpoints that stay
+    Period evaluate_every{Period::Unit::epochs, 1};               ///< evaluations on test_data
+    std::string keep_best;  ///< metric that says which evaluation is the best; "": loss
     std::int64_t early_stop =
         0;  ///< number of evaluations without improvement that end the run; 0: off
     std::int64_t noise_scale_every = 0;  ///< steps between measurements of the noise scale; 0: none
@@ -234,6 +241,10 @@ struct TrainSettings {
 
     std::map<std::string, ConfigEntry> origins;  ///< the value of each option, and its origin
 };
+
+/// Makes --keep: the parts last=N, every=PERIOD and best=N, with commas between. Errors of its
+/// assign(): E103.
+Option keep_option(KeepSettings& target);
 
 /// Returns true if a run with these settings is evaluated.
 bool has_test_data(const TrainSettings& settings);

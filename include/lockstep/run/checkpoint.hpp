@@ -56,12 +56,20 @@ struct EvaluationRecord {
     std::string text;  ///< the metrics as text for people; "": there was no evaluation
 };
 
+/// One metric of an evaluation.
+struct EvaluatedStep {
+    std::int64_t step = 0;  ///< step after which it was measured
+    double value = 0;       ///< value of the metric
+    bool operator==(const EvaluatedStep&) const = default;
+};
+
 /// The best of a run's evaluations so far, by one metric.
 struct BestEvaluation {
-    std::string metric;          ///< "" before the first
-    std::int64_t step = 0;       ///< step after which it was measured
-    double value = 0;            ///< value of the metric
-    std::int64_t not_since = 0;  ///< number of evaluations after it, none of them better
+    std::string metric;                 ///< "" before the first
+    std::int64_t step = 0;              ///< step after which it was measured
+    double value = 0;                   ///< value of the metric
+    std::int64_t not_since = 0;         ///< number of evaluations after it, none of them better
+    std::vector<EvaluatedStep> next{};  ///< of --keep best=N: those that follow it, best first
 };
 
 /// The factor by which the loss is multiplied before backward.
@@ -70,6 +78,33 @@ struct LossScale {
     std::int64_t good_steps = 0;  ///< steps since it changed
     bool operator==(const LossScale&) const = default;
 };
+
+/// What keeps checkpoints of a run. Periods are in steps; 0: there is none.
+struct Retention {
+    int last = 3;                      ///< number of the newest, at least 1
+    std::int64_t every = 0;            ///< of each such period the first one stays for good
+    std::int64_t rollback = 0;         ///< one of the newest needs the one that was due before it
+    std::int64_t read = 0;             ///< step of the last one that was read whole; 0: none
+    std::vector<std::int64_t> best{};  ///< steps of the best evaluations
+};
+
+/// The reasons why a checkpoint stays.
+struct KeptBecause {
+    bool newest = false;    ///< one of the newest
+    bool best = false;      ///< of one of the best evaluations
+    bool every = false;     ///< the first after a period's end
+    bool read = false;      ///< the last one that was read whole
+    bool rollback = false;  ///< a rollback may need it
+
+    /// Returns true if there is a reason.
+    bool any() const { return newest || best || every || read || rollback; }
+    /// Returns "newest, best"; "-" for none.
+    std::string text() const;
+};
+
+/// Returns what keeps the checkpoint of each of `steps`, which ascend. The last one always stays.
+std::vector<KeptBecause> kept_because(const Retention& retention,
+                                      const std::vector<std::int64_t>& steps);
 
 /// The state of a job besides its tensors, between two steps.
 struct CheckpointState {
@@ -81,6 +116,7 @@ struct CheckpointState {
     EvaluationRecord evaluated;  ///< the last evaluation
     BestEvaluation best;         ///< with --keep-best or --early-stop
     LossScale loss_scale;        ///< with --precision fp16
+    Retention retention;         ///< by which older ones went when it was committed
     int ranks = 1;               ///< number of ranks that wrote it
     int virtual_ranks = 1;       ///< V
     std::string parameter_hash;  ///< XXH3-128 of all values, hexadecimal
@@ -92,11 +128,6 @@ struct CheckpointPlace {
     std::filesystem::path root;              ///< run/ckpt
     std::int64_t incarnation = 1;            ///< number of the start, which names temporary folders
     std::function<void()> check_still_ours;  ///< called on rank 0 before the commit; throws E408
-    int keep = 3;                            ///< number of newest whole checkpoints that are kept
-    std::vector<std::int64_t> kept_steps;    ///< steps whose checkpoints are kept besides these
-    /// Returns the step whose checkpoint is also needed by a run that resumes from that of `step`.
-    /// Empty: none.
-    std::function<std::int64_t(std::int64_t step)> needed_by;
     PhaseClock* clock = nullptr;  ///< counts waiting for other ranks' shards as Phase::wait
     std::function<void()> note_committed{};  ///< called on rank 0 after the commit
 };
@@ -180,6 +211,10 @@ struct ExportSummary {
 ExportSummary export_checkpoint(const std::filesystem::path& checkpoint,
                                 const std::filesystem::path& file,
                                 const WeightsExport& options = {});
+
+/// Removes the checkpoints of `steps` below `root`, and lets `latest` name the newest that is left.
+/// Hold the run's lock. Errors: E402.
+void remove_checkpoints(const std::filesystem::path& root, const std::vector<std::int64_t>& steps);
 
 /// Removes the remains of a killed save below `root`. Call it only while no other process writes
 /// there. Errors: E220 if `root` is a link, because files of these names at its target belong to

@@ -64,11 +64,12 @@ SafetensorsEntry entry_of(const TensorMeta& tensor, std::uint64_t start, std::ui
 /// Returns the path at which the checkpoint of `step` is written until it is complete.
 std::filesystem::path unfinished_checkpoint(const CheckpointPlace& place, std::int64_t step);
 
-/// Turns `unfinished`, whose shards are complete, into the checkpoint of `step`, and then removes
-/// older ones. Errors: E401, E402, E405, and those of place.check_still_ours.
+/// Turns `unfinished`, whose shards are complete, into the checkpoint of `state`, and then removes
+/// older ones as state.retention says. Errors: E401, E402, E405, and those of
+/// place.check_still_ours.
 void commit_checkpoint(const CheckpointPlace& place,
                        const std::filesystem::path& unfinished,
-                       std::int64_t step,
+                       const CheckpointState& state,
                        const std::string& manifest);
 
 /// Returns the tensors in the checkpoint's order, counters last. Values are read when they are

@@ -60,9 +60,10 @@ std::string markdown_table(std::string_view left,
 /// One event file. Every start of a run makes a new one, as TensorBoard expects. Rank 0 only.
 class EventFile {
   public:
-    /// Creates events.out.tfevents.SECONDS.HOST.PID in `directory`. With `resumed_step` > 0 it
-    /// makes TensorBoard drop later steps of earlier files. Errors: E401, E402.
-    EventFile(const fs::path& directory, std::int64_t resumed_step = 0);
+    /// Creates events.out.tfevents.SECONDS.HOST.PID in `directory`. With `resumed_step` >= 0
+    /// it makes TensorBoard drop later steps of earlier files: those of a start that ended before
+    /// its first checkpoint, too. Errors: E401, E402.
+    EventFile(const fs::path& directory, std::int64_t resumed_step = -1);
 
     /// Writes all values of a step in one event and one write. Errors: E402, E405.
     void add(std::int64_t step, std::span<const Scalar> scalars);

@@ -146,21 +146,22 @@ Command version_command() {
 
 std::vector<Command> all_commands() {
     return {
-        train_command(),        map_command(),          doctor_command(),
-        verify_command(),       data_pack_command(),    data_synth_command(),
-        data_inspect_command(), data_reshard_command(), data_stage_command(),
-        data_export_command(),  data_verify_command(),  data_ledger_command(),
-        submit_command(),       status_command(),       compare_command(),
-        scale_command(),        logs_command(),         report_command(),
-        metrics_command(),      trace_merge_command(),  stop_command(),
-        save_command(),         diagnose_command(),     ckpt_ls_command(),
-        ckpt_diff_command(),    ckpt_verify_command(),  eval_command(),
-        predict_command(),      sample_command(),       profile_command(),
-        prune_command(),        export_command(),       export_script_command(),
-        drill_command(),        tune_command(),         bench_comm_command(),
-        bench_io_command(),     slurm_prolog_command(), slurm_epilog_command(),
-        config_show_command(),  config_check_command(), models_command(),
-        explain_command(),      generate_command(),     version_command(),
+        train_command(),        map_command(),           doctor_command(),
+        verify_command(),       data_pack_command(),     data_synth_command(),
+        data_inspect_command(), data_reshard_command(),  data_stage_command(),
+        data_export_command(),  data_verify_command(),   data_ledger_command(),
+        submit_command(),       status_command(),        compare_command(),
+        scale_command(),        logs_command(),          report_command(),
+        metrics_command(),      trace_merge_command(),   stop_command(),
+        save_command(),         diagnose_command(),      ckpt_ls_command(),
+        ckpt_inspect_command(), ckpt_diff_command(),     ckpt_verify_command(),
+        ckpt_rm_command(),      eval_command(),          predict_command(),
+        sample_command(),       profile_command(),       prune_command(),
+        export_command(),       export_script_command(), drill_command(),
+        tune_command(),         bench_comm_command(),    bench_io_command(),
+        slurm_prolog_command(), slurm_epilog_command(),  config_show_command(),
+        config_check_command(), models_command(),        explain_command(),
+        generate_command(),     version_command(),
     };
 }
 

@@ -4,12 +4,12 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/launch/mpirun.hpp"
-#include "lockstep/plan/contract.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/tensor_files.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
@@ -21,6 +21,8 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,40 +47,46 @@ std::string age_text(const fs::path& file) {
     return duration_text(std::max(0.0, std::chrono::duration<double>(age).count()));
 }
 
-// How many of the newest the run keeps; 1 where only checkpoints are left of it.
-std::size_t kept_newest(const fs::path& run) {
-    try {
-        const Json config = read_run_record(run).config;
-        const Json* const row = config.find("keep-checkpoints");
-        const auto count = parse_integer(row ? row->value("value", "") : "").value_or(1);
-        return static_cast<std::size_t>(std::max<std::int64_t>(count, 1));
-    } catch (const Error&) {
-        return 1;
-    }
+// As the newest one says.
+std::map<std::int64_t, std::string> kept_texts(const std::vector<CheckpointInfo>& found,
+                                               const CheckpointState& newest) {
+    std::vector<std::int64_t> steps;
+    for (const CheckpointInfo& info : found) steps.push_back(info.step);
+    const std::vector<KeptBecause> kept = kept_because(newest.retention, steps);
+    std::map<std::int64_t, std::string> texts;
+    for (std::size_t i = 0; i < steps.size(); ++i) texts[steps[i]] = kept[i].text();
+    return texts;
+}
+
+// "  best accuracy 0.91"; "" unless the step's evaluation is one of the best.
+std::string figure_text(const BestEvaluation& best, std::int64_t step) {
+    if (step == best.step) return fmt::format("  best {} {:.6g}", best.metric, best.value);
+    const auto found = std::ranges::find(best.next, step, &EvaluatedStep::step);
+    return found == best.next.end() ? "" : fmt::format("  {} {:.6g}", best.metric, found->value);
 }
 
 int list(const fs::path& run) {
     const auto found = checkpoints_of(run);
-    const auto newest = newest_checkpoint_state(RunPaths{run}.checkpoints());
-    const BestEvaluation best = newest ? newest->best : BestEvaluation{};
-    const std::string note = fmt::format("  best {} {:.6g}", best.metric, best.value);
-    const std::size_t first_of_newest = found.size() - std::min(found.size(), kept_newest(run));
-    print_once("step        epoch  ranks  size        age      kept          parameters\n");
+    const CheckpointState newest =
+        newest_checkpoint_state(RunPaths{run}.checkpoints()).value_or(CheckpointState{});
+    auto kept = kept_texts(found, newest);
+    std::size_t width = 12;
+    for (const auto& [step, text] : kept) width = std::max(width, text.size());
+    print_once(fmt::format(
+        "step        epoch  ranks  size        age      {:<{}}  parameters\n", "kept", width));
     for (std::size_t i = 0; i < found.size(); ++i) try {
             const CheckpointInfo& info = found[i];
             const CheckpointState state = read_checkpoint_state(info.path);
-            const bool is_best = info.step == best.step, is_new = i >= first_of_newest;
-            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {:<7}  {:<12}  {}{}\n",
+            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {:<7}  {:<{}}  {}{}\n",
                                    info.step,
                                    state.epoch,
                                    state.ranks,
                                    bytes_text(bytes_of_folder(info.path)),
                                    age_text(info.path / "manifest.json"),
-                                   is_best  ? (is_new ? "newest, best" : "best")
-                                   : is_new ? "newest"
-                                            : "-",
+                                   kept[info.step],
+                                   width,
                                    state.parameter_hash,
-                                   is_best ? note : ""));
+                                   figure_text(newest.best, info.step)));
         } catch (const Error& error) {
             print_once(fmt::format("{:<10}  {}\n", found[i].step, error.what()));
         }
@@ -129,6 +137,127 @@ int compare(const fs::path& a, const fs::path& b) {
     return found.different.empty() ? 0 : 1;
 }
 
+Json shape_of(const TensorMeta& tensor) {
+    Json shape = Json::array();
+    for (const std::int64_t extent : tensor.shape) shape.push_back(extent);
+    return shape;
+}
+
+// What is in the checkpoint at `path`, besides values. Versions are those of the run around it.
+Json facts_of(const fs::path& path, const CheckpointManifest& manifest) {
+    Json tensors = Json::array(), files = Json::object();
+    for (const TensorMeta& tensor : manifest.tensors)
+        tensors.push_back({{"name", tensor.name},
+                           {"dtype", "f32"},
+                           {"shape", shape_of(tensor)},
+                           {"bytes", tensor.count() * sizeof(float)}});
+    for (const auto& [name, value] : manifest.state.counters)
+        tensors.push_back(
+            {{"name", name}, {"dtype", "i64"}, {"shape", Json::array()}, {"bytes", sizeof(value)}});
+    for (const StoredPiece& piece : manifest.pieces)
+        files[piece.file] = files.value(piece.file, std::uint64_t{0}) + piece.count * sizeof(float);
+    Json facts{{"path", path.string()},
+               {"bytes", bytes_of_folder(path)},
+               {"state", parse_json(checkpoint_manifest_text(manifest), path.string()).at("state")},
+               {"files", files},
+               {"tensors", tensors}};
+    const fs::path run = fs::absolute(path).lexically_normal().parent_path().parent_path();
+    if (fs::exists(RunPaths{run}.record())) facts["versions"] = read_run_record(run).versions;
+    return facts;
+}
+
+std::string members_text(const Json& object) {
+    std::vector<std::string> texts;
+    for (const auto& [name, value] : object.items())
+        if (!value.as_text().empty()) texts.push_back(fmt::format("{} {}", name, value.as_text()));
+    return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string facts_text(const Json& facts, const CheckpointState& state) {
+    std::string text = printable(facts.at("path").as_text()) + "\n";
+    const auto add = [&text](std::string_view name, const std::string& fact) {
+        if (!fact.empty())
+            text += fmt::format("  {:<12}{}\n", name, wrapped(printable(fact), 14, 86));
+    };
+    add("step", fmt::format("{}, after {} updates", state.step, state.updates));
+    add("position",
+        fmt::format("{} epochs and {} samples of the next one",
+                    state.epoch,
+                    grouped(state.order.consumed)));
+    add("parameters", state.parameter_hash);
+    add("written by",
+        fmt::format("{} of {} virtual ranks", ranks_count_text(state.ranks), state.virtual_ranks));
+    add("size", bytes_text(facts.at("bytes").get<std::uint64_t>()));
+    add("files", members_text(facts.at("files")));
+    add("evaluated", state.evaluated.text);
+    if (!state.best.metric.empty())
+        add("best",
+            fmt::format(
+                "{} {:.6g} of step {}", state.best.metric, state.best.value, state.best.step));
+    if (state.loss_scale.factor != 1) add("loss scale", fmt::format("{}", state.loss_scale.factor));
+    add("processor", state.contract.processor);
+    add("versions", members_text(facts.value("versions", Json::object())));
+    add("settings", members_text(state.contract.deciding));
+    std::vector<std::vector<std::string>> rows{{"tensor", "type", "shape", "bytes"}};
+    for (const Json& tensor : facts.at("tensors"))
+        rows.push_back({tensor.at("name").as_text(),
+                        tensor.at("dtype").as_text(),
+                        tensor.at("shape").dump(),
+                        grouped(tensor.at("bytes").get<std::uint64_t>())});
+    return text + text_table(rows, Align::left, Align::right);
+}
+
+// Whether every byte of it is as it was written.
+bool reads_whole(const CheckpointInfo& info, Progress& progress) {
+    try {
+        verify_checkpoint(info.path, 0, 1, [&](std::uint64_t bytes) { progress.update(bytes); });
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// The newest of `found` that is whole.
+std::optional<std::int64_t> newest_whole(const std::vector<CheckpointInfo>& found) {
+    for (auto info = found.rbegin(); info != found.rend(); ++info) {
+        Progress progress("verify", bytes_of_folder(info->path), ProgressUnit::bytes);
+        if (reads_whole(*info, progress)) return info->step;
+    }
+    return {};
+}
+
+int remove(const fs::path& run, std::span<const std::string> steps, bool is_dry) {
+    std::set<std::int64_t> wanted;
+    for (const std::string& word : steps) wanted.insert(chosen_checkpoint(run, word).step);
+    const RunDirectory held = RunDirectory::open(run);
+    std::vector<CheckpointInfo> going, staying;
+    for (const CheckpointInfo& info : list_checkpoints(held.paths().checkpoints()))
+        (wanted.contains(info.step) ? going : staying).push_back(info);
+    const auto whole = newest_whole(staying);
+    const auto last_whole = whole ? std::nullopt : newest_whole(going);
+    check(!last_whole, [&] {
+        return Error("E303",
+                     fmt::format("no whole checkpoint would be left in '{}'", run.string()),
+                     fmt::format("that of step {} is the last one", *last_whole),
+                     fmt::format("name others ('lockstep ckpt ls {0}' lists them), or remove the "
+                                 "whole run: rm -r {0}",
+                                 shell_word(run.string())));
+    });
+    std::uint64_t freed = 0;
+    for (const CheckpointInfo& info : going) {
+        const std::uint64_t bytes = bytes_of_folder(info.path);
+        freed += bytes;
+        print_once(fmt::format("step {:<10} {}\n", info.step, bytes_text(bytes)));
+    }
+    if (!is_dry) remove_checkpoints(held.paths().checkpoints(), {wanted.begin(), wanted.end()});
+    print_once(fmt::format("{} {}{}\n",
+                           is_dry ? "would free" : "freed",
+                           bytes_text(freed),
+                           whole ? fmt::format("; the run goes on from step {}", *whole)
+                                 : "; no checkpoint is whole"));
+    return 0;
+}
+
 int verify(const fs::path& run) {
     const auto found = checkpoints_of(run);
     std::uint64_t total = 0, before = 0;
@@ -155,153 +284,7 @@ int verify(const fs::path& run) {
     return 0;
 }
 
-enum class ExportFormat { safetensors, npz, torchscript, program };
-
-struct ExportArguments {
-    fs::path out;
-    std::string step = "newest";
-    bool takes_all = false, takes_average = false;
-    ExportFormat format = ExportFormat::safetensors;
-
-    ExportedTensors tensors() const {
-        if (takes_all) return ExportedTensors::all;
-        return takes_average ? ExportedTensors::averaged : ExportedTensors::of_model;
-    }
-};
-
-// A reader goes by the ending.
-void check_ending(const ExportArguments& arguments) {
-    static const std::map<std::string, std::pair<ExportFormat, const char*>> endings{
-        {".npz", {ExportFormat::npz, "npz"}},
-        {".safetensors", {ExportFormat::safetensors, "safetensors"}},
-        {".pt2", {ExportFormat::program, "pt2"}},
-        {".pt", {ExportFormat::torchscript, "torchscript"}}};
-    const auto found = endings.find(arguments.out.extension().string());
-    check(found == endings.end() || found->second.first == arguments.format, [&] {
-        return Error("E106",
-                     fmt::format("--out ends in {}, and --format is another", found->first),
-                     "",
-                     fmt::format("give --format {}, or another ending", found->second.second));
-    });
-}
-
-void check_together(const ExportArguments& arguments) {
-    check_given(!arguments.out.empty(), "out");
-    check_ending(arguments);
-    check(!arguments.takes_all || !arguments.takes_average, [] {
-        return Error("E106",
-                     "--all and --average are both given",
-                     "--all includes the average, under its own name",
-                     "drop one of them");
-    });
-    const bool is_program = arguments.format == ExportFormat::program;
-    check(!arguments.takes_all || !(is_program || arguments.format == ExportFormat::torchscript),
-          [&] {
-              return Error("E106",
-                           fmt::format("--all does not go with --format {}",
-                                       is_program ? "pt2" : "torchscript"),
-                           "a model's file cannot hold the optimizer's state",
-                           "use --format safetensors");
-          });
-}
-
-ExportSummary write_weights(const fs::path& run,
-                            const fs::path& checkpoint,
-                            const ExportArguments& arguments,
-                            const Invocation& call) {
-    if (arguments.format == ExportFormat::torchscript) {
-        return call.process.program.export_script(
-            run, checkpoint, arguments.out, arguments.tensors());
-    }
-    const auto format =
-        arguments.format == ExportFormat::npz ? WeightsFormat::npz : WeightsFormat::safetensors;
-    std::optional<Progress> progress;
-    const auto show = [&](std::uint64_t done, std::uint64_t total) {
-        if (!progress) progress.emplace("export", total, ProgressUnit::bytes);
-        progress->update(done);
-    };
-    const WeightsExport options{.format = format, .tensors = arguments.tensors(), .progress = show};
-    if (arguments.format == ExportFormat::program)
-        return export_program(run, checkpoint, arguments.out, options);
-    return export_weights(run, checkpoint, arguments.out, options);
-}
-
-int run_export(const ExportArguments& arguments, const Invocation& call) {
-    const fs::path run = call.positionals[0];
-    check_together(arguments);
-    const Program& program = call.process.program;
-    if (arguments.format == ExportFormat::torchscript && program.export_script == nullptr)
-        become_rank(rank_program(program), call.words);
-    const CheckpointInfo info = chosen_checkpoint(run, arguments.step);
-    const std::string facts = prediction_facts(run, info.step);
-    std::optional<NewFile> beside;
-    if (!facts.empty() && !fs::exists(arguments.out)) {
-        const fs::path path = arguments.out.string() + ".json";
-        // That of weights which are gone.
-        if (fs::exists(path) &&
-            read_file(path).find("\"lockstep-prediction\"") != std::string::npos)
-            fs::remove(path);
-        beside.emplace(path);
-    }
-    const ExportSummary summary = write_weights(run, info.path, arguments, call);
-    print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
-                           summary.tensors,
-                           summary.step,
-                           arguments.out.string(),
-                           bytes_text(summary.bytes)));
-    if (!beside) return 0;
-    beside->write(std::as_bytes(std::span(facts)));
-    beside->finish();
-    print_once(fmt::format("what predictions need, such as mean and deviation, is in {}.json\n",
-                           arguments.out.string()));
-    if (read_run_record(run).deciding.value("scale-targets", false))
-        once(Level::info,
-             "its outputs are of scaled targets: multiply by std and add mean of 'targets' in "
-             "'{}.json'",
-             arguments.out.string());
-    return 0;
-}
-
 }  // namespace
-
-Command export_command() {
-    auto arguments = std::make_shared<ExportArguments>();
-    return {
-        .name = "export",
-        .summary = "write a run's weights into one file for other programs",
-        .usage = "lockstep export RUN --out FILE [options]",
-        .text =
-            "Writes parameters and buffers of the newest checkpoint, f32 under the model's names,\n"
-            "for 'lockstep train --load-weights', Python's safetensors and numpy.load().\n"
-            "--format pt2, for runs of --model FILE.pt2, writes that file with the new weights,\n"
-            "for Python's torch.export.load() and --model; --format torchscript does so for runs\n"
-            "of --model FILE.pt. Of a run of FILE.pt2, safetensors and npz also contain what does\n"
-            "not learn, as load_state_dict() wants it.\n\n"
-            "FILE.json, beside it, has what predictions need: mean and deviation, names of "
-            "classes\n"
-            "and columns.\n\n"
-            "Examples:\n"
-            "  lockstep export runs/a --out a.safetensors\n"
-            "  lockstep export runs/b --out b.pt2 --format pt2 --step 400\n",
-        .table = {{"Weights",
-                   {path_option("out", "FILE", arguments->out, "new file"),
-                    choice_option<ExportFormat>("format",
-                                                arguments->format,
-                                                {{"safetensors", ExportFormat::safetensors},
-                                                 {"npz", ExportFormat::npz},
-                                                 {"pt2", ExportFormat::program},
-                                                 {"torchscript", ExportFormat::torchscript}},
-                                                "format of the file"),
-                    flag_option("average",
-                                arguments->takes_average,
-                                "write the moving average of --ema instead of the parameters"),
-                    flag_option("all",
-                                arguments->takes_all,
-                                "also write the optimizer's state, as optimizer.STATE.NAME")}},
-                  checkpoint_group(arguments->step)},
-        .positionals = 1,
-        .run = [arguments](const Invocation& call) { return run_export(*arguments, call); }};
-}
 
 Command ckpt_ls_command() {
     return {
@@ -310,10 +293,55 @@ Command ckpt_ls_command() {
         .usage = "lockstep ckpt ls RUN",
         .text =
             "Step, epoch, ranks that wrote it, size, age, why it is kept, hash of all parameters.\n"
-            "newest: one of the last --keep-checkpoints. best: by 'train --keep-best' or\n"
-            "--early-stop, with its figure. -: for a rollback, or it goes with the next save.\n",
+            "newest: one of 'train --keep last=N'. every: the first after a period of\n"
+            "--keep every=PERIOD. best: of one of the best evaluations, with its figure. read: "
+            "the\n"
+            "newest start began with it, so it is known to be whole. rollback: --on-nonfinite\n"
+            "rollback may need it. -: it goes with the next save.\n",
         .positionals = 1,
         .run = [](const Invocation& call) { return list(call.positionals[0]); }};
+}
+
+Command ckpt_inspect_command() {
+    auto json = std::make_shared<bool>(false);
+    return {
+        .name = "ckpt inspect",
+        .summary = "show what a checkpoint holds",
+        .usage = "lockstep ckpt inspect CHECKPOINT [--json]",
+        .text =
+            "CHECKPOINT is a checkpoint (runs/a/ckpt/step-000400), or a run, whose newest one is\n"
+            "taken. Shows step, epoch, ranks that wrote it, files, best evaluation, versions,\n"
+            "settings that decide the bits, and each tensor. 'lockstep export' writes the weights\n"
+            "into one file.\n",
+        .table = {json_group(*json)},
+        .positionals = 1,
+        .run = [json](const Invocation& call) {
+            const fs::path path = checkpoint_at(call.positionals[0]).path;
+            const CheckpointManifest manifest = read_checkpoint_manifest(path);
+            const Json facts = facts_of(path, manifest);
+            print_once(*json ? facts.dump(2) + "\n" : facts_text(facts, manifest.state));
+            return 0;
+        }};
+}
+
+Command ckpt_rm_command() {
+    auto is_dry = std::make_shared<bool>(false);
+    return {
+        .name = "ckpt rm",
+        .summary = "remove checkpoints of a run",
+        .usage = "lockstep ckpt rm RUN STEP... [--dry-run]",
+        .text =
+            "Removes the checkpoints of these steps, and says what it freed. It reads those that\n"
+            "stay, and refuses if none of them is whole. A run that is running is left alone.\n"
+            "Without the newest one, a resumed run goes on from the one before it, with the state\n"
+            "of that time: metrics, best evaluation and ledger.\n\n"
+            "Example: lockstep ckpt rm runs/a 400 500\n",
+        .table = {rehearsal_group(*is_dry)},
+        .positionals = 2,
+        .optional_positionals = 998,
+        .run = [is_dry](const Invocation& call) {
+            return remove(call.positionals[0], std::span(call.positionals).subspan(1), *is_dry);
+        }};
 }
 
 Command ckpt_diff_command() {

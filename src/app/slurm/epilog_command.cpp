@@ -144,9 +144,8 @@ OptionTable epilog_table(EpilogOptions& options) {
               path_option("rank-ends",
                           "DIR",
                           options.rank_ends,
-                          "folder with the errors of this start's failed ranks; it is removed"),
-              flag_option(
-                  "dry-run", options.dry_run, "print what would be done, and change nothing")}}};
+                          "folder with the errors of this start's failed ranks; it is removed")}},
+            rehearsal_group(options.dry_run)};
 }
 
 }  // namespace

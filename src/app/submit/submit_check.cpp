@@ -6,6 +6,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
+#include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/model_table.hpp"
 #include "lockstep/plan/run_length.hpp"
 #include "lockstep/run/root_cause.hpp"
@@ -237,9 +238,13 @@ std::uint64_t gradient_slots(const TrainSettings& settings,
 }
 
 int kept_checkpoints(const TrainSettings& settings) {
-    const int best = settings.keep_best.empty() ? 0 : 1;
-    const int to_roll_back_to = settings.on_nonfinite == NonFinite::rollback ? 1 : 0;
-    return settings.keep_checkpoints + best + to_roll_back_to;
+    const bool rolls_back = settings.on_nonfinite == NonFinite::rollback;
+    const bool is_counted =
+        settings.keep.every.unit == Period::Unit::epochs && settings.max_steps == 0;
+    const std::int64_t periods =
+        is_counted ? settings.epochs / settings.keep.every.count : std::int64_t{0};
+    return settings.keep.last + best_kept(settings) + (rolls_back ? 1 : 0) +
+           static_cast<int>(std::min<std::int64_t>(periods, 1'000'000));
 }
 
 }  // namespace

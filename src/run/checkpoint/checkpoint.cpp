@@ -18,7 +18,8 @@
 // - Values that are not finite are saved: the last good checkpoint would leave with the next
 //   `retain`.
 // - A whole checkpoint is removed to make room for a damaged one: retain() counts from the step
-//   just written, and what lies beyond it was passed over as damaged.
+//   just written, and what lies beyond it was passed over as damaged. The one from which a start
+//   resumed was read whole, and stays while that start saves.
 // - Ranks load different checkpoints: the list is rank 0's, and each verdict is agreed on.
 //
 // Tested: train/checkpoint/checkpoint_test.cpp, checkpoint_save_test.cpp (every flipped bit, fenced
@@ -35,8 +36,10 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -55,30 +58,36 @@ Error damaged(const fs::path& file, const std::string& why) {
                  "use another checkpoint; a resumed run skips this one");
 }
 
-void remove_folder(const fs::path& root, const fs::path& victim) {
+std::error_code remove_folder(const fs::path& root, const fs::path& victim) {
     const fs::path trash = root / (std::string(trash_prefix) + victim.filename().string());
-    std::error_code ignored;
-    fs::rename(victim, trash, ignored);
-    fs::remove_all(trash, ignored);
+    std::error_code failed;
+    fs::remove_all(trash, failed);
+    fs::rename(victim, trash, failed);
+    if (!failed) fs::remove_all(trash, failed);
+    return failed;
+}
+
+std::vector<std::int64_t> steps_of(const std::vector<CheckpointInfo>& found) {
+    std::vector<std::int64_t> steps;
+    for (const CheckpointInfo& info : found) steps.push_back(info.step);
+    return steps;
 }
 
 // Checkpoints beyond the one just written were passed over as damaged: they must not count as new.
-// Any of the newest may be the one to go on from, if those after it turn out to be damaged.
-void retain(std::int64_t newest_step, const CheckpointPlace& place) {
-    const fs::path& root = place.root;
+void retain(std::int64_t newest_step, const Retention& retention, const fs::path& root) {
     auto present = list_checkpoints(root);
     while (!present.empty() && present.back().step > newest_step) {
         remove_folder(root, present.back().path);
         present.pop_back();
     }
-    std::vector<std::int64_t> kept = place.kept_steps;
-    const auto is_kept = [&](const auto& info) { return std::ranges::count(kept, info.step) > 0; };
-    std::erase_if(present, is_kept);
-    const auto newest = std::min(static_cast<std::size_t>(std::max(place.keep, 1)), present.size());
-    for (const CheckpointInfo& info : std::span(present).last(newest))
-        if (place.needed_by) kept.push_back(place.needed_by(info.step));
-    for (const CheckpointInfo& info : std::span(present).first(present.size() - newest))
-        if (!is_kept(info)) remove_folder(root, info.path);
+    const auto kept = kept_because(retention, steps_of(present));
+    for (std::size_t i = 0; i < present.size(); ++i)
+        if (!kept[i].any()) remove_folder(root, present[i].path);
+}
+
+void name_latest(const fs::path& root, const std::string& name, const std::string& manifest) {
+    write_file_atomically(root.parent_path() / "latest",
+                          fmt::format("{} {}\n", name, hash128(manifest).hex()));
 }
 
 // The header of every container is, byte for byte, the one that the manifest implies.
@@ -116,9 +125,9 @@ fs::path unfinished_checkpoint(const CheckpointPlace& place, std::int64_t step) 
 
 void commit_checkpoint(const CheckpointPlace& place,
                        const fs::path& unfinished,
-                       std::int64_t step,
+                       const CheckpointState& state,
                        const std::string& manifest) {
-    const std::string name = step_name(step);
+    const std::string name = step_name(state.step);
     if (place.check_still_ours) place.check_still_ours();
     write_file_atomically(unfinished / "manifest.json", manifest);
     const fs::path final_path = place.root / name;
@@ -126,9 +135,8 @@ void commit_checkpoint(const CheckpointPlace& place,
     if (fs::exists(final_path)) remove_folder(place.root, final_path);
     fs::rename(unfinished, final_path);
     sync_path(place.root);
-    write_file_atomically(place.root.parent_path() / "latest",
-                          fmt::format("{} {}\n", name, hash128(manifest).hex()));
-    retain(step, place);
+    name_latest(place.root, name, manifest);
+    retain(state.step, state.retention, place.root);
 }
 
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {
@@ -181,6 +189,51 @@ void read_whole_piece(const fs::path& checkpoint,
                                    piece.start + piece.count,
                                    manifest.tensors[piece.tensor].name));
     });
+}
+
+std::string KeptBecause::text() const {
+    std::vector<std::string_view> words;
+    if (newest) words.emplace_back("newest");
+    if (best) words.emplace_back("best");
+    if (every) words.emplace_back("every");
+    if (read) words.emplace_back("read");
+    if (rollback) words.emplace_back("rollback");
+    return words.empty() ? "-" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+// Any of the newest, and the one that was read, may be the one to go on from, if those after it
+// turn out to be damaged: each keeps what it needs.
+std::vector<KeptBecause> kept_because(const Retention& retention,
+                                      const std::vector<std::int64_t>& steps) {
+    std::vector<KeptBecause> kept(steps.size());
+    const auto wanted = static_cast<std::size_t>(std::max(retention.last, 1));
+    const std::size_t first_of_newest = steps.size() - std::min(wanted, steps.size());
+    std::int64_t periods = 0;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const std::int64_t passed = retention.every > 0 ? steps[i] / retention.every : 0;
+        kept[i] = {.newest = i >= first_of_newest,
+                   .best = std::ranges::count(retention.best, steps[i]) > 0,
+                   .every = passed > std::exchange(periods, passed),
+                   .read = steps[i] == retention.read};
+        if (!(kept[i].newest || kept[i].read) || retention.rollback == 0) continue;
+        const std::int64_t needed = steps[i] / retention.rollback * retention.rollback;
+        const auto found = std::ranges::find(steps, needed);
+        if (found != steps.end())
+            kept[static_cast<std::size_t>(found - steps.begin())].rollback = true;
+    }
+    return kept;
+}
+
+void remove_checkpoints(const fs::path& root, const std::vector<std::int64_t>& steps) {
+    for (const CheckpointInfo& info : list_checkpoints(root)) {
+        if (std::ranges::count(steps, info.step) == 0) continue;
+        const std::error_code failed = remove_folder(root, info.path);
+        if (failed) throw system_error("remove", info.path.string(), failed.value());
+    }
+    const auto left = list_checkpoints(root);
+    if (left.empty()) return;
+    const fs::path& newest = left.back().path;
+    name_latest(root, newest.filename().string(), read_file(newest / "manifest.json"));
 }
 
 void remove_unfinished_checkpoints(const fs::path& root) {

@@ -90,16 +90,30 @@ void describe(Record& record, EvaluationRecord& evaluated) {
         evaluated.metrics[name] = value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
+void describe(Record& record, EvaluatedStep& one) {
+    record.field("step", one.step);
+    record.field("value", one.value);
+}
+
 void describe(Record& record, BestEvaluation& best) {
     record.field("metric", best.metric);
     record.field("step", best.step);
     record.field("value", best.value);
     record.field("not_since", best.not_since);
+    record.sparse("next", best.next);
 }
 
 void describe(Record& record, LossScale& scale) {
     record.field("factor", scale.factor);
     record.field("good_steps", scale.good_steps);
+}
+
+void describe(Record& record, Retention& retention) {
+    record.field("last", retention.last);
+    record.sparse("every", retention.every);
+    record.sparse("rollback", retention.rollback);
+    record.sparse("read", retention.read);
+    record.sparse("best", retention.best);
 }
 
 void describe(Record& record, CheckpointState& state) {
@@ -112,6 +126,7 @@ void describe(Record& record, CheckpointState& state) {
     record.later("evaluated", state.evaluated);
     record.later("best", state.best);
     record.later("loss_scale", state.loss_scale);
+    record.later("retention", state.retention);
     record.field("ranks", state.ranks);
     record.field("virtual_ranks", state.virtual_ranks);
     record.field("parameter_hash", state.parameter_hash);

@@ -104,7 +104,8 @@ std::int64_t best_step(const fs::path& run) {
     check(newest && !newest->best.metric.empty(), [&] {
         return Error("E301",
                      fmt::format("run '{}' has no best checkpoint", run.string()),
-                     "it was trained without --keep-best and --early-stop, or not evaluated yet",
+                     "it was trained without --keep-best, --keep best=N and --early-stop, or not "
+                     "evaluated yet",
                      "give a step ('lockstep ckpt ls RUN' lists them), or newest");
     });
     return newest->best.step;

@@ -244,7 +244,7 @@ EventFile::EventFile(const fs::path& directory, std::int64_t resumed_step)
     auto version = event_at(0);
     put_bytes(version, event_field::file_version, "brain.Event:2");
     write_event(version);
-    if (resumed_step <= 0) return;
+    if (resumed_step < 0) return;
     auto restart = event_at(resumed_step + 1);
     std::string session_log;
     put_integer(session_log, 1, 1);  // status = START: events from this step on are void

@@ -271,7 +271,7 @@ void CheckpointSave::commit() {
         fs::remove(list);
     }
     manifest.state.parameter_hash = stored_parameter_hash(unfinished_, manifest, part_.frozen_from);
-    commit_checkpoint(place_, unfinished_, part_.state.step, checkpoint_manifest_text(manifest));
+    commit_checkpoint(place_, unfinished_, part_.state, checkpoint_manifest_text(manifest));
     if (place_.note_committed) place_.note_committed();
 }
 

@@ -70,7 +70,8 @@ bool load_newest(const LoopParts& parts) {
                              .position = {found->order.epoch, found->order.consumed},
                              .evaluated = found->evaluated,
                              .best = found->best,
-                             .loss_scale = found->loss_scale};
+                             .loss_scale = found->loss_scale,
+                             .resumed = found->step};
     return true;
 }
 

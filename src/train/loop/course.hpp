@@ -34,7 +34,8 @@ struct JobProgress {
     EvaluationRecord evaluated;
     BestEvaluation best;
     LossScale loss_scale;
-    int skipped_in_row = 0;  ///< steps, of this start
+    int skipped_in_row = 0;    ///< steps, of this start
+    std::int64_t resumed = 0;  ///< step of the checkpoint with which it began; 0: none
 };
 
 struct Course {

@@ -41,6 +41,7 @@
 #include "loop/reporter.hpp"
 #include "loop/sample_error.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -152,8 +153,8 @@ RunState state_now(const LoopParts& parts,
 
 // Returns true if the evaluation of the step just done is one whose checkpoint stays.
 bool is_new_best(const LoopParts& parts) {
-    return kept_step(parts.start.settings, parts.course.progress.best) ==
-           parts.course.progress.step;
+    const auto kept = kept_steps(parts.start.settings, parts.course.progress.best);
+    return std::ranges::count(kept, parts.course.progress.step) > 0;
 }
 
 void save_if_due(const LoopParts& parts, Saves& saves, const StepWishes& agreed) {

@@ -36,23 +36,25 @@ constexpr double first_interval_s = 60, usual_mtbf_s = 24 * 3600;
 CheckpointState state_of(const LoopParts& parts) {
     const TrainSettings& settings = parts.start.settings;
     const JobProgress& progress = parts.course.progress;
-    return {.step = progress.step,
-            .epoch = progress.epoch,
-            .updates = progress.updates,
-            .order = {.kind = settings.order,
-                      .data_digest = parts.inputs.data_digest(),
-                      .seed = settings.seed,
-                      .lanes = settings.lanes,
-                      .window_blocks = settings.window_blocks,
-                      .epoch = progress.position.epoch,
-                      .consumed = progress.position.consumed},
-            .contract = parts.contract.bits,
-            .evaluated = progress.evaluated,
-            .best = progress.best,
-            .loss_scale = progress.loss_scale,
-            .ranks = parts.start.mesh.world.size(),
-            .virtual_ranks = settings.virtual_ranks,
-            .counters = parts.engine.replica->counters()};
+    return {
+        .step = progress.step,
+        .epoch = progress.epoch,
+        .updates = progress.updates,
+        .order = {.kind = settings.order,
+                  .data_digest = parts.inputs.data_digest(),
+                  .seed = settings.seed,
+                  .lanes = settings.lanes,
+                  .window_blocks = settings.window_blocks,
+                  .epoch = progress.position.epoch,
+                  .consumed = progress.position.consumed},
+        .contract = parts.contract.bits,
+        .evaluated = progress.evaluated,
+        .best = progress.best,
+        .loss_scale = progress.loss_scale,
+        .retention = retention_of(settings, parts.contract.length, progress.best, progress.resumed),
+        .ranks = parts.start.mesh.world.size(),
+        .virtual_ranks = settings.virtual_ranks,
+        .counters = parts.engine.replica->counters()};
 }
 
 CheckpointPart part_of(const LoopParts& parts) {
@@ -79,22 +81,11 @@ RunState saved_state(std::int64_t step, std::int64_t epoch) {
 }
 
 CheckpointPlace place_of(const LoopParts& parts) {
-    const TrainSettings& settings = parts.start.settings;
     const JobProgress& progress = parts.course.progress;
     CheckpointPlace place{.root = parts.run.paths.checkpoints(),
                           .incarnation = parts.run.incarnation,
                           .check_still_ours = {},
-                          .keep = settings.keep_checkpoints,
-                          .kept_steps = {kept_step(settings, progress.best)},
-                          .needed_by = {},
                           .clock = &parts.run.clock};
-    if (settings.on_nonfinite == NonFinite::rollback) {
-        const RunLength length = parts.contract.length;
-        place.kept_steps.push_back(rollback_step(settings, length, progress.step));
-        place.needed_by = [&settings, length](std::int64_t step) {
-            return rollback_step(settings, length, step);
-        };
-    }
     if (parts.run.directory) {
         const RunDirectory& directory = *parts.run.directory;
         place.check_still_ours = [&directory] { directory.check_still_ours(); };

@@ -54,7 +54,7 @@ class CheckpointSaves : public testing::Test {
     }
 
     CheckpointPlace place(const std::string& name) const {
-        return {.root = root_ / name / "ckpt", .check_still_ours = {}, .needed_by = {}};
+        return {.root = root_ / name / "ckpt", .check_still_ours = {}};
     }
 
     // Beside steps.

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoints stay, what one holds, and how one is removed. A resume takes all of the
+// checkpoint with which it begins, and nothing of what came after that.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+// The scale of the loss overflows at first, so that it changes in the first steps.
+Words kept_words(const fs::path& run, int steps) {
+    return train_words(SmallData::get().train(), run, "mlp", 24) +
+           typed("--virtual-ranks 4 --channels 8 --test-data % --max-steps % --log-every 1",
+                 {SmallData::get().test(), std::to_string(steps)}) +
+           typed("--checkpoint-every 5steps --evaluate-every 5steps --ema 0.9 --ledger") +
+           typed("--precision fp16 --loss-scale 4194304 --keep-best loss") +
+           typed("--keep last=1,every=10steps --keep best=2");
+}
+
+// "kept" by step, as `ckpt ls` says.
+std::map<std::int64_t, std::string> kept_in(const fs::path& run) {
+    std::map<std::int64_t, std::string> kept;
+    std::istringstream lines(run_lockstep({"ckpt", "ls", run}).output);
+    std::string head, line;
+    std::getline(lines, head);
+    const std::size_t at = head.find("kept"), end = head.find("parameters");
+    while (std::getline(lines, line)) {
+        std::string text = line.substr(at, end - at);
+        text.erase(text.find_last_not_of(' ') + 1);
+        kept[std::stoll(line)] = text;
+    }
+    return kept;
+}
+
+std::vector<std::string> evaluations_of(const fs::path& run) {
+    std::vector<std::string> lines;
+    for (const Json& line : json_lines(run / "metrics.jsonl"))
+        if (line.contains("test_loss")) lines.push_back(line.dump());
+    return lines;
+}
+
+// Two runs of one epoch: one that went through, and one whose checkpoint of step 15 was damaged.
+class Kept : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        home_ = std::make_unique<TempDir>();
+        whole_ = run_lockstep(kept_words(*home_ / "whole", 25)).output;
+        run_lockstep(kept_words(*home_ / "cut", 15));
+        first_events_ = event_files(*home_ / "cut");
+        flip_last_byte(*home_ / "cut/ckpt/step-000015/shard-00000-of-00001.safetensors");
+        resumed_ = run_lockstep(kept_words(*home_ / "cut", 25)).output;
+    }
+    static void TearDownTestSuite() { home_.reset(); }
+
+    static std::vector<fs::path> event_files(const fs::path& run) {
+        std::vector<fs::path> files;
+        for (const auto& entry : fs::directory_iterator(run))
+            if (entry.path().filename().string().starts_with("events.")) files.push_back(entry);
+        return files;
+    }
+
+    fs::path copied() const {
+        fs::copy(*home_ / "whole", folder_ / "run", fs::copy_options::recursive);
+        return folder_ / "run";
+    }
+
+    static std::unique_ptr<TempDir> home_;
+    static std::string whole_, resumed_;
+    static std::vector<fs::path> first_events_;
+    TempDir folder_;
+};
+std::unique_ptr<TempDir> Kept::home_;
+std::string Kept::whole_, Kept::resumed_;
+std::vector<fs::path> Kept::first_events_;
+
+TEST_F(Kept, ResumeFromAnOlderOneTakesItsState) {
+    const fs::path whole = *home_ / "whole", cut = *home_ / "cut";
+    ASSERT_THAT(resumed_, HasSubstr("checkpoint step-000015 is skipped"));
+    ASSERT_THAT(resumed_, HasSubstr("resumed from step 10 "));
+    EXPECT_EQ(printed_hash(resumed_), printed_hash(whole_));
+    // Averages, optimizer state, counters.
+    const ProcessResult compared = run_lockstep({"ckpt", "diff", whole, cut});
+    EXPECT_EQ(compared.exit_code, 0) << compared.output;
+    const Json one = manifest_of(whole, 25).at("state"), other = manifest_of(cut, 25).at("state");
+    for (const char* part : {"best", "loss_scale", "evaluated", "order", "updates", "counters"})
+        EXPECT_EQ(one.at(part), other.at(part)) << part;
+    EXPECT_NE(one.at("loss_scale").at("factor"), Json(4194304.0)) << "it changes in this run";
+    EXPECT_EQ(one.at("best").at("next").size(), 1u);
+}
+
+TEST_F(Kept, ResumeFromAnOlderOneLeavesNoFutureInItsRecords) {
+    const fs::path cut = *home_ / "cut";
+    EXPECT_EQ(training_steps(cut), all_steps(25));
+    EXPECT_EQ(evaluations_of(cut), evaluations_of(*home_ / "whole"));
+    const ProcessResult ledger = run_lockstep({"data", "ledger", cut});
+    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
+    EXPECT_THAT(ledger.output, HasSubstr("every sample exactly once"));
+    const auto is_later = [](const fs::path& file) {
+        return std::ranges::count(first_events_, file) == 0;
+    };
+    const auto files = event_files(cut);
+    ASSERT_EQ(std::ranges::count_if(files, is_later), 1);
+    // A session that starts at step 11 makes TensorBoard drop earlier files' steps from there on.
+    EXPECT_THAT(content_of(*std::ranges::find_if(files, is_later)),
+                HasSubstr("\x10\x0b\x3a\x02\x08\x01"));
+}
+
+TEST_F(Kept, OnesAreListedWithWhatKeepsThem) {
+    using Map = std::map<std::int64_t, std::string>;
+    EXPECT_EQ(kept_in(*home_ / "whole"),
+              (Map{{10, "every"}, {20, "best, every"}, {25, "newest, best"}}));
+    EXPECT_EQ(kept_in(*home_ / "cut"),
+              (Map{{10, "every, read"}, {20, "best, every"}, {25, "newest, best"}}));
+}
+
+TEST_F(Kept, OneIsShownWithAllItHolds) {
+    const fs::path whole = *home_ / "whole";
+    const ProcessResult shown = run_lockstep({"ckpt", "inspect", whole, "--json"});
+    ASSERT_EQ(shown.exit_code, 0) << shown.output;
+    const Json facts = parse_json(shown.output, "facts");
+    EXPECT_EQ(facts.at("state"), manifest_of(whole, 25).at("state"));
+    EXPECT_EQ(facts.at("state").at("contract").at("deciding").at("batch"), Json(24));
+    EXPECT_TRUE(facts.at("versions").contains("lockstep"));
+    std::uint64_t bytes = 0, files = 0;
+    for (const Json& tensor : facts.at("tensors")) bytes += tensor.at("bytes").get<std::uint64_t>();
+    for (const auto& [name, size] : facts.at("files").items()) files += size.get<std::uint64_t>();
+    EXPECT_EQ(bytes, files);
+    const ProcessResult text = run_lockstep({"ckpt", "inspect", whole / "ckpt/step-000010"});
+    EXPECT_THAT(text.output, testing::ContainsRegex("\n  step +10, after [0-9]+ updates\n"));
+    EXPECT_THAT(text.output, HasSubstr("\n  written by  1 rank of 4 virtual ranks\n"));
+    EXPECT_THAT(text.output,
+                testing::ContainsRegex("\n  fc1.weight +f32 +\\[[0-9]+,784\\] +[0-9,]+\n"));
+}
+
+TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
+    EXPECT_THAT(run_lockstep({"ckpt", "export", *home_ / "whole"}).output,
+                HasSubstr("fix: lockstep export\n"));
+    const ProcessResult done = run_lockstep({"export",
+                                             *home_ / "whole",
+                                             "--step",
+                                             "10",
+                                             "--average",
+                                             "--out",
+                                             folder_ / "w.safetensors"});
+    EXPECT_THAT(done.output, HasSubstr("exported 4 tensors of step 10 to ")) << done.output;
+}
+
+TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {
+    const fs::path run = copied();
+    const ProcessResult all = run_lockstep({"ckpt", "rm", run, "10", "20", "25"});
+    EXPECT_EQ(all.exit_code, 65);
+    EXPECT_THAT(all.output, HasSubstr("error E303: no whole checkpoint would be left"));
+    EXPECT_EQ(run_lockstep({"ckpt", "rm", run, "10", "15"}).exit_code, 66) << "there is no 15";
+    const ProcessResult tried = run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"});
+    EXPECT_THAT(tried.output, HasSubstr("would free"));
+    EXPECT_EQ(kept_in(run).size(), 3u);
+    const ProcessResult done = run_lockstep({"ckpt", "rm", run, "newest"});
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    EXPECT_THAT(done.output, HasSubstr("the run goes on from step 20\n"));
+    EXPECT_THAT(content_of(run / "latest"), testing::StartsWith("step-000020 "));
+    flip_last_byte(run / "ckpt/step-000020/shard-00000-of-00001.safetensors");
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10"}).output, HasSubstr("that of step 10 is"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "20"}).output, HasSubstr("goes on from step 10"));
+    EXPECT_EQ(kept_in(run).size(), 1u);
+    const ProcessResult resumed = run_lockstep({"train", "--resume", run});
+    EXPECT_THAT(resumed.output, HasSubstr("resumed from step 10 "));
+    EXPECT_THAT(resumed.output, testing::Not(HasSubstr("longer")));
+    EXPECT_EQ(printed_hash(resumed.output), printed_hash(whole_));
+    EXPECT_EQ(training_steps(run), all_steps(25));
+}
+
+TEST_F(Kept, NewestOfARunOfAnEarlierVersionStayAsMany) {
+    const fs::path run = copied();
+    Json record = read_json(run / "run.json");
+    record["config"]["keep-checkpoints"] = {{"value", "7"}, {"origin", "command line"}};
+    record["config"].erase("keep");
+    write_file_atomically(run / "run.json", record.dump(2));
+    const ProcessResult shown = run_lockstep({"config", "show", "--resume", run});
+    EXPECT_THAT(shown.output, HasSubstr("keep = \"last=7\"")) << shown.output;
+}
+
+TEST_F(Kept, NoneIsRemovedFromARunThatIsHeld) {
+    const fs::path run = copied();
+    const UniqueFd lock(::open((run / "run.lock").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::flock(lock.value(), LOCK_EX | LOCK_NB), 0);
+    const ProcessResult refused = run_lockstep({"ckpt", "rm", run, "10"});
+    EXPECT_EQ(refused.exit_code, 69) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr("error E404"));
+    EXPECT_EQ(kept_in(run).size(), 3u);
+}
+
+}  // namespace
+}  // namespace lockstep::test
