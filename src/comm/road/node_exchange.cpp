@@ -29,9 +29,8 @@
 //   once.
 // - Sums go to memory that others read: the sum replaces the owner's own slot 0, in its own stripe.
 // - Buckets enter the rails in another order on another node; hence the queue `arrivals_`.
-// - A rank passes publish() before the parts of other nodes are in `values`: each rail's rank
-// raises
-//   its flag only after that.
+// - A rank passes publish() before the parts of other nodes are in `values`: a rank of a rail
+//   raises its flag only after that.
 //
 // Tested: comm/road/node_exchange_test.cpp (any grouping of ranks into nodes, stripes are
 // every bucket once), comm/exchange_test.cpp (each transport, step after step, whom it waits for).
