@@ -72,6 +72,20 @@ class SharedState : public testing::Test {
     TempDir folder_;
 };
 
+// Each host has a /dev/shm of its own.
+TEST_F(SharedState, IsNotTrainedWhereNodesHaveFoldersOfTheirOwn) {
+    const ProcessResult apart = run_process(
+        on_hosts("a:1,b:1", "all").start + typed("train --data % --run /dev/shm/run --max-steps 2",
+                                                 {SmallData::get().train().string()}),
+        {},
+        ample_s);
+    EXPECT_EQ(apart.exit_code, 78) << apart.output;
+    EXPECT_THAT(apart.output,
+                testing::ContainsRegex("E605: this node has another folder '/dev/shm/run' than "
+                                       "rank 0's, or none \\(rank 1 on b only\\)"));
+    EXPECT_THAT(apart.output, HasSubstr("give --run on a file system that all nodes share"));
+}
+
 TEST_F(SharedState, OfANodeIsHalfOfItOnTwoNodesWithTheSameBits) {
     const ProcessResult node = train("node", 6, on_hosts("a:2,b:2", "node"));
     const ProcessResult all = train("all", 6, on_hosts("a:2,b:2", "all"));

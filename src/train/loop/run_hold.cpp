@@ -4,6 +4,7 @@
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/clock_offset.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/contract.hpp"
@@ -14,7 +15,9 @@
 #include "task/normalise.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -130,9 +133,32 @@ std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Co
     return directory.begin_incarnation();
 }
 
+// Each node must see what rank 0 wrote, or the first checkpoint would be the run's end. A client of
+// NFS keeps what it has seen of a folder until somebody opens that.
+void wait_for_folder(const RunHold& run) {
+    constexpr double longest_s = 10;
+    constexpr std::chrono::milliseconds pause(50);
+    const fs::path root = fs::absolute(run.paths.root).lexically_normal();
+    for (const double begin_s = now_s(); read_incarnation(root) < run.incarnation;) {
+        check(now_s() - begin_s < longest_s, [&] {
+            return Error("E605",
+                         fmt::format("this node has another folder '{}' than rank 0's, or none",
+                                     root.string()),
+                         fmt::format("start {} of the run, which rank 0 began there, is not seen",
+                                     run.incarnation),
+                         "give --run on a file system that all nodes share");
+        });
+        std::this_thread::sleep_for(pause);
+        std::error_code unseen;
+        for (const fs::path& folder : {root.parent_path(), root})
+            static_cast<void>(fs::directory_iterator(folder, unseen));
+    }
+}
+
 void open_run_log(const Start& start, const RunHold& run) {
     const Communicator& world = start.mesh.world;
     agree(world, [&] {
+        wait_for_folder(run);
         open_log({.rank = world.rank(),
                   .world_size = world.size(),
                   .start = run.incarnation,
