@@ -325,7 +325,7 @@ OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
 The launcher started several processes but each sees one rank, the thread level is too low,
 or MPI_Init ended a rank: the program's MPI differs from the launcher's, for example.
 # E605 config: ranks differ
-Ranks run different versions or were given different settings.
+Ranks run different versions, were given different settings, or see different files.
 # E606 config: a topology contradicts itself
 A file of 'lockstep map --save-topology' names a node's parts. Each CPU is in one core, one
 cache, one socket and one NUMA node; devices are on NUMA nodes that exist, each once.
