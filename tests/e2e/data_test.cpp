@@ -230,7 +230,8 @@ TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
             "--data-mode", mode, "--max-steps", "1000000", "--checkpoint-every", "20steps"};
         Background job(Words{program()} + train(data_, run, 2) + fields_ + more,
                        folder_ / "output");
-        EXPECT_TRUE(eventually([&] { return job.has_ended() || newest_step(run) > 60; }));
+        const auto has_saved = [&] { return fs::exists(run / "latest") && newest_step(run) > 60; };
+        EXPECT_TRUE(eventually([&] { return job.has_ended() || has_saved(); }));
         write(2, 7);
         EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
         EXPECT_THAT(content_of(folder_ / "output"),
