@@ -208,9 +208,14 @@ Struck DrillBed::train(const Attack& attack) {
         launch_folder_ = launch_folder_of(live->launcher);
         done = attack.strike(*live);
     };
-    Struck struck = run_lockstep(words_for(attack), meanwhile, attack.limit_s);
-    struck.done = done;
-    return struck;
+    try {
+        Struck struck = run_lockstep(words_for(attack), meanwhile, attack.limit_s);
+        struck.done = done;
+        return struck;
+    } catch (...) {
+        wait_until_gone(attack);  // a rank would make its folder again after it was removed
+        throw;
+    }
 }
 
 Expectation DrillBed::expect_same_parameters(const Attack& attack) {
