@@ -102,9 +102,10 @@ std::vector<FloatRange> RailSum::own_ranges() const {
     return ranges;
 }
 
-/// The largest that all steps together receive.
+/// The largest that all steps together receive; some where that is nothing, for pointers are
+/// calculated from it.
 void RailSum::make_room() {
-    std::size_t needed = 0;
+    std::size_t needed = line_floats;
     FloatRange range = ranges_.front();
     for (const RailStep& step : task_.plan->steps) {
         const FloatRange kept = sliced(range, step.keeps);
