@@ -77,9 +77,8 @@ Option keep_option(KeepSettings& target) {
     option.value = "PART[,PART]";
     option.default_value = keep_text(target);
     option.help =
-        "checkpoints to keep: last=N, the newest; every=10epochs or every=500steps, the first "
-        "after "
-        "each such period, for good; best=N, the best by --keep-best";
+        "checkpoints to keep: last=N, the newest; every=10epochs or every=500steps, for good the "
+        "first after each such period; best=N, the best by --keep-best";
     option.kind = OptionKind::list;
     option.assign = [&target](const GivenValue& given) { target = parse_keep(given); };
     option.current = [&target]() -> ConfigValue { return keep_text(target); };

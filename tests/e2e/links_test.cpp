@@ -49,9 +49,7 @@ testing::AssertionResult is_named_where_slow(const fs::path& folder) {
 }
 
 TEST(SlowLink, IsNamedWithItsNodeAtTheEndAndInTheReport) {
-    const ProcessResult probe = run_process({LOCKSTEP_TWO_HOSTS, "a:1", "--", "true"}, {}, 60);
-    if (probe.output.find("two_hosts: skipped") != probe.output.npos)
-        GTEST_SKIP() << "needs root: " << probe.output;
+    if (const auto why = hosts_obstacle(LOCKSTEP_TWO_HOSTS); !why.empty()) GTEST_SKIP() << why;
     const TempDir folder;
     testing::AssertionResult holds = testing::AssertionFailure();
     for (const char* name : {"first", "second", "third"})

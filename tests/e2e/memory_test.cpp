@@ -73,7 +73,8 @@ class MemoryGroup {
         const auto begin = is_newer_ ? second + 3 : first + 8;
         const std::string own = groups.substr(begin, groups.find('\n', begin) - begin);
         const fs::path mount = is_newer_ ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-        folder_ = mount.string() + own + fmt::format("/lockstep-test-{}", ::getpid());
+        above_ = mount.string() + own;
+        folder_ = above_ / fmt::format("lockstep-test-{}", ::getpid());
         std::error_code refused;
         is_there_ = fs::create_directory(folder_, refused) && fs::exists(limit());
     }
@@ -87,12 +88,12 @@ class MemoryGroup {
             content_of(folder_ / (is_newer_ ? "memory.peak" : "memory.max_usage_in_bytes")));
     }
     void allow(std::uint64_t bytes) const { std::ofstream(limit()) << bytes; }
+    /// In the group, which this process leaves again: a child begins where its parent is.
     ProcessResult run(const Words& words) const {
-        const std::string enter = "echo $$ > " + (folder_ / "cgroup.procs").string();
-        return run_process(
-            Words{"/bin/sh", "-c", enter + " && exec \"$@\"", "sh", program()} + words,
-            {},
-            ample_s);
+        enter(folder_);
+        ProcessResult result = run_lockstep(words);
+        enter(above_);
+        return result;
     }
 
   private:
@@ -100,7 +101,11 @@ class MemoryGroup {
         return folder_ / (is_newer_ ? "memory.max" : "memory.limit_in_bytes");
     }
 
-    fs::path folder_;
+    static void enter(const fs::path& group) {
+        std::ofstream(group / "cgroup.procs") << ::getpid() << std::flush;
+    }
+
+    fs::path above_, folder_;
     bool is_newer_ = false, is_there_ = false;
 };
 

@@ -57,6 +57,11 @@ Words on_ranks(int ranks) {
     return {"--np", std::to_string(ranks), "--oversubscribe"};
 }
 
+std::string hosts_obstacle(const std::string& two_hosts) {
+    const std::string said = run_process({two_hosts, "a:1", "--", "true"}, {}, 60).output;
+    return said.find("two_hosts: skipped") == said.npos ? "" : said;
+}
+
 Words mpirun_words(int ranks) {
     static const TempDir folder;
     Words words = {"mpirun", "-np", std::to_string(ranks), "--oversubscribe"};

@@ -33,6 +33,9 @@ ProcessResult run_lockstep(const Words& words,
                            const Variables& environment = {},
                            double timeout_s = ample_s);
 
+/// What the program `two_hosts` says where it can make no hosts; "" where it can.
+std::string hosts_obstacle(const std::string& two_hosts);
+
 /// "mpirun -np N ..." up to the program, on fewer cores if need be.
 Words mpirun_words(int ranks);
 

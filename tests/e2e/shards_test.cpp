@@ -42,9 +42,7 @@ ShardLayout on_hosts(const std::string& hosts, const std::string& shards) {
 class SharedState : public testing::Test {
   protected:
     void SetUp() override {
-        const ProcessResult probe = run_process({LOCKSTEP_TWO_HOSTS, "a:1", "--", "true"}, {}, 60);
-        if (probe.output.find("two_hosts: skipped") != probe.output.npos)
-            GTEST_SKIP() << "needs root: " << probe.output;
+        if (const auto why = hosts_obstacle(LOCKSTEP_TWO_HOSTS); !why.empty()) GTEST_SKIP() << why;
     }
 
     ProcessResult train(const std::string& run, int steps, const ShardLayout& layout) const {

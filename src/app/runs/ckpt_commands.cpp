@@ -207,22 +207,15 @@ std::string facts_text(const Json& facts, const CheckpointState& state) {
     return text + text_table(rows, Align::left, Align::right);
 }
 
-// Whether every byte of it is as it was written.
-bool reads_whole(const CheckpointInfo& info, Progress& progress) {
-    try {
-        verify_checkpoint(info.path, 0, 1, [&](std::uint64_t bytes) { progress.update(bytes); });
-        return true;
-    } catch (const Error&) {
-        return false;
-    }
-}
-
-// The newest of `found` that is whole.
+// The newest of `found` that is whole: every byte of it is as it was written.
 std::optional<std::int64_t> newest_whole(const std::vector<CheckpointInfo>& found) {
-    for (auto info = found.rbegin(); info != found.rend(); ++info) {
-        Progress progress("verify", bytes_of_folder(info->path), ProgressUnit::bytes);
-        if (reads_whole(*info, progress)) return info->step;
-    }
+    for (auto info = found.rbegin(); info != found.rend(); ++info) try {
+            Progress progress("verify", bytes_of_folder(info->path), ProgressUnit::bytes);
+            verify_checkpoint(
+                info->path, 0, 1, [&](std::uint64_t bytes) { progress.update(bytes); });
+            return info->step;
+        } catch (const Error&) {  // an older one may be
+        }
     return {};
 }
 
@@ -294,10 +287,9 @@ Command ckpt_ls_command() {
         .text =
             "Step, epoch, ranks that wrote it, size, age, why it is kept, hash of all parameters.\n"
             "newest: one of 'train --keep last=N'. every: the first after a period of\n"
-            "--keep every=PERIOD. best: of one of the best evaluations, with its figure. read: "
-            "the\n"
-            "newest start began with it, so it is known to be whole. rollback: --on-nonfinite\n"
-            "rollback may need it. -: it goes with the next save.\n",
+            "--keep every=PERIOD. best: of one of the best evaluations, with its figure.\n"
+            "read: the newest start began with it, so it is known to be whole.\n"
+            "rollback: --on-nonfinite rollback may need it. -: it goes with the next save.\n",
         .positionals = 1,
         .run = [](const Invocation& call) { return list(call.positionals[0]); }};
 }

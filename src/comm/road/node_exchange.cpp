@@ -41,7 +41,7 @@
 
 #include "base/aligned_floats.hpp"
 #include "base/spin.hpp"
-#include "road/rail_gather.hpp"
+#include "road/rail_messages.hpp"
 #include "road/rail_pipeline.hpp"
 
 #include <algorithm>
@@ -125,7 +125,7 @@ class NodeExchange : public Exchange {
     /// Only the ranks that share values() need to meet: the others' copies are not written here,
     /// but by the messages of owners.
     void publish() override {
-        if (gather_) gather();
+        if (gathered_) gather();
         const std::uint64_t publication = flags_.raise();
         awaited_count_ = publication;
         waiting_.count([&] { flags_.wait(publication); });
@@ -169,12 +169,23 @@ class NodeExchange : public Exchange {
         awaited_count_ = 0;
     }
 
+    /// From where the values are to where they belong: what an owner has updated goes to the owners
+    /// of the same stripe on the other nodes. All ranks of all nodes have ended their passes, or
+    /// the step's sums were not there.
     void gather() {
-        std::vector<FloatRange> stripes;
+        const int nodes = nodes_.count(), node = nodes_.index();
+        gathered_->clear();
         for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-            stripes.push_back(stripe_of_rail(b));
-        gather_->begin(values(), stripes);
-        wait_until([&] { return gather_->is_done(); }, *gather_);
+            for (int distance = 1; distance < nodes; ++distance) {
+                const int from = (node + nodes - distance) % nodes;
+                const FloatRange theirs = part_of(stripe_of_rail(b), from, nodes);
+                const FloatRange mine = own_stripe(b);
+                if (theirs.size() > 0)
+                    gathered_->receive(from, values() + theirs.begin, theirs.size());
+                if (mine.size() > 0)
+                    gathered_->send((node + distance) % nodes, values() + mine.begin, mine.size());
+            }
+        wait_until([&] { return gathered_->are_through(); }, *gathered_);
     }
 
     /// `messages`: they know whose is awaited, which may change meanwhile.
@@ -212,7 +223,7 @@ class NodeExchange : public Exchange {
                           shards_,
                           nodes_.count() > 1 ? &links_ : nullptr);
         if (shards_ == ShardState::all)
-            gather_.emplace(rail_, nodes_.index(), static_cast<int>(RailPipeline::lane_count));
+            gathered_.emplace(rail_, static_cast<int>(RailPipeline::lane_count));
     }
 
     /// Buckets are handed on in order, each when all ranks of the node arrived at it.
@@ -252,7 +263,7 @@ class NodeExchange : public Exchange {
     LinkMeter links_;
     Rail rail_;
     std::optional<RailPipeline> pipeline_;  ///< set if this rank owns stripes
-    std::optional<RailGather> gather_;      ///< set if it sends their values to other nodes
+    std::optional<RailMessages> gathered_;  ///< set if it sends their values to other nodes
     WaitClock waiting_;
 };
 

@@ -17,7 +17,7 @@
 // siblings. If subtrees are whole nodes there is one piece, and the cost is the paper's.
 //
 // Where each node owns a share of the stripe (--shard-state all), the values come back after the
-// update instead (rail_gather.cpp), and the way in is one step, the same bytes in fewer turns:
+// update instead (node_exchange.cpp), and the way in is one step, the same bytes in fewer turns:
 //
 //     share 0 of 3 <- pieces of nodes 1, 2       node 0 adds them to its own, in the tree's order
 //     share 1 of 3 <- pieces of nodes 2, 0       node 1, and so on: any number of nodes is alike

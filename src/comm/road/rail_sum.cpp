@@ -22,25 +22,12 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "base/mpi_check.hpp"
 #include "sums/sum_kernels.hpp"
 
 #include <array>
 #include <utility>
 
 namespace lockstep {
-namespace {
-
-/// Never waits.
-bool are_through(std::span<MPI_Request> requests) {
-    int done = 0;
-    check_mpi(
-        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-        "MPI_Testall");
-    return done != 0;
-}
-
-}  // namespace
 
 void RailSum::begin(RailTask task) {
     expect(is_idle(), "one chunk at a time");
@@ -60,22 +47,18 @@ bool RailSum::has_news() {
     if (is_idle()) return false;
     const bool is_timed = timer_ && timer_->is_running();
     if (is_timed) timer_->look(now_s());
-    while (passed_ < requests_.size() && are_through({&requests_[passed_], 1})) ++passed_;
+    const bool is_through = messages_.are_through();
     if (is_timed) tell_timer();
-    return passed_ == requests_.size();
+    return is_through;
 }
 
 void RailSum::tell_timer() {
-    const std::span<MPI_Request> requests(requests_);
-    if (timer_->awaits_note() && are_through(requests.first(1))) timer_->note_came();
-    if (timer_->awaits_message() && are_through(requests.first(receives_)))
-        timer_->message_came(now_s());
+    if (timer_->awaits_note() && messages_.are_through(1)) timer_->note_came();
+    if (timer_->awaits_message() && messages_.are_through(receives_)) timer_->message_came(now_s());
 }
 
 void RailSum::advance() {
-    requests_.clear();
-    awaited_.clear();
-    passed_ = 0;
+    messages_.clear();
     if (phase_ == Phase::in) {
         take_in();
         if (step_ < task_.plan->steps.size()) return post_in();
@@ -133,7 +116,7 @@ void RailSum::post_in() {
             receive(step.from, pieces_.back(), kept);
             room_used_ += rounded_to_lines(kept.size());
         }
-        if (is_first) receives_ = requests_.size();
+        if (is_first) receives_ = messages_.count();
     }
     for (const RailStep& step : steps_at_once()) {
         const FloatRange sent = sliced(ranges_.back(), step.sends);
@@ -157,7 +140,7 @@ void RailSum::post_out() {
     const FloatRange sent = share_of(before, step().keeps);
     begin_receiving(step().peer, received.size() * sizeof(float));
     receive(step().peer, task_.out, received);
-    receives_ = requests_.size();
+    receives_ = messages_.count();
     begin_sending(step().peer, sent.size() * sizeof(float));
     send(step().peer, task_.out, sent);
 }
@@ -180,47 +163,20 @@ bool RailSum::has_note(std::size_t bytes) const {
 /// Messages are timed from here on, if they are timed.
 void RailSum::begin_receiving(int node, std::size_t bytes) {
     if (!has_note(bytes)) return;
-    receive_floats(node, nullptr, 0);
-    timer_->begin(rank_on(node), bytes, now_s());
+    messages_.receive(node, nullptr, 0);
+    timer_->begin(rail_.rank_on_node[static_cast<std::size_t>(node)], bytes, now_s());
 }
 
 void RailSum::begin_sending(int node, std::size_t bytes) {
-    if (has_note(bytes)) send_floats(node, nullptr, 0);
+    if (has_note(bytes)) messages_.send(node, nullptr, 0);
 }
 
 void RailSum::send(int node, const float* from, FloatRange range) {
-    if (range.size() > 0) send_floats(node, from + range.begin, range.size());
+    if (range.size() > 0) messages_.send(node, from + range.begin, range.size());
 }
 
 void RailSum::receive(int node, float* to, FloatRange range) {
-    if (range.size() > 0) receive_floats(node, to + range.begin, range.size());
-}
-
-void RailSum::send_floats(int node, const float* from, std::size_t count) {
-    check_mpi(MPI_Isend(from,
-                        static_cast<int>(count),
-                        MPI_FLOAT,
-                        rank_on(node),
-                        tag_,
-                        rail_.ranks.handle(),
-                        next_request(rank_on(node))),
-              "MPI_Isend");
-}
-
-void RailSum::receive_floats(int node, float* to, std::size_t count) {
-    check_mpi(MPI_Irecv(to,
-                        static_cast<int>(count),
-                        MPI_FLOAT,
-                        rank_on(node),
-                        tag_,
-                        rail_.ranks.handle(),
-                        next_request(rank_on(node))),
-              "MPI_Irecv");
-}
-
-MPI_Request* RailSum::next_request(int rank) {
-    awaited_.push_back(rank);
-    return &requests_.emplace_back(MPI_REQUEST_NULL);
+    if (range.size() > 0) messages_.receive(node, to + range.begin, range.size());
 }
 
 /// Replaces pieces by their sums, which lie where the first part of each lay; the whole sum goes to

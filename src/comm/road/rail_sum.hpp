@@ -2,10 +2,9 @@
 // Moves one chunk through a RailPlan, without waiting.
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
-
 #include "base/aligned_floats.hpp"
 #include "road/link_timer.hpp"
+#include "road/rail_messages.hpp"
 #include "road/rail_plan.hpp"
 
 #include <cstddef>
@@ -13,15 +12,7 @@
 #include <span>
 #include <vector>
 
-#include <mpi.h>
-
 namespace lockstep {
-
-/// The ranks that own the same stripe, by node, and their communicator.
-struct Rail {
-    Communicator ranks;
-    std::vector<int> rank_on_node;
-};
 
 /// The data of a sum: inputs of this node in the order of their numbers, and the place of the sum.
 /// Inputs are overwritten; `out` may be one of them. To owners, only `slice` of each share is
@@ -40,7 +31,7 @@ class RailSum {
   public:
     /// `rail` and `meter` must outlive this. Simultaneous chunks have different tags. `meter`: null
     /// if nothing is timed.
-    RailSum(const Rail& rail, int tag, LinkMeter* meter) : rail_(rail), tag_(tag) {
+    RailSum(const Rail& rail, int tag, LinkMeter* meter) : rail_(rail), messages_(rail, tag) {
         if (meter != nullptr) timer_.emplace(*meter);
     }
     RailSum(const RailSum&) = delete;
@@ -54,7 +45,7 @@ class RailSum {
     void advance();
 
     /// Returns the rank on the rail whose message is waited for; -1: none.
-    int awaited_rank() const { return passed_ < awaited_.size() ? awaited_[passed_] : -1; }
+    int awaited_rank() const { return messages_.awaited_rank(); }
 
   private:
     enum class Phase { idle, in, out };
@@ -74,24 +65,17 @@ class RailSum {
     void tell_timer();
     void send(int node, const float* from, FloatRange range);
     void receive(int node, float* to, FloatRange range);
-    void send_floats(int node, const float* from, std::size_t count);
-    void receive_floats(int node, float* to, std::size_t count);
-    MPI_Request* next_request(int rank);
-    int rank_on(int node) const { return rail_.rank_on_node[static_cast<std::size_t>(node)]; }
     void add_up(std::span<const Combination> sums, std::span<const FloatRange> ranges);
     void make_room();
 
     const Rail& rail_;
-    const int tag_;
     RailTask task_;
     Phase phase_ = Phase::idle;
     std::size_t step_ = 0;
-    std::vector<float*> pieces_;         ///< float 0 of the chunk in each piece
-    std::vector<FloatRange> ranges_;     ///< before each step, and after the last
-    std::vector<MPI_Request> requests_;  ///< receives first; for timed ones the note's
-    std::vector<int> awaited_;           ///< ranks, by request
-    std::size_t passed_ = 0;             ///< requests known to be through, from the first on
-    std::size_t receives_ = 0;           ///< receives of the first step
+    std::vector<float*> pieces_;      ///< float 0 of the chunk in each piece
+    std::vector<FloatRange> ranges_;  ///< before each step, and after the last
+    RailMessages messages_;           ///< receives first; for timed ones the note's
+    std::size_t receives_ = 0;        ///< receives of the first step
     std::optional<LinkTimer> timer_;
     AlignedFloats room_;  ///< room for received data
     std::size_t room_floats_ = 0, room_used_ = 0;
