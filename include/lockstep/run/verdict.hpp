@@ -48,7 +48,8 @@ struct Verdict {
     /// The rank that reports: the lowest that lives and is no culprit; -1: none. If no rank makes
     /// progress, the lowest.
     int speaker = -1;
-    bool pauses = false;  ///< the culprit lives and writes a checkpoint or evaluates
+    std::string speaker_host;  ///< empty if there is no speaker
+    bool pauses = false;       ///< the culprit lives and writes a checkpoint or evaluates
 };
 
 /// Time without a heartbeat after which a rank on another node counts as dead.
@@ -117,8 +118,9 @@ bool claim_verdict(const fs::path& folder, const Verdict& verdict);
 inline constexpr double heard_within_s = 3;
 
 /// Returns true if a verdict has ended no rank within `patience_s` and was printed on another node.
-/// That node has lost the launcher, or the network, and another rank must report.
-bool is_unheard_verdict(const fs::path& folder, double patience_s);
+/// That node has lost the launcher, or the network. The caller must show it again: it is the first
+/// of its host. Also true if nothing can be written.
+bool claim_unheard_verdict(const fs::path& folder, double patience_s);
 
 /// Reads the verdict that was given. Errors: E222 if the file is invalid.
 std::optional<Verdict> read_verdict(const fs::path& folder);

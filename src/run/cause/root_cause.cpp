@@ -306,7 +306,7 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch, cons
     if (!flight.empty() && flight != before) {
         if (is_there(verdict_path(flight))) {
             // Its words went to a host that nobody hears any more.
-            if (killed && is_unheard_verdict(flight, heard_within_s))
+            if (killed && claim_unheard_verdict(flight, heard_within_s))
                 throw error_of(*read_verdict(flight));
             return static_cast<int>(ExitCode::peer_lost);
         }

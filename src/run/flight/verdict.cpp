@@ -418,14 +418,17 @@ Verdict ended(const Scene& scene, double) {
             .fix = resume_fix};
 }
 
-int speaker_of(const Scene& scene, const Verdict& verdict) {
+void choose_speaker(const Scene& scene, Verdict& verdict) {
     const std::vector<int>& culprits = verdict.culprits;
-    if (verdict.trouble == Trouble::no_progress) return culprits.front();
-    for (const RankTrace* trace : scene.traces())
-        if (scene.is_alive(*trace) && trace->life != Life::unanswering &&
-            std::ranges::find(culprits, trace->rank) == culprits.end())
-            return trace->rank;
-    return -1;
+    const bool is_culprit_chosen = verdict.trouble == Trouble::no_progress;
+    for (const RankTrace* trace : scene.traces()) {
+        const bool is_culprit = std::ranges::find(culprits, trace->rank) != culprits.end();
+        const bool can_speak = scene.is_alive(*trace) && trace->life != Life::unanswering;
+        if (is_culprit != is_culprit_chosen || (!is_culprit && !can_speak)) continue;
+        verdict.speaker = trace->rank;
+        verdict.speaker_host = trace->host;
+        return;
+    }
 }
 
 }  // namespace
@@ -447,7 +450,7 @@ Verdict diagnose(std::span<const RankTrace> traces,
         verdict = rule(scene, patience_s);
         if (verdict.trouble != Trouble::none) break;
     }
-    verdict.speaker = speaker_of(scene, verdict);
+    choose_speaker(scene, verdict);
     return verdict;
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -19,6 +20,21 @@ std::optional<Trouble> trouble_named(std::string_view name) {
     for (int i = 0; i <= static_cast<int>(Trouble::ended); ++i)
         if (name_of(static_cast<Trouble>(i)) == name) return static_cast<Trouble>(i);
     return {};
+}
+
+/// Returns the file; null, with errno, if it exists or cannot be made.
+UniqueFd new_file(const fs::path& path) {
+    return UniqueFd(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+bool is_of_this_host(const fs::path& verdict) {
+    try {
+        const Json content = read_json(verdict, most_verdict_bytes);
+        return json_field<std::string>(content, "host", "verdict") == host_name();
+    } catch (const Error&) {
+        return false;
+    }
 }
 
 }  // namespace
@@ -46,8 +62,7 @@ Json json_of(const Verdict& verdict) {
 
 bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
     const fs::path path = verdict_path(folder);
-    const UniqueFd file(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    const UniqueFd file = new_file(path);
     if (!file) return errno != EEXIST;
     Json content = json_of(verdict);
     content["host"] = host_name();
@@ -61,17 +76,13 @@ bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
     return true;
 }
 
-bool is_unheard_verdict(const fs::path& folder, double patience_s) {
+bool claim_unheard_verdict(const fs::path& folder, double patience_s) {
     const std::chrono::duration<double> while_ranks_end(patience_s);
     std::error_code missing;
     const auto given = fs::last_write_time(verdict_path(folder), missing);
     if (missing || fs::file_time_type::clock::now() - given < while_ranks_end) return false;
-    try {
-        const Json content = read_json(verdict_path(folder), most_verdict_bytes);
-        return json_field<std::string>(content, "host", "verdict") != host_name();
-    } catch (const Error&) {
-        return true;
-    }
+    if (is_of_this_host(verdict_path(folder))) return false;
+    return new_file(folder / fmt::format("verdict-{}", host_name())) || errno != EEXIST;
 }
 
 std::optional<Verdict> read_verdict(const fs::path& folder) {

@@ -41,6 +41,7 @@
 
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/foreign_end.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/verdict.hpp"
@@ -310,8 +311,8 @@ class Watchdog::Impl {
 
     /// The chosen rank speaks; if it does not, any other that gets here does.
     void give_up(const Verdict& verdict) {
-        const int speaker = said_ ? verdict_now(0).speaker : verdict.speaker;
-        const bool is_chosen = speaker == recorder_.rank();
+        const Verdict chooses = said_ ? verdict_now(0) : verdict;
+        const bool is_chosen = chooses.speaker == recorder_.rank();
         for (double waited_s = 0; !is_chosen && waited_s < give_way_s; waited_s += 0.02) {
             std::error_code failed;
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
@@ -321,9 +322,10 @@ class Watchdog::Impl {
         // rank that found others' verdict has waited already.
         const bool is_due = said_ || verdict.trouble == Trouble::network_slow;
         const double patience_s = is_due ? 0 : heard_within_s;
-        const bool speaks =
-            claim_verdict(recorder_.folder(), verdict) ||
-            (nodes_ != nullptr && is_chosen && is_unheard_verdict(recorder_.folder(), patience_s));
+        // Any rank of the chosen one's node may repeat it: that one may have been ended.
+        const bool may_repeat = nodes_ != nullptr && chooses.speaker_host == host_name();
+        const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
+                            (may_repeat && claim_unheard_verdict(recorder_.folder(), patience_s));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);

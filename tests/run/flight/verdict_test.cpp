@@ -103,6 +103,7 @@ TEST(Diagnose, NamesTheRankThatAllOthersWaitFor) {
     EXPECT_EQ(verdict.trouble, Trouble::slow_rank);
     EXPECT_THAT(verdict.culprits, ElementsAre(7));
     EXPECT_EQ(verdict.speaker, 0);
+    EXPECT_EQ(verdict.speaker_host, "node00");
     EXPECT_EQ(verdict.what,
               "rank 7 (node01, pid 4007) has not come to #813 reduce bucket 3 (25 MiB)");
     EXPECT_EQ(verdict.why,
@@ -473,6 +474,20 @@ TEST(VerdictFile, IsRefusedWhenItMakesNoSense) {
         folder.file("verdict.json", content);
         EXPECT_EQ(test::caught_code([&] { read_verdict(folder.path()); }), "E222") << content;
     }
+}
+
+// Two ranks of a node once both repeated it: the first had ended when the second looked.
+TEST(VerdictFile, IsRepeatedOnceOnAHostThatDidNotHearIt) {
+    const test::TempDir folder;
+    EXPECT_FALSE(claim_unheard_verdict(folder.path(), 0)) << "there is none";
+    folder.file("verdict.json", R"({"host": "another"})");
+    EXPECT_FALSE(claim_unheard_verdict(folder.path(), 60)) << "it is young";
+    EXPECT_TRUE(claim_unheard_verdict(folder.path(), 0));
+    EXPECT_FALSE(claim_unheard_verdict(folder.path(), 0)) << "it was repeated";
+
+    const test::TempDir own;
+    EXPECT_TRUE(claim_verdict(own.path(), Verdict{}));
+    EXPECT_FALSE(claim_unheard_verdict(own.path(), 0)) << "it was printed here";
 }
 
 TEST(VerdictFile, IsNoReasonForSilenceWhereItCannotBeWritten) {
