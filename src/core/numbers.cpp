@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
 
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -73,6 +77,14 @@ std::string grouped(std::uint64_t value) {
         text += digits[i];
     }
     return text;
+}
+
+double median_of(std::vector<double> values) {
+    expect(!values.empty(), "there is a median");
+    const auto middle = values.begin() + std::ssize(values) / 2;
+    std::nth_element(values.begin(), middle, values.end());
+    if (values.size() % 2 == 1) return *middle;
+    return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
 }  // namespace lockstep

@@ -18,6 +18,9 @@ namespace {
 // Of a one-cycle; those of PyTorch's OneCycleLR.
 constexpr double first_share = 1.0 / 25, rising_share = 0.3;
 
+// Steps, of which a save's cost is told.
+constexpr std::size_t least_compared = 8, most_calm = 64;
+
 // Half a cosine.
 double annealed(double from, double to, double done) {
     return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
@@ -215,6 +218,29 @@ std::optional<Error> single_rows(const TrainSettings& settings,
 
 double save_interval_s(double cost_s, double mtbf_s, double overhead) {
     return std::max(std::sqrt(2 * cost_s * mtbf_s), cost_s / overhead);
+}
+
+void SaveCost::add_step(double wall_s, bool is_beside) {
+    if (is_beside)
+        beside_s_.push_back(wall_s);
+    else if (calm_s_.size() < most_calm)
+        calm_s_.push_back(wall_s);
+    else
+        calm_s_[calm_++ % most_calm] = wall_s;
+}
+
+void SaveCost::add_save(double held_s, double busy_s) {
+    ++saves_;
+    known_s_ += held_s + busy_s;
+    const auto steps = static_cast<double>(beside_s_.size());
+    const bool can_compare = std::min(beside_s_.size(), calm_s_.size()) >= least_compared;
+    shown_s_ +=
+        held_s + (can_compare ? steps * (median_of(beside_s_) - median_of(calm_s_)) : busy_s);
+    beside_s_.clear();
+}
+
+double SaveCost::mean_s() const {
+    return std::max(known_s_, shown_s_) / std::max(saves_, 1);
 }
 
 TimeLimit::TimeLimit(std::int64_t deadline_unix_s, double unix_now_s, double now_s)

@@ -25,6 +25,40 @@ TEST(SaveInterval, KeepsToTheShareOfTimeForSaves) {
     EXPECT_LT(save_interval_s(8, 600, 0.5), 800);
 }
 
+void add_steps(SaveCost& cost, int steps, double wall_s, bool is_beside) {
+    for (int i = 0; i < steps; ++i) cost.add_step(wall_s, is_beside);
+}
+
+// Two writers hold up one another's ranks: the sum of a rank's own work was a third of it.
+TEST(SaveCost, IsWhatTheStepsBesideASaveShow) {
+    SaveCost cost;
+    EXPECT_EQ(cost.mean_s(), 0);
+    add_steps(cost, 40, 0.100, false);
+    cost.add_step(30, false);  // waited for data
+    add_steps(cost, 20, 0.105, true);
+    cost.add_step(8, true);
+    cost.add_save(0.001, 0.04);
+    EXPECT_NEAR(cost.mean_s(), 0.001 + 21 * 0.005, 1e-9);
+    add_steps(cost, 100, 0.200, false);  // the machine is slower now, for longer than is remembered
+    add_steps(cost, 20, 0.205, true);
+    cost.add_save(0.001, 0.04);
+    EXPECT_NEAR(cost.mean_s(), 0.001 + 20.5 * 0.005, 1e-9);
+}
+
+TEST(SaveCost, IsNeverLessThanWhatIsKnown) {
+    SaveCost cost;
+    add_steps(cost, 40, 0.100, false);
+    add_steps(cost, 20, 0.099, true);
+    cost.add_save(0.001, 0.04);
+    EXPECT_NEAR(cost.mean_s(), 0.041, 1e-9);
+    add_steps(cost, 3, 5, true);  // too few to say
+    cost.add_save(0.001, 0.04);
+    EXPECT_NEAR(cost.mean_s(), 0.041, 1e-9);
+    SaveCost blocking;
+    blocking.add_save(0.3, 0);
+    EXPECT_NEAR(blocking.mean_s(), 0.3, 1e-9);
+}
+
 TEST(TimeLimit, IsNeverNearWithoutADeadline) {
     TimeLimit limit(0, unix_now_s, begin_s);
     limit.note_save(1e9);

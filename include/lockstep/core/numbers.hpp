@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -24,5 +25,8 @@ std::string bytes_text(std::uint64_t bytes);
 
 /// Returns the number with separators: "265,612".
 std::string grouped(std::uint64_t value);
+
+/// Returns the median of at least one value; of an even number the mean of the two in the middle.
+double median_of(std::vector<double> values);
 
 }  // namespace lockstep

@@ -83,6 +83,28 @@ int default_virtual_ranks(const TrainSettings& settings,
 /// where saves would cost more than the share `overhead` of the time.
 double save_interval_s(double cost_s, double mtbf_s, double overhead);
 
+/// What saves beside the steps cost: the time that they are known to take, or what the steps beside
+/// them take longer, if that is more. Medians are compared, for other things make single steps
+/// long.
+class SaveCost {
+  public:
+    /// Must be called for every step; `is_beside`: a save was in flight.
+    void add_step(double wall_s, bool is_beside);
+
+    /// Notes the end of a save, which held up the training for `held_s` and worked for `busy_s`
+    /// beside it.
+    void add_save(double held_s, double busy_s);
+
+    /// Returns the mean of all saves, in seconds.
+    double mean_s() const;
+
+  private:
+    std::vector<double> beside_s_, calm_s_;  ///< the latter: the last steps without a save
+    std::size_t calm_ = 0;
+    double known_s_ = 0, shown_s_ = 0;  ///< of all saves
+    int saves_ = 0;
+};
+
 /// Decides when a run must save and stop before its deadline. Two of the longest recent turns of
 /// the loop, two of the longest saves and a margin must still fit. The margin is 90 s, but at most
 /// a tenth of the time left at the start. Times are those of now_s(): setting the wall clock cannot

@@ -109,13 +109,6 @@ std::string error_line(const std::string& output) {
 
 }  // namespace
 
-double median_of(std::vector<double> values) {
-    expect(!values.empty(), "there is a median");
-    std::ranges::sort(values);
-    const std::size_t middle = values.size() / 2;
-    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 SpeedUp speed_up(std::span<const double> before, std::span<const double> after) {
     expect(before.size() == after.size() && !before.empty(), "rounds come in pairs");
     std::vector<double> rounds;

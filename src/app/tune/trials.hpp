@@ -33,9 +33,6 @@ struct SpeedUp {
 /// the relative spread of each way's times, added.
 SpeedUp speed_up(std::span<const double> before, std::span<const double> after);
 
-/// Returns the median, or the mean of the two in the middle.
-double median_of(std::vector<double> values);
-
 /// Returns "1.42 times as fast (1.38 to 1.45)".
 std::string speed_up_text(const SpeedUp& found);
 

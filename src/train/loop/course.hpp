@@ -4,6 +4,7 @@
 
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
+#include "lockstep/plan/run_length.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/job_summary.hpp"
@@ -91,8 +92,8 @@ class Saves {
     /// Returns this rank's votes for the next step.
     SaveVotes votes() const;
 
-    /// Collective, after each step: `agreed` are the sums of the votes.
-    void after_step(const SaveVotes& agreed);
+    /// Collective, after each step, which took `wall_s`: `agreed` are the sums of the votes.
+    void after_step(const SaveVotes& agreed, double wall_s);
 
     /// Collective. Saves the step just done. A period is left out while another save is in flight,
     /// and counted; a request waits for its turn.
@@ -113,7 +114,7 @@ class Saves {
   private:
     bool is_in_flight() const;
     void begin(CheckpointMode mode);
-    void choose_interval(double cost_s);
+    void choose_interval();
     double mtbf_s() const;
     bool can_overlap(const CheckpointPart& part);
     void note_committed();
@@ -127,8 +128,7 @@ class Saves {
     std::unique_ptr<SaveThreads> threads_;  ///< from the first overlapped save on
     double ordered_s_ = 0;                  ///< when the save in flight was
     double begin_s_ = 0;                    ///< for how long it was ordered
-    double cost_s_ = 0;                     ///< of a save, mean of this start's
-    int costs_ = 0;                         ///< number of these
+    SaveCost cost_;                         ///< of this start's saves
     double interval_s_ = 0, told_s_ = 0;    ///< of --checkpoint-every auto; as last logged
     std::string answered_;                  ///< id of the request that it answers
     bool is_wanted_ = false;                ///< a request waits for its turn

@@ -238,7 +238,8 @@ TrainEnd run_loop(const LoopParts& parts) {
     Saves saves(parts, limit);
     bool is_first = true;
     while (!is_at_end(parts)) {
-        limit.begin_turn(now_s());
+        const double begin_s = now_s();
+        limit.begin_turn(begin_s);
         const Batch& batch = [&]() -> const Batch& {
             const PhaseScope scope(parts.run.clock, Phase::data);
             return parts.course.feed->next();
@@ -251,7 +252,7 @@ TrainEnd run_loop(const LoopParts& parts) {
             *parts.course.feed, parts.course.progress.step, rate, wishes_of(parts, saves, limit));
         if (parts.course.ledger) parts.course.ledger->add(batch);
         advance(parts.course.progress, batch);
-        saves.after_step(outcome.agreed.votes);
+        saves.after_step(outcome.agreed.votes, now_s() - begin_s);
         check_loss(outcome, batch, parts, saves);
         reporter.after_step(outcome, batch.samples_in_step, rate);
         if (std::exchange(is_first, false)) tell_of_network(parts);

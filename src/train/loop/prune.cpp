@@ -2,13 +2,13 @@
 #include "lockstep/train/prune.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/run/tensor_files.hpp"
 
 #include "loop/trained_run.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
 #include "model/precision.hpp"
-#include "profile/median.hpp"
 #include "prune/channel_chain.hpp"
 #include "schedule/blank_step.hpp"
 
@@ -84,8 +84,8 @@ void measure(Model& before, Model& after, const NamedTensors& inputs, PruneResul
         before_s.push_back(whole_s);
         after_s.push_back(less_s);
     }
-    result.before.forward_s = median(before_s);
-    result.after.forward_s = median(after_s);
+    result.before.forward_s = median_of(before_s);
+    result.after.forward_s = median_of(after_s);
 }
 
 }  // namespace

@@ -138,11 +138,11 @@ double Saves::mtbf_s() const {
 }
 
 // For rank 0.
-void Saves::choose_interval(double cost_s) {
+void Saves::choose_interval() {
     const TrainSettings& settings = parts_.start.settings;
-    cost_s_ += (cost_s - cost_s_) / ++costs_;
+    const double cost_s = cost_.mean_s();
     if (settings.checkpoint_every.unit != Period::Unit::automatic) return;
-    interval_s_ = save_interval_s(cost_s_, mtbf_s(), settings.checkpoint_overhead);
+    interval_s_ = save_interval_s(cost_s, mtbf_s(), settings.checkpoint_overhead);
     constexpr double worth_a_line = 1.2;
     if (interval_s_ < told_s_ * worth_a_line && told_s_ < interval_s_ * worth_a_line) return;
     told_s_ = interval_s_;
@@ -150,16 +150,17 @@ void Saves::choose_interval(double cost_s) {
          "checkpoints: one each {}, as a save costs {} and failures are {} apart; saves then cost "
          "{:.2g} % of the time",
          duration_text(interval_s_),
-         duration_text(cost_s_),
+         duration_text(cost_s),
          duration_text(mtbf_s()),
-         100 * cost_s_ / interval_s_);
+         100 * cost_s / interval_s_);
 }
 
 SaveVotes Saves::votes() const {
     return is_in_flight() ? parts_.course.save->votes() : SaveVotes();
 }
 
-void Saves::after_step(const SaveVotes& agreed) {
+void Saves::after_step(const SaveVotes& agreed, double wall_s) {
+    cost_.add_step(wall_s, is_in_flight());
     if (!is_in_flight()) return;
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
     if (parts_.course.save->advance(agreed)) note_committed();
@@ -254,8 +255,10 @@ void Saves::note_committed() {
     const double took_s = last_.time_s - ordered_s_, busy_s = parts_.course.save->busy_s();
     limit_.note_save(took_s);
     const bool was_beside = busy_s > 0;  // else it may be the run's last
-    if (parts_.start.mesh.world.is_root() && (was_beside || mode_ == CheckpointMode::blocking))
-        choose_interval(was_beside ? begin_s_ + busy_s : took_s);
+    if (parts_.start.mesh.world.is_root() && (was_beside || mode_ == CheckpointMode::blocking)) {
+        cost_.add_save(was_beside ? begin_s_ : took_s, busy_s);
+        choose_interval();
+    }
     if (!answered_.empty() && request_to_save() == answered_)
         write_state(parts_, saved_state(state.step, state.epoch));
     parts_.course.save.reset();

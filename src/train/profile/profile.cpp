@@ -3,10 +3,10 @@
 
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include "model/known_errors.hpp"
 #include "model/model_file.hpp"
-#include "profile/median.hpp"
 #include "profile/operator_ledger.hpp"
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
@@ -61,8 +61,8 @@ void take_steps(Model& model,
         ledger->begin_step();
         take_step(model, inputs, [&] { ledger->begin_backward(); });
     }
-    profile.forward_s = median(forward_s);
-    profile.backward_s = median(backward_s);
+    profile.forward_s = median_of(forward_s);
+    profile.backward_s = median_of(backward_s);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/trials.hpp"
 
+#include "lockstep/core/numbers.hpp"
+
 #include <gtest/gtest.h>
 
 namespace lockstep {
