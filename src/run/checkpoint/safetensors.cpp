@@ -15,7 +15,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t told_bytes = 32u << 20, piece_bytes = std::size_t{1} << 20;
+// What is hashed is still in the cache when it is written.
+constexpr std::size_t cached_bytes = 256u << 10, piece_bytes = std::size_t{1} << 20;
 
 std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
     std::uint64_t bytes = sizeof(float);
@@ -59,13 +60,15 @@ void write_safetensors(const fs::path& path,
         const auto bytes = std::as_bytes(entry.values);
         expect(bytes.size() == bytes_of_shape(entry.shape), "values fill their shape");
         entry.offset = at;
-        entry.hash = hash128(bytes);
-        for (std::size_t begin = 0; begin < bytes.size(); begin += told_bytes) {
-            const auto part = bytes.subspan(begin, std::min(told_bytes, bytes.size() - begin));
+        Hasher128 hasher;
+        for (std::size_t begin = 0; begin < bytes.size(); begin += cached_bytes) {
+            const auto part = bytes.subspan(begin, std::min(cached_bytes, bytes.size() - begin));
+            hasher.add(part);
             write_all(file.value(), part, path);
             at += part.size();
             if (wrote) wrote(at - header.size());
         }
+        entry.hash = hasher.value();
     }
     if (::fsync(file.value()) != 0) throw system_error("flush", path, errno);
 }
