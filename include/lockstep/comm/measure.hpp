@@ -98,11 +98,6 @@ std::vector<std::size_t> size_steps(std::size_t min_bytes, std::size_t max_bytes
 /// Returns MPI's thread level: 0 (single) to 3 (multiple); 3 outside a session.
 int mpi_thread_level();
 
-/// Collective. Returns this rank's system clock minus rank 0's, in seconds; 0 on rank 0. It uses
-/// the middle of the shortest of some round trips (Cristian 1989), so its error is at most half of
-/// that trip.
-double measure_clock_offset_s(const Communicator& ranks);
-
 /// The speed to one other rank: bytes per second sent while as many came back.
 struct LinkSpeed {
     int peer = 0;            ///< its rank

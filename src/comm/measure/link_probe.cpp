@@ -11,29 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int tag = 1, round_trips = 5, repetitions = 3;
-
-/// One question and answer with rank 0; what it says of the offset, and how long it took.
-struct RoundTrip {
-    double offset_s = 0, duration_s = 0;
-};
-
-RoundTrip ask_for_time(const Communicator& ranks) {
-    double theirs = 0;
-    const double begin = unix_time_s();
-    check_mpi(MPI_Send(nullptr, 0, MPI_BYTE, 0, tag, ranks.handle()), "MPI_Send");
-    check_mpi(MPI_Recv(&theirs, 1, MPI_DOUBLE, 0, tag, ranks.handle(), MPI_STATUS_IGNORE),
-              "MPI_Recv");
-    const double end = unix_time_s();
-    return {(begin + end) / 2 - theirs, end - begin};
-}
-
-void tell_time(const Communicator& ranks, int to) {
-    check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, to, tag, ranks.handle(), MPI_STATUS_IGNORE),
-              "MPI_Recv");
-    const double now = unix_time_s();
-    check_mpi(MPI_Send(&now, 1, MPI_DOUBLE, to, tag, ranks.handle()), "MPI_Send");
-}
+constexpr int tag = 1, repetitions = 3;
 
 double seconds_of_exchange(const Communicator& ranks,
                            int peer,
@@ -66,18 +44,6 @@ int mpi_thread_level() {
     check_mpi(MPI_Initialized(&initialized), "MPI_Initialized");
     if (initialized != 0) check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
     return static_cast<int>(std::ranges::find(levels, level) - levels.begin());
-}
-
-double measure_clock_offset_s(const Communicator& ranks) {
-    RoundTrip best{0, std::numeric_limits<double>::infinity()};
-    for (int asker = 1; asker < ranks.size(); ++asker)
-        for (int trip = 0; trip < round_trips; ++trip) {
-            if (ranks.is_root()) tell_time(ranks, asker);
-            if (ranks.rank() != asker) continue;
-            const RoundTrip now = ask_for_time(ranks);
-            if (now.duration_s < best.duration_s) best = now;
-        }
-    return best.offset_s;
 }
 
 int tournament_rounds(int ranks) {

@@ -2,7 +2,9 @@
 #include "lockstep/launch/examine.hpp"
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/clock_offset.hpp"
 #include "lockstep/comm/measure.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
@@ -71,7 +73,8 @@ void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
     SelfTestFacts test;
     if (is_leader) {
         mine.network = probe_addresses(leaders, mine.node);
-        mine.network.clock_offset_s = measure_clock_offset_s(leaders);
+        mine.network.clock_offset_s =
+            measure_clock_offset(leaders, Communicator(), unix_time_s).ahead_s;
         test_links(ranks, leaders, test);
     }
     ranks.barrier();
