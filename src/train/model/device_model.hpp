@@ -5,8 +5,30 @@
 #include "model/model.hpp"
 
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
 
 namespace lockstep {
+
+/// A model that computes by another one, whose tensors it has.
+class WrappedModel : public Model {
+  public:
+    explicit WrappedModel(std::unique_ptr<Model> model) : model_(std::move(model)) {}
+
+    NamedTensors forward(const NamedTensors& inputs) override { return model_->forward(inputs); }
+    NamedTensors parameters() const override { return model_->parameters(); }
+    NamedTensors buffers() const override { return model_->buffers(); }
+    NamedTensors frozen() const override { return model_->frozen(); }
+    void freeze(const std::set<std::string>& names) override { model_->freeze(names); }
+    bool has_frozen_in_file() const override { return model_->has_frozen_in_file(); }
+    NamedTensors fixed() const override { return model_->fixed(); }
+    void set_mode(ModelMode mode) override { model_->set_mode(mode); }
+    ModelAuthor author() const override { return model_->author(); }
+
+  private:
+    std::unique_ptr<Model> model_;
+};
 
 /// Moves all tensors of `model` to `device`, and all later inputs; its outputs are there, too.
 std::unique_ptr<Model> on_device(std::unique_ptr<Model> model, at::Device device);

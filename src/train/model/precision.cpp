@@ -43,28 +43,19 @@ class AutocastScope {
     at::ScalarType type_before_;
 };
 
-class AutocastModel : public Model {
+class AutocastModel : public WrappedModel {
   public:
     AutocastModel(std::unique_ptr<Model> model, at::ScalarType type)
-        : model_(std::move(model)), device_(device_of(*model_).type()), type_(type) {}
+        : WrappedModel(std::move(model)), device_(device_of(*this).type()), type_(type) {}
 
     NamedTensors forward(const NamedTensors& inputs) override {
         const AutocastScope scope(device_, type_);
-        NamedTensors outputs = model_->forward(inputs);
+        NamedTensors outputs = WrappedModel::forward(inputs);
         for (NamedTensor& output : outputs) output.tensor = output.tensor.to(at::kFloat);
         return outputs;
     }
-    NamedTensors parameters() const override { return model_->parameters(); }
-    NamedTensors buffers() const override { return model_->buffers(); }
-    NamedTensors frozen() const override { return model_->frozen(); }
-    void freeze(const std::set<std::string>& names) override { model_->freeze(names); }
-    bool has_frozen_in_file() const override { return model_->has_frozen_in_file(); }
-    NamedTensors fixed() const override { return model_->fixed(); }
-    void set_mode(ModelMode mode) override { model_->set_mode(mode); }
-    ModelAuthor author() const override { return model_->author(); }
 
   private:
-    std::unique_ptr<Model> model_;
     at::DeviceType device_;
     at::ScalarType type_;
 };
