@@ -3,7 +3,7 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "doctor/read_facts.hpp"
-#include "topology/fact_files.hpp"
+#include "topology/topology_readers.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,8 +4,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 
-#include "core_split.hpp"
-#include "launcher_cores.hpp"
+#include "placement/launcher_cores.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/files.hpp"
 
-#include "topology_readers.hpp"
+#include "topology/topology_readers.hpp"
 
 #include <optional>
 
