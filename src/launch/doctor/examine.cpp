@@ -2,7 +2,6 @@
 #include "lockstep/launch/examine.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/clock_offset.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"

@@ -5,12 +5,11 @@
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/losses.hpp"
 
-#include "model/device_model.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
-#include "model/precision.hpp"
+#include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"
-#include "task/test_data.hpp"
+#include "task/input.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/clock_offset.hpp"
+#include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"

@@ -4,14 +4,16 @@
 // next pass may have other weights at the same address.
 //
 // Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
-#include "model/precision.hpp"
+#include "model/wrapped_model.hpp"
 
-#include "model/device_model.hpp"
+#include "lockstep/core/error.hpp"
 
 #include <utility>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -60,6 +62,24 @@ class AutocastModel : public WrappedModel {
     at::ScalarType type_;
 };
 
+class DeviceModel : public WrappedModel {
+  public:
+    DeviceModel(std::unique_ptr<Model> model, at::Device device)
+        : WrappedModel(std::move(model)), device_(device) {
+        const at::NoGradGuard no_gradients;
+        for (const NamedTensors& tensors : {parameters(), buffers(), frozen()})
+            for (const NamedTensor& named : tensors)
+                named.tensor.set_data(named.tensor.to(device_));
+    }
+
+    NamedTensors forward(const NamedTensors& inputs) override {
+        return WrappedModel::forward(moved_to(device_, inputs));
+    }
+
+  private:
+    at::Device device_;
+};
+
 }  // namespace
 
 std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model, Precision precision) {
@@ -77,6 +97,22 @@ std::string slower_text(const std::string& precision, double full_s, double redu
         reduced_s / full_s,
         1e3 * reduced_s,
         1e3 * full_s);
+}
+
+std::unique_ptr<Model> on_device(std::unique_ptr<Model> model, at::Device device) {
+    if (device.is_cpu()) return model;
+    return std::make_unique<DeviceModel>(std::move(model), device);
+}
+
+at::Device device_of(const Model& model) {
+    const NamedTensors parameters = model.parameters();
+    expect(!parameters.empty(), "a model has parameters");
+    return parameters.front().tensor.device();
+}
+
+NamedTensors moved_to(at::Device device, NamedTensors tensors) {
+    for (NamedTensor& named : tensors) named.tensor = named.tensor.to(device);
+    return tensors;
 }
 
 }  // namespace lockstep
