@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "topology/facts_json.hpp"
+#include "facts_json.hpp"
 
 #include <algorithm>
 #include <map>

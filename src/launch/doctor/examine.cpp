@@ -7,8 +7,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "doctor/reachability.hpp"
-#include "doctor/self_test.hpp"
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <optional>

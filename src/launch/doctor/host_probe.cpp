@@ -7,7 +7,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "doctor/reachability.hpp"
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/self_test.hpp"
-
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
+
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <array>
