@@ -9,7 +9,7 @@
 #include "loop/data_feed.hpp"
 #include "loop/engine.hpp"
 #include "loop/loop.hpp"
-#include "replica/torch_cuda.hpp"
+#include "replica/gpu.hpp"
 
 #include <bit>
 
