@@ -195,14 +195,8 @@ std::unique_ptr<BucketPipeline> make_pipeline(Exchange& exchange,
                                               std::size_t buckets,
                                               const ProgressSettings& progress) {
     if (progress.mode == ProgressMode::thread)
-        return make_comm_thread(exchange, buckets, progress.cpu);
+        return std::make_unique<CommThread>(exchange, buckets, progress.cpu);
     return std::make_unique<BucketPipeline>(exchange, buckets);
-}
-
-std::unique_ptr<BucketPipeline> make_comm_thread(Exchange& exchange,
-                                                 std::size_t buckets,
-                                                 std::optional<int> cpu) {
-    return std::make_unique<CommThread>(exchange, buckets, cpu);
 }
 
 }  // namespace lockstep
