@@ -289,12 +289,12 @@ const std::array gpu_table{
                 Severity::error},
     DoctorCheck{
         "G15",
-        Severity::error,
         "no IMEX channel for NVLink between nodes",
         "NCCL ends where a rank may not share its GPU's memory with a node that NVLink joins.",
         "ask the system's staff for a channel (SwitchType=switch/nvidia_imex in slurm.conf, or "
         "mknod as in NVIDIA's IMEX guide); NCCL_MNNVL_ENABLE=0 goes around NVLink",
-        no_imex_channel},
+        no_imex_channel,
+        Severity::error},
 };
 
 }  // namespace

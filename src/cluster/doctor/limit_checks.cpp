@@ -227,7 +227,6 @@ const std::array limit_table{
                 small_shared_memory},
     DoctorCheck{
         "L2",
-        Severity::warning,
         "logging out removes shared memory",
         "When the user's last session on the node ends, systemd deletes the job's segments.",
         "RemoveIPC=no in /etc/systemd/logind.conf",

@@ -36,7 +36,7 @@ double seconds_of_exchange(const Communicator& ranks,
 }
 
 constexpr int clock_tag = 32002;
-constexpr int rounds = 16;  // the first ones also set up the connection
+constexpr int probe_rounds = 16;  // the first ones also set up the connection
 
 void send_time(const Communicator& to, int peer, double time_s) {
     check_mpi(MPI_Send(&time_s, 1, MPI_DOUBLE, peer, clock_tag, to.handle()), "MPI_Send");
@@ -51,7 +51,7 @@ double receive_time(const Communicator& from, int peer) {
 
 void serve(const Communicator& leaders, const std::function<double()>& clock) {
     for (int peer = 1; peer < leaders.size(); ++peer)
-        for (int round = 0; round < rounds; ++round) {
+        for (int round = 0; round < probe_rounds; ++round) {
             receive_time(leaders, peer);
             send_time(leaders, peer, clock());
         }
@@ -59,7 +59,7 @@ void serve(const Communicator& leaders, const std::function<double()>& clock) {
 
 ClockOffset ask(const Communicator& leaders, const std::function<double()>& clock) {
     ClockOffset best{0, std::numeric_limits<double>::infinity()};
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < probe_rounds; ++round) {
         const double asked_s = clock();
         send_time(leaders, 0, asked_s);
         const double root_s = receive_time(leaders, 0);
