@@ -4,8 +4,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "topology/facts_json.hpp"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -13,16 +11,6 @@
 #include <fmt/format.h>
 
 namespace lockstep {
-
-void describe(Record& record, RankRow& facts) {
-    record.sparse("rank", facts.rank, -1);
-    record.sparse("host", facts.host);
-    record.sparse("host_id", facts.host_id);
-    cpu_list(record, "cpus", facts.cpus);
-    instruction_set(record, "instruction_set", facts.instruction_set);
-    record.sparse("memory_bytes", facts.memory_bytes);
-    record.sparse("memory_is_limited", facts.memory_is_limited);
-}
 
 RankRow make_rank_row(const NodeFacts& node, int rank) {
     return {.rank = rank,

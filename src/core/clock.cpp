@@ -18,6 +18,12 @@ double now_s() {
     return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
+double thread_processor_s() {
+    std::timespec used{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
 double unix_time_s() {
     using namespace std::chrono;
     return duration<double>(system_clock::now().time_since_epoch()).count();

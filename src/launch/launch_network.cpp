@@ -131,8 +131,7 @@ LaunchNetwork network_towards(std::span<const std::string> hosts,
         auto& command = commands.emplace_back(remote_shell(environment));
         command.insert(command.end(), {host, shell_text(answer)});
     }
-    const auto chosen = choose_network(ask_hosts(names, commands), routes.network);
-    return {true, chosen.network, chosen.note, chosen.has_rdma};
+    return choose_network(ask_hosts(names, commands), routes.network);
 }
 
 std::vector<std::string> network_words(const LaunchNetwork& network) {

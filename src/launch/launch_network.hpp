@@ -4,21 +4,13 @@
 
 #include "lockstep/cluster/host_addresses.hpp"
 #include "lockstep/core/environment.hpp"
+#include "lockstep/launch/host_probe.hpp"
 
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep {
-
-/// The network settings for mpirun.
-struct LaunchNetwork {
-    bool is_needed = false;  ///< some host is not this one
-    std::string network;     ///< "10.0.0.0/24"; "" if the user's variables choose
-    std::string
-        note;  ///< for people: the hosts it connects, the networks left out, and the reasons
-    bool has_rdma = false;  ///< all hosts have a common fabric
-};
 
 /// Returns the network in which this host and all `hosts` reach each other, as each of them tries
 /// over ssh. Of several it is the one by which this host's routes lead to them. `own` are this

@@ -41,7 +41,6 @@
 #include "launch_network.hpp"
 #include "launcher_end.hpp"
 #include "launcher_output.hpp"
-#include "launcher_process.hpp"
 
 #include <algorithm>
 #include <array>

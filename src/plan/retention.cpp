@@ -64,11 +64,6 @@ std::string keep_text(const KeepSettings& keep) {
     return parts;
 }
 
-std::int64_t steps_of_period(const Period& period, const RunLength& length) {
-    if (period.unit == Period::Unit::epochs) return period.count * length.steps_per_epoch;
-    return period.unit == Period::Unit::steps ? period.count : 0;
-}
-
 }  // namespace
 
 Option keep_option(KeepSettings& target) {
@@ -91,8 +86,8 @@ Retention retention_of(const TrainSettings& settings,
                        std::int64_t read) {
     const bool rolls_back = settings.on_nonfinite == NonFinite::rollback;
     return {.last = settings.keep.last,
-            .every = steps_of_period(settings.keep.every, length),
-            .rollback = rolls_back ? steps_of_period(settings.checkpoint_every, length) : 0,
+            .every = steps_of(settings.keep.every, length),
+            .rollback = rolls_back ? steps_of(settings.checkpoint_every, length) : 0,
             .read = read,
             .best = kept_steps(settings, best)};
 }

@@ -34,11 +34,6 @@ double one_cycle(double peak, double end, double at, double steps) {
                      : annealed(peak, end, (std::min(at, last) - top) / (last - top));
 }
 
-std::int64_t steps_of(const Period& period, const RunLength& length) {
-    return period.unit == Period::Unit::epochs ? period.count * length.steps_per_epoch
-                                               : period.count;
-}
-
 double stepped(double peak,
                const ScheduleSettings& schedule,
                std::int64_t step,
@@ -184,12 +179,15 @@ RunLength length_of(const TrainSettings& settings, std::int64_t samples) {
             .total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * epoch};
 }
 
+std::int64_t steps_of(const Period& period, const RunLength& length) {
+    if (period.unit == Period::Unit::epochs) return period.count * length.steps_per_epoch;
+    return period.unit == Period::Unit::steps ? period.count : 0;
+}
+
 std::int64_t rollback_step(const TrainSettings& settings,
                            const RunLength& length,
                            std::int64_t done) {
-    const Period& every = settings.checkpoint_every;
-    const std::int64_t steps =
-        every.unit == Period::Unit::epochs ? every.count * length.steps_per_epoch : every.count;
+    const std::int64_t steps = steps_of(settings.checkpoint_every, length);
     return done / steps * steps;
 }
 

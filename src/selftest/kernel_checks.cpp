@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernel_checks.hpp"
-
 #include "lockstep/comm/exact_words.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/transform.hpp"
 
 #include "nccl/cuda_api.hpp"
+#include "selftest.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -9,9 +9,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "kernel_checks.hpp"
 #include "nccl/cuda_api.hpp"
-#include "selftest_worker.hpp"
+#include "selftest.hpp"
 
 #include <array>
 #include <chrono>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "selftest_worker.hpp"
-
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/random.hpp"
 
 #include "nccl/cuda_handles.hpp"
+#include "selftest.hpp"
 
 #include <array>
 #include <bit>

@@ -12,7 +12,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/clock_offset.hpp"
+#include "lockstep/comm/measure.hpp"
 #include "lockstep/comm/recorded.hpp"
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"

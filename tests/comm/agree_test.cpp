@@ -118,23 +118,4 @@ TEST(FromRoot, FailsOnAllRanks) {
     }
 }
 
-TEST(BarrierWithin, PassesWhenAllCome) {
-    for (int i = 0; i < 50; ++i) lockstep::barrier_within(ranks(), 30, "test");
-}
-
-TEST(BarrierWithin, NamesTheRankThatDoesNotCome) {
-    LOCKSTEP_NEEDS_RANKS(4);
-    const lockstep::Communicator apart = ranks().duplicate();
-    std::string message;
-    if (ranks().rank() != 2) {
-        try {
-            lockstep::barrier_within(apart, 1, "the start");
-        } catch (const Error& error) {
-            message = error.code() + ": " + error.what();
-        }
-        EXPECT_EQ(message, "E630: rank 2 did not come to 'the start' within 1.0s");
-    }
-    ranks().barrier();
-}
-
 }  // namespace

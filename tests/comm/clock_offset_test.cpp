@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/clock_offset.hpp"
-
+#include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "support/mpi_test.hpp"

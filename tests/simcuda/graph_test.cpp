@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // liblockstep_cuda_graph.so on simulated GPUs: recording does nothing, a replay has the bits of
 // what was recorded, with the numbers of its own seed.
-#include "replica/torch_cuda.hpp"
+#include "replica/gpu.hpp"
 #include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
 

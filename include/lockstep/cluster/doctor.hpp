@@ -50,11 +50,10 @@ enum class Pace { fast, slow };
 
 /// One row of the table. `id` is also the anchor in docs/doctor.md.
 struct DoctorCheck {
-    std::string_view id;
-    Severity severity = Severity::warning;
-    std::string_view title;
+    std::string_view id, title;
     std::string_view why, fix;  ///< used unless the ailment has its own
     std::variant<RankLook, NodeLook, JobLook> look;
+    Severity severity = Severity::warning;
     Pace pace = Pace::fast;
 };
 

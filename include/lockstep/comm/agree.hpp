@@ -63,7 +63,4 @@ auto agree(const Communicator& ranks, Step&& step) {
 /// Collective. Runs `step` on rank 0 only and returns its bytes on all ranks, or fails on all.
 std::string from_root(const Communicator& ranks, const std::function<std::string()>& step);
 
-/// Collective. Like barrier(), but Error E630 names the ranks that did not come in `deadline_s`.
-void barrier_within(const Communicator& ranks, double deadline_s, const std::string& purpose);
-
 }  // namespace lockstep

@@ -59,6 +59,9 @@ class Communicator {
     /// Collective. Waits for all ranks.
     void barrier() const;
 
+    /// Collective. Does the same for a wait of seconds and more: the core is free meanwhile.
+    void barrier_asleep() const;
+
     /// Collective. Returns the `bytes` of rank `root` on every rank, whatever their size.
     std::string broadcast(std::string bytes, int root = 0) const;
 

@@ -98,10 +98,20 @@ std::vector<std::size_t> size_steps(std::size_t min_bytes, std::size_t max_bytes
 /// Returns MPI's thread level: 0 (single) to 3 (multiple); 3 outside a session.
 int mpi_thread_level();
 
-/// Collective. Returns this rank's system clock minus rank 0's, in seconds; 0 on rank 0. It uses
-/// the middle of the shortest of some round trips (Cristian 1989), so its error is at most half of
-/// that trip.
-double measure_clock_offset_s(const Communicator& ranks);
+/// The offset of this node's clock from rank 0's.
+struct ClockOffset {
+    double ahead_s = 0;  ///< its time minus that of rank 0 at the same moment
+    double error_s = 0;  ///< the true offset is within `ahead_s` +- `error_s`
+};
+
+/// Collective over `ranks`; `node` are those that share a clock with this one. The first rank of
+/// each node asks rank 0 for its time a few times and keeps the quickest answer (Cristian,
+/// "Probabilistic clock synchronization", 1989). Rank 0 read its clock between question and answer,
+/// so half of that time bounds the error. Rank 0 serves one node after the other: well below a
+/// millisecond each. `clock`: seconds, the same kind on every rank.
+ClockOffset measure_clock_offset(const Communicator& ranks,
+                                 const Communicator& node,
+                                 const std::function<double()>& clock);
 
 /// The speed to one other rank: bytes per second sent while as many came back.
 struct LinkSpeed {

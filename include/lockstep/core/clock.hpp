@@ -18,6 +18,10 @@ namespace lockstep {
 /// Returns monotonic seconds; only differences have a meaning.
 double now_s();
 
+/// Returns the processor time of this thread, without waits for a core or for the host of a virtual
+/// machine.
+double thread_processor_s();
+
 /// Returns seconds since 1970 (UTC).
 double unix_time_s();
 

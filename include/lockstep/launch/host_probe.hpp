@@ -30,12 +30,13 @@ struct HostProbe {
     std::vector<ProbedPort> rdma_ports = {};  ///< empty from an older program
 };
 
-/// The network chosen for a launch.
-struct JoiningNetwork {
-    std::string network;  ///< "10.0.0.0/24"
+/// The network of a launch.
+struct LaunchNetwork {
+    bool is_needed = false;  ///< some host is not this one
+    std::string network;     ///< "10.0.0.0/24"; "" if the user's variables choose
     std::string
         note;  ///< for people: the hosts it connects, the networks left out, and the reasons
-    bool has_rdma = false;  ///< true if all hosts also have a common fabric
+    bool has_rdma = false;  ///< true if all hosts have a common fabric
 };
 
 /// Talks over stdin and stdout with ask_hosts(): sends this host's addresses, receives those of all
@@ -52,6 +53,6 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
 
 /// Returns a network in which every host has an address and reached all the others: `preferred` if
 /// it is one, else the first. Errors: E647 if there is none, with the reason for each.
-JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred);
+LaunchNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred);
 
 }  // namespace lockstep

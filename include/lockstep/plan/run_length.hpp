@@ -47,6 +47,9 @@ double learning_rate(double peak,
 /// Returns the length of a run over `samples`, whose V is known.
 RunLength length_of(const TrainSettings& settings, std::int64_t samples);
 
+/// Returns the steps of `period`; 0 if it is not of epochs or steps.
+std::int64_t steps_of(const Period& period, const RunLength& length);
+
 /// Returns the last step up to `done` with a checkpoint due after it, by steps or epochs; 0: none.
 std::int64_t rollback_step(const TrainSettings& settings,
                            const RunLength& length,

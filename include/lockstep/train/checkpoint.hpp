@@ -155,15 +155,6 @@ class CheckpointSave {
     std::optional<Error> failure_;                   ///< of the writer, before it has ended
 };
 
-/// Collective. Writes root/step-NNNNNN from the `pieces` of all ranks, which together cover
-/// `tensors` exactly once, and waits for it. load_checkpoint() returns `state` again. Errors: those
-/// of CheckpointSave.
-void save_checkpoint(const Communicator& ranks,
-                     const CheckpointPlace& place,
-                     const CheckpointState& state,
-                     std::span<const TensorMeta> tensors,
-                     std::span<const TensorPiece> pieces);
-
 /// Collective. Finds the newest whole checkpoint below `root`, or that of `step` alone, fills
 /// `pieces` from it and returns its state; nothing if there is none. Damaged checkpoints are
 /// skipped with a warning. Errors: E303 all damaged, if no `step` is given; E304 other tensors than

@@ -131,7 +131,6 @@ void measure_all(const BenchOptions& options,
                  const Communicator& world,
                  const Group& group,
                  CommReport& report) {
-    constexpr double forever_s = 1e9;
     std::uint64_t done = 0;
     Progress progress(
         "measuring", report.plan.sizes.size(), ProgressUnit::count, progress_sink(options.json));
@@ -140,7 +139,7 @@ void measure_all(const BenchOptions& options,
             progress.update(done++, fmt::format("measuring {}", bytes_text(bytes)));
         };
     if (group.is_measured) report.measured = measure(group.ranks, report.plan);
-    barrier_within(world, forever_s, "the end of measuring");
+    world.barrier_asleep();
     if (options.split == RankSplit::intra) report.measured = worst_of(world, report.measured);
     report.plan.on_size = {};
 }

@@ -245,14 +245,13 @@ Ailments ras_port(const DoctorFacts& facts) {
 
 const std::array network_table{
     DoctorCheck{"F9",
-                Severity::error,
                 "the wrong network interface",
                 "Traffic between nodes needs one network that all of them are in.",
                 "name one interface exactly: OMPI_MCA_btl_tcp_if_include=eth0, "
                 "NCCL_SOCKET_IFNAME==eth0, or a network such as 10.0.0.0/24 for MPI",
-                wrong_interface},
+                wrong_interface,
+                Severity::error},
     DoctorCheck{"F10",
-                Severity::warning,
                 "the host's own name is a loopback address",
                 "Programs that send the address of their host's name to others make these connect "
                 "to themselves.",
@@ -260,33 +259,31 @@ const std::array network_table{
                 "there",
                 name_is_loopback},
     DoctorCheck{"F11",
-                Severity::error,
                 "nodes do not reach each other",
                 "A firewall or a missing route: MPI and NCCL connect to ports that the system "
                 "picks.",
                 "open the ports of `sysctl net.ipv4.ip_local_port_range` between the nodes, both "
                 "ways",
                 unreached,
+                Severity::error,
                 Pace::slow},
     DoctorCheck{"F12",
-                Severity::warning,
                 "nodes have different MTUs",
                 "Large packets get lost at the smaller MTU, and connections hang.",
                 "have the same MTU set on the interface of all nodes (ip link set dev eth0 mtu N)",
                 mixed_mtu},
     DoctorCheck{"F15",
-                Severity::warning,
                 "variables fix NCCL's algorithms or paths",
                 "NCCL chooses algorithms and paths by itself; fixed ones are slow or hang "
                 "elsewhere.",
                 "unset it, unless it was measured on this cluster",
                 nccl_settings},
     DoctorCheck{"F16",
-                Severity::info,
                 "NCCL's status port is taken",
                 "Another user's job on this node listens there; NCCL continues without it.",
                 "export NCCL_RAS_ADDR=localhost:28029",
-                ras_port},
+                ras_port,
+                Severity::info},
 };
 
 /// "eth0: 10.0.0.0/24" of networks that all nodes are in.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cores that a launcher gave to each rank: cores of its own, or one set for several.
+// The cores that a launcher gave to each rank: cores of its own, or one set for several, which is
+// shared out evenly.
 #pragma once
 
 #include "lockstep/cluster/placement.hpp"
+#include "lockstep/cluster/topology.hpp"
 
 #include <span>
 #include <string>
@@ -34,5 +36,17 @@ std::vector<LaunchedSet> launched_sets(const NodeTopology& node,
                                        std::span<const LaunchedRank> ranks,
                                        const PlacementRules& rules,
                                        std::vector<std::string>& warnings);
+
+/// Returns the cores within `cpus`, each with its hardware threads in `cpus`, in Open MPI's order:
+/// by socket, NUMA node, cache, first CPU.
+std::vector<std::vector<int>> cores_within(const NodeTopology& node, const std::vector<int>& cpus);
+
+/// Returns `each` neighbouring cores for every one of `shares`, as indices into `cores`, spread
+/// over caches and packed inside one. If possible none crosses a cache, else none a NUMA node, else
+/// none a socket. Needs shares * each <= cores.
+std::vector<std::vector<int>> split_cores(const NodeTopology& node,
+                                          std::span<const std::vector<int>> cores,
+                                          int shares,
+                                          int each);
 
 }  // namespace lockstep

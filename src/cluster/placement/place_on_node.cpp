@@ -30,9 +30,8 @@
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "core_split.hpp"
 #include "gpu_choice.hpp"
-#include "launcher_cores.hpp"
+#include "placement/launcher_cores.hpp"
 
 #include <algorithm>
 #include <map>

@@ -2,15 +2,18 @@
 #include "lockstep/cluster/node_facts.hpp"
 
 #include "lockstep/core/control_group.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "fact_files.hpp"
 #include "topology/topology_readers.hpp"
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <sstream>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -54,6 +57,69 @@ void read_processor(const fs::path& root, NodeFacts& facts) {
     facts.instruction_set = best_instruction_set(value_of(info, "flags"));
 }
 
+namespace fs = std::filesystem;
+
+/// Returns the first list found on the way up; the kernel has already restricted it to those above.
+std::vector<int> first_list(const std::vector<fs::path>& folders,
+                            std::initializer_list<const char*> names) {
+    for (const auto& folder : folders)
+        for (const char* name : names)
+            if (const auto list = cpu_list_in(folder / name)) return *list;
+    return {};
+}
+
+/// "50000 100000" is half a CPU; "max 100000" is no quota.
+std::optional<double> quota_in(const fs::path& folder, int version) {
+    std::string text = text_of(folder / "cpu.max");
+    if (version == 1)
+        text = text_of(folder / "cpu.cfs_quota_us") + " " + text_of(folder / "cpu.cfs_period_us");
+    double quota = 0, period = 0;
+    std::istringstream(text) >> quota >> period;
+    if (quota <= 0 || period <= 0) return {};
+    return quota / period;
+}
+
+void add_cpuset(const std::vector<fs::path>& folders, ControlGroupFacts& facts) {
+    facts.cpus =
+        first_list(folders, {"cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"});
+    facts.memory_nodes =
+        first_list(folders, {"cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems"});
+}
+
+void add_quota(const std::vector<fs::path>& folders, int version, ControlGroupFacts& facts) {
+    for (const auto& folder : folders) {
+        const auto quota = quota_in(folder, version);
+        if (quota) facts.cpu_quota = std::min(facts.cpu_quota.value_or(*quota), *quota);
+        std::istringstream words(text_of(folder / "cpu.stat"));
+        std::uint64_t value = 0;
+        for (std::string key; words >> key >> value;)
+            if (key == "nr_throttled")
+                facts.throttled_periods = std::max(facts.throttled_periods, value);
+    }
+}
+
+/// "Max open files            1024                 4096                 files"
+std::optional<std::uint64_t> soft_limit(const std::string& text, const std::string& name) {
+    const auto at = text.find(name);
+    if (at == text.npos) return {};
+    std::istringstream rest(text.substr(at + name.size()));
+    std::string word;
+    rest >> word;
+    const auto value = parse_integer(word);
+    if (!value || *value < 0) return {};
+    return static_cast<std::uint64_t>(*value);
+}
+
+/// The first word that looks like a version: "550.54.15".
+std::string driver_version(const std::string& text) {
+    std::istringstream words(text.substr(0, text.find('\n')));
+    for (std::string word; words >> word;) {
+        const bool is_number = word.find_first_not_of("0123456789.") == word.npos;
+        if (is_number && word.find('.') != word.npos) return word;
+    }
+    return "";
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> NodeFacts::memory_limit_bytes() const {
@@ -75,6 +141,110 @@ NodeFacts read_node_facts(const fs::path& root) {
     facts.control_group = read_control_group(root);
     read_processor(root, facts);
     return facts;
+}
+
+ControlGroupFacts read_control_group(const fs::path& root) {
+    ControlGroupFacts facts;
+    for (const auto& group : control_groups(root)) {
+        if (facts.version == 0) facts.version = group.version;
+        // A version 1 system often shows an empty version 2 group beside it.
+        if (group.version != facts.version && group.version == 2) continue;
+        if (group.has("cpuset")) add_cpuset(folders_of(group, "cpuset", root), facts);
+        if (group.has("cpu")) add_quota(folders_of(group, "cpu", root), group.version, facts);
+    }
+    facts.memory_limit_bytes = control_group_memory_limit(root);
+    return facts;
+}
+
+ResourceLimits read_resource_limits(const fs::path& root) {
+    const auto text = text_of(root / "proc/self/limits");
+    return {soft_limit(text, "Max locked memory"),
+            soft_limit(text, "Max open files"),
+            soft_limit(text, "Max stack size"),
+            soft_limit(text, "Max processes")};
+}
+
+std::string nvidia_driver_version(const fs::path& root) {
+    return driver_version(text_of(root / "proc/driver/nvidia/version"));
+}
+
+KernelFacts read_kernel_facts(const fs::path& root) {
+    const auto driver = text_of(root / "proc/driver/nvidia/version");
+    std::error_code missing;
+    KernelFacts facts;
+    facts.release = text_of(root / "proc/sys/kernel/osrelease");
+    facts.command_line = text_of(root / "proc/cmdline");
+    facts.has_iommu = !entries_of(root / "sys/class/iommu").empty();
+    facts.nvidia_driver = nvidia_driver_version(root);
+    facts.nvidia_is_open = driver.find("Open Kernel Module") != driver.npos;
+    facts.has_nvidia_peermem = fs::exists(root / "sys/module/nvidia_peermem", missing);
+    facts.has_imex_channel = std::ranges::any_of(
+        entries_of(root / "dev/nvidia-caps-imex-channels"),
+        [](const fs::path& path) { return ::access(path.c_str(), R_OK | W_OK) == 0; });
+    facts.ptrace_scope =
+        static_cast<int>(integer_in(root / "proc/sys/kernel/yama/ptrace_scope", 0));
+    return facts;
+}
+
+std::string value_of(const std::string& text, std::string_view key) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const auto colon = line.find(':');
+        if (colon == line.npos || !line.starts_with(key)) continue;
+        if (line.find_last_not_of(" \t", colon - 1) + 1 != key.size()) continue;
+        const auto begin = line.find_first_not_of(" \t", colon + 1);
+        return begin == line.npos ? "" : line.substr(begin);
+    }
+    return "";
+}
+
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory) {
+    std::error_code missing;
+    std::vector<std::filesystem::path> entries;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, missing)) {
+        entries.push_back(entry.path());
+    }
+    std::ranges::sort(entries);
+    return entries;
+}
+
+std::optional<std::vector<int>> cpu_list_in(const std::filesystem::path& file) {
+    const auto text = text_of(file);
+    if (text.empty()) return {};
+    return parse_cpu_list(text);
+}
+
+std::int64_t integer_in(const std::filesystem::path& file, std::int64_t otherwise) {
+    return parse_integer(text_of(file)).value_or(otherwise);
+}
+
+namespace {
+
+constexpr std::int64_t largest_cpu = 1 << 16;
+
+bool add_range(std::string_view range, std::set<int>& cpus) {
+    const auto dash = range.find('-');
+    const auto first = parse_integer(range.substr(0, dash));
+    const auto last = dash == range.npos ? first : parse_integer(range.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last > largest_cpu) return false;
+    for (auto cpu = *first; cpu <= *last; ++cpu) cpus.insert(static_cast<int>(cpu));
+    return true;
+}
+
+}  // namespace
+
+std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
+    std::set<int> cpus;
+    while (!text.empty()) {
+        const auto comma = text.find(',');
+        if (!add_range(text.substr(0, comma), cpus)) return {};
+        text = comma == text.npos ? std::string_view{} : text.substr(comma + 1);
+    }
+    return std::vector<int>(cpus.begin(), cpus.end());
+}
+
+std::string cpu_list_text(const std::vector<int>& cpus) {
+    return cpus.empty() ? "-" : fold_ranks(cpus);
 }
 
 }  // namespace lockstep

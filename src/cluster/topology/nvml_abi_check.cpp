@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proof, by the compiler, that nvml.hpp and nvml_codes.hpp agree with NVIDIA's nvml.h. It is
+// Proof, by the compiler, that nvml.hpp agrees with NVIDIA's nvml.h. It is
 // compiled only if that header is found, and needs neither driver nor GPU.
-#include "nvml_codes.hpp"
 #include "topology/nvml.hpp"
 
 #include <cstddef>

@@ -7,8 +7,7 @@
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "fact_files.hpp"
-#include "topology_readers.hpp"
+#include "topology/topology_readers.hpp"
 
 #include <algorithm>
 #include <cstdlib>

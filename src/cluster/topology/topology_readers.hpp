@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of read_topology(), each reading one kind of fact below a root; and what a topology
+// The parts of read_topology(), each reading one kind of fact below a root, and how they read the
+// small files of the kernel in /proc and /sys, where missing ones are empty; and what a topology
 // leaves open, and what it must not say.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -42,5 +46,17 @@ void complete_topology(NodeTopology& node);
 
 /// Checks a topology. Errors: E606 naming `origin` and the two facts that contradict each other.
 void check_topology(const NodeTopology& node, const std::string& origin);
+
+/// Returns the value after "key :" or "key:" in a file of such lines; "" if there is none.
+std::string value_of(const std::string& text, std::string_view key);
+
+/// Returns directory entries in order of name; none if the directory is missing.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory);
+
+/// Returns the CPU list in `file`; nothing if it is missing, empty or no list.
+std::optional<std::vector<int>> cpu_list_in(const std::filesystem::path& file);
+
+/// Returns the whole number in `file`, or `otherwise`.
+std::int64_t integer_in(const std::filesystem::path& file, std::int64_t otherwise);
 
 }  // namespace lockstep

@@ -12,10 +12,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <limits>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -201,6 +203,14 @@ void Communicator::barrier() const {
     if (!handle_) return;
     const Handle::Noted noted(*handle_, FlightOp::barrier);
     check_mpi(MPI_Barrier(handle()), "MPI_Barrier");
+}
+
+void Communicator::barrier_asleep() const {
+    if (!handle_) return;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibarrier(handle(), &request), "MPI_Ibarrier");
+    for (int is_over = 0; is_over == 0; std::this_thread::sleep_for(std::chrono::microseconds(100)))
+        check_mpi(MPI_Test(&request, &is_over, MPI_STATUS_IGNORE), "MPI_Test");
 }
 
 std::string Communicator::broadcast(std::string bytes, int root) const {

@@ -11,29 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int tag = 1, round_trips = 5, repetitions = 3;
-
-/// One question and answer with rank 0; what it says of the offset, and how long it took.
-struct RoundTrip {
-    double offset_s = 0, duration_s = 0;
-};
-
-RoundTrip ask_for_time(const Communicator& ranks) {
-    double theirs = 0;
-    const double begin = unix_time_s();
-    check_mpi(MPI_Send(nullptr, 0, MPI_BYTE, 0, tag, ranks.handle()), "MPI_Send");
-    check_mpi(MPI_Recv(&theirs, 1, MPI_DOUBLE, 0, tag, ranks.handle(), MPI_STATUS_IGNORE),
-              "MPI_Recv");
-    const double end = unix_time_s();
-    return {(begin + end) / 2 - theirs, end - begin};
-}
-
-void tell_time(const Communicator& ranks, int to) {
-    check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, to, tag, ranks.handle(), MPI_STATUS_IGNORE),
-              "MPI_Recv");
-    const double now = unix_time_s();
-    check_mpi(MPI_Send(&now, 1, MPI_DOUBLE, to, tag, ranks.handle()), "MPI_Send");
-}
+constexpr int tag = 1, repetitions = 3;
 
 double seconds_of_exchange(const Communicator& ranks,
                            int peer,
@@ -57,6 +35,41 @@ double seconds_of_exchange(const Communicator& ranks,
     return now_s() - begin;
 }
 
+constexpr int clock_tag = 32002;
+constexpr int probe_rounds = 16;  // the first ones also set up the connection
+
+void send_time(const Communicator& to, int peer, double time_s) {
+    check_mpi(MPI_Send(&time_s, 1, MPI_DOUBLE, peer, clock_tag, to.handle()), "MPI_Send");
+}
+
+double receive_time(const Communicator& from, int peer) {
+    double time_s = 0;
+    check_mpi(MPI_Recv(&time_s, 1, MPI_DOUBLE, peer, clock_tag, from.handle(), MPI_STATUS_IGNORE),
+              "MPI_Recv");
+    return time_s;
+}
+
+void serve(const Communicator& leaders, const std::function<double()>& clock) {
+    for (int peer = 1; peer < leaders.size(); ++peer)
+        for (int round = 0; round < probe_rounds; ++round) {
+            receive_time(leaders, peer);
+            send_time(leaders, peer, clock());
+        }
+}
+
+ClockOffset ask(const Communicator& leaders, const std::function<double()>& clock) {
+    ClockOffset best{0, std::numeric_limits<double>::infinity()};
+    for (int round = 0; round < probe_rounds; ++round) {
+        const double asked_s = clock();
+        send_time(leaders, 0, asked_s);
+        const double root_s = receive_time(leaders, 0);
+        const double heard_s = clock();
+        const double error_s = (heard_s - asked_s) / 2;
+        if (error_s >= 0 && error_s < best.error_s) best = {asked_s + error_s - root_s, error_s};
+    }
+    return best;
+}
+
 }  // namespace
 
 int mpi_thread_level() {
@@ -66,18 +79,6 @@ int mpi_thread_level() {
     check_mpi(MPI_Initialized(&initialized), "MPI_Initialized");
     if (initialized != 0) check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
     return static_cast<int>(std::ranges::find(levels, level) - levels.begin());
-}
-
-double measure_clock_offset_s(const Communicator& ranks) {
-    RoundTrip best{0, std::numeric_limits<double>::infinity()};
-    for (int asker = 1; asker < ranks.size(); ++asker)
-        for (int trip = 0; trip < round_trips; ++trip) {
-            if (ranks.is_root()) tell_time(ranks, asker);
-            if (ranks.rank() != asker) continue;
-            const RoundTrip now = ask_for_time(ranks);
-            if (now.duration_s < best.duration_s) best = now;
-        }
-    return best.offset_s;
 }
 
 int tournament_rounds(int ranks) {
@@ -106,6 +107,21 @@ std::vector<LinkSpeed> measure_link_speeds(const Communicator& ranks, std::size_
         speeds.push_back({peer, static_cast<double>(bytes) / std::max(best, 1e-9)});
     }
     return speeds;
+}
+
+ClockOffset measure_clock_offset(const Communicator& ranks,
+                                 const Communicator& node,
+                                 const std::function<double()>& clock) {
+    const Communicator leaders = ranks.split(node.is_root() ? 0 : 1);
+    ClockOffset offset;
+    if (node.is_root() && leaders.is_root())
+        serve(leaders, clock);
+    else if (node.is_root())
+        offset = ask(leaders, clock);
+    // At most one rank of a node has another value than 0.
+    std::array<double, 2> known = {offset.ahead_s, offset.error_s};
+    node.all_reduce_sum(known);
+    return {known[0], known[1]};
 }
 
 }  // namespace lockstep

@@ -45,7 +45,6 @@
 
 #include "base/spin.hpp"
 #include "nccl/group_watch.hpp"
-#include "nccl/nccl_buffer.hpp"
 #include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "nccl/stripe_moves.hpp"

@@ -56,9 +56,4 @@ std::unique_ptr<BucketPipeline> make_pipeline(Exchange& exchange,
                                               std::size_t buckets,
                                               const ProgressSettings& progress);
 
-/// Makes a pipeline that a separate thread moves on. Errors: E642.
-std::unique_ptr<BucketPipeline> make_comm_thread(Exchange& exchange,
-                                                 std::size_t buckets,
-                                                 std::optional<int> cpu);
-
 }  // namespace lockstep

@@ -26,7 +26,7 @@
 #include "lockstep/core/log.hpp"
 
 #include "base/aligned_floats.hpp"
-#include "road/node_exchange.hpp"
+#include "road/nodes.hpp"
 #include "road/signatures.hpp"
 
 #include <algorithm>

@@ -35,14 +35,13 @@
 // Tested: comm/road/node_exchange_test.cpp (any grouping of ranks into nodes, stripes are
 // every bucket once), comm/exchange_test.cpp (each transport, step after step, whom it waits for).
 
-#include "node_exchange.hpp"
-
 #include "lockstep/comm/shared_window.hpp"
 
 #include "base/aligned_floats.hpp"
 #include "base/spin.hpp"
-#include "road/rail_messages.hpp"
+#include "road/nodes.hpp"
 #include "road/rail_pipeline.hpp"
+#include "road/rail_sum.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that share memory, and those that communicate with other nodes.
+// The ranks that share memory, and those that communicate with other nodes; and the implementation
+// of make_exchange() for several ranks.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/exchange.hpp"
 
 #include "road/rail_sum.hpp"
 
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 namespace lockstep {
@@ -48,5 +52,16 @@ class Nodes {
     std::vector<std::vector<int>> members_;  ///< ranks by node
     int rails_ = 0;
 };
+
+/// Collective over all ranks of `nodes`. Slots and values of a node are in one window that its
+/// ranks share; between nodes stripes travel in messages. One node: only shared memory; one rank
+/// per node: only messages. Errors: E632 no room for the window.
+std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
+                                             const FlatLayout& layout,
+                                             const TreePlan& plan,
+                                             ShardState shards = ShardState::node);
+
+/// Returns the size of this rank's window.
+std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan);
 
 }  // namespace lockstep

@@ -16,18 +16,24 @@
 //   a note that goes ahead of a message that is timed (link_timer.cpp).
 //
 // Tested: comm/road/rail_plan_test.cpp (the plan), node_exchange_test.cpp (many chunks).
-
 #include "road/rail_sum.hpp"
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 
+#include "base/mpi_check.hpp"
 #include "sums/sum_kernels.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+constexpr std::size_t longest_message_floats = std::size_t{1} << 28;  // MPI counts in an int
+
+}  // namespace
 
 void RailSum::begin(RailTask task) {
     expect(is_idle(), "one chunk at a time");
@@ -195,6 +201,46 @@ void RailSum::add_up(std::span<const Combination> sums, std::span<const FloatRan
         }
     }
     pieces_ = std::move(results);
+}
+
+void RailMessages::clear() {
+    requests_.clear();
+    ranks_.clear();
+    passed_ = 0;
+}
+
+template <class Post>
+void RailMessages::post(int node, std::size_t count, Post&& post_part) {
+    const int rank = rail_.rank_on_node[static_cast<std::size_t>(node)];
+    std::size_t at = 0;
+    do {
+        const std::size_t part = std::min(longest_message_floats, count - at);
+        ranks_.push_back(rank);
+        post_part(at, static_cast<int>(part), rank, &requests_.emplace_back(MPI_REQUEST_NULL));
+        at += part;
+    } while (at < count);
+}
+
+void RailMessages::send(int node, const float* from, std::size_t count) {
+    post(node, count, [&](std::size_t at, int part, int rank, MPI_Request* request) {
+        check_mpi(MPI_Isend(from + at, part, MPI_FLOAT, rank, tag_, rail_.ranks.handle(), request),
+                  "MPI_Isend");
+    });
+}
+
+void RailMessages::receive(int node, float* to, std::size_t count) {
+    post(node, count, [&](std::size_t at, int part, int rank, MPI_Request* request) {
+        check_mpi(MPI_Irecv(to + at, part, MPI_FLOAT, rank, tag_, rail_.ranks.handle(), request),
+                  "MPI_Irecv");
+    });
+}
+
+bool RailMessages::are_through(std::size_t count) {
+    for (int done = 1; passed_ < count && done != 0;) {
+        check_mpi(MPI_Test(&requests_[passed_], &done, MPI_STATUS_IGNORE), "MPI_Test");
+        if (done != 0) ++passed_;
+    }
+    return passed_ >= count;
 }
 
 }  // namespace lockstep

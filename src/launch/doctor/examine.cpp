@@ -3,11 +3,11 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/measure.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "doctor/reachability.hpp"
-#include "doctor/self_test.hpp"
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -71,7 +71,8 @@ void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
     SelfTestFacts test;
     if (is_leader) {
         mine.network = probe_addresses(leaders, mine.node);
-        mine.network.clock_offset_s = measure_clock_offset_s(leaders);
+        mine.network.clock_offset_s =
+            measure_clock_offset(leaders, Communicator(), unix_time_s).ahead_s;
         test_links(ranks, leaders, test);
     }
     ranks.barrier();

@@ -7,7 +7,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "doctor/reachability.hpp"
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -256,7 +256,7 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
     return hosts;
 }
 
-JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred) {
+LaunchNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred) {
     const auto reasons = reasons_against(hosts);
     std::string chosen;
     std::vector<std::string> joining;
@@ -275,7 +275,8 @@ JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::strin
                      "OMPI_MCA_oob_tcp_if_include=NETWORK");
     });
     const CommonFabric fabric = common_fabric(hosts, joining);
-    return {chosen,
+    return {true,
+            chosen,
             fmt::format("network {} joins {}{}{}{}{}",
                         chosen,
                         names_of(hosts),

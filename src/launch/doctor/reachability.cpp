@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/reachability.hpp"
-
 #include "lockstep/cluster/host_addresses.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
+
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <cerrno>

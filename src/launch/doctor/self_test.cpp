@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/self_test.hpp"
-
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
+
+#include "doctor/probes.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <ctime>
 #include <iterator>
 #include <span>
 #include <utility>
@@ -32,14 +31,6 @@ void work(std::span<float> state) {
             const float other = state[(i * 7 + 3) % state.size()];
             state[i] = std::sqrt(0.5f * state[i] * state[i] + 0.25f * other + 0.125f);
         }
-}
-
-/// Returns the processor time of this thread, without waits for a core or for the host of a virtual
-/// machine.
-double processor_s() {
-    std::timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 void note_state(const std::vector<float>& state, SelfTestFacts& test) {
@@ -130,14 +121,14 @@ LoadFacts test_work(const Communicator& ranks, const std::vector<int>& cpus, Sel
     for (std::size_t i = 0; i < state.size(); ++i) state[i] = static_cast<float>(i % 97) / 97;
     ranks.barrier();
     const CpuTime before = read_cpu_time(cpus);
-    const double begin_s = now_s(), computed_s = processor_s();
+    const double begin_s = now_s(), computed_s = thread_processor_s();
     for (int step = 0; step < steps || now_s() - begin_s < watched_s; ++step) {
-        const double step_begin_s = processor_s();
+        const double step_begin_s = thread_processor_s();
         work(state);
-        if (step < steps) test.step_s.push_back(processor_s() - step_begin_s);
+        if (step < steps) test.step_s.push_back(thread_processor_s() - step_begin_s);
         if (step + 1 == steps) note_state(state, test);
     }
-    LoadFacts load{.watched_s = now_s() - begin_s, .computed_s = processor_s() - computed_s};
+    LoadFacts load{.watched_s = now_s() - begin_s, .computed_s = thread_processor_s() - computed_s};
     const CpuTime after = read_cpu_time(cpus);
     load.busy_s = after.busy_s - before.busy_s;
     load.stolen_s = after.stolen_s - before.stolen_s;

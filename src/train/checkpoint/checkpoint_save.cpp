@@ -28,6 +28,7 @@
 // soak/kill_resume, soak/crash_sweep.
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -40,7 +41,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -136,13 +136,6 @@ void lower_priority(int nice) {
     ::syscall(SYS_ioprio_set, this_thread, 0, best_effort_last);
 }
 
-// Of the calling thread, so far.
-double processor_s() {
-    timespec used{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-    return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
-}
-
 }  // namespace
 
 std::size_t CheckpointPart::changing_floats() const {
@@ -211,11 +204,11 @@ CheckpointSave::~CheckpointSave() {
 
 // The writer's. It passes from stage to stage as all ranks do.
 void CheckpointSave::work() {
-    double since_s = processor_s();
+    double since_s = thread_processor_s();
     try {
         for (Stage stage = Stage::preparing; stage < Stage::done; stage = after(stage)) {
             if (works_in(stage)) work_in(stage);
-            busy_s_ += processor_s() - std::exchange(since_s, processor_s());
+            busy_s_ += thread_processor_s() - std::exchange(since_s, thread_processor_s());
             pass(after(stage));
         }
     } catch (const Abandoned&) {
@@ -233,13 +226,13 @@ void CheckpointSave::work_in(Stage stage) {
 }
 
 void CheckpointSave::copy() {
-    const double since_s = processor_s();
+    const double since_s = thread_processor_s();
     float* to = threads_->staging.get();
     for (TensorPiece& piece : std::span(part_.pieces).first(part_.changing)) {
         std::memcpy(to, piece.data, piece.count * sizeof(float));
         piece.data = std::exchange(to, to + piece.count);
     }
-    busy_s_ = processor_s() - since_s;
+    busy_s_ = thread_processor_s() - since_s;
 }
 
 void CheckpointSave::prepare() const {
@@ -347,19 +340,6 @@ void CheckpointSave::mark_phase() const {
 void CheckpointSave::next_stage() {
     stage_ = after(stage_);
     allow(stage_);
-}
-
-void save_checkpoint(const Communicator& ranks,
-                     const CheckpointPlace& place,
-                     const CheckpointState& state,
-                     std::span<const TensorMeta> tensors,
-                     std::span<const TensorPiece> pieces) {
-    CheckpointSave(ranks,
-                   place,
-                   {.state = state,
-                    .tensors = {tensors.begin(), tensors.end()},
-                    .pieces = {pieces.begin(), pieces.end()}})
-        .finish();
 }
 
 }  // namespace lockstep

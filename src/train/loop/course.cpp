@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 void load_due(const LoopParts& parts, std::int64_t step) {
-    const Communicator& world = parts.start.mesh.world;
+    const Communicator& world = parts.start.ranks;
     Course& course = parts.course;
     const ReplicaTensors tensors = parts.engine.replica->tensors();
     const auto found =
@@ -34,7 +34,7 @@ Counters load_source_state(const LoopParts& parts, const ReplicaTensors& tensors
     Counters counters = parts.engine.replica->counters();
     const InitialWeights& weights = parts.contract.weights;
     if (weights.checkpoint.empty()) return counters;
-    const Communicator& world = parts.start.mesh.world;
+    const Communicator& world = parts.start.ranks;
     const CheckpointManifest manifest =
         agree(world, [&] { return read_checkpoint_manifest(weights.checkpoint); });
     const std::string_view begin = weights.has_state ? "optimizer." : "optimizer.average.";
@@ -61,7 +61,7 @@ bool load_newest(const LoopParts& parts) {
     Replica& replica = *parts.engine.replica;
     const ReplicaTensors tensors = replica.tensors();
     const auto found = load_checkpoint(
-        parts.start.mesh.world, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces);
+        parts.start.ranks, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces);
     replica.start(found ? found->counters : load_source_state(parts, tensors));
     if (!found) return false;
     parts.course.progress = {.step = found->step,
@@ -80,7 +80,7 @@ bool load_newest(const LoopParts& parts) {
 // May take as long as it likes: the watchdog ends no phase of data.
 void load_data(const LoopParts& parts) {
     const PhaseScope scope(parts.run.clock, Phase::data);
-    parts.course.data = std::make_unique<DataFeed>(parts.start.mesh.world,
+    parts.course.data = std::make_unique<DataFeed>(parts.start.ranks,
                                                    parts.inputs.data,
                                                    parts.start.settings,
                                                    parts.start.node.usable_memory_bytes(),
@@ -94,7 +94,7 @@ void set_out(const LoopParts& parts) {
              "resumed from step {} (epoch {})",
              course.progress.step,
              course.progress.epoch);
-    agree_on_torch(parts.start.mesh.world, [&] {
+    agree_on_torch(parts.start.ranks, [&] {
         const InputKernels* const kernels = parts.engine.kernels();
         course.stream = course.data->batches(parts.start.leaves(),
                                              course.progress.position,
@@ -105,7 +105,7 @@ void set_out(const LoopParts& parts) {
 
 void begin_ledger(const LoopParts& parts) {
     const TrainSettings& settings = parts.start.settings;
-    const Communicator& world = parts.start.mesh.world;
+    const Communicator& world = parts.start.ranks;
     const Inputs& inputs = parts.inputs;
     agree(world, [&] {
         if (!settings.ledger) return;

@@ -5,12 +5,11 @@
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/losses.hpp"
 
-#include "model/device_model.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
-#include "model/precision.hpp"
+#include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"
-#include "task/test_data.hpp"
+#include "task/input.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -39,7 +38,7 @@ constexpr double least_long_s = 1;  // a first pass of small models is slow by w
 void make_model(Engine& engine, Start& start, const Inputs& inputs) {
     TrainSettings& settings = start.settings;
     const DatasetIndex& data = *inputs.data;
-    agree_on_torch(start.mesh.world, [&] {
+    agree_on_torch(start.ranks, [&] {
         const auto pipeline = TransformPipeline::parse(settings.transform);
         engine.task = make_task(settings, data, pipeline);
         const Task& task = *engine.task;
@@ -68,9 +67,9 @@ void reduce_precision(Engine& engine, Start& start, std::int64_t rows) {
     }
     const std::string name =
         config_text(find_option(setting_table(settings), "precision").current());
-    if (start.mesh.world.is_root())
+    if (start.ranks.is_root())
         once(Level::info, "timing micro-batches of {} sample(s) in fp32 and in {}", rows, name);
-    agree(start.mesh.world, [&] {
+    agree(start.ranks, [&] {
         const auto seconds = [&](double enough_s) {
             return blank_step_seconds(
                 *engine.model, *engine.task, engine.input->shape(), rows, enough_s);
@@ -86,7 +85,7 @@ void reduce_precision(Engine& engine, Start& start, std::int64_t rows) {
 // Everything else that can be wrong with the model and its data, before a run is made for it.
 void prove_model(Engine& engine, Start& start, Contract& contract) {
     const TrainSettings& settings = start.settings;
-    const Communicator& world = start.mesh.world;
+    const Communicator& world = start.ranks;
     const std::int64_t leaf = settings.batch / settings.virtual_ranks;
     const std::int64_t rows = (leaf + settings.micro_batches - 1) / settings.micro_batches;
     if (has_16_bits(settings.precision)) reduce_precision(engine, start, rows);
@@ -121,8 +120,8 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
 
 Engine make_engine(Start& start, Inputs& inputs, Contract& contract) {
     Engine engine;
-    engine.gpu = settle_device(start.mesh.world, start.settings);
-    inputs.digests.update(agreed_digests(start.mesh.world, start.settings));
+    engine.gpu = settle_device(start.ranks, start.settings);
+    inputs.digests.update(agreed_digests(start.ranks, start.settings));
     if (!contract.weights.fact.empty())
         inputs.digests[contract.weights.name] = contract.weights.fact;
     make_model(engine, start, inputs);

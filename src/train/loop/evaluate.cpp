@@ -8,8 +8,8 @@
 
 #include "loop/data_feed.hpp"
 #include "loop/sample_error.hpp"
-#include "model/device_model.hpp"
 #include "model/known_errors.hpp"
+#include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"
 
 #include <algorithm>

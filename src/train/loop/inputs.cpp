@@ -75,7 +75,7 @@ void split_data(Start& start, Inputs& inputs) {
     inputs.test_data = inputs.data;
     inputs.samples = samples_in(data.blocks(), trained_part(start.settings));
     const std::uint64_t tested = data.samples() - inputs.samples;
-    agree(start.mesh.world, [&] {
+    agree(start.ranks, [&] {
         check(inputs.samples > 0 && tested > 0, [&] {
             return Error("E215",
                          fmt::format("--split {} leaves {} samples to train on and {} to test on",
@@ -103,7 +103,7 @@ void split_data(Start& start, Inputs& inputs) {
 
 Inputs open_inputs(Start& start) {
     const TrainSettings& settings = start.settings;
-    const Communicator& ranks = start.mesh.world;
+    const Communicator& ranks = start.ranks;
     const Links links = links_of(settings.follows_links);
     Inputs inputs;
     inputs.data = open_dataset(ranks, settings.data, settings.fields, links);

@@ -75,8 +75,8 @@ void add_request(StepWishes& wishes, const LoopParts& parts, const Saves& own_sa
 
 StepWishes wishes_of(const LoopParts& parts, const Saves& saves, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
-    const bool clock_says_save = parts.start.mesh.world.is_root() && saves.is_time();
-    const bool limit_is_near = parts.start.mesh.world.is_root() && limit.is_near(now_s());
+    const bool clock_says_save = parts.start.ranks.is_root() && saves.is_time();
+    const bool limit_is_near = parts.start.ranks.is_root() && limit.is_near(now_s());
     StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
                       .interrupt = request == StopRequest::interrupt,
                       .save = clock_says_save,
@@ -100,20 +100,18 @@ void check_loss(const StepOutcome& outcome,
     int& skipped = parts.course.progress.skipped_in_row;
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
-        agree_on_failure(parts.start.mesh.world,
-                         skipped_error(skipped, parts.course.progress.step));
+        agree_on_failure(parts.start.ranks, skipped_error(skipped, parts.course.progress.step));
     const LossScale& scale = parts.course.progress.loss_scale;
     if (outcome.is_skipped && is_spent(scale))
-        agree_on_failure(parts.start.mesh.world,
-                         scale_error(scale.factor, parts.course.progress.step));
+        agree_on_failure(parts.start.ranks, scale_error(scale.factor, parts.course.progress.step));
     if (must_roll_back(outcome, parts.start.settings)) roll_back(parts);
     if (std::isfinite(outcome.loss) || parts.start.settings.on_nonfinite != NonFinite::stop) return;
     const std::int64_t step = parts.course.progress.step;
     parts.course.data->check_files();  // the better reason, and then a sample that is to blame
     agree_on_failure(
-        parts.start.mesh.world,
+        parts.start.ranks,
         sample_error(outcome.loss, step, batch, *parts.inputs.data, parts.start.settings));
-    agree_on_failure(parts.start.mesh.world, loss_error(outcome.loss, step, parts.start.settings));
+    agree_on_failure(parts.start.ranks, loss_error(outcome.loss, step, parts.start.settings));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {

@@ -8,7 +8,7 @@
 #include "loop/trained_run.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
-#include "model/precision.hpp"
+#include "model/wrapped_model.hpp"
 #include "prune/channel_chain.hpp"
 #include "schedule/blank_step.hpp"
 

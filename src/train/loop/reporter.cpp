@@ -55,9 +55,9 @@ Reporter::Reporter(const LoopParts& parts)
       epoch_since_s_(since_s_) {
     parts.run.clock.take();  // setting up is no step's time
     progress_.start_at(static_cast<std::uint64_t>(parts.course.progress.step));
-    budgets_.emplace(step_budgets_path(parts.run.paths.logs(parts.run.incarnation),
-                                       parts.start.mesh.world.rank()));
-    if (!parts.start.mesh.world.is_root()) return;
+    budgets_.emplace(
+        step_budgets_path(parts.run.paths.logs(parts.run.incarnation), parts.start.ranks.rank()));
+    if (!parts.start.ranks.is_root()) return;
     metrics_.emplace(parts.run.paths.metrics(), parts.course.progress.step);
     events_.emplace(parts.run.paths.root, parts.course.progress.step);
     events_->add_text(
@@ -199,10 +199,10 @@ void Reporter::report(double rate) {
     event.data = data_report(event.wall_s);
     log_steps(event);
     write_log(Level::info,
-              parts_.start.mesh.world.is_root() ? Audience::once : Audience::here,
+              parts_.start.ranks.is_root() ? Audience::once : Audience::here,
               step_line(report),
               fmt::format("step {}", at.step));
-    if (parts_.start.mesh.world.is_root()) {
+    if (parts_.start.ranks.is_root()) {
         metrics_->append(json_of_record(event));
         const std::array scalars = {Scalar{"train/loss", report.loss},
                                     Scalar{"train/lr", report.lr},
@@ -282,7 +282,7 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
          at.epoch,
          evaluation.text,
          evaluation.metrics.at("loss"));
-    if (!parts_.start.mesh.world.is_root()) return;
+    if (!parts_.start.ranks.is_root()) return;
     if (!evaluation.confusion.empty())
         write_file_atomically(parts_.run.paths.confusion(), evaluation.confusion);
     EvaluationMetrics line{.step = at.step, .epoch = at.epoch, .figures = {}};

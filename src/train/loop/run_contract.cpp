@@ -74,7 +74,7 @@ void take_recorded(TrainSettings& settings, const Json& recorded) {
 // Collective. Where nobody said it; the same on all ranks.
 int choose_virtual_ranks(
     Start& start, std::uint64_t samples, Model& model, const Task& task, const ModelShape& shape) {
-    const Communicator& ranks = start.mesh.data;
+    const Communicator& ranks = start.ranks;
     const TrainSettings& settings = start.settings;
     const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
     const int most = default_virtual_ranks(settings,
@@ -123,7 +123,7 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
 }  // namespace
 
 Contract settle_contract(Start& start, const Inputs& inputs) {
-    const Communicator& ranks = start.mesh.world;
+    const Communicator& ranks = start.ranks;
     TrainSettings& settings = start.settings;
     agree(ranks, [&] { check_normalises(settings, start.transform, *inputs.data); });
     Contract contract;
@@ -147,7 +147,7 @@ void cut_steps(Start& start,
                Model& model,
                const Task& task,
                const ModelShape& shape) {
-    const Communicator& ranks = start.mesh.world;
+    const Communicator& ranks = start.ranks;
     TrainSettings& settings = start.settings;
     const auto samples = static_cast<std::int64_t>(inputs.samples);
     if (settings.virtual_ranks == 0)
@@ -158,7 +158,7 @@ void cut_steps(Start& start,
                             .age = contract.age()};
     agree(ranks, [&] {
         contract.plan.emplace(settings.virtual_ranks,
-                              start.mesh.data.size(),
+                              start.ranks.size(),
                               settings.plain_summation ? Summation::plain : Summation::tree);
         check_batch(settings, inputs.samples);
         for (std::string& note : check_effects(settings, facts))

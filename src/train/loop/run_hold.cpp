@@ -3,7 +3,7 @@
 
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/clock_offset.hpp"
+#include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -156,7 +156,7 @@ void wait_for_folder(const RunHold& run) {
 }
 
 void open_run_log(const Start& start, const RunHold& run) {
-    const Communicator& world = start.mesh.world;
+    const Communicator& world = start.ranks;
     agree(world, [&] {
         wait_for_folder(run);
         open_log({.rank = world.rank(),
@@ -173,7 +173,7 @@ void open_run_log(const Start& start, const RunHold& run) {
 
 // Collective. What each rank has, and what that leaves to this one.
 std::vector<RankRow> share_node(const Start& start, RankShare& share) {
-    const Communicator& world = start.mesh.world;
+    const Communicator& world = start.ranks;
     const RankRow mine = make_rank_row(start.node, world.rank());
     std::vector<RankRow> rows;
     for (const std::string& text : world.all_gather(serialize(mine)))
@@ -202,7 +202,7 @@ void describe_run(const LoopParts& parts) {
         settings.virtual_ranks,
         settings.threads,
         instruction_set_name(*settings.instruction_set),
-        parts.start.mesh.world.size());
+        parts.start.ranks.size());
     for (const std::string& input : input_texts(data, settings))
         once(Level::info, "input {}", input);
     if (const std::string classes = parts.engine.task->classes_text(); !classes.empty())
@@ -212,7 +212,7 @@ void describe_run(const LoopParts& parts) {
 }  // namespace
 
 void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract) {
-    const Communicator& world = start.mesh.world;
+    const Communicator& world = start.ranks;
     const RunData found = settle_run_data(world, start.settings, inputs.data, contract.recorded);
     inputs.digests.update(found.facts);
     if (!found.note.empty()) start.settings.warnings.push_back(found.note);
@@ -235,13 +235,9 @@ void introduce(const LoopParts& parts) {
     if (run.directory) std::ranges::copy(run.directory->warnings(), std::back_inserter(warnings));
     for (const std::string& warning : warnings) once(Level::warn, "{}", warning);
     describe_run(parts);
-    agree(start.mesh.world, [&] {
-        run.flight = std::make_unique<Flight>(run.paths,
-                                              run.incarnation,
-                                              start.mesh.world,
-                                              start.settings,
-                                              run.clock,
-                                              run.early->nodes());
+    agree(start.ranks, [&] {
+        run.flight = std::make_unique<Flight>(
+            run.paths, run.incarnation, start.ranks, start.settings, run.clock, run.early->nodes());
     });
     run.early->hand_over();
     run.early.reset();
@@ -280,7 +276,7 @@ void note_failure(const LoopParts& parts, const Error& error) {
                 run.paths.root,
                 run.incarnation,
                 fmt::format(
-                    "{}: rank {}: {}", error.code(), parts.start.mesh.world.rank(), error.what()),
+                    "{}: rank {}: {}", error.code(), parts.start.ranks.rank(), error.what()),
                 error.exit_code());
     } catch (const Error&) {
         // The run was taken over or its disk is gone: the first error is the one to show.
@@ -288,7 +284,7 @@ void note_failure(const LoopParts& parts, const Error& error) {
 }
 
 void tell_of_network(const LoopParts& parts) {
-    const Communicator& ranks = parts.start.mesh.data;
+    const Communicator& ranks = parts.start.ranks;
     if (!parts.engine.gpu || ranks.size() == 1) return;
     const NetworkSummary network = parts.engine.gpu->network(ranks);
     if (!ranks.is_root()) return;

@@ -93,7 +93,7 @@ struct RankShare {
 /// Rank 0 holds the directory, the others know its paths.
 struct RunHold {
     /// Collective. From here on a rank that hangs or dies is named.
-    explicit RunHold(const Start& start) { early.emplace(start.mesh.world, start.settings); }
+    explicit RunHold(const Start& start) { early.emplace(start.ranks, start.settings); }
 
     std::optional<RunDirectory> directory;  ///< rank 0 only
     RunPaths paths;

@@ -52,14 +52,14 @@ CheckpointState state_of(const LoopParts& parts) {
         .best = progress.best,
         .loss_scale = progress.loss_scale,
         .retention = retention_of(settings, parts.contract.length, progress.best, progress.resumed),
-        .ranks = parts.start.mesh.world.size(),
+        .ranks = parts.start.ranks.size(),
         .virtual_ranks = settings.virtual_ranks,
         .counters = parts.engine.replica->counters()};
 }
 
 CheckpointPart part_of(const LoopParts& parts) {
     ReplicaTensors tensors = parts.engine.replica->tensors_to_come();
-    if (!parts.start.mesh.world.is_root()) tensors.pieces.resize(tensors.own_pieces);
+    if (!parts.start.ranks.is_root()) tensors.pieces.resize(tensors.own_pieces);
     if (!tensors.is_first_copy) tensors.pieces.clear();
     CheckpointPart part{.state = state_of(parts),
                         .tensors = std::move(tensors.metas),
@@ -222,7 +222,7 @@ bool Saves::can_overlap(const CheckpointPart& part) {
         // As if the node had too little memory; or it is short of threads.
     }
     std::vector<std::int64_t> lacking{threads_ ? 0 : static_cast<std::int64_t>(bytes)};
-    parts_.start.mesh.world.all_reduce_max(lacking);
+    parts_.start.ranks.all_reduce_max(lacking);
     if (lacking.front() == 0) return true;
     mode_ = CheckpointMode::blocking;
     threads_.reset();
@@ -235,7 +235,7 @@ bool Saves::can_overlap(const CheckpointPart& part) {
 
 void Saves::begin(CheckpointMode mode) {
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
-    const Communicator& world = parts_.start.mesh.world;
+    const Communicator& world = parts_.start.ranks;
     Course& course = parts_.course;
     ordered_s_ = last_.time_s = now_s();
     ++course.saves;
@@ -255,7 +255,7 @@ void Saves::note_committed() {
     const double took_s = last_.time_s - ordered_s_, busy_s = parts_.course.save->busy_s();
     limit_.note_save(took_s);
     const bool was_beside = busy_s > 0;  // else it may be the run's last
-    if (parts_.start.mesh.world.is_root() && (was_beside || mode_ == CheckpointMode::blocking)) {
+    if (parts_.start.ranks.is_root() && (was_beside || mode_ == CheckpointMode::blocking)) {
         cost_.add_save(was_beside ? begin_s_ : took_s, busy_s);
         choose_interval();
     }

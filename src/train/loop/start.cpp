@@ -44,7 +44,7 @@ RankUse use_of(const LoopParts& parts) {
     const std::uint64_t own_bytes = proportional_memory_bytes();
     const StreamStats stats = course.stream->stats();
     const double trained = trained_s(course.stretches);
-    return {.rank = start.mesh.world.rank(),
+    return {.rank = start.ranks.rank(),
             .host = start.node.host,
             .wall_s = now.wall_s - start.began.wall_s,
             .cpu_s = now.processor_s - start.began.processor_s,
@@ -100,21 +100,20 @@ ProcessTimes process_times() {
             .coreless_s = 1e-9 * coreless_ns};
 }
 
-Start::Start(const TrainSettings& given, const Communicator& ranks)
-    : mesh{.world = ranks, .data = ranks}, settings(given), transform(given.transform) {
+Start::Start(const TrainSettings& given, const Communicator& world)
+    : ranks(world), settings(given), transform(given.transform) {
     settings.transform =
-        agree(ranks, [&] { return TransformPipeline::parse(given.transform).text(); });
-    check_same_settings(mesh.world, settings);
+        agree(world, [&] { return TransformPipeline::parse(given.transform).text(); });
+    check_same_settings(world, settings);
 }
 
 LeafRange Start::leaves() const {
-    return leaves_of(mesh.data.rank(), mesh.data.size(), settings.virtual_ranks);
+    return leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
 }
 
 std::string sum_up(const LoopParts& parts) {
     std::vector<RankUse> ranks;
-    for (const std::string& text :
-         parts.start.mesh.world.gather(json_of_record(use_of(parts)).dump()))
+    for (const std::string& text : parts.start.ranks.gather(json_of_record(use_of(parts)).dump()))
         ranks.push_back(record_from_json<RankUse>(parse_json(text, "rank's use"), "rank's use"));
     if (ranks.empty() || ranks.front().steps == 0) return "";
     const JobSummary summary = summary_of(ranks);

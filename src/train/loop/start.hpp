@@ -12,12 +12,6 @@
 
 namespace lockstep {
 
-/// Groups that this rank is in.
-struct Mesh {
-    Communicator world;  ///< of the run: agreement, watchdog, run directory, checkpoints
-    Communicator data;   ///< that divides a batch: leaves, sums of gradients, norms, evaluation
-};
-
 /// What this process has used so far.
 struct ProcessTimes {
     double wall_s = 0;       ///< of now_s()
@@ -30,11 +24,11 @@ ProcessTimes process_times();
 struct Start {
     /// Collective. Errors: E605 where ranks have other settings; those of check_settings() and of
     /// TransformPipeline::parse().
-    Start(const TrainSettings& given, const Communicator& ranks);
+    Start(const TrainSettings& given, const Communicator& world);
 
     LeafRange leaves() const;  ///< of this rank, once V is settled
 
-    Mesh mesh;
+    Communicator ranks;
     TrainSettings settings;  ///< V, instruction set and device are filled in as they are settled
     std::string transform;   ///< as it was given; `settings` have it in full
     NodeFacts node = read_node_facts();

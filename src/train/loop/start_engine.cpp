@@ -9,7 +9,7 @@
 #include "loop/data_feed.hpp"
 #include "loop/engine.hpp"
 #include "loop/loop.hpp"
-#include "replica/torch_cuda.hpp"
+#include "replica/gpu.hpp"
 
 #include <bit>
 
@@ -28,7 +28,7 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
 }
 
 std::unique_ptr<Exchange> make_sums(const LoopParts& parts, const FlatLayout& flat) {
-    const Communicator& ranks = parts.start.mesh.data;
+    const Communicator& ranks = parts.start.ranks;
     const TreePlan& plan = *parts.contract.plan;
     const fs::path nccl_log =
         parts.run.paths.logs(parts.run.incarnation) / fmt::format("nccl-{:05}.log", ranks.rank());
@@ -44,7 +44,7 @@ std::unique_ptr<Exchange> make_sums(const LoopParts& parts, const FlatLayout& fl
 
 // Collective. The most that any rank will take, before it does.
 void tell_memory(const LoopParts& parts, const FlatLayout& flat, const Exchange& sums) {
-    const Communicator& ranks = parts.start.mesh.data;
+    const Communicator& ranks = parts.start.ranks;
     std::int64_t owned = 0, parameters = 0;
     for (std::size_t bucket = 0; bucket < flat.state_bucket(); ++bucket) {
         owned += static_cast<std::int64_t>(sums.own_stripe(bucket).size());
@@ -84,8 +84,8 @@ void make_replica(const LoopParts& parts) {
         .plan = *parts.contract.plan,
         .exchange = std::move(sums),
         .optimizer = std::move(engine.optimizer),
-        .ranks = start.mesh.data,
-        .progress = progress_of(start.settings, parts.run.share.cpus, start.mesh.data.size()),
+        .ranks = start.ranks,
+        .progress = progress_of(start.settings, parts.run.share.cpus, start.ranks.size()),
         .rate_factors = engine.rate_factors,
         .device = engine.device(),
         .loops = engine.gpu ? engine.gpu->loops() : host_loops()});
@@ -98,7 +98,7 @@ void make_replica(const LoopParts& parts) {
                          .scale = parts.course.progress.loss_scale,
                          .updates = parts.course.progress.updates,
                          .leaves = start.leaves().size(),
-                         .ranks = start.mesh.data.size(),
+                         .ranks = start.ranks.size(),
                          .before_update = [&course = parts.course, &clock = parts.run.clock] {
                              course.wait_for_copy(clock);
                          }});
@@ -146,7 +146,7 @@ std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
 void rehearse_leaves(const LoopParts& parts) {
     const TrainSettings& settings = parts.start.settings;
     TrainStep& step = *parts.engine.step;
-    agree_on_torch(parts.start.mesh.world, [&] {
+    agree_on_torch(parts.start.ranks, [&] {
         const int count = parts.start.leaves().size();
         check(settings.graph != GraphMode::on || settings.leaves != LeafMode::together,
               [] { return leaves_error("--graph on records them one by one"); });
@@ -168,7 +168,7 @@ void rehearse_leaves(const LoopParts& parts) {
              count,
              rows,
              why.empty()
-                 ? "computed together" + speed_text(step.leaf_speed(), parts.start.mesh.data.size())
+                 ? "computed together" + speed_text(step.leaf_speed(), parts.start.ranks.size())
                  : "computed one by one: " + why);
     });
 }
@@ -176,11 +176,11 @@ void rehearse_leaves(const LoopParts& parts) {
 // Each rank for itself, too.
 void rehearse_graph(const LoopParts& parts) {
     const Engine& engine = parts.engine;
-    agree_on_torch(parts.start.mesh.world, [&] {
+    agree_on_torch(parts.start.ranks, [&] {
         const GraphMode mode = parts.start.settings.graph;
         const bool is_asked_for = mode == GraphMode::on;
         check(engine.gpu || !is_asked_for, [] { return graph_error("it is for GPUs"); });
-        const bool is_lone = parts.start.mesh.data.size() > 1 && parts.start.leaves().size() == 1;
+        const bool is_lone = parts.start.ranks.size() > 1 && parts.start.leaves().size() == 1;
         if (!engine.gpu || mode == GraphMode::off ||
             (!is_asked_for && (is_lone || engine.step->is_together())))
             return;
@@ -206,11 +206,11 @@ void start_engine(const LoopParts& parts) {
     const Inputs& inputs = parts.inputs;
     Engine& engine = parts.engine;
     make_replica(parts);
-    agree(start.mesh.world, [&] {
+    agree(start.ranks, [&] {
         if (inputs.test_data)
             engine.evaluator = std::make_unique<Evaluator>(inputs.test_data,
                                                            *inputs.data,
-                                                           start.mesh.data,
+                                                           start.ranks,
                                                            start.leaves(),
                                                            settings,
                                                            *engine.task,

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tested: e2e/numbers_test.cpp.
-#include "loop/statistics.hpp"
-
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
@@ -11,6 +9,7 @@
 #include "lockstep/data/pack.hpp"
 #include "lockstep/run/run_directory.hpp"
 
+#include "loop/inputs.hpp"
 #include "task/input.hpp"
 #include "task/normalise.hpp"
 
@@ -104,7 +103,7 @@ std::vector<Field> of_pass(const Start& start,
                            const std::shared_ptr<const DatasetIndex>& data,
                            const std::vector<std::size_t>& places) {
     constexpr double told_every_s = 10;
-    const Communicator& ranks = start.mesh.world;
+    const Communicator& ranks = start.ranks;
     const Team team{ranks.rank(), ranks.size(), [&ranks](const std::string& bytes) {
                         return ranks.all_gather(bytes);
                     }};
@@ -140,7 +139,7 @@ std::string digest_of(const std::vector<Field>& fields) {
 
 void settle_statistics(const Start& start, Inputs& inputs) {
     const TrainSettings& settings = start.settings;
-    const Communicator& ranks = start.mesh.world;
+    const Communicator& ranks = start.ranks;
     if (!brings_statistics(settings.normalise)) return;
     const auto places = agree(ranks, [&] { return number_places(*inputs.data, settings); });
     // A run that goes on has those that it began with.

@@ -25,8 +25,8 @@ std::string slice_name(const FlightCall& call) {
 
 StepTracer::StepTracer(const LoopParts& parts)
     : parts_(parts),
-      trace_{.rank = parts.start.mesh.world.rank(),
-             .ranks = parts.start.mesh.world.size(),
+      trace_{.rank = parts.start.ranks.rank(),
+             .ranks = parts.start.ranks.size(),
              .host = host_name(),
              .pid = ::getpid(),
              .steps = parts.start.settings.trace} {
@@ -130,10 +130,10 @@ void StepTracer::add(TraceSlice slice) {
 void StepTracer::write() {
     listener_.reset();
     const fs::path path =
-        trace_path(parts_.run.paths.logs(parts_.run.incarnation), parts_.start.mesh.world.rank());
+        trace_path(parts_.run.paths.logs(parts_.run.incarnation), parts_.start.ranks.rank());
     try {
         write_trace(path, trace_);
-        if (parts_.start.mesh.world.is_root())
+        if (parts_.start.ranks.is_root())
             once(Level::info,
                  "traced {}: lockstep trace merge {}",
                  trace_steps_text(trace_.steps),

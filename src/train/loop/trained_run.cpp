@@ -13,12 +13,11 @@
 #include "loop/inputs.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
-#include "model/precision.hpp"
+#include "model/wrapped_model.hpp"
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "task/input.hpp"
 #include "task/normalise.hpp"
-#include "task/test_data.hpp"
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tested: train/program/program_graph_test.cpp.
-#include "program/number_operations.hpp"
+#include "program/program_graph.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,8 +6,6 @@
 // Tested: train/program/program_graph_test.cpp, train/program/program_peer (against Python's bits).
 #include "lockstep/core/log.hpp"
 
-#include "program/mode_switch.hpp"
-#include "program/number_operations.hpp"
 #include "program/program_arguments.hpp"
 #include "program/program_graph.hpp"
 

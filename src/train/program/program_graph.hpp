@@ -94,4 +94,17 @@ ProgramGraph compile_program(const ProgramFile& file,
                              const std::vector<at::Tensor>& tensors,
                              ProgramMode mode);
 
+/// The mode for which an operator with a switch was exported.
+enum class CallMode { train, evaluate };
+
+/// Switches a call that was exported for training to evaluation, as
+/// torch.ao.quantization.move_exported_model_to_eval() does: stores the value of an argument. Returns
+/// nothing if the operator has no switch, or if it makes no difference here, such as a dropout of 0.
+std::optional<CallMode> switch_mode(ProgramCall& call);
+
+/// Returns the operation of a node's target, Python's arithmetic with sizes between operators
+/// ("_operator.floordiv"); nullptr: there is none of this name. It throws std::runtime_error if
+/// Python would or if 64 bits do not hold the result.
+NumberOperation number_operation(std::string_view target);
+
 }  // namespace lockstep

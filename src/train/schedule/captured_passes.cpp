@@ -18,8 +18,8 @@
 //
 // Tested: simcuda/graph_test.cpp, e2e/device_test.cpp, soak/equal_bits.
 
-#include "model/device_model.hpp"
 #include "model/known_errors.hpp"
+#include "model/wrapped_model.hpp"
 #include "schedule/leaf_passes.hpp"
 
 #include <array>

@@ -5,8 +5,8 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "leaves/leaf_graph.hpp"
-#include "model/device_model.hpp"
 #include "model/known_errors.hpp"
+#include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 

@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 namespace lockstep {
+namespace {
 
 at::ScalarType stored_type(ElementType type) {
     switch (type) {
@@ -24,6 +25,8 @@ at::ScalarType stored_type(ElementType type) {
     expect(false, "there is such a type");
     return {};
 }
+
+}  // namespace
 
 // Copies the host's result; images, which are larger as floats, have a method of their own.
 at::Tensor FieldInput::read_on(const DeviceStage& stage,
@@ -66,6 +69,12 @@ std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples
     std::vector<std::int64_t> extents{samples};
     extents.insert(extents.end(), field.shape.begin(), field.shape.end());
     return extents;
+}
+
+at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples) {
+    return torch::from_blob(const_cast<std::byte*>(rows.data()),
+                            batch_extents(field, static_cast<std::int64_t>(samples)),
+                            stored_type(field.type));
 }
 
 bool is_image(const Field& field) {

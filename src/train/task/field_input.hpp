@@ -64,15 +64,15 @@ class FieldInput {
                                        std::span<const std::uint8_t> valid) const;
 };
 
-/// Returns Torch's element type.
-at::ScalarType stored_type(ElementType type);
-
 /// Returns uninitialised f32 [samples, C, H, W], channels innermost: the layout in which
 /// convolutions and pooling use whole vectors.
 at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device = at::kCPU);
 
 /// Returns [samples, ...], the extents of rows as they are stored.
 std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);
+
+/// Returns them as they are stored, [samples, ...], in their own memory.
+at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples);
 
 /// Makes an input of [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of
 /// `pipeline`. All but u8 become f32 first, and are not divided by 255. `statistics` has the mean

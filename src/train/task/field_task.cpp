@@ -188,11 +188,9 @@ std::string FieldTask::class_warning() const {
 at::Tensor FieldTask::stored_targets(const LeafSource& source) const {
     const std::size_t place = source.index.field_position(std::string(rule_.field));
     const Field& stored = source.index.fields()[place];
-    const std::byte* const first =
-        source.batch.fields[place].data() + source.leaf.first_row * stored.bytes_per_sample();
-    return torch::from_blob(const_cast<std::byte*>(first),
-                            batch_extents(stored, static_cast<std::int64_t>(source.leaf.rows)),
-                            stored_type(stored.type));
+    const auto rows =
+        source.batch.fields[place].subspan(source.leaf.first_row * stored.bytes_per_sample());
+    return stored_rows(rows, stored, source.leaf.rows);
 }
 
 NamedTensors FieldTask::targets(const LeafSource& source) const {

@@ -149,10 +149,7 @@ class ImageInput : public FieldInput {
 
     // [n, C, H, W] of numbers that are no bytes.
     at::Tensor floats(std::span<const std::byte> rows, std::size_t samples) const {
-        const at::Tensor stored =
-            torch::from_blob(const_cast<std::byte*>(rows.data()),
-                             batch_extents(field_, static_cast<std::int64_t>(samples)),
-                             stored_type(field_.type));
+        const at::Tensor stored = stored_rows(rows, field_, samples);
         const at::Tensor images = has_channels_last_ ? stored.permute({0, 3, 1, 2}) : stored;
         return images.to(torch::kFloat32).contiguous();
     }

@@ -106,4 +106,18 @@ InputReader evaluation_input(const DatasetIndex& index,
                              const TrainSettings& settings,
                              const Task& task);
 
+/// Checks that a model trained on `data` can take `test`: equal shapes and units, no tokens beyond
+/// its vocabulary. Errors: E217; those of InputReader.
+void check_test_inputs(const DatasetIndex& test,
+                       const DatasetIndex& data,
+                       const TrainSettings& settings,
+                       const Task& task);
+
+/// Checks that a model trained on `data` can be evaluated on `test`: its inputs, and the task's
+/// requirements. Errors: as above.
+void check_test_data(const DatasetIndex& test,
+                     const DatasetIndex& data,
+                     const TrainSettings& settings,
+                     const Task& task);
+
 }  // namespace lockstep

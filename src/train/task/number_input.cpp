@@ -13,6 +13,14 @@
 namespace lockstep {
 namespace {
 
+bool is_volume(const Field& field) {
+    return field.shape.size() == 4;
+}
+
+int depth_of(const Field& field) {
+    return is_volume(field) ? static_cast<int>(field.shape[1]) : 1;
+}
+
 // In f32 a pressure of 101325 +- 300 would lose digits that the difference still has.
 at::ScalarType computed_type(ElementType type) {
     return type == ElementType::u8 ? torch::kFloat32 : torch::kFloat64;
@@ -66,29 +74,71 @@ class NumberInput : public FieldInput {
     }
 
     ImageShape shape() const override { return shape_; }
-    int depth() const override { return is_volume() ? static_cast<int>(field_.shape[1]) : 1; }
+    int depth() const override { return depth_of(field_); }
 
     at::Tensor read(std::span<const std::byte> rows,
                     std::span<const std::uint64_t> ids,
                     TransformKey) const override {
-        const auto samples = static_cast<std::int64_t>(ids.size());
-        const at::Tensor stored = torch::from_blob(const_cast<std::byte*>(rows.data()),
-                                                   batch_extents(field_, samples),
-                                                   stored_type(field_.type));
-        at::Tensor values = stored.to(computed_type(field_.type));
+        at::Tensor values = stored_rows(rows, field_, ids.size()).to(computed_type(field_.type));
         if (field_.type == ElementType::u8) values = values / 255;
         if (mean_.defined()) values = values - mean_;
         if (divisor_.defined()) values = values / divisor_;
-        if (is_volume()) return torch::empty(values.sizes()).copy_(values);
-        return empty_input(samples, shape_).copy_(as_images(values, field_));
+        if (is_volume(field_)) return torch::empty(values.sizes()).copy_(values);
+        return empty_input(values.size(0), shape_).copy_(as_images(values, field_));
     }
 
   private:
-    bool is_volume() const { return field_.shape.size() == 4; }
-
     Field field_;
     ImageShape shape_;
     at::Tensor mean_, divisor_;
+};
+
+// Targets and tokens for a model that compares them itself.
+class RawInput : public FieldInput {
+  public:
+    explicit RawInput(Field field) : field_(std::move(field)) {}
+
+    ImageShape shape() const override {
+        const std::size_t dimensions = field_.shape.size();
+        const auto extent = [&](std::size_t from_end) {
+            return from_end <= dimensions ? static_cast<int>(field_.shape[dimensions - from_end])
+                                          : 1;
+        };
+        return {extent(is_volume(field_) ? 4 : 3), extent(2), extent(1)};
+    }
+    int depth() const override { return depth_of(field_); }
+
+    at::Tensor read(std::span<const std::byte> rows,
+                    std::span<const std::uint64_t> ids,
+                    TransformKey) const override {
+        const at::Tensor stored = stored_rows(rows, field_, ids.size());
+        return stored.to(stored.is_floating_point() ? torch::kFloat32 : torch::kInt64,
+                         /*non_blocking=*/false,
+                         /*copy=*/true);
+    }
+
+  private:
+    Field field_;
+};
+
+// All tokens of a sample but the last, which nothing follows.
+class TokenInput : public FieldInput {
+  public:
+    explicit TokenInput(const Field& field) : field_(field) {}
+
+    ImageShape shape() const override { return {1, 1, static_cast<int>(field_.shape[0] - 1)}; }
+
+    at::Tensor read(std::span<const std::byte> rows,
+                    std::span<const std::uint64_t> ids,
+                    TransformKey) const override {
+        return stored_rows(rows, field_, ids.size())
+            .narrow(1, 0, field_.shape[0] - 1)
+            .to(torch::kInt64)
+            .contiguous();
+    }
+
+  private:
+    Field field_;
 };
 
 }  // namespace
@@ -107,6 +157,28 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
                      "drop --transform, or call them images, as by --field images=/PATH:CHW");
     });
     return std::make_unique<NumberInput>(field, statistics);
+}
+
+std::unique_ptr<FieldInput> make_raw_input(const Field& field) {
+    return std::make_unique<RawInput>(field);
+}
+
+std::unique_ptr<FieldInput> make_token_input(const Field& field,
+                                             const TransformPipeline& pipeline) {
+    const bool has_room = field.shape.size() == 1 && field.shape[0] > 1;
+    check(has_room, [&] {
+        return Error("E217",
+                     fmt::format("'{}' has no sequences of two tokens or more", field.name),
+                     "a sample is [T + 1]: T tokens, and the one that follows",
+                     "pack them with 'lockstep data pack --text' or --tokens");
+    });
+    check(pipeline == TransformPipeline(), [&] {
+        return Error("E248",
+                     fmt::format("'{}' is for images", pipeline.text()),
+                     fmt::format("field '{}' holds tokens", field.name),
+                     "drop --transform");
+    });
+    return std::make_unique<TokenInput>(field);
 }
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "model/device_model.hpp"
+#include "model/wrapped_model.hpp"
 #include "task/field_task.hpp"
 #include "task/input.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "task/test_data.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"

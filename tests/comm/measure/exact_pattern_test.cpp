@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure/exact_pattern.hpp"
+#include "measure/textbook.hpp"
 
 #include <algorithm>
 #include <vector>

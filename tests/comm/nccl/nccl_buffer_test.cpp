@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/nccl_buffer.hpp"
-
 #include "lockstep/comm/gpu_selection.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"

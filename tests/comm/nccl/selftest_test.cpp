@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lockstep-gpu-selftest says of sums: nothing wrong of right ones, and an error of each way in
 // which NCCL or a kernel can be wrong.
+#include "selftest/selftest.hpp"
+
 #include "comm/nccl/fake_ranks.hpp"
 #include "nccl/tree_sum.hpp"
-#include "selftest/selftest_worker.hpp"
 
 #include <array>
 

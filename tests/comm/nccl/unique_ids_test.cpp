@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/unique_ids.hpp"
+#include "nccl/nccl_inside.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange of gradients with ranks grouped into nodes in every way, on whatever hosts they are.
-#include "road/node_exchange.hpp"
-
 #include "lockstep/comm/reducer.hpp"
 
 #include "comm/reference.hpp"
 #include "groupings.hpp"
+#include "road/nodes.hpp"
 #include "support/mpi_test.hpp"
 
 #include <algorithm>

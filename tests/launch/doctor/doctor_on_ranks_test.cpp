@@ -3,8 +3,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/launch/examine.hpp"
 
-#include "doctor/reachability.hpp"
-#include "doctor/self_test.hpp"
+#include "doctor/probes.hpp"
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 

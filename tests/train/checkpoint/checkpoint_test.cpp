@@ -55,11 +55,11 @@ class Checkpoints : public testing::Test {
 
     void save(std::int64_t step, int keep = 3, std::int64_t best_step = 0) {
         Share share(ranks.rank(), ranks.size(), static_cast<float>(step));
-        save_checkpoint(ranks,
-                        {root, 1, {}},
-                        {.step = step, .retention = {.last = keep, .best = {best_step}}},
-                        tensors,
-                        share.pieces);
+        save({.step = step, .retention = {.last = keep, .best = {best_step}}}, share);
+    }
+
+    void save(const CheckpointState& state, const Share& share) {
+        CheckpointSave(ranks, {root, 1, {}}, {state, tensors, share.pieces}).finish();
     }
 
     std::int64_t load_step(Share& into, std::optional<std::int64_t> step = {}) {
@@ -103,8 +103,7 @@ TEST_F(Checkpoints, ComeBackAsTheyWereSaved) {
 TEST_F(Checkpoints, KeepAnEvaluationThatFoundNoNumber) {
     Share share(ranks.rank(), ranks.size(), 1);
     const EvaluationRecord evaluated{{{"accuracy", 0.5}, {"loss", std::nan("")}}, "accuracy 50 %"};
-    save_checkpoint(
-        ranks, {root, 1, {}}, {.step = 1, .evaluated = evaluated}, tensors, share.pieces);
+    save({.step = 1, .evaluated = evaluated}, share);
     const auto found = load_checkpoint(ranks, root, tensors, share.pieces);
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->evaluated.text, evaluated.text);
@@ -185,11 +184,7 @@ TEST_F(Checkpoints, TheBestIsKeptBesideTheNewest) {
 TEST_F(Checkpoints, WhatTheNewestNeedIsKept) {
     for (const std::int64_t step : {10, 12, 13, 15, 17}) {
         Share share(ranks.rank(), ranks.size(), 1);
-        save_checkpoint(ranks,
-                        {root, 1, {}},
-                        {.step = step, .retention = {.last = 2, .rollback = 4}},
-                        tensors,
-                        share.pieces);
+        save({.step = step, .retention = {.last = 2, .rollback = 4}}, share);
     }
     EXPECT_EQ(steps_there(), (std::vector<std::int64_t>{12, 15, 17}));
 }
@@ -228,7 +223,7 @@ TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
     if (ranks.rank() == ranks.size() - 1)
         share.pieces.front().data[0] = std::numeric_limits<float>::quiet_NaN();
     try {
-        save_checkpoint(ranks, {root, 1, {}}, {.step = 2}, tensors, share.pieces);
+        save({.step = 2}, share);
         ADD_FAILURE() << "no error";
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), "E701");
@@ -240,7 +235,8 @@ TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
 TEST_F(Checkpoints, AFencedWriterCommitsNothing) {
     Share share(ranks.rank(), ranks.size(), 2);
     const CheckpointPlace place{root, 1, [] { throw Error("E408", "taken over"); }};
-    EXPECT_THROW(save_checkpoint(ranks, place, {.step = 2}, tensors, share.pieces), AgreedError);
+    CheckpointSave taken_over(ranks, place, {{.step = 2}, tensors, share.pieces});
+    EXPECT_THROW(taken_over.finish(), AgreedError);
     EXPECT_FALSE(fs::exists(root)) << "not even a folder";
     ranks.barrier();
 }

@@ -7,6 +7,7 @@
 #include "support/temp_dir.hpp"
 
 #include <numeric>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,11 +34,11 @@ class Exported : public testing::Test {
         const std::uint64_t begin = 12 * rank / size, end = 12 * (rank + 1) / size;
         for (std::size_t t = 0; t < metas.size(); ++t)
             pieces.push_back({t, begin, end - begin, values.data() + 12 * t + begin});
-        save_checkpoint(ranks_,
-                        {.root = root_},
-                        {.step = 7, .counters = {{"batches", 1LL << 40}}},
-                        metas,
-                        pieces);
+        CheckpointSave(
+            ranks_,
+            {.root = root_},
+            {{.step = 7, .counters = {{"batches", 1LL << 40}}}, metas, std::move(pieces)})
+            .finish();
     }
     ~Exported() override { ranks_.barrier(); }
 

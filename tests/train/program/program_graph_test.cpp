@@ -4,7 +4,6 @@
 #include "lockstep/plan/model_table.hpp"
 
 #include "model/model_file.hpp"
-#include "program/number_operations.hpp"
 #include "support/caught.hpp"
 #include "support/made_up_program.hpp"
 #include "support/temp_dir.hpp"

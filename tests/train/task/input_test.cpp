@@ -5,7 +5,6 @@
 
 #include "support/caught.hpp"
 #include "task/normalise.hpp"
-#include "task/test_data.hpp"
 #include "train/made_up_index.hpp"
 
 #include <string>

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "facts_json.hpp"
-
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
+#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/record.hpp"
 
-#include "topology_readers.hpp"
+#include "topology/topology_readers.hpp"
 
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -18,6 +21,37 @@ std::optional<InterfaceKind> parse_kind(std::string_view name) {
         if (const auto kind = static_cast<InterfaceKind>(i); interface_kind_name(kind) == name)
             return kind;
     return {};
+}
+
+constexpr std::string_view wanted_list = "a list such as 0-3,8";
+
+std::optional<std::vector<int>> parse_cpus(std::string_view text) {
+    return parse_cpu_list(text == "-" ? "" : text);
+}
+
+/// CPUs or nodes of memory as the kernel writes them: "0-3,8"; none are left out.
+void cpu_list(Record& record, const char* key, std::vector<int>& cpus) {
+    if (record.wants(key, !cpus.empty()))
+        record.text(key, cpus, cpu_list_text, parse_cpus, wanted_list);
+}
+
+void cpu_lists(Record& record, const char* key, std::vector<std::vector<int>>& lists) {
+    std::vector<std::string> texts;
+    for (const auto& cpus : lists) texts.push_back(cpu_list_text(cpus));
+    record.sparse(key, texts);
+    if (!record.is_reading()) return;
+    lists.clear();
+    for (const std::string& text : texts) {
+        const auto cpus = parse_cpus(text);
+        if (!cpus) throw record.unfit(fmt::format("{}[{}]", key, lists.size()), text, wanted_list);
+        lists.push_back(*cpus);
+    }
+}
+
+/// Reads or writes a level by its name; the lowest level is left out.
+void instruction_set(Record& record, const char* key, InstructionSet& level) {
+    if (record.wants(key, level != InstructionSet::basic))
+        record.text(key, level, instruction_set_name, parse_instruction_set, "an instruction set");
 }
 
 }  // namespace
@@ -171,37 +205,67 @@ NodeTopology load_topology(const std::filesystem::path& path) {
     return deserialize_topology(read_file(path), path.string());
 }
 
-namespace {
-
-constexpr std::string_view wanted_list = "a list such as 0-3,8";
-
-std::optional<std::vector<int>> parse_cpus(std::string_view text) {
-    return parse_cpu_list(text == "-" ? "" : text);
+void describe(Record& record, LaunchedRank& facts) {
+    record.sparse("rank", facts.rank, -1);
+    record.sparse("local_rank", facts.local_rank, -1);
+    cpu_list(record, "cpus", facts.cpus);
+    record.sparse("gpus", facts.gpus);
+    cpu_list(record, "offered", facts.offered);
+    record.sparse("binds_itself", facts.binds_itself);
 }
 
-}  // namespace
-
-void cpu_list(Record& record, const char* key, std::vector<int>& cpus) {
-    if (record.wants(key, !cpus.empty()))
-        record.text(key, cpus, cpu_list_text, parse_cpus, wanted_list);
+void describe(Record& record, RankSeat& facts) {
+    record.sparse("rank", facts.rank, -1);
+    record.sparse("host", facts.host);
+    record.sparse("host_id", facts.host_id);
+    record.sparse("local_rank", facts.local_rank, -1);
+    cpu_list(record, "cpus", facts.cpus);
+    record.sparse("comm_cpu", facts.comm_cpu);
+    record.sparse("threads", facts.threads, 0);
+    cpu_list(record, "numa_nodes", facts.numa_nodes);
+    record.sparse("gpu", facts.gpu);
+    record.sparse("gpu_uuid", facts.gpu_uuid);
+    record.sparse("gpu_model", facts.gpu_model);
+    record.sparse("nic", facts.nic);
+    record.sparse("nic_path", facts.nic_path);
+    record.sparse("is_bound", facts.is_bound);
 }
 
-void cpu_lists(Record& record, const char* key, std::vector<std::vector<int>>& lists) {
-    std::vector<std::string> texts;
-    for (const auto& cpus : lists) texts.push_back(cpu_list_text(cpus));
-    record.sparse(key, texts);
-    if (!record.is_reading()) return;
-    lists.clear();
-    for (const std::string& text : texts) {
-        const auto cpus = parse_cpus(text);
-        if (!cpus) throw record.unfit(fmt::format("{}[{}]", key, lists.size()), text, wanted_list);
-        lists.push_back(*cpus);
-    }
+void describe(Record& record, NodeWitness& facts) {
+    record.sparse("rank", facts.rank, -1);
+    record.sparse("host_id", facts.host_id);
+    record.sparse("mpi_node", facts.mpi_node, -1);
+    record.sparse("mpi_local_rank", facts.mpi_local_rank, -1);
+    record.sparse("launcher_local_rank", facts.launcher_local_rank);
 }
 
-void instruction_set(Record& record, const char* key, InstructionSet& level) {
-    if (record.wants(key, level != InstructionSet::basic))
-        record.text(key, level, instruction_set_name, parse_instruction_set, "an instruction set");
+void describe(Record& record, Placement& facts) {
+    record.sparse("names_hosts", facts.names_hosts, true);
+    record.sparse("seats", facts.seats);
+    record.sparse("warnings", facts.warnings);
+}
+
+void describe(Record& record, RankRow& facts) {
+    record.sparse("rank", facts.rank, -1);
+    record.sparse("host", facts.host);
+    record.sparse("host_id", facts.host_id);
+    cpu_list(record, "cpus", facts.cpus);
+    instruction_set(record, "instruction_set", facts.instruction_set);
+    record.sparse("memory_bytes", facts.memory_bytes);
+    record.sparse("memory_is_limited", facts.memory_is_limited);
+}
+
+Placement deserialize_placement(std::string_view text, const std::string& origin) {
+    auto placement = deserialize<Placement>(text, origin);
+    for (std::size_t i = 0; i < placement.seats.size(); ++i)
+        check(placement.seats[i].rank == static_cast<int>(i), [&] {
+            return Error(
+                "E222",
+                fmt::format("'{}': seat {} is of rank {}", origin, i, placement.seats[i].rank),
+                "a plan has one seat for each rank, in order",
+                "write it again with 'lockstep map --format json'");
+        });
+    return placement;
 }
 
 }  // namespace lockstep

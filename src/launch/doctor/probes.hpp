@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests whether each node can open a connection to every other, over the addresses that they share.
+// What ranks measure together for the doctor: whether each node can open a connection to every
+// other over the addresses that they share, sums, links, and equal pieces of work.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -7,6 +8,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/files.hpp"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,5 +53,27 @@ std::vector<UnreachedAddress> unreached_of(const std::vector<OfferedPort>& ports
 /// Collective over one rank of each node, each with its OpenPorts. Nodes without a common network
 /// reach nothing.
 NetworkProbe probe_addresses(const Communicator& leaders, const NodeTopology& node);
+
+/// Collective over one rank of each node. Measures every pair of nodes. Each node reports only its
+/// slow links, as ranks of `world`, because the data at the root must not grow with the square of
+/// the nodes.
+void test_links(const Communicator& world, const Communicator& leaders, SelfTestFacts& test);
+
+/// Returns the pairs below slow_link_share of `median`, and doubtful ones; slowest first, at most
+/// 16.
+std::vector<PairSpeed> slow_pairs_of(std::vector<PairSpeed> pairs, double median);
+
+/// Collective. Returns the median (the greater of two) of all ranks' `values`, none below 0; 0 if
+/// there are none. It takes eight sums of 256 counts for any number of values.
+double median_over(const Communicator& ranks, std::span<const double> values);
+
+/// Collective. Does the same arithmetic on every rank, step by step, and measures its hash, its
+/// time, and the load of `cpus`, those of this rank. It takes at least a quarter of a second.
+LoadFacts test_work(const Communicator& ranks, const std::vector<int>& cpus, SelfTestFacts& test);
+
+/// Collective. Computes exact sums of 1, 3, 1023 and 1 Mi + 1 floats by the exchange and by Open
+/// MPI. If all ranks are on one node with a core each, also compares a sum with the speed of
+/// memory. At least two ranks.
+void test_sums(const Communicator& ranks, const DoctorFacts& mine, SelfTestFacts& test);
 
 }  // namespace lockstep

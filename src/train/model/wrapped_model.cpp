@@ -4,14 +4,16 @@
 // next pass may have other weights at the same address.
 //
 // Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
-#include "model/precision.hpp"
+#include "model/wrapped_model.hpp"
 
-#include "model/device_model.hpp"
+#include "lockstep/core/error.hpp"
 
 #include <utility>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -43,30 +45,39 @@ class AutocastScope {
     at::ScalarType type_before_;
 };
 
-class AutocastModel : public Model {
+class AutocastModel : public WrappedModel {
   public:
     AutocastModel(std::unique_ptr<Model> model, at::ScalarType type)
-        : model_(std::move(model)), device_(device_of(*model_).type()), type_(type) {}
+        : WrappedModel(std::move(model)), device_(device_of(*this).type()), type_(type) {}
 
     NamedTensors forward(const NamedTensors& inputs) override {
         const AutocastScope scope(device_, type_);
-        NamedTensors outputs = model_->forward(inputs);
+        NamedTensors outputs = WrappedModel::forward(inputs);
         for (NamedTensor& output : outputs) output.tensor = output.tensor.to(at::kFloat);
         return outputs;
     }
-    NamedTensors parameters() const override { return model_->parameters(); }
-    NamedTensors buffers() const override { return model_->buffers(); }
-    NamedTensors frozen() const override { return model_->frozen(); }
-    void freeze(const std::set<std::string>& names) override { model_->freeze(names); }
-    bool has_frozen_in_file() const override { return model_->has_frozen_in_file(); }
-    NamedTensors fixed() const override { return model_->fixed(); }
-    void set_mode(ModelMode mode) override { model_->set_mode(mode); }
-    ModelAuthor author() const override { return model_->author(); }
 
   private:
-    std::unique_ptr<Model> model_;
     at::DeviceType device_;
     at::ScalarType type_;
+};
+
+class DeviceModel : public WrappedModel {
+  public:
+    DeviceModel(std::unique_ptr<Model> model, at::Device device)
+        : WrappedModel(std::move(model)), device_(device) {
+        const at::NoGradGuard no_gradients;
+        for (const NamedTensors& tensors : {parameters(), buffers(), frozen()})
+            for (const NamedTensor& named : tensors)
+                named.tensor.set_data(named.tensor.to(device_));
+    }
+
+    NamedTensors forward(const NamedTensors& inputs) override {
+        return WrappedModel::forward(moved_to(device_, inputs));
+    }
+
+  private:
+    at::Device device_;
 };
 
 }  // namespace
@@ -86,6 +97,22 @@ std::string slower_text(const std::string& precision, double full_s, double redu
         reduced_s / full_s,
         1e3 * reduced_s,
         1e3 * full_s);
+}
+
+std::unique_ptr<Model> on_device(std::unique_ptr<Model> model, at::Device device) {
+    if (device.is_cpu()) return model;
+    return std::make_unique<DeviceModel>(std::move(model), device);
+}
+
+at::Device device_of(const Model& model) {
+    const NamedTensors parameters = model.parameters();
+    expect(!parameters.empty(), "a model has parameters");
+    return parameters.front().tensor.device();
+}
+
+NamedTensors moved_to(at::Device device, NamedTensors tensors) {
+    for (NamedTensor& named : tensors) named.tensor = named.tensor.to(device);
+    return tensors;
 }
 
 }  // namespace lockstep

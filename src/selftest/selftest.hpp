@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of one rank of the self-test with NCCL on the GPU.
+// The checks of the self-test. Single kernels on the first GPU against the CPU: the same bits or an
+// error. The work of one rank with NCCL on the GPU.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"
@@ -29,5 +30,13 @@ std::string check_selection(Bootstrap& bootstrap, const PlannedGpu& gpu);
 std::string survive_a_killed_rank(const std::shared_ptr<GpuRuntime>& runtime,
                                   Bootstrap& bootstrap,
                                   std::span<const std::size_t> counts);
+
+/// Every step, both presets, both layouts, mixup and cutmix. Says what was done. Errors: E670 (no
+/// GPU, or a library without transforms), E679 (other bits), E681.
+std::string check_transforms();
+
+/// Sums of squares over the whole range of floats, and with what is no number. Says what was done.
+/// Errors: E670 (no GPU, or a library without the kernel), E679 (another sum), E681.
+std::string check_norms();
 
 }  // namespace lockstep

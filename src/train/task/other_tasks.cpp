@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks besides classification and regression.
+//
+// Tested: train/task/other_tasks_test.cpp, e2e/own_models_test.cpp.
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/foreign.hpp"
+
+#include "task/classification.hpp"
+#include "task/field_task.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+// A label counts as present if its logit is positive: its probability is above one half.
+class MultiLabel : public FieldTask {
+    static constexpr double unknown = -1;
+
+  public:
+    explicit MultiLabel(const Field& labels) : FieldTask(TaskKind::multi_label, labels) {}
+
+    std::int64_t outputs() const override { return field().shape[0]; }
+
+    NamedTensors targets(const LeafSource& source) const override {
+        NamedTensors targets = FieldTask::targets(source);
+        const at::Tensor& labels = targets[0].tensor;
+        const at::Tensor are_flags =
+            labels.ge(0).logical_and(labels.le(1)).logical_or(labels.eq(unknown));
+        check(are_flags.all().item<bool>(), [&] {
+            const at::Tensor bad = are_flags.logical_not().nonzero()[0];
+            const auto row = static_cast<std::size_t>(bad[0].item<std::int64_t>());
+            return bad_flag(source, row, bad[1].item<std::int64_t>(), labels);
+        });
+        return targets;
+    }
+
+    NamedTensors blank_targets(std::int64_t count) const override {
+        const at::Tensor numbers = torch::arange(count * outputs()).remainder(3);
+        return {{"labels", numbers.eq(0).to(torch::kFloat32).reshape({count, outputs()})}};
+    }
+
+    TaskSums no_sums() const override { return {{0}, {0, 0, 0, 0, 0}}; }
+
+    // Counts of known labels: found and there, found, there, right either way, all.
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor labels = counted_rows(samples.targets[0].tensor, samples);
+        const at::Tensor known = labels.ne(unknown), there = labels.gt(0.5);
+        const at::Tensor found = counted_rows(only(outputs), samples).gt(0).logical_and(known);
+        return sums_of({loss(outputs, samples)},
+                       {found.logical_and(there).sum(),
+                        found.sum(),
+                        there.sum(),
+                        found.eq(there).logical_and(known).sum(),
+                        known.sum()});
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto count = [&](std::size_t i) { return static_cast<double>(sums.counts[i]); };
+        const double all = static_cast<double>(samples) * static_cast<double>(outputs());
+        const double either = count(1) + count(2), known = count(4);
+        const double f1 = either > 0 ? 2 * count(0) / either : 1;
+        const double accuracy = known > 0 ? count(3) / known : 0;
+        const std::string left_out =
+            known < all ? fmt::format(" ({} unknown, left out)", percent(1 - known / all)) : "";
+        return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
+                            {"f1", f1},
+                            {"accuracy", accuracy}},
+                .text = fmt::format(
+                    "F1 {}, accuracy of labels {}{}", percent(f1), percent(accuracy), left_out),
+                .confusion = {}};
+    }
+
+  private:
+    // Returns the error for the source's row number `row`.
+    static Error bad_flag(const LeafSource& source,
+                          std::size_t row,
+                          std::int64_t label,
+                          const at::Tensor& labels) {
+        const std::size_t place = source.index.field_position("labels");
+        const Field& field = source.index.fields()[place];
+        const std::uint64_t sample = source.batch.sample_ids[source.leaf.first_row + row];
+        return {
+            "E210",
+            fmt::format("label {} of sample {} is {}: {}",
+                        label,
+                        grouped(sample),
+                        labels[static_cast<std::int64_t>(row)][label].item<double>(),
+                        row_text(source.index, field, sample)),
+            fmt::format("'labels' [n, {}] say whether a sample has each label: 0 no, 1 yes, -1 "
+                        "unknown",
+                        field.shape[0]),
+            fmt::format("if it is unknown, store -1; to predict these numbers, in a new run: {}",
+                        way_to_rename(source.index, place, "targets"))};
+    }
+
+  protected:
+    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
+        const at::Tensor& labels = samples.targets[0].tensor;
+        const at::Tensor known = labels.ne(unknown).to(logits.scalar_type());
+        const at::Tensor each = at::binary_cross_entropy_with_logits(
+            logits, labels.clamp_min(0), {}, {}, at::Reduction::None);
+        return (each * known).sum(1) / known.sum(1).clamp_min(1);
+    }
+};
+
+// The model is given the first T tokens of a sample; targets are its last T.
+class NextToken : public FieldTask {
+  public:
+    explicit NextToken(const Field& tokens) : FieldTask(TaskKind::next_token, tokens) {}
+
+    std::vector<std::int64_t> output_shape() const override { return {length(), outputs()}; }
+
+    NamedTensors targets(const LeafSource& source) const override {
+        NamedTensors targets = FieldTask::targets(source);
+        targets[0].tensor = targets[0].tensor.narrow(1, 1, length());
+        return targets;
+    }
+
+    NamedTensors blank_targets(std::int64_t count) const override {
+        return {{"tokens",
+                 torch::arange(count * length()).remainder(outputs()).reshape({count, length()})}};
+    }
+
+    TaskSums no_sums() const override { return {{0}, {0}}; }
+
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor found = counted_rows(only(outputs).argmax(2), samples);
+        const at::Tensor right = found.eq(counted_rows(samples.targets[0].tensor, samples));
+        return sums_of({loss(outputs, samples)}, {right.sum()});
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto count = static_cast<double>(samples);
+        const double loss = sums.reals[0] / count, perplexity = std::exp(loss);
+        const double accuracy =
+            static_cast<double>(sums.counts[0]) / (count * static_cast<double>(length()));
+        return {
+            .metrics = {{"loss", loss}, {"perplexity", perplexity}, {"accuracy", accuracy}},
+            .text = fmt::format("perplexity {:.3f}, accuracy {}", perplexity, percent(accuracy)),
+            .confusion = {}};
+    }
+
+  protected:
+    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
+        const at::Tensor each = at::cross_entropy_loss(
+            logits.flatten(0, 1), samples.targets[0].tensor.flatten(), {}, at::Reduction::None);
+        return each.reshape({-1, length()}).mean(1);
+    }
+
+  private:
+    std::int64_t length() const { return field().shape[0] - 1; }
+};
+
+struct Overlap {
+    double mean_iou = 0, accuracy = 0;
+};
+
+// Classes that neither are anywhere nor were found count in no mean.
+Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t classes) {
+    const at::Tensor pairs =
+        torch::tensor(confusion, torch::kInt64).reshape({classes, classes}).to(torch::kFloat64);
+    const at::Tensor both = pairs.diagonal(), either = pairs.sum(0) + pairs.sum(1) - both;
+    const at::Tensor iou = (both / either).index({either.gt(0)});
+    return {iou.numel() > 0 ? iou.mean().item<double>() : 0,
+            (both.sum() / pairs.sum()).item<double>()};
+}
+
+constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matrix
+
+class Segmentation : public FieldTask {
+  public:
+    Segmentation(const TaskSettings& settings,
+                 const Field& masks,
+                 const TransformPipeline& pipeline)
+        : FieldTask(TaskKind::segmentation, masks, settings.ignore_index),
+          loss_(settings, field()),
+          moved_(pipeline.output_shape({any_channels,
+                                        static_cast<int>(field().shape[0]),
+                                        static_cast<int>(field().shape[1])})) {
+        check(outputs() <= most_classes, [&] {
+            return Error("E217",
+                         fmt::format("masks have {} classes", outputs()),
+                         fmt::format("segmentation supports at most {}", most_classes),
+                         "number the classes of the masks from 0 on");
+        });
+    }
+
+    std::vector<std::int64_t> output_shape() const override {
+        return {outputs(), moved_.height, moved_.width};
+    }
+
+    NamedTensors blank_targets(std::int64_t count) const override {
+        const std::int64_t height = moved_.height, width = moved_.width;
+        return {{"masks",
+                 torch::arange(count * height * width)
+                     .remainder(outputs())
+                     .reshape({count, height, width})}};
+    }
+
+    TaskSums no_sums() const override {
+        return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(outputs() * outputs()))};
+    }
+
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
+        const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
+        return sums_of({loss(outputs, samples)},
+                       {confusion_counts(masks, found, this->outputs(), ignored())});
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto [mean_iou, accuracy] = overlap_of(sums.counts, outputs());
+        return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
+                            {"iou", mean_iou},
+                            {"accuracy", accuracy}},
+                .text = fmt::format(
+                    "mean IoU {}, accuracy of pixels {}", percent(mean_iou), percent(accuracy)),
+                .confusion = confusion_csv(sums.counts, field())};
+    }
+
+  protected:
+    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
+        const at::Tensor& masks = samples.targets[0].tensor;
+        const at::Tensor each = loss_.of_each(logits, masks);
+        if (ignored() < 0) return mean_of_each(each);
+        const at::Tensor counted = masks.ne(ignored()).flatten(1).sum(1);
+        return each.flatten(1).sum(1) / counted.clamp_min(1);
+    }
+
+  private:
+    static constexpr int any_channels = 3;  // also ImageNet's
+
+    ClassLoss loss_;
+    ImageShape moved_;
+};
+
+// Compares nothing with targets, which are among the inputs of the model.
+class ProgramTask : public Task {
+  public:
+    std::int64_t outputs() const override { return 1; }
+    std::vector<std::int64_t> output_shape() const override { return {}; }
+    bool takes_metrics() const override { return true; }
+    void name_outputs(const NamedTensors& outputs) override {
+        for (const NamedTensor& one : outputs) names_.push_back(one.name);
+    }
+    void check_test_data(const DatasetIndex&) const override {}
+    NamedTensors targets(const LeafSource&) const override { return {}; }
+    NamedTensors blank_targets(std::int64_t) const override { return {}; }
+
+    at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor& each = outputs.front().tensor;
+        return (samples.weights.defined() ? each * samples.weights : each).sum();
+    }
+
+    TaskSums no_sums() const override { return {std::vector<double>(names_.size()), {}}; }
+
+    // Reals: the loss, then metrics in order.
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        check(std::ranges::equal(outputs, names_, {}, &NamedTensor::name), [&] {
+            return Error("E217",
+                         "the model returns other outputs than before",
+                         fmt::format("it began with {}", fmt::join(names_, ", ")),
+                         "return the same names in each call of its forward()");
+        });
+        const std::int64_t rows = outputs.front().tensor.size(0);
+        std::vector<at::Tensor> reals{loss(outputs, samples)};
+        for (std::size_t i = 1; i < outputs.size(); ++i) {
+            const at::Tensor values = outputs[i].tensor.to(torch::kFloat64);
+            const bool is_of_each = values.dim() > 0 && values.size(0) == rows;
+            const at::Tensor each =
+                is_of_each ? mean_of_each(values) : values.mean().expand({rows});
+            reals.push_back(counted_rows(each, samples).sum());
+        }
+        return sums_of(reals, {});
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto count = static_cast<double>(samples);
+        Evaluation result{
+            .metrics = {{"loss", sums.reals[0] / count}}, .text = {}, .confusion = {}};
+        std::vector<std::string> texts;
+        for (std::size_t i = 1; i < names_.size(); ++i) {
+            const double value = result.metrics[names_[i]] = sums.reals[i] / count;
+            texts.push_back(fmt::format("{} {:.4g}", names_[i], value));
+        }
+        result.text = texts.empty() ? fmt::format("loss {:.4g}", result.metrics["loss"])
+                                    : fmt::format("{}", fmt::join(texts, ", "));
+        return result;
+    }
+
+  private:
+    std::vector<std::string> names_;  ///< of outputs, the loss first
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_multi_label(const TaskSettings&, const Field& labels) {
+    return std::make_unique<MultiLabel>(labels);
+}
+
+std::unique_ptr<Task> make_next_token(const TaskSettings&, const Field& tokens) {
+    return std::make_unique<NextToken>(tokens);
+}
+
+std::unique_ptr<Task> make_segmentation(const TaskSettings& settings,
+                                        const Field& masks,
+                                        const TransformPipeline& pipeline) {
+    return std::make_unique<Segmentation>(settings, masks, pipeline);
+}
+
+std::unique_ptr<Task> make_program_task() {
+    return std::make_unique<ProgramTask>();
+}
+
+}  // namespace lockstep
