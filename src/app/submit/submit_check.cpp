@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "submit/submit_check.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/model_table.hpp"
