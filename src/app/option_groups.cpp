@@ -10,7 +10,6 @@
 #include "lockstep/data/foreign.hpp"
 
 #include <algorithm>
-#include <cstdint>
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/host_name.hpp"

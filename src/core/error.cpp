@@ -16,7 +16,6 @@
 #include <new>
 #include <numeric>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <vector>
 

@@ -11,9 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <span>
 #include <system_error>
 
 #include <fmt/format.h>

@@ -6,8 +6,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "submit/submit_options.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>

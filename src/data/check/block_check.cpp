@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

@@ -3,10 +3,8 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/manifest.hpp"
 
 #include "chunk_filters.hpp"
 #include "index_columns.hpp"
@@ -17,7 +15,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <span>
 
 #include <fmt/format.h>
 

@@ -5,14 +5,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/manifest.hpp"
 
 #include "widening.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -14,7 +14,6 @@
 #include <array>
 #include <cctype>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 

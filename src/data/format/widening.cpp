@@ -6,13 +6,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <optional>
 #include <type_traits>
 
 #include <fmt/format.h>

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/data/foreign.hpp"
 
 #include "foreign.hpp"
 #include "row_layout.hpp"
@@ -11,7 +10,6 @@
 #include "shard_probe.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <system_error>
 

@@ -30,8 +30,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include <fcntl.h>

@@ -2,10 +2,8 @@
 
 #include "row_layout.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
 #include "stored_blocks.hpp"

@@ -8,7 +8,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/dataset_index.hpp"
 
 #include "driver.hpp"
 #include "format/index_columns.hpp"

@@ -2,14 +2,12 @@
 
 #include "column.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "hdf5/shard_probe.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -22,9 +22,7 @@
 #include "pack_space.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/pack.hpp"
 
 #include "format/manifest_fields.hpp"
 #include "hdf5/shard_writer.hpp"

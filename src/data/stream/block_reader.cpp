@@ -27,18 +27,15 @@
 #include "block_reader.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "format/labels.hpp"
 #include "format/widening.hpp"
-#include "request_plan.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <optional>
 
 #include <fmt/format.h>
 

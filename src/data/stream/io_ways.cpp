@@ -6,7 +6,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
-#include "lockstep/data/measure_io.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +16,6 @@
 #include <limits>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <sched.h>

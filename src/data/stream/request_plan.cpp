@@ -2,7 +2,6 @@
 
 #include "request_plan.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include <fmt/format.h>

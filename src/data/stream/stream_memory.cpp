@@ -5,7 +5,6 @@
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/batch_stream.hpp"
 
 #include "block_reader.hpp"
 #include "lane_borders.hpp"

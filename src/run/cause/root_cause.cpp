@@ -3,17 +3,14 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_figures.hpp"
-#include "lockstep/run/verdict.hpp"
 
 #include <algorithm>
 #include <deque>
-#include <span>
 
 #include <fmt/format.h>
 

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <span>
 #include <sstream>

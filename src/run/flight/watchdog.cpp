@@ -44,7 +44,6 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/run/verdict.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"

@@ -37,7 +37,6 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <sys/stat.h>

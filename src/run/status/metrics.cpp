@@ -11,7 +11,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>

@@ -2,7 +2,6 @@
 #include "lockstep/run/run_status.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/stragglers.hpp"
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <utility>
 
 #include <fmt/format.h>
