@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 #define TOML_EXCEPTIONS 1
@@ -118,9 +120,23 @@ std::string read_text(const fs::path& path) {
     return text;
 }
 
+// Returns the texts of a list, one a line.
+std::optional<std::string> lines_of(const toml::node& node, ConfigLists lists) {
+    const toml::array* const list = node.as_array();
+    if (!list || lists == ConfigLists::refused) return std::nullopt;
+    std::string lines;
+    for (const toml::node& item : *list) {
+        const auto text = item.value_exact<std::string>();
+        if (!text) return std::nullopt;
+        lines += (lines.empty() ? "" : "\n") + *text;
+    }
+    return lines;
+}
+
 void flatten(const toml::table& table,
              const std::string& prefix,
              const std::string& file,
+             ConfigLists lists,
              Config& out) {
     for (const auto& [name, node] : table) {
         const std::string key = prefix + std::string(name.str());
@@ -132,7 +148,7 @@ void flatten(const toml::table& table,
                          "remove it");
         });
         if (const auto* inner = node.as_table()) {
-            flatten(*inner, key + ".", file, out);
+            flatten(*inner, key + ".", file, lists, out);
         } else if (const auto flag = node.value_exact<bool>()) {
             out[key] = {*flag, origin};
         } else if (const auto whole = node.value_exact<std::int64_t>()) {
@@ -141,6 +157,8 @@ void flatten(const toml::table& table,
             out[key] = {*real, origin};
         } else if (const auto word = node.value_exact<std::string>()) {
             out[key] = {*word, origin};
+        } else if (const auto lines = lines_of(node, lists)) {
+            out[key] = {*lines, origin, true};
         } else {
             throw Error(
                 "E112",
@@ -152,9 +170,9 @@ void flatten(const toml::table& table,
     }
 }
 
-}  // namespace
-
-void check_toml_depth(std::string_view text, const std::string& file) {
+// Refuses keys and values nested so deep that TOML's parser would overflow the stack: it calls
+// itself for each part of a key.
+void check_depth(std::string_view text, const std::string& file) {
     constexpr std::size_t most_parts = 32, most_brackets = 32;
     std::size_t line = 1, dots = 0, brackets = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -187,12 +205,14 @@ void check_toml_depth(std::string_view text, const std::string& file) {
     }
 }
 
-Config read_config(const fs::path& path) {
+}  // namespace
+
+Config read_config(const fs::path& path, ConfigLists lists) {
     const std::string text = read_text(path);
-    check_toml_depth(text, path.string());
+    check_depth(text, path.string());
     try {
         Config config;
-        flatten(toml::parse(text, path.string()), "", path.string(), config);
+        flatten(toml::parse(text, path.string()), "", path.string(), lists, config);
         return config;
     } catch (const toml::parse_error& error) {
         throw syntax_error(path.string(), text, error);
