@@ -26,13 +26,6 @@ std::string section_of(std::string command) {
     return command + ".";
 }
 
-std::vector<std::string> option_names(const OptionTable& table) {
-    std::vector<std::string> names;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) names.push_back(option.name);
-    return names;
-}
-
 // All options of train are among `names`.
 bool takes_train(const std::vector<std::string>& names, const std::vector<std::string>& of_train) {
     return std::ranges::all_of(of_train, [&](const std::string& name) {

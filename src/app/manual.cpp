@@ -120,11 +120,10 @@ std::string anchor(const std::string& heading) {
 
 // A row of the table of train that another command takes as it is.
 bool is_of_train(const Option& option, const OptionTable& train) {
-    for (const OptionSection& section : train)
-        for (const Option& each : section.options)
-            if (each.name == option.name && each.value == option.value && each.help == option.help)
-                return true;
-    return false;
+    return std::ranges::any_of(options_of(train), [&](const Option* each) {
+        return each->name == option.name && each->value == option.value &&
+               each->help == option.help;
+    });
 }
 
 // The options of a command that the page has elsewhere.

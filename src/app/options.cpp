@@ -18,25 +18,17 @@ namespace po = boost::program_options;
 
 constexpr const char* command_line = "command line";
 
-std::vector<std::string> names_of(const OptionTable& table, const std::string& prefix) {
-    std::vector<std::string> names;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) names.push_back(prefix + option.name);
-    return names;
-}
-
 po::options_description describe(const OptionTable& table) {
     po::options_description description;
     description.add_options()("help,h", po::bool_switch(), "");
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            const bool is_flag = option.kind == OptionKind::flag;
-            const po::value_semantic* value =
-                is_flag ? static_cast<po::value_semantic*>(po::bool_switch())
-                        : po::value<std::vector<std::string>>();
-            const std::string comma = option.letter.empty() ? "" : ",";
-            description.add_options()((option.name + comma + option.letter).c_str(), value, "");
-        }
+    for (const Option* option : options_of(table)) {
+        const bool is_flag = option->kind == OptionKind::flag;
+        const po::value_semantic* value = is_flag
+                                              ? static_cast<po::value_semantic*>(po::bool_switch())
+                                              : po::value<std::vector<std::string>>();
+        const std::string comma = option->letter.empty() ? "" : ",";
+        description.add_options()((option->name + comma + option->letter).c_str(), value, "");
+    }
     return description;
 }
 
@@ -64,17 +56,10 @@ po::parsed_options split_words(const std::vector<std::string>& words, const Opti
     }
 }
 
-bool is_list(const OptionTable& table, const std::string& name) {
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options)
-            if (option.name == name) return option.kind == OptionKind::list;
-    return false;
-}
-
 void add_option(ParsedLine& line, const po::option& found, const OptionTable& table) {
     const std::string text = found.value.empty() ? "true" : found.value.front();
     const auto [place, is_new] = line.options.emplace(found.string_key, text);
-    if (!is_new && is_list(table, found.string_key)) {
+    if (!is_new && find_option(table, found.string_key).kind == OptionKind::list) {
         place->second += "," + text;
         return;
     }
@@ -91,13 +76,12 @@ void add_option(ParsedLine& line, const po::option& found, const OptionTable& ta
 // The only option of which `name` without its dashes is a value; nullptr for none or several.
 const Option* only_taker(const std::string& name, const OptionTable& table) {
     const Option* taker = nullptr;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            const auto is_it = [&](const std::string& word) { return "--" + word == name; };
-            if (std::ranges::none_of(option.words, is_it)) continue;
-            if (taker) return nullptr;
-            taker = &option;
-        }
+    for (const Option* option : options_of(table)) {
+        const auto is_it = [&](const std::string& word) { return "--" + word == name; };
+        if (std::ranges::none_of(option->words, is_it)) continue;
+        if (taker) return nullptr;
+        taker = option;
+    }
     return taker;
 }
 
@@ -108,8 +92,9 @@ Error unknown_option(const std::string& word, const OptionTable& table) {
                      fmt::format("unknown option '{}'", name),
                      fmt::format("it is a value of --{}", taker->name),
                      fmt::format("--{} {}", taker->name, name.substr(2)));
-    auto names = names_of(table, "--");
-    names.push_back("--help");
+    std::vector<std::string> names = option_names(table);
+    names.emplace_back("help");
+    for (std::string& known : names) known.insert(0, "--");
     return Error("E101",
                  fmt::format("unknown option '{}'", name),
                  "",
@@ -154,7 +139,7 @@ Config read_known_config(const ParsedLine& line,
                                                   : environment.text(environment_name("config"));
     if (!path) return {};
     Config config = read_config(*path);
-    auto names = names_of(table, "");
+    auto names = option_names(table);
     std::erase(names, "config");  // a file names no other
     for (const auto& [key, entry] : config)
         check(std::ranges::find(names, key) != names.end(), [&] {
@@ -225,18 +210,17 @@ std::vector<ResolvedOption> resolve_options(const OptionTable& table,
     std::vector<Config> configs = {read_known_config(line, environment, table)};
     configs.insert(configs.end(), standing.begin(), standing.end());
     std::vector<ResolvedOption> resolved;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            auto found = sources(option, line, environment, configs);
-            if (found.empty()) {
-                resolved.push_back({option.name, option.default_value, "default", {}, option.kind});
-                continue;
-            }
-            assign(option, found.front());
-            const GivenValue used = found.front();
-            found.erase(found.begin());
-            resolved.push_back({option.name, used.text, used.origin, found, option.kind});
+    for (const Option* option : options_of(table)) {
+        auto found = sources(*option, line, environment, configs);
+        if (found.empty()) {
+            resolved.push_back({option->name, option->default_value, "default", {}, option->kind});
+            continue;
         }
+        assign(*option, found.front());
+        const GivenValue used = found.front();
+        found.erase(found.begin());
+        resolved.push_back({option->name, used.text, used.origin, found, option->kind});
+    }
     return resolved;
 }
 

@@ -351,25 +351,33 @@ Option with_scope(OptionScope scope, Option option) {
     return option;
 }
 
+std::vector<const Option*> options_of(const OptionTable& table) {
+    std::vector<const Option*> options;
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) options.push_back(&option);
+    return options;
+}
+
+std::vector<std::string> option_names(const OptionTable& table) {
+    std::vector<std::string> names;
+    for (const Option* option : options_of(table)) names.push_back(option->name);
+    return names;
+}
+
 std::vector<NamedValue> current_values(const OptionTable& table) {
     std::vector<NamedValue> values;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options)
-            values.push_back({option.name, option.current(), option.scope});
+    for (const Option* option : options_of(table))
+        values.push_back({option->name, option->current(), option->scope});
     return values;
 }
 
 const Option& find_option(const OptionTable& table, const std::string& name) {
-    std::vector<std::string> names;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            if (option.name == name) return option;
-            names.push_back(option.name);
-        }
+    for (const Option* option : options_of(table))
+        if (option->name == name) return *option;
     throw Error("E101",
                 fmt::format("there is no setting '{}'", printable(name)),
                 "",
-                did_you_mean(name, names));
+                did_you_mean(name, option_names(table)));
 }
 
 }  // namespace lockstep
