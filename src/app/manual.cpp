@@ -232,6 +232,22 @@ std::string reference_exit_codes() {
     return text + "| 128 + n | killed by signal n | goes on from the newest checkpoint |\n";
 }
 
+// A prefix's share/ has folders alone; a run, a data set or a home has files.
+void check_holds_no_files(const std::filesystem::path& folder) {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+        check(!entry.is_regular_file(none), [&] {
+            return Error(
+                "E407",
+                fmt::format("'{}' holds other files, such as '{}'",
+                            folder.string(),
+                            entry.path().filename().string()),
+                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
+                "reference",
+                "name a folder that is new or has only folders in it");
+        });
+}
+
 }  // namespace
 
 std::vector<OptionSection> own_sections(const Command& command) {
@@ -271,26 +287,6 @@ std::string reference_page(const std::vector<Command>& commands) {
         if (!command.is_hidden) text += reference_command(command, train);
     return text + reference_groups(commands) + reference_exit_codes();
 }
-
-namespace {
-
-// A prefix's share/ has folders alone; a run, a data set or a home has files.
-void check_holds_no_files(const std::filesystem::path& folder) {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, none))
-        check(!entry.is_regular_file(none), [&] {
-            return Error(
-                "E407",
-                fmt::format("'{}' holds other files, such as '{}'",
-                            folder.string(),
-                            entry.path().filename().string()),
-                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
-                "reference",
-                "name a folder that is new or has only folders in it");
-        });
-}
-
-}  // namespace
 
 std::vector<std::string> write_manual(const std::vector<Command>& commands,
                                       const std::filesystem::path& folder) {

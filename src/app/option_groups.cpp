@@ -20,6 +20,16 @@ OptionSection group(OptionGroup which, std::vector<Option> options) {
     return {std::string(group_titles[static_cast<std::size_t>(which)]), std::move(options)};
 }
 
+std::int64_t asked_ranks(const Invocation& call, const std::string& hosts) {
+    const auto np = std::ranges::find(call.options, "np", &ResolvedOption::name);
+    if (np != call.options.end() && np->origin != "default")
+        return parse_integer(np->text).value_or(0);
+    std::int64_t slots = 0;
+    if (!hosts.empty())
+        for (const HostSlots& host : parse_hosts(hosts)) slots += host.slots;
+    return slots;
+}
+
 }  // namespace
 
 void check_given(bool is_given, const std::string& option, const std::string& fix) {
@@ -177,20 +187,6 @@ OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits)
                                100'000,
                                "starts in a row that bring no new checkpoint")});
 }
-
-namespace {
-
-std::int64_t asked_ranks(const Invocation& call, const std::string& hosts) {
-    const auto np = std::ranges::find(call.options, "np", &ResolvedOption::name);
-    if (np != call.options.end() && np->origin != "default")
-        return parse_integer(np->text).value_or(0);
-    std::int64_t slots = 0;
-    if (!hosts.empty())
-        for (const HostSlots& host : parse_hosts(hosts)) slots += host.slots;
-    return slots;
-}
-
-}  // namespace
 
 void check_rank_count(const Invocation& call, const std::string& hosts) {
     if (!launched_by_mpi()) return;

@@ -59,6 +59,29 @@ std::optional<ControlGroup> group_of_line(const std::string& line) {
     return group;
 }
 
+bool is_of_job(const fs::path& folder) {
+    return folder.filename().string().starts_with("job_");
+}
+
+/// Adds what the folders from a process's own group upwards say. Version 2 counts kills in the
+/// groups above, too, where other jobs' are: it ends at SLURM's group of the job, or at the first
+/// limit where there is none.
+void add_end(const ControlGroup& group, const std::vector<fs::path>& folders, MemoryEnd& end) {
+    const bool is_newer = group.version == 2;
+    const bool has_job = std::ranges::any_of(folders, is_of_job);
+    end.is_of_job |= has_job;
+    for (const fs::path& folder : folders) {
+        const fs::path events = folder / (is_newer ? "memory.events" : "memory.oom_control");
+        end.kills = std::max(end.kills, count_of(events, "oom_kill"));
+        const auto limit = limit_in(folder / (is_newer ? "memory.max" : "memory.limit_in_bytes"));
+        if (limit && limit <= end.limit.value_or(*limit)) {
+            end.limit = limit;
+            end.peak = limit_in(folder / (is_newer ? "memory.peak" : "memory.max_usage_in_bytes"));
+        }
+        if (has_job ? is_of_job(folder) : limit.has_value()) return;
+    }
+}
+
 }  // namespace
 
 bool ControlGroup::has(std::string_view controller) const {
@@ -102,33 +125,6 @@ std::string text_of(const fs::path& path) {
     text.erase(text.find_last_not_of(" \t\r\n") + 1);
     return text;
 }
-
-namespace {
-
-bool is_of_job(const fs::path& folder) {
-    return folder.filename().string().starts_with("job_");
-}
-
-/// Adds what the folders from a process's own group upwards say. Version 2 counts kills in the
-/// groups above, too, where other jobs' are: it ends at SLURM's group of the job, or at the first
-/// limit where there is none.
-void add_end(const ControlGroup& group, const std::vector<fs::path>& folders, MemoryEnd& end) {
-    const bool is_newer = group.version == 2;
-    const bool has_job = std::ranges::any_of(folders, is_of_job);
-    end.is_of_job |= has_job;
-    for (const fs::path& folder : folders) {
-        const fs::path events = folder / (is_newer ? "memory.events" : "memory.oom_control");
-        end.kills = std::max(end.kills, count_of(events, "oom_kill"));
-        const auto limit = limit_in(folder / (is_newer ? "memory.max" : "memory.limit_in_bytes"));
-        if (limit && limit <= end.limit.value_or(*limit)) {
-            end.limit = limit;
-            end.peak = limit_in(folder / (is_newer ? "memory.peak" : "memory.max_usage_in_bytes"));
-        }
-        if (has_job ? is_of_job(folder) : limit.has_value()) return;
-    }
-}
-
-}  // namespace
 
 MemoryEnd control_group_memory_end(const fs::path& root) {
     MemoryEnd end;

@@ -69,6 +69,25 @@ void check_range(bool is_inside,
     });
 }
 
+std::optional<Period> readable_period(const std::string& text) {
+    if (text == "never") return Period{};
+    if (text == "auto") return Period{Period::Unit::automatic, 0};
+    const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto count = parse_integer(text.substr(0, digits));
+    const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
+        {"step", {Period::Unit::steps, 1}},
+        {"steps", {Period::Unit::steps, 1}},
+        {"epoch", {Period::Unit::epochs, 1}},
+        {"epochs", {Period::Unit::epochs, 1}},
+        {"s", {Period::Unit::seconds, 1}},
+        {"m", {Period::Unit::seconds, 60}},
+        {"h", {Period::Unit::seconds, 3600}}};
+    const auto found = units.find(text.substr(digits));
+    const bool readable = count && *count > 0 && *count < 1'000'000'000 && found != units.end();
+    if (!readable) return std::nullopt;
+    return Period{found->second.first, *count * found->second.second};
+}
+
 }  // namespace
 
 Option flag_option(const std::string& name, bool& target, const std::string& help) {
@@ -273,29 +292,6 @@ Option steps_option(const std::string& name, std::int64_t& target, const std::st
     };
     return option;
 }
-
-namespace {
-
-std::optional<Period> readable_period(const std::string& text) {
-    if (text == "never") return Period{};
-    if (text == "auto") return Period{Period::Unit::automatic, 0};
-    const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
-    const auto count = parse_integer(text.substr(0, digits));
-    const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
-        {"step", {Period::Unit::steps, 1}},
-        {"steps", {Period::Unit::steps, 1}},
-        {"epoch", {Period::Unit::epochs, 1}},
-        {"epochs", {Period::Unit::epochs, 1}},
-        {"s", {Period::Unit::seconds, 1}},
-        {"m", {Period::Unit::seconds, 60}},
-        {"h", {Period::Unit::seconds, 3600}}};
-    const auto found = units.find(text.substr(digits));
-    const bool readable = count && *count > 0 && *count < 1'000'000'000 && found != units.end();
-    if (!readable) return std::nullopt;
-    return Period{found->second.first, *count * found->second.second};
-}
-
-}  // namespace
 
 Period parse_period(const std::string& name, const GivenValue& given) {
     const auto period = readable_period(given.text);

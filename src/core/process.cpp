@@ -49,6 +49,18 @@ std::optional<int> wait_for(pid_t pid, double deadline_s) {
     }
 }
 
+/// Writing to a child that is gone must not end this process.
+class NoPipeSignal {
+  public:
+    NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
+    ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
+    NoPipeSignal(const NoPipeSignal&) = delete;
+    NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+  private:
+    void (*before_)(int);
+};
+
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& argv,
@@ -119,22 +131,6 @@ std::optional<std::size_t> timed_read(int fd, std::span<std::byte> out, double d
         if (errno != EINTR) return 0;
     }
 }
-
-namespace {
-
-/// Writing to a child that is gone must not end this process.
-class NoPipeSignal {
-  public:
-    NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
-    ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
-    NoPipeSignal(const NoPipeSignal&) = delete;
-    NoPipeSignal& operator=(const NoPipeSignal&) = delete;
-
-  private:
-    void (*before_)(int);
-};
-
-}  // namespace
 
 struct TalkingProcess::Inside {
     Child child;

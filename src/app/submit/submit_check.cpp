@@ -163,21 +163,6 @@ void check_model(const std::string& name) {
     });
 }
 
-}  // namespace
-
-void check_ranks_will_run(const SubmitOptions& options,
-                          const JobRequest& request,
-                          const TrainSettings& settings) {
-    if (!options.data.empty()) check_data(options.data);
-    if (!options.run.empty()) check_run(options, request);
-    check_virtual_ranks(options, request, settings);
-    check_memory(options, request, settings);
-    check_gpus(request, settings);
-    check_model(settings.model.name);
-}
-
-namespace {
-
 // A rank with LibTorch and MPI: what the step line of the quick start shows, less its small model.
 constexpr std::uint64_t bare_rank_bytes = 220u << 20;
 
@@ -248,6 +233,17 @@ int kept_checkpoints(const TrainSettings& settings) {
 }
 
 }  // namespace
+
+void check_ranks_will_run(const SubmitOptions& options,
+                          const JobRequest& request,
+                          const TrainSettings& settings) {
+    if (!options.data.empty()) check_data(options.data);
+    if (!options.run.empty()) check_run(options, request);
+    check_virtual_ranks(options, request, settings);
+    check_memory(options, request, settings);
+    check_gpus(request, settings);
+    check_model(settings.model.name);
+}
 
 JobEstimate estimate_job(const TrainSettings& settings,
                          const JobPart& part,

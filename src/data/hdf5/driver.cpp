@@ -220,6 +220,25 @@ Handle access_through(const H5FD_class_t& driver, const void* info) {
     return access;  // keeps the driver registered
 }
 
+// The beginning of the chunk after the one at `start`: the last dimension runs fastest.
+void advance(std::vector<hsize_t>& start, const DatasetFacts& facts) {
+    for (std::size_t d = start.size(); d-- > 0;) {
+        start[d] += facts.chunk[d];
+        if (start[d] < facts.size[d]) return;
+        start[d] = 0;
+    }
+}
+
+// Filters may grow what they cannot compress, but not by more than this.
+std::uint64_t most_stored(const DatasetFacts& facts) {
+    std::uint64_t bytes = 2 * 8;
+    for (const std::uint64_t size : facts.chunk) {
+        if (size > (std::uint64_t{1} << 40) / bytes) return std::uint64_t{1} << 40;
+        bytes *= size;
+    }
+    return bytes + 65536;
+}
+
 }  // namespace
 
 Handle probing_access() {
@@ -271,29 +290,6 @@ std::optional<ChunkPlace> ChunkProbe::find(const std::vector<hsize_t>& start) {
 std::uint64_t reads() {
     return reads_done;
 }
-
-namespace {
-
-// The beginning of the chunk after the one at `start`: the last dimension runs fastest.
-void advance(std::vector<hsize_t>& start, const DatasetFacts& facts) {
-    for (std::size_t d = start.size(); d-- > 0;) {
-        start[d] += facts.chunk[d];
-        if (start[d] < facts.size[d]) return;
-        start[d] = 0;
-    }
-}
-
-// Filters may grow what they cannot compress, but not by more than this.
-std::uint64_t most_stored(const DatasetFacts& facts) {
-    std::uint64_t bytes = 2 * 8;
-    for (const std::uint64_t size : facts.chunk) {
-        if (size > (std::uint64_t{1} << 40) / bytes) return std::uint64_t{1} << 40;
-        bytes *= size;
-    }
-    return bytes + 65536;
-}
-
-}  // namespace
 
 ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts) {
     const std::uint64_t count = facts.chunk_count();

@@ -137,10 +137,6 @@ class Loader {
     std::exception_ptr error_;
 };
 
-}  // namespace
-
-namespace {
-
 constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
 
 std::uint64_t state_bytes(const DatasetIndex& index, std::size_t field) {

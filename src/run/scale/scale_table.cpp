@@ -31,6 +31,11 @@ StepParts losses_of(const ScalePoint& base, const ScalePoint& point) {
     return losses;
 }
 
+// By more than both may be off.
+bool is_faster(const ScalePoint& point, const ScalePoint& than) {
+    return than.seconds - point.seconds > 2 * std::hypot(point.error_s, than.error_s);
+}
+
 }  // namespace
 
 std::string_view step_part_name(StepPart part) {
@@ -116,15 +121,6 @@ std::vector<std::int64_t> rounded_parts(std::span<const double> parts, double wh
     for (std::size_t i = order.size(); left < 0 && i > 0; --i, ++left) --rounded[order[i - 1]];
     return rounded;
 }
-
-namespace {
-
-// By more than both may be off.
-bool is_faster(const ScalePoint& point, const ScalePoint& than) {
-    return than.seconds - point.seconds > 2 * std::hypot(point.error_s, than.error_s);
-}
-
-}  // namespace
 
 ScaleAdvice advise_scale(std::span<const ScaleRow> rows,
                          std::span<const ScaleForecast> forecasts,

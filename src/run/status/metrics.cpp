@@ -60,24 +60,6 @@ std::uint64_t length_to_keep(int file, std::int64_t resumed_step, const fs::path
     return end;
 }
 
-}  // namespace
-
-MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
-    : path_(path), file_(open_for_writing(path, O_RDWR | O_CREAT | O_APPEND)) {
-    if (!file_) throw system_error("open", path.string(), errno);
-    const auto length = length_to_keep(file_.value(), resumed_step, path);
-    if (::ftruncate(file_.value(), static_cast<off_t>(length)) != 0) {
-        throw system_error("cut", path.string(), errno);
-    }
-}
-
-void MetricsFile::append(const Json& record) {
-    const auto line = record.dump() + '\n';
-    write_all(file_.value(), bytes_of(line), path_);
-}
-
-namespace {
-
 /// A report or an evaluation of the run.
 using MetricsRow = std::variant<const StepsEvent*, const EvaluationMetrics*>;
 
@@ -231,6 +213,20 @@ void add_ranks(Exposition& out, const RunFigures& run) {
 }
 
 }  // namespace
+
+MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
+    : path_(path), file_(open_for_writing(path, O_RDWR | O_CREAT | O_APPEND)) {
+    if (!file_) throw system_error("open", path.string(), errno);
+    const auto length = length_to_keep(file_.value(), resumed_step, path);
+    if (::ftruncate(file_.value(), static_cast<off_t>(length)) != 0) {
+        throw system_error("cut", path.string(), errno);
+    }
+}
+
+void MetricsFile::append(const Json& record) {
+    const auto line = record.dump() + '\n';
+    write_all(file_.value(), bytes_of(line), path_);
+}
 
 // Row by row: all of a long run's rows would fill the memory.
 std::string metrics_csv(const RunFigures& run) {
