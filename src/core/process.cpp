@@ -54,8 +54,7 @@ class NoPipeSignal {
   public:
     NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
     ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
-    NoPipeSignal(const NoPipeSignal&) = delete;
-    NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+    NoPipeSignal& operator=(NoPipeSignal&&) = delete;
 
   private:
     void (*before_)(int);

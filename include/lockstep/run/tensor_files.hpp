@@ -39,8 +39,7 @@ class NewFile {
     /// Creates the partial file. Errors: E407 if `path` exists, E401.
     explicit NewFile(const std::filesystem::path& path);
     ~NewFile();
-    NewFile(const NewFile&) = delete;
-    NewFile& operator=(const NewFile&) = delete;
+    NewFile& operator=(NewFile&&) = delete;
 
     void write(std::span<const std::byte> bytes);   ///< Errors: E402, E405
     std::uint64_t bytes() const { return bytes_; }  ///< bytes written so far

@@ -92,8 +92,7 @@ void requeue(const SlurmJob& job) {
 class RemovedFolder {
   public:
     explicit RemovedFolder(fs::path folder) : folder_(std::move(folder)) {}
-    RemovedFolder(const RemovedFolder&) = delete;
-    RemovedFolder& operator=(const RemovedFolder&) = delete;
+    RemovedFolder& operator=(RemovedFolder&&) = delete;
     ~RemovedFolder() {
         std::error_code left_behind;
         if (!folder_.empty()) fs::remove_all(folder_, left_behind);

@@ -149,8 +149,7 @@ class ScriptFile {
         check(static_cast<bool>(file), [&] { return system_error("make", path_, errno); });
         write_all(file.value(), std::as_bytes(std::span(text)), path_);
     }
-    ScriptFile(const ScriptFile&) = delete;
-    ScriptFile& operator=(const ScriptFile&) = delete;
+    ScriptFile& operator=(ScriptFile&&) = delete;
     ~ScriptFile() { ::unlink(path_.c_str()); }
     const std::string& path() const { return path_; }
 

@@ -36,8 +36,7 @@ class RawInput {
              const RawTable& table,
              const Communicator& ranks);
     ~RawInput();
-    RawInput(const RawInput&) = delete;
-    RawInput& operator=(const RawInput&) = delete;
+    RawInput& operator=(RawInput&&) = delete;
 
   private:
     std::filesystem::path folder_;  // on rank 0; "": none was made

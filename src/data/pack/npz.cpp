@@ -59,8 +59,7 @@ class Inflating {
   public:
     Inflating() { expect(inflateInit2(&stream_, -MAX_WBITS) == Z_OK, "zlib begins"); }
     ~Inflating() { inflateEnd(&stream_); }
-    Inflating(const Inflating&) = delete;
-    Inflating& operator=(const Inflating&) = delete;
+    Inflating& operator=(Inflating&&) = delete;
 
     /// Gives what `piece` expands to in pieces to `take`. Returns false for damaged bytes.
     template <class Take>

@@ -47,8 +47,7 @@ class Timed {
   public:
     explicit Timed(double& total) : total_(total), since_(now_s()) {}
     ~Timed() { total_ += now_s() - since_; }
-    Timed(const Timed&) = delete;
-    Timed& operator=(const Timed&) = delete;
+    Timed& operator=(Timed&&) = delete;
 
   private:
     double& total_;

@@ -116,8 +116,7 @@ class Watchdog::Impl {
     }
 
     ~Impl() { end(); }
-    Impl(const Impl&) = delete;
-    Impl& operator=(const Impl&) = delete;
+    Impl& operator=(Impl&&) = delete;
 
   private:
     void end() {

@@ -79,8 +79,7 @@ class RankLog {
     /// Reads only the log's first lines, for facts().
     RankLog(fs::path path, int rank, const LogChoice& choice, LineLimits limits);
 
-    RankLog(const RankLog&) = delete;
-    RankLog& operator=(const RankLog&) = delete;
+    RankLog& operator=(RankLog&&) = delete;
 
     /// Goes to the next selected line. Returns false if there is none yet; another call may find
     /// one. Errors: those of open_for_reading() but E201; E402.

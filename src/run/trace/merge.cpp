@@ -54,8 +54,7 @@ class MergedFile {
         std::error_code ignored;
         if (file_) fs::remove(partial_, ignored);
     }
-    MergedFile(const MergedFile&) = delete;
-    MergedFile& operator=(const MergedFile&) = delete;
+    MergedFile& operator=(MergedFile&&) = delete;
 
     void add(const StepTrace& trace, std::int64_t ahead_ns) {
         std::string events = merged_events(trace, ahead_ns);
