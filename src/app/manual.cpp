@@ -59,16 +59,8 @@ std::string man_options(const OptionSection& section) {
 }
 
 const char* scope_text(OptionScope scope) {
-    switch (scope) {
-        case OptionScope::decides:
-            return "bits";
-        case OptionScope::decides_length:
-            return "bits of a cosine";
-        case OptionScope::shared:
-            return "shared";
-        default:
-            return "";
-    }
+    constexpr const char* texts[] = {"", "shared", "bits", "bits of a cosine"};
+    return texts[static_cast<std::size_t>(scope)];
 }
 
 // In a cell of a table.

@@ -73,7 +73,6 @@ class Staging {
         result_.digest = manifest_.digest;
         for (const Shard& shard : manifest_.shards) result_.dataset_bytes += shard.bytes;
         result_.sent_bytes = bytes_of(wanted_);
-        result_.reused_files = manifest_.shards.size() - missing_.size();
         return result_;
     }
 
