@@ -4,17 +4,14 @@
 #include "lockstep/run/log_merge.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/trace.hpp"
 
 #include "trace/chrome.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -38,44 +35,6 @@ std::int64_t traced_start(const fs::path& root, std::int64_t asked) {
     }
     return 0;
 }
-
-/// Grows beside its place, and takes it when it is whole.
-class MergedFile {
-  public:
-    explicit MergedFile(fs::path path)
-        : path_(std::move(path)),
-          partial_(path_.parent_path() / fmt::format(".{}.partial", path_.filename().string())),
-          file_(open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC)) {
-        check(static_cast<bool>(file_),
-              [&] { return system_error("create", partial_.string(), errno); });
-        write("{\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n");
-    }
-    ~MergedFile() {
-        std::error_code ignored;
-        if (file_) fs::remove(partial_, ignored);
-    }
-    MergedFile& operator=(MergedFile&&) = delete;
-
-    void add(const StepTrace& trace, std::int64_t ahead_ns) {
-        std::string events = merged_events(trace, ahead_ns);
-        events.resize(events.size() - 2);  // the last comma
-        write((std::exchange(is_first_, false) ? "" : ",\n") + events);
-    }
-
-    void finish() {
-        write("\n]}\n");
-        if (::rename(partial_.c_str(), path_.c_str()) != 0)
-            throw system_error("create", path_.string(), errno);
-        file_.reset();
-    }
-
-  private:
-    void write(const std::string& text) { write_all(file_.value(), bytes_of(text), partial_); }
-
-    fs::path path_, partial_;
-    UniqueFd file_;
-    bool is_first_ = true;
-};
 
 void note(MergedTraces& merged, const StepTrace& trace) {
     merged.ranks.push_back(trace.rank);
@@ -101,19 +60,23 @@ MergedTraces merge_traces(const fs::path& root, std::int64_t incarnation, const 
     });
     const fs::path logs = RunPaths{root}.logs(merged.incarnation);
     merged.file = out.empty() ? root / fmt::format("trace-i{}.json", merged.incarnation) : out;
-    MergedFile file(merged.file);
+    NewFile file(merged.file, Existing::replaced);
+    file.write(bytes_of("{\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n"));
     int ranks = 0;
     const std::vector<RankLogFacts> traced = traced_ranks(logs);
     Progress progress("merging traces of ranks", traced.size());
     for (const RankLogFacts& rank : traced) {
         const StepTrace trace = read_trace(trace_path(logs, rank.rank));
-        file.add(trace, std::llround(rank.clock_ahead_s * 1e9));
+        std::string events = merged_events(trace, std::llround(rank.clock_ahead_s * 1e9));
+        events.resize(events.size() - 2);  // the last comma
+        file.write(bytes_of((merged.ranks.empty() ? "" : ",\n") + events));
         note(merged, trace);
         progress.update(merged.ranks.size());
         ranks = std::max(ranks, trace.ranks);
         merged.correction_s = std::max(merged.correction_s, std::abs(rank.clock_ahead_s));
         merged.error_s = std::max(merged.error_s, rank.clock_error_s);
     }
+    file.write(bytes_of("\n]}\n"));
     file.finish();
     for (int rank = 0; rank < ranks; ++rank)
         if (!std::ranges::binary_search(merged.ranks, rank)) merged.missing.push_back(rank);
