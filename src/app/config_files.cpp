@@ -2,6 +2,7 @@
 #include "config_files.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include <algorithm>
 
@@ -47,12 +48,10 @@ Error unknown_key(const ConfigEntry& entry,
 
 std::vector<Config> read_standing_configs(const Environment& environment) {
     std::vector<Config> configs;
-    std::error_code missing;
     const auto user = user_config(environment);
-    if (!user.empty() && std::filesystem::exists(user, missing))
-        configs.push_back(read_config(user));
+    if (!user.empty() && fs::exists(status_of(user))) configs.push_back(read_config(user));
     const auto named = environment.text("LOCKSTEP_SITE_CONFIG");
-    const bool has_site = named ? !named->empty() : std::filesystem::exists(site_config, missing);
+    const bool has_site = named ? !named->empty() : fs::exists(status_of(site_config));
     if (has_site) configs.push_back(read_config(named.value_or(site_config)));
     return configs;
 }

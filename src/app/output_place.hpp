@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -21,8 +22,7 @@ namespace lockstep {
 inline void check_output_place(const std::filesystem::path& file) {
     const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
     const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-    std::error_code ignored;
-    const bool is_folder = std::filesystem::is_directory(file, ignored);
+    const bool is_folder = fs::is_directory(status_of(file));
     check(reason == 0 && !is_folder, [&] {
         return Error("E401",
                      fmt::format("'{}' cannot be written", file.string()),

@@ -104,13 +104,12 @@ Error not_text(const std::string& file, const std::string& why) {
 }
 
 std::string read_text(const fs::path& path) {
-    std::error_code missing;
-    if (!fs::is_regular_file(path, missing))
+    if (!fs::is_regular_file(status_of(path)))
         throw Error("E116",
                     fmt::format("cannot read config '{}'", path.string()),
-                    fs::is_directory(path, missing) ? "it is a folder"
-                    : fs::exists(path, missing)     ? "it is a pipe or a device, and no file"
-                                                    : "it does not exist",
+                    fs::is_directory(status_of(path)) ? "it is a folder"
+                    : fs::exists(status_of(path))     ? "it is a pipe or a device, and no file"
+                                                      : "it does not exist",
                     "give the path of a TOML file");
     std::string text = read_file(path, 1u << 20);
     if (const auto nul = text.find('\0'); nul != text.npos)

@@ -105,10 +105,9 @@ std::vector<fs::path> folders_of(const ControlGroup& group,
                                  const fs::path& root) {
     auto mount = root / "sys/fs/cgroup";
     if (group.version == 1) mount /= controller;
-    std::error_code missing;
     std::vector<fs::path> folders;
     for (auto below = group.path.relative_path();; below = below.parent_path()) {
-        if (below.empty() || fs::is_directory(mount / below, missing))
+        if (below.empty() || fs::is_directory(status_of(mount / below)))
             folders.push_back(mount / below);
         if (below.empty()) return folders;
     }

@@ -88,8 +88,7 @@ ProcessResult run_process(const std::vector<std::string>& argv,
 }
 
 bool is_program(const fs::path& path) {
-    std::error_code missing;
-    return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
+    return fs::is_regular_file(status_of(path)) && ::access(path.c_str(), X_OK) == 0;
 }
 
 std::string find_program(const std::string& program) {
@@ -111,9 +110,8 @@ std::string this_executable() {
 
 std::string own_library(const std::string& name) {
     const std::filesystem::path program = std::filesystem::path(this_executable()).parent_path();
-    std::error_code ignored;
     for (const std::filesystem::path& folder : {program / "../lib", program})
-        if (std::filesystem::exists(folder / name, ignored)) return folder / name;
+        if (fs::exists(status_of(folder / name))) return folder / name;
     return name;
 }
 

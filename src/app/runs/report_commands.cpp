@@ -64,8 +64,7 @@ Report report_of(const fs::path& run, std::int64_t asked, const std::string& pro
     ReportClues clues{.status = status_of_run(run, StatusDepth::history)};
     check_start(asked, clues.status.incarnation);
     clues.start = asked > 0 ? asked : clues.status.incarnation;
-    std::error_code failed;
-    const bool has_logs = fs::is_directory(RunPaths{run}.logs(clues.start), failed);
+    const bool has_logs = fs::is_directory(status_of(RunPaths{run}.logs(clues.start)));
     const auto cause = has_logs ? root_cause(run, clues.start) : std::nullopt;
     clues.cause = cause_of(cause);
     clues.next = next_command(clues.status, clues.start, AlreadyTold::cause, cause);

@@ -26,9 +26,8 @@ namespace {
 enum class RawKind { data_set, images, table, array, text };
 
 RawKind kind_of_input(const fs::path& path) {
-    std::error_code failed;
-    if (fs::is_directory(path, failed)) {
-        if (fs::exists(path / manifest_name, failed)) return RawKind::data_set;
+    if (fs::is_directory(status_of(path))) {
+        if (fs::exists(status_of(path / manifest_name))) return RawKind::data_set;
         const auto is_hdf5 = [](const fs::directory_entry& entry) {
             const fs::path ending = entry.path().extension();
             return ending == ".h5" || ending == ".hdf5" || ending == ".hdf" || ending == ".he5";

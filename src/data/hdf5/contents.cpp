@@ -190,8 +190,7 @@ std::string way_to_join(const std::vector<std::string>& places) {
 void check_is_one(const fs::path& where) {
     const std::vector<std::string> places = split(where.string(), ',');
     const bool has_packed = places.size() > 1 && std::ranges::any_of(places, is_packed);
-    std::error_code failed;
-    check(!has_packed || fs::exists(where, failed), [&] {
+    check(!has_packed || fs::exists(status_of(where)), [&] {
         return Error(
             "E216",
             fmt::format("'{}' names {} places, but a packed data set is one",
@@ -290,8 +289,7 @@ void check_is_there(const DatasetFacts& facts,
 }
 
 bool is_packed(const fs::path& where) {
-    std::error_code failed;
-    return fs::exists(where / manifest_name, failed);
+    return fs::exists(status_of(where / manifest_name));
 }
 
 ForeignPlace foreign_place(const fs::path& where, Links links) {

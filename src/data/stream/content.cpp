@@ -126,8 +126,7 @@ FileWatch::FileWatch(std::shared_ptr<const DatasetIndex> index) {
 
 void FileWatch::check() const {
     for (const auto& [path, seen] : files_) {
-        std::error_code failed;
-        lockstep::check(fs::exists(path, failed), [&] { return changed(path, "it is gone"); });
+        lockstep::check(fs::exists(status_of(path)), [&] { return changed(path, "it is gone"); });
         const FileStamp now = file_stamp(path);
         lockstep::check(now == seen, [&] { return changed(path, difference(seen, now)); });
     }

@@ -137,14 +137,9 @@ std::string standing_text(const RunStatus& status) {
                        status.reason.empty() ? "" : ": " + plain_text(status.reason));
 }
 
-bool is_there(const fs::path& path) {
-    std::error_code failed;
-    return fs::exists(path, failed);
-}
-
 // If all ranks are gone without a word, their launcher was: nobody is to be named.
 void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t kills_before) {
-    if (!is_there(flight)) return;
+    if (!fs::exists(status_of(flight))) return;
     const auto traces = read_rank_traces(flight);
     Verdict verdict = diagnose(traces, unix_time_s(), 0);
     const bool has_crashed = std::ranges::any_of(traces, is_crash, &RankTrace::signal);
@@ -222,8 +217,7 @@ std::string next_command(const RunStatus& status,
     const std::string start = is_newest ? "" : fmt::format(" --incarnation {}", incarnation);
     if (cause && cause->is_verdict) return fmt::format("lockstep diagnose {}{}", run, start);
     if (cause) return fmt::format("lockstep explain {}", plain_text(cause->error.code));
-    std::error_code missing;
-    const bool has_records = fs::exists(RunPaths{status.root}.flight(incarnation), missing);
+    const bool has_records = fs::exists(status_of(RunPaths{status.root}.flight(incarnation)));
     const std::string look_closer =
         seen == AlreadyTold::logs ? fmt::format("lockstep logs {}{} --first-error", run, start)
         : has_records             ? fmt::format("lockstep diagnose {}{}", run, start)
@@ -293,7 +287,7 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch, cons
     if (!killed && is_known) return code;
     const fs::path flight = run.newest_flight();
     if (!flight.empty() && flight != before) {
-        if (is_there(verdict_path(flight))) {
+        if (fs::exists(status_of(verdict_path(flight)))) {
             // Its words went to a host that nobody hears any more.
             if (killed && claim_unheard_verdict(flight, heard_within_s))
                 throw error_of(*read_verdict(flight));

@@ -78,8 +78,6 @@ std::int64_t best_step(const fs::path& run) {
     return newest->best.step;
 }
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view of_torch_save =
     "import sys, torch; from safetensors.torch import save_file; "
     "d = torch.load(sys.argv[1], map_location='cpu'); d = d.get('state_dict', d); "
@@ -159,7 +157,7 @@ std::optional<CheckpointState> newest_checkpoint_state(const fs::path& root) {
 std::vector<BitContract> recorded_contracts(const fs::path& run) {
     std::vector<BitContract> found;
     const RunPaths paths{run};
-    if (std::error_code failed; fs::exists(paths.record(), failed)) {
+    if (fs::exists(status_of(paths.record()))) {
         const RunRecord record = read_run_record(run);
         found.push_back({without_wire(run, record.deciding),
                          text_in(record.contract, "canary"),
@@ -244,17 +242,15 @@ std::string way_to_safetensors(std::string_view start, const fs::path& path) {
 }
 
 std::string export_command(const fs::path& path) {
-    std::error_code ignored;
     fs::path run = path;
-    while (run != run.parent_path() && !fs::exists(run / "run.json", ignored))
+    while (run != run.parent_path() && !fs::exists(status_of(run / "run.json")))
         run = run.parent_path();
     return fmt::format("lockstep export {} --out weights.safetensors",
                        run == run.parent_path() ? "RUN" : shell_word(run.string()));
 }
 
 void check_is_weights_file(const fs::path& path) {
-    std::error_code ignored;
-    check(!fs::is_directory(path, ignored), [&] {
+    check(!fs::is_directory(status_of(path)), [&] {
         return Error("E206",
                      fmt::format("'{}' is a folder, not a file of weights", path.string()),
                      "a run keeps its weights in pieces, one for each rank that saved them",

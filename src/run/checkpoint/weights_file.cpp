@@ -207,8 +207,7 @@ std::map<std::string, std::vector<std::string>> shards_of(const fs::path& index)
 void check_has_shard(const fs::path& index,
                      const fs::path& file,
                      const std::vector<std::string>& names) {
-    std::error_code ignored;
-    check(fs::exists(file, ignored), [&] {
+    check(fs::exists(status_of(file)), [&] {
         return Error(
             "E201",
             fmt::format("cannot open '{}': there is no such file", printable(file.string())),

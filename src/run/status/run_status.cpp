@@ -268,8 +268,7 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
 }
 
 std::vector<fs::path> find_runs(const fs::path& folder) {
-    std::error_code failed;
-    check(!is_there(folder, folder) || fs::is_directory(folder, failed), [&] {
+    check(!is_there(folder, folder) || fs::is_directory(status_of(folder)), [&] {
         return Error("E201",
                      fmt::format("'{}' is no folder", folder.string()),
                      "",

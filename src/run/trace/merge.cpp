@@ -18,11 +18,10 @@ namespace lockstep {
 namespace {
 
 std::vector<RankLogFacts> traced_ranks(const fs::path& logs) {
-    std::error_code none;
-    if (!fs::is_directory(logs, none)) return {};
+    if (!fs::is_directory(status_of(logs))) return {};
     std::vector<RankLogFacts> ranks = read_log_facts(logs);
     std::erase_if(ranks, [&](const RankLogFacts& rank) {
-        return !fs::exists(trace_path(logs, rank.rank), none);
+        return !fs::exists(status_of(trace_path(logs, rank.rank)));
     });
     return ranks;
 }
