@@ -77,6 +77,17 @@ OptionSection start_group(std::int64_t& target) {
             "incarnation", target, 0, 1'000'000'000, "start of the run to read; 0: the newest")});
 }
 
+void check_start(std::int64_t start, std::int64_t newest) {
+    check(start <= newest, [&] {
+        return Error("E102",
+                     fmt::format("--incarnation is {}", start),
+                     newest == 0   ? "no start of the run has logs"
+                     : newest == 1 ? "the run has one start"
+                                   : fmt::format("the run has starts 1 to {}", newest),
+                     "0 or nothing: the newest");
+    });
+}
+
 OptionSection ranks_section(int& np, bool& oversubscribe) {
     return {
         "Ranks",

@@ -179,13 +179,7 @@ std::vector<std::int64_t> chosen_starts(const fs::path& run,
                      "none of its starts has begun a log",
                      "see the output of its ranks or their launcher");
     });
-    check(options.incarnation <= newest, [&] {
-        return Error("E102",
-                     fmt::format("--incarnation is {}", options.incarnation),
-                     newest == 1 ? "the run has one start"
-                                 : fmt::format("the run has starts 1 to {}", newest),
-                     "0 or nothing: the newest");
-    });
+    check_start(options.incarnation, newest);
     if (!options.all_starts) return {options.incarnation > 0 ? options.incarnation : newest};
     std::vector<std::int64_t> starts;
     for (std::int64_t i = 1; i <= newest; ++i)

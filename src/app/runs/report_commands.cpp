@@ -44,17 +44,6 @@ struct ReportOptions {
     std::int64_t incarnation = 0;  // 0: the newest
 };
 
-void check_start(std::int64_t start, std::int64_t newest) {
-    check(start <= newest, [&] {
-        return Error("E102",
-                     fmt::format("--incarnation is {}", start),
-                     newest == 0   ? "no start of the run has logs"
-                     : newest == 1 ? "the run has one start"
-                                   : fmt::format("the run has starts 1 to {}", newest),
-                     "0 or nothing: the newest");
-    });
-}
-
 std::optional<ReportCause> cause_of(const std::optional<RootCause>& found) {
     if (!found) return {};
     return ReportCause{found->error, found->trouble, found->followers};

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -88,12 +89,7 @@ using Cells = std::vector<std::pair<std::string, std::string>>;  ///< column, te
 
 /// RFC 4180 has quotes, but no escapes: control characters become '?'.
 std::string csv_text(const Json& value) {
-    if (value.is_null()) return "";
-    const std::string text = printable_lines(value.as_text());
-    if (text.find_first_of(",\"\n") == text.npos) return text;
-    std::string quoted = "\"";
-    for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + "\"";
+    return value.is_null() ? "" : csv_cell(printable_lines(value.as_text()));
 }
 
 void add_cells(Cells& cells, const Json& object, const std::string& prefix) {
