@@ -16,7 +16,6 @@
 #include "lockstep/launch/start_watch.hpp"
 
 #include "command.hpp"
-#include "config_files.hpp"
 #include "rank_ends.hpp"
 #include "train/train_options.hpp"
 

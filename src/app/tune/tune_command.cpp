@@ -13,7 +13,7 @@
 #include "option_groups.hpp"
 #include "output_place.hpp"
 #include "train/train_options.hpp"
-#include "tune/tune_report.hpp"
+#include "tune/trials.hpp"
 
 #include <algorithm>
 #include <cmath>
