@@ -168,11 +168,13 @@ herr_t set_size(H5FD_t* base, hid_t, hbool_t) {
     return 0;
 }
 
-H5FD_class_t common_class() {
+H5FD_class_t common_class([[maybe_unused]] int value, const char* name) {
     H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 13, 0)
     driver.version = H5FD_CLASS_VERSION;
+    driver.value = static_cast<H5FD_class_value_t>(value);
 #endif
+    driver.name = name;
     driver.maxaddr = haddr_t{1} << 62;
     driver.fc_degree = H5F_CLOSE_WEAK;
     driver.close = close_file;
@@ -186,11 +188,7 @@ H5FD_class_t common_class() {
 }
 
 H5FD_class_t probing_class() {
-    H5FD_class_t driver = common_class();
-#if H5_VERSION_GE(1, 13, 0)
-    driver.value = static_cast<H5FD_class_value_t>(600);
-#endif
-    driver.name = "lockstep_probe";
+    H5FD_class_t driver = common_class(600, "lockstep_probe");
     driver.open = open_for_probe;
     driver.query = query_probe;
     driver.write = refuse_to_write;
@@ -198,11 +196,7 @@ H5FD_class_t probing_class() {
 }
 
 H5FD_class_t writing_class() {
-    H5FD_class_t driver = common_class();
-#if H5_VERSION_GE(1, 13, 0)
-    driver.value = static_cast<H5FD_class_value_t>(601);
-#endif
-    driver.name = "lockstep_write";
+    H5FD_class_t driver = common_class(601, "lockstep_write");
     driver.fapl_size = sizeof(WritingInfo);
     driver.open = open_for_writing;
     driver.query = query_writing;
