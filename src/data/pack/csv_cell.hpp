@@ -3,6 +3,8 @@
 // hold something else.
 #pragma once
 
+#include "lockstep/core/split.hpp"
+
 #include "column.hpp"
 #include "csv_reader.hpp"
 
@@ -44,9 +46,6 @@ CsvColumns columns_of(const std::vector<std::string>& cells,
 
 /// Returns the names of the numbers that `form` makes: "mass", "kind=red".
 std::vector<std::string> number_names(const TableForm& form);
-
-/// Returns `text` without blanks and tabs around it.
-std::string_view trimmed(std::string_view text);
 
 /// Returns the whole of a cell as a finite number, rounded once; nothing if it is none.
 template <class Number>
