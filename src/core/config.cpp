@@ -2,7 +2,6 @@
 #include "lockstep/core/config.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -12,6 +11,7 @@
 #define TOML_EXCEPTIONS 1
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <toml++/toml.h>
 
@@ -47,13 +47,10 @@ std::string indent_up_to(std::string_view line, std::size_t column) {
 // Returns the place of the first byte that is not UTF-8; npos if there is none. (TOML's own checks
 // are the parser's.)
 std::size_t first_bad_byte(std::string_view text) {
-    for (std::size_t i = 0; i < text.size();) {
-        const auto lead = static_cast<unsigned char>(text[i]);
-        const auto ones = static_cast<std::size_t>(std::countl_one(lead));
-        if (ones == 1 || ones > 4 || i + ones > text.size()) return i;
-        for (std::size_t k = 1; k < ones; ++k)
-            if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return i;
-        i += std::max<std::size_t>(ones, 1);
+    for (std::size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+        const Character next = first_character(text.substr(at));
+        if (next.bytes == 1 && next.letter >= 0x80) return at;
+        bytes = next.bytes;
     }
     return text.npos;
 }
