@@ -20,10 +20,12 @@
 #include "data/pack_inputs.hpp"
 #include "data/pack_output.hpp"
 #include "option_groups.hpp"
+#include "output_place.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <list>
 #include <memory>
 
 #include <fmt/format.h>
@@ -160,8 +162,10 @@ class RawInput {
                          .team = team_of(ranks)};
         if (field.name == "tokens") pack.classes = field.classes();
         if (ranks.is_root()) {
-            folder_ = pack.output;
-            fs::remove_all(folder_);
+            fs::remove_all(pack.output);
+            left_.emplace_back(pack.output.parent_path() /
+                               fmt::format(".{}.partial", pack.output.filename().string()));
+            left_.emplace_back(pack.output);
         }
         Progress progress;
         const SignalGuard signals;
@@ -174,17 +178,9 @@ class RawInput {
             for (std::uint64_t row = 0; row < source->samples(); ++row)
                 settings.row_names.push_back(source->row_name(row));
     }
-    ~RawInput() {
-        if (folder_.empty()) return;
-        std::error_code failed;
-        fs::remove_all(folder_, failed);
-        const std::string partial = fmt::format(".{}.partial", folder_.filename().string());
-        fs::remove_all(folder_.parent_path() / partial, failed);  // what an error left
-    }
-    RawInput& operator=(RawInput&&) = delete;
 
   private:
-    fs::path folder_;  // on rank 0; "": none was made
+    std::list<RemovedFolder> left_;  // on rank 0: what was made, and what an error left
 };
 
 struct InferArguments {
