@@ -23,13 +23,6 @@ std::map<std::string, std::set<std::string>> command_words(const std::vector<Com
     return words;
 }
 
-std::vector<const Option*> options_of(const Command& command) {
-    std::vector<const Option*> options;
-    for (const OptionSection& section : command.table)
-        for (const Option& option : section.options) options.push_back(&option);
-    return options;
-}
-
 // --min-bytes and -b.
 std::vector<std::string> spellings(const Option& option) {
     std::vector<std::string> found = {"--" + option.name};
@@ -144,7 +137,7 @@ std::string bash_completion(const std::vector<Command>& commands) {
     }
     for (const Command& command : commands) {
         std::vector<std::string> names = {"--help"};
-        for (const Option* option : options_of(command))
+        for (const Option* option : options_of(command.table))
             for (const std::string& spelling : spellings(*option)) {
                 names.push_back(spelling);
                 if (!option->words.empty())
@@ -173,7 +166,7 @@ std::string zsh_completion(const std::vector<Command>& commands) {
     for (const Command& command : commands) {
         if (command.is_hidden) continue;
         branches += fmt::format("    {})\n        _arguments", shell_quoted(command.name));
-        for (const Option* option : options_of(command))
+        for (const Option* option : options_of(command.table))
             for (const std::string& spelling : spellings(*option))
                 branches += " \\\n            " + zsh_option(*option, spelling);
         branches += " \\\n            '*:file:_files' ;;\n";
@@ -202,7 +195,8 @@ std::string fish_completion(const std::vector<Command>& commands) {
         text += fmt::format(
             "complete -c lockstep -n {} -F\n",
             fish_quoted("__lockstep_is " + command.name + "; and not __lockstep_is_at 1"));
-        for (const Option* option : options_of(command)) text += fish_option(command, *option);
+        for (const Option* option : options_of(command.table))
+            text += fish_option(command, *option);
     }
     return text;
 }

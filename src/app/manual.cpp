@@ -59,16 +59,8 @@ std::string man_options(const OptionSection& section) {
 }
 
 const char* scope_text(OptionScope scope) {
-    switch (scope) {
-        case OptionScope::decides:
-            return "bits";
-        case OptionScope::decides_length:
-            return "bits of a cosine";
-        case OptionScope::shared:
-            return "shared";
-        default:
-            return "";
-    }
+    constexpr const char* texts[] = {"", "shared", "bits", "bits of a cosine"};
+    return texts[static_cast<std::size_t>(scope)];
 }
 
 // In a cell of a table.
@@ -120,11 +112,10 @@ std::string anchor(const std::string& heading) {
 
 // A row of the table of train that another command takes as it is.
 bool is_of_train(const Option& option, const OptionTable& train) {
-    for (const OptionSection& section : train)
-        for (const Option& each : section.options)
-            if (each.name == option.name && each.value == option.value && each.help == option.help)
-                return true;
-    return false;
+    return std::ranges::any_of(options_of(train), [&](const Option* each) {
+        return each->name == option.name && each->value == option.value &&
+               each->help == option.help;
+    });
 }
 
 // The options of a command that the page has elsewhere.
@@ -233,6 +224,22 @@ std::string reference_exit_codes() {
     return text + "| 128 + n | killed by signal n | goes on from the newest checkpoint |\n";
 }
 
+// A prefix's share/ has folders alone; a run, a data set or a home has files.
+void check_holds_no_files(const std::filesystem::path& folder) {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+        check(!entry.is_regular_file(none), [&] {
+            return Error(
+                "E407",
+                fmt::format("'{}' holds other files, such as '{}'",
+                            folder.string(),
+                            entry.path().filename().string()),
+                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
+                "reference",
+                "name a folder that is new or has only folders in it");
+        });
+}
+
 }  // namespace
 
 std::vector<OptionSection> own_sections(const Command& command) {
@@ -272,26 +279,6 @@ std::string reference_page(const std::vector<Command>& commands) {
         if (!command.is_hidden) text += reference_command(command, train);
     return text + reference_groups(commands) + reference_exit_codes();
 }
-
-namespace {
-
-// A prefix's share/ has folders alone; a run, a data set or a home has files.
-void check_holds_no_files(const std::filesystem::path& folder) {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, none))
-        check(!entry.is_regular_file(none), [&] {
-            return Error(
-                "E407",
-                fmt::format("'{}' holds other files, such as '{}'",
-                            folder.string(),
-                            entry.path().filename().string()),
-                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
-                "reference",
-                "name a folder that is new or has only folders in it");
-        });
-}
-
-}  // namespace
 
 std::vector<std::string> write_manual(const std::vector<Command>& commands,
                                       const std::filesystem::path& folder) {

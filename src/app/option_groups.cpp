@@ -10,7 +10,6 @@
 #include "lockstep/data/foreign.hpp"
 
 #include <algorithm>
-#include <cstdint>
 
 #include <fmt/format.h>
 
@@ -19,6 +18,16 @@ namespace {
 
 OptionSection group(OptionGroup which, std::vector<Option> options) {
     return {std::string(group_titles[static_cast<std::size_t>(which)]), std::move(options)};
+}
+
+std::int64_t asked_ranks(const Invocation& call, const std::string& hosts) {
+    const auto np = std::ranges::find(call.options, "np", &ResolvedOption::name);
+    if (np != call.options.end() && np->origin != "default")
+        return parse_integer(np->text).value_or(0);
+    std::int64_t slots = 0;
+    if (!hosts.empty())
+        for (const HostSlots& host : parse_hosts(hosts)) slots += host.slots;
+    return slots;
 }
 
 }  // namespace
@@ -66,6 +75,17 @@ OptionSection start_group(std::int64_t& target) {
         OptionGroup::start,
         {whole_option(
             "incarnation", target, 0, 1'000'000'000, "start of the run to read; 0: the newest")});
+}
+
+void check_start(std::int64_t start, std::int64_t newest) {
+    check(start <= newest, [&] {
+        return Error("E102",
+                     fmt::format("--incarnation is {}", start),
+                     newest == 0   ? "no start of the run has logs"
+                     : newest == 1 ? "the run has one start"
+                                   : fmt::format("the run has starts 1 to {}", newest),
+                     "0 or nothing: the newest");
+    });
 }
 
 OptionSection ranks_section(int& np, bool& oversubscribe) {
@@ -178,20 +198,6 @@ OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits)
                                100'000,
                                "starts in a row that bring no new checkpoint")});
 }
-
-namespace {
-
-std::int64_t asked_ranks(const Invocation& call, const std::string& hosts) {
-    const auto np = std::ranges::find(call.options, "np", &ResolvedOption::name);
-    if (np != call.options.end() && np->origin != "default")
-        return parse_integer(np->text).value_or(0);
-    std::int64_t slots = 0;
-    if (!hosts.empty())
-        for (const HostSlots& host : parse_hosts(hosts)) slots += host.slots;
-    return slots;
-}
-
-}  // namespace
 
 void check_rank_count(const Invocation& call, const std::string& hosts) {
     if (!launched_by_mpi()) return;

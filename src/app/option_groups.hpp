@@ -76,6 +76,9 @@ OptionSection rehearsal_group(bool& target);
 /// --incarnation.
 OptionSection start_group(std::int64_t& target);
 
+/// Checks that the run has this start. Errors: E102.
+void check_start(std::int64_t start, std::int64_t newest);
+
 /// --np and --oversubscribe, as `train` has them, too.
 OptionSection ranks_section(int& np, bool& oversubscribe);
 

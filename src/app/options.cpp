@@ -2,8 +2,11 @@
 #include "options.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/text_table.hpp"
+
+#include "command.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -18,25 +21,17 @@ namespace po = boost::program_options;
 
 constexpr const char* command_line = "command line";
 
-std::vector<std::string> names_of(const OptionTable& table, const std::string& prefix) {
-    std::vector<std::string> names;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) names.push_back(prefix + option.name);
-    return names;
-}
-
 po::options_description describe(const OptionTable& table) {
     po::options_description description;
     description.add_options()("help,h", po::bool_switch(), "");
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            const bool is_flag = option.kind == OptionKind::flag;
-            const po::value_semantic* value =
-                is_flag ? static_cast<po::value_semantic*>(po::bool_switch())
-                        : po::value<std::vector<std::string>>();
-            const std::string comma = option.letter.empty() ? "" : ",";
-            description.add_options()((option.name + comma + option.letter).c_str(), value, "");
-        }
+    for (const Option* option : options_of(table)) {
+        const bool is_flag = option->kind == OptionKind::flag;
+        const po::value_semantic* value = is_flag
+                                              ? static_cast<po::value_semantic*>(po::bool_switch())
+                                              : po::value<std::vector<std::string>>();
+        const std::string comma = option->letter.empty() ? "" : ",";
+        description.add_options()((option->name + comma + option->letter).c_str(), value, "");
+    }
     return description;
 }
 
@@ -64,17 +59,10 @@ po::parsed_options split_words(const std::vector<std::string>& words, const Opti
     }
 }
 
-bool is_list(const OptionTable& table, const std::string& name) {
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options)
-            if (option.name == name) return option.kind == OptionKind::list;
-    return false;
-}
-
 void add_option(ParsedLine& line, const po::option& found, const OptionTable& table) {
     const std::string text = found.value.empty() ? "true" : found.value.front();
     const auto [place, is_new] = line.options.emplace(found.string_key, text);
-    if (!is_new && is_list(table, found.string_key)) {
+    if (!is_new && find_option(table, found.string_key).kind == OptionKind::list) {
         place->second += "," + text;
         return;
     }
@@ -91,13 +79,12 @@ void add_option(ParsedLine& line, const po::option& found, const OptionTable& ta
 // The only option of which `name` without its dashes is a value; nullptr for none or several.
 const Option* only_taker(const std::string& name, const OptionTable& table) {
     const Option* taker = nullptr;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            const auto is_it = [&](const std::string& word) { return "--" + word == name; };
-            if (std::ranges::none_of(option.words, is_it)) continue;
-            if (taker) return nullptr;
-            taker = &option;
-        }
+    for (const Option* option : options_of(table)) {
+        const auto is_it = [&](const std::string& word) { return "--" + word == name; };
+        if (std::ranges::none_of(option->words, is_it)) continue;
+        if (taker) return nullptr;
+        taker = option;
+    }
     return taker;
 }
 
@@ -108,8 +95,9 @@ Error unknown_option(const std::string& word, const OptionTable& table) {
                      fmt::format("unknown option '{}'", name),
                      fmt::format("it is a value of --{}", taker->name),
                      fmt::format("--{} {}", taker->name, name.substr(2)));
-    auto names = names_of(table, "--");
-    names.push_back("--help");
+    std::vector<std::string> names = option_names(table);
+    names.emplace_back("help");
+    for (std::string& known : names) known.insert(0, "--");
     return Error("E101",
                  fmt::format("unknown option '{}'", name),
                  "",
@@ -146,6 +134,18 @@ void check_config_type(const Option& option, const ConfigEntry& entry) {
     });
 }
 
+Error unknown_key(const ConfigEntry& entry,
+                  const std::string& key,
+                  const std::vector<std::string>& known,
+                  const std::string& why,
+                  const std::string& usual_fix) {
+    const std::string nearest = did_you_mean(key, known);
+    return Error("E111",
+                 fmt::format("{}: unknown key '{}'", entry.origin, key),
+                 why,
+                 nearest.empty() ? usual_fix : nearest);
+}
+
 Config read_known_config(const ParsedLine& line,
                          const Environment& environment,
                          const OptionTable& table) {
@@ -154,16 +154,11 @@ Config read_known_config(const ParsedLine& line,
                                                   : environment.text(environment_name("config"));
     if (!path) return {};
     Config config = read_config(*path);
-    auto names = names_of(table, "");
+    auto names = option_names(table);
     std::erase(names, "config");  // a file names no other
     for (const auto& [key, entry] : config)
-        check(std::ranges::find(names, key) != names.end(), [&] {
-            return Error("E111",
-                         fmt::format("{}: unknown key '{}'", entry.origin, key),
-                         "",
-                         did_you_mean(key, names).empty() ? "keys are long option names; see --help"
-                                                          : did_you_mean(key, names));
-        });
+        if (std::ranges::find(names, key) == names.end())
+            throw unknown_key(entry, key, names, "", "keys are long option names; see --help");
     return config;
 }
 
@@ -199,6 +194,29 @@ void assign(const Option& option, const GivenValue& given) {
     }
 }
 
+constexpr const char* site_config = "/etc/lockstep/config.toml";
+
+std::filesystem::path user_config(const Environment& environment) {
+    const std::filesystem::path file = "lockstep/config.toml";
+    if (const auto folder = environment.text("XDG_CONFIG_HOME"); folder && !folder->empty())
+        return *folder / file;
+    const auto home = environment.text("HOME").value_or("");
+    return home.empty() ? std::filesystem::path() : home / (".config" / file);
+}
+
+// "bench comm" is [bench.comm].
+std::string section_of(std::string command) {
+    std::ranges::replace(command, ' ', '.');
+    return command + ".";
+}
+
+// All options of train are among `names`.
+bool takes_train(const std::vector<std::string>& names, const std::vector<std::string>& of_train) {
+    return std::ranges::all_of(of_train, [&](const std::string& name) {
+        return std::ranges::find(names, name) != names.end();
+    });
+}
+
 }  // namespace
 
 ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& table) {
@@ -225,18 +243,17 @@ std::vector<ResolvedOption> resolve_options(const OptionTable& table,
     std::vector<Config> configs = {read_known_config(line, environment, table)};
     configs.insert(configs.end(), standing.begin(), standing.end());
     std::vector<ResolvedOption> resolved;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            auto found = sources(option, line, environment, configs);
-            if (found.empty()) {
-                resolved.push_back({option.name, option.default_value, "default", {}, option.kind});
-                continue;
-            }
-            assign(option, found.front());
-            const GivenValue used = found.front();
-            found.erase(found.begin());
-            resolved.push_back({option.name, used.text, used.origin, found, option.kind});
+    for (const Option* option : options_of(table)) {
+        auto found = sources(*option, line, environment, configs);
+        if (found.empty()) {
+            resolved.push_back({option->name, option->default_value, "default", {}, option->kind});
+            continue;
         }
+        assign(*option, found.front());
+        const GivenValue used = found.front();
+        found.erase(found.begin());
+        resolved.push_back({option->name, used.text, used.origin, found, option->kind});
+    }
     return resolved;
 }
 
@@ -260,6 +277,50 @@ std::string options_help(const OptionTable& table) {
         }
     }
     return text;
+}
+
+std::vector<Config> read_standing_configs(const Environment& environment) {
+    std::vector<Config> configs;
+    const auto user = user_config(environment);
+    if (!user.empty() && fs::exists(status_of(user))) configs.push_back(read_config(user));
+    const auto named = environment.text("LOCKSTEP_SITE_CONFIG");
+    const bool has_site = named ? !named->empty() : fs::exists(status_of(site_config));
+    if (has_site) configs.push_back(read_config(named.value_or(site_config)));
+    return configs;
+}
+
+void check_sections(const Config& config, const std::vector<Command>& commands) {
+    std::vector<std::string> known;
+    for (const Command& command : commands)
+        for (const std::string& name : option_names(command.table))
+            if (name != "config") known.push_back(section_of(command.name) + name);
+    for (const auto& [key, entry] : config)
+        if (std::ranges::find(known, key) == known.end())
+            throw unknown_key(entry,
+                              key,
+                              known,
+                              "options stand in a table with their command's name, such as [train]",
+                              "see 'lockstep COMMAND --help'");
+}
+
+std::vector<Config> standing_values(const Command& command,
+                                    const std::vector<Command>& commands,
+                                    const Environment& environment) {
+    const auto names = option_names(command.table);
+    if (names.empty()) return {};
+    const auto of_train = option_names(train_command().table);
+    std::vector<Config> found;
+    for (const Config& config : read_standing_configs(environment)) {
+        check_sections(config, commands);
+        Config& own = found.emplace_back();
+        for (const std::string& name : names) {
+            auto entry = config.find(section_of(command.name) + name);
+            if (entry == config.end() && takes_train(names, of_train))
+                entry = config.find("train." + name);
+            if (entry != config.end()) own[name] = entry->second;
+        }
+    }
+    return found;
 }
 
 }  // namespace lockstep

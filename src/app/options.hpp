@@ -30,8 +30,8 @@ struct ParsedLine {
 ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& table);
 
 /// Assigns every option: command line over LOCKSTEP_* over the file of --config over `standing`
-/// (the strongest first; sections_for() makes them) over the default. Errors: E102, E103, E110 to
-/// E116.
+/// (the strongest first; standing_values() makes them) over the default. Errors: E102, E103, E110
+/// to E116.
 std::vector<ResolvedOption> resolve_options(const OptionTable& table,
                                             const ParsedLine& line,
                                             const Environment& environment,

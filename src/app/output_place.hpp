@@ -4,12 +4,14 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,8 +23,7 @@ namespace lockstep {
 inline void check_output_place(const std::filesystem::path& file) {
     const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
     const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-    std::error_code ignored;
-    const bool is_folder = std::filesystem::is_directory(file, ignored);
+    const bool is_folder = fs::is_directory(status_of(file));
     check(reason == 0 && !is_folder, [&] {
         return Error("E401",
                      fmt::format("'{}' cannot be written", file.string()),
@@ -31,33 +32,35 @@ inline void check_output_place(const std::filesystem::path& file) {
     });
 }
 
-class ScratchFolder {
+/// Removes the folder `path` at its end, whatever ends it; nothing if `path` is empty.
+class RemovedFolder {
   public:
-    /// `parent`/lockstep-`purpose`-XXXXXX. Throws E401 with `fix` where it cannot be made.
-    ScratchFolder(const std::filesystem::path& parent,
-                  const std::string& purpose,
-                  const std::string& fix) {
-        std::string name = parent / ("lockstep-" + purpose + "-XXXXXX");
-        check(::mkdtemp(name.data()) != nullptr, [&] {
-            return Error("E401",
-                         fmt::format("cannot make a folder in '{}'", parent.string()),
-                         std::strerror(errno),
-                         fix);
-        });
-        path_ = name;
-    }
-    ~ScratchFolder() {
+    explicit RemovedFolder(fs::path path) : path_(std::move(path)) {}
+    ~RemovedFolder() {
         std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
+        if (!path_.empty()) fs::remove_all(path_, ignored);
     }
-    ScratchFolder(const ScratchFolder&) = delete;
-    ScratchFolder& operator=(const ScratchFolder&) = delete;
+    RemovedFolder& operator=(RemovedFolder&&) = delete;
 
-    const std::filesystem::path& path() const { return path_; }
-    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+    const fs::path& path() const { return path_; }
+    fs::path operator/(const std::string& name) const { return path_ / name; }
 
   private:
-    std::filesystem::path path_;
+    fs::path path_;
 };
+
+/// Makes `parent`/lockstep-`purpose`-XXXXXX. Errors: E401 with `fix`.
+inline RemovedFolder make_scratch_folder(const fs::path& parent,
+                                         const std::string& purpose,
+                                         const std::string& fix) {
+    std::string name = parent / ("lockstep-" + purpose + "-XXXXXX");
+    check(::mkdtemp(name.data()) != nullptr, [&] {
+        return Error("E401",
+                     fmt::format("cannot make a folder in '{}'", parent.string()),
+                     std::strerror(errno),
+                     fix);
+    });
+    return RemovedFolder(name);
+}
 
 }  // namespace lockstep

@@ -4,7 +4,6 @@
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/host_name.hpp"
@@ -17,7 +16,6 @@
 #include "lockstep/launch/start_watch.hpp"
 
 #include "command.hpp"
-#include "config_files.hpp"
 #include "rank_ends.hpp"
 #include "train/train_options.hpp"
 
@@ -326,6 +324,15 @@ void keep_standard_streams() {
         if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
 }
 
+// Also where the launcher's variables cannot be read, which may be what is to be said.
+bool is_first_of_node() {
+    try {
+        return read_launch_facts(Environment()).local_rank.value_or(0) == 0;
+    } catch (const Error&) {
+        return true;
+    }
+}
+
 }  // namespace
 
 std::filesystem::path rank_program(const Program& program) {
@@ -337,19 +344,6 @@ std::filesystem::path launched_program(const Program& program) {
     const bool is_bound_early = !openmp_binding(Environment()).empty();
     return is_bound_early ? std::filesystem::path(this_executable()) : rank_program(program);
 }
-
-namespace {
-
-// Also where the launcher's variables cannot be read, which may be what is to be said.
-bool is_first_of_node() {
-    try {
-        return read_launch_facts(Environment()).local_rank.value_or(0) == 0;
-    } catch (const Error&) {
-        return true;
-    }
-}
-
-}  // namespace
 
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let
 // it, for the first to end has the launcher end all.

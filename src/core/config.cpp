@@ -2,14 +2,16 @@
 #include "lockstep/core/config.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 #define TOML_EXCEPTIONS 1
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <toml++/toml.h>
 
@@ -45,13 +47,10 @@ std::string indent_up_to(std::string_view line, std::size_t column) {
 // Returns the place of the first byte that is not UTF-8; npos if there is none. (TOML's own checks
 // are the parser's.)
 std::size_t first_bad_byte(std::string_view text) {
-    for (std::size_t i = 0; i < text.size();) {
-        const auto lead = static_cast<unsigned char>(text[i]);
-        const auto ones = static_cast<std::size_t>(std::countl_one(lead));
-        if (ones == 1 || ones > 4 || i + ones > text.size()) return i;
-        for (std::size_t k = 1; k < ones; ++k)
-            if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return i;
-        i += std::max<std::size_t>(ones, 1);
+    for (std::size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+        const Character next = first_character(text.substr(at));
+        if (next.bytes == 1 && next.letter >= 0x80) return at;
+        bytes = next.bytes;
     }
     return text.npos;
 }
@@ -102,13 +101,12 @@ Error not_text(const std::string& file, const std::string& why) {
 }
 
 std::string read_text(const fs::path& path) {
-    std::error_code missing;
-    if (!fs::is_regular_file(path, missing))
+    if (!fs::is_regular_file(status_of(path)))
         throw Error("E116",
                     fmt::format("cannot read config '{}'", path.string()),
-                    fs::is_directory(path, missing) ? "it is a folder"
-                    : fs::exists(path, missing)     ? "it is a pipe or a device, and no file"
-                                                    : "it does not exist",
+                    fs::is_directory(status_of(path)) ? "it is a folder"
+                    : fs::exists(status_of(path))     ? "it is a pipe or a device, and no file"
+                                                      : "it does not exist",
                     "give the path of a TOML file");
     std::string text = read_file(path, 1u << 20);
     if (const auto nul = text.find('\0'); nul != text.npos)
@@ -118,9 +116,23 @@ std::string read_text(const fs::path& path) {
     return text;
 }
 
+// Returns the texts of a list, one a line.
+std::optional<std::string> lines_of(const toml::node& node, ConfigLists lists) {
+    const toml::array* const list = node.as_array();
+    if (!list || lists == ConfigLists::refused) return std::nullopt;
+    std::string lines;
+    for (const toml::node& item : *list) {
+        const auto text = item.value_exact<std::string>();
+        if (!text) return std::nullopt;
+        lines += (lines.empty() ? "" : "\n") + *text;
+    }
+    return lines;
+}
+
 void flatten(const toml::table& table,
              const std::string& prefix,
              const std::string& file,
+             ConfigLists lists,
              Config& out) {
     for (const auto& [name, node] : table) {
         const std::string key = prefix + std::string(name.str());
@@ -132,7 +144,7 @@ void flatten(const toml::table& table,
                          "remove it");
         });
         if (const auto* inner = node.as_table()) {
-            flatten(*inner, key + ".", file, out);
+            flatten(*inner, key + ".", file, lists, out);
         } else if (const auto flag = node.value_exact<bool>()) {
             out[key] = {*flag, origin};
         } else if (const auto whole = node.value_exact<std::int64_t>()) {
@@ -141,6 +153,8 @@ void flatten(const toml::table& table,
             out[key] = {*real, origin};
         } else if (const auto word = node.value_exact<std::string>()) {
             out[key] = {*word, origin};
+        } else if (const auto lines = lines_of(node, lists)) {
+            out[key] = {*lines, origin, true};
         } else {
             throw Error(
                 "E112",
@@ -152,9 +166,9 @@ void flatten(const toml::table& table,
     }
 }
 
-}  // namespace
-
-void check_toml_depth(std::string_view text, const std::string& file) {
+// Refuses keys and values nested so deep that TOML's parser would overflow the stack: it calls
+// itself for each part of a key.
+void check_depth(std::string_view text, const std::string& file) {
     constexpr std::size_t most_parts = 32, most_brackets = 32;
     std::size_t line = 1, dots = 0, brackets = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -187,12 +201,14 @@ void check_toml_depth(std::string_view text, const std::string& file) {
     }
 }
 
-Config read_config(const fs::path& path) {
+}  // namespace
+
+Config read_config(const fs::path& path, ConfigLists lists) {
     const std::string text = read_text(path);
-    check_toml_depth(text, path.string());
+    check_depth(text, path.string());
     try {
         Config config;
-        flatten(toml::parse(text, path.string()), "", path.string(), config);
+        flatten(toml::parse(text, path.string()), "", path.string(), lists, config);
         return config;
     } catch (const toml::parse_error& error) {
         throw syntax_error(path.string(), text, error);

@@ -59,52 +59,6 @@ std::optional<ControlGroup> group_of_line(const std::string& line) {
     return group;
 }
 
-}  // namespace
-
-bool ControlGroup::has(std::string_view controller) const {
-    if (version == 2) return true;
-    std::istringstream names(controllers);
-    for (std::string name; std::getline(names, name, ',');)
-        if (name == controller) return true;
-    return false;
-}
-
-std::vector<ControlGroup> control_groups(const fs::path& root) {
-    std::istringstream lines(text_of(root / "proc/self/cgroup"));
-    std::vector<ControlGroup> groups;
-    for (std::string line; std::getline(lines, line);)
-        if (auto group = group_of_line(line)) groups.push_back(std::move(*group));
-    return groups;
-}
-
-std::vector<fs::path> folders_of(const ControlGroup& group,
-                                 std::string_view controller,
-                                 const fs::path& root) {
-    auto mount = root / "sys/fs/cgroup";
-    if (group.version == 1) mount /= controller;
-    std::error_code missing;
-    std::vector<fs::path> folders;
-    for (auto below = group.path.relative_path();; below = below.parent_path()) {
-        if (below.empty() || fs::is_directory(mount / below, missing))
-            folders.push_back(mount / below);
-        if (below.empty()) return folders;
-    }
-}
-
-std::string text_of(const fs::path& path) {
-    constexpr std::size_t limit = 1u << 20;
-    std::ifstream file(path);
-    std::string text;
-    std::array<char, 4096> block{};
-    while (text.size() < limit && (file.read(block.data(), block.size()), file.gcount() > 0)) {
-        text.append(block.data(), static_cast<std::size_t>(file.gcount()));
-    }
-    text.erase(text.find_last_not_of(" \t\r\n") + 1);
-    return text;
-}
-
-namespace {
-
 bool is_of_job(const fs::path& folder) {
     return folder.filename().string().starts_with("job_");
 }
@@ -129,6 +83,47 @@ void add_end(const ControlGroup& group, const std::vector<fs::path>& folders, Me
 }
 
 }  // namespace
+
+bool ControlGroup::has(std::string_view controller) const {
+    if (version == 2) return true;
+    std::istringstream names(controllers);
+    for (std::string name; std::getline(names, name, ',');)
+        if (name == controller) return true;
+    return false;
+}
+
+std::vector<ControlGroup> control_groups(const fs::path& root) {
+    std::istringstream lines(text_of(root / "proc/self/cgroup"));
+    std::vector<ControlGroup> groups;
+    for (std::string line; std::getline(lines, line);)
+        if (auto group = group_of_line(line)) groups.push_back(std::move(*group));
+    return groups;
+}
+
+std::vector<fs::path> folders_of(const ControlGroup& group,
+                                 std::string_view controller,
+                                 const fs::path& root) {
+    auto mount = root / "sys/fs/cgroup";
+    if (group.version == 1) mount /= controller;
+    std::vector<fs::path> folders;
+    for (auto below = group.path.relative_path();; below = below.parent_path()) {
+        if (below.empty() || fs::is_directory(status_of(mount / below)))
+            folders.push_back(mount / below);
+        if (below.empty()) return folders;
+    }
+}
+
+std::string text_of(const fs::path& path) {
+    constexpr std::size_t limit = 1u << 20;
+    std::ifstream file(path);
+    std::string text;
+    std::array<char, 4096> block{};
+    while (text.size() < limit && (file.read(block.data(), block.size()), file.gcount() > 0)) {
+        text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+    }
+    text.erase(text.find_last_not_of(" \t\r\n") + 1);
+    return text;
+}
 
 MemoryEnd control_group_memory_end(const fs::path& root) {
     MemoryEnd end;

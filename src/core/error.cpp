@@ -16,7 +16,6 @@
 #include <new>
 #include <numeric>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -59,39 +58,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
     return last[b.size()];
 }
-
-}  // namespace
-
-Error::Error(std::string_view code, std::string what, std::string why, std::string fix)
-    : code_(code), what_(std::move(what)), why_(std::move(why)), fix_(std::move(fix)) {
-    const ErrorEntry* entry = find_error(code);
-    exit_code_ = entry ? entry->exit_code : ExitCode::bug;
-}
-
-Error Error::exiting_as(int child_exit) && {
-    const auto is_child = [&](const ErrorEntry& entry) {
-        return static_cast<int>(entry.exit_code) == child_exit;
-    };
-    if (std::ranges::any_of(error_catalog(), is_child))
-        exit_code_ = static_cast<ExitCode>(child_exit);
-    return std::move(*this);
-}
-
-std::string Error::text(std::string_view ranks) const {
-    std::string head = fmt::format("lockstep: error {}: {}", code_, printable(what_));
-    if (!ranks.empty()) head += fmt::format(" ({})", ranks);
-    return head + indented("why", why_) + indented("fix", fix_);
-}
-
-void expect(bool ok, std::string_view claim, const char* file, int line, const char* function) {
-    if (ok) return;
-    throw Error("E700",
-                fmt::format("'{}' does not hold in {} ({}:{})", claim, function, file, line),
-                "an internal claim failed",
-                "please report this message together with the rank's log");
-}
-
-namespace {
 
 // Returns the peak of this process's addresses; 0 if the system does not tell.
 std::uint64_t most_addresses() {
@@ -159,7 +125,94 @@ std::string denial_of(const std::filesystem::path& path) {
     return {};
 }
 
+// Only the search for a place for temporary files fails without a path.
+std::string path_of(const std::filesystem::filesystem_error& error) {
+    if (!error.path1().empty()) return error.path1().string();
+    const char* place = std::getenv("TMPDIR");
+    return fmt::format("{} (TMPDIR)", place ? place : "/tmp");
+}
+
+// Refusals, by whom they reach us: new, the start of a thread (its stack), and PyTorch, which has
+// a sentence for it, but no type.
+std::optional<Error> memory_error(const std::exception& error) {
+    if (const auto* sized = dynamic_cast<const RefusedMemory*>(&error))
+        return out_of_memory(fmt::format(": {} were asked for", bytes_text(sized->bytes())));
+    if (dynamic_cast<const std::bad_alloc*>(&error)) return out_of_memory("");
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system && (system->code() == std::errc::resource_unavailable_try_again ||
+                   system->code() == std::errc::not_enough_memory))
+        return out_of_memory(stack_text(), Refused::thread);
+    constexpr std::string_view torch_says = "can't allocate memory: you tried to allocate ";
+    const std::string_view text = error.what();
+    const std::size_t at = text.find(torch_says);
+    if (at == text.npos) return {};
+    const std::string_view bytes = text.substr(at + torch_says.size());
+    return out_of_memory(
+        fmt::format(": {} bytes were asked for", bytes.substr(0, bytes.find(' '))));
+}
+
+// "--virt" is the beginning of a name, whatever the distance to other names; "" if of none.
+std::string shortest_with_prefix(std::string_view prefix, std::span<const std::string> candidates) {
+    constexpr std::size_t least_letters = 3;
+    const std::size_t dashes = std::min(prefix.find_first_not_of('-'), prefix.size());
+    if (prefix.size() - dashes < least_letters) return "";
+    std::string best;
+    for (const std::string& candidate : candidates)
+        if (candidate.starts_with(prefix) && (best.empty() || candidate.size() < best.size()))
+            best = candidate;
+    return best;
+}
+
+struct KindOfCode {
+    std::string_view code;
+    ErrorKind kind;
+};
+
+constexpr auto kinds = std::to_array<KindOfCode>({
+    {"E201", ErrorKind::file_missing},     {"E202", ErrorKind::file_forbidden},
+    {"E204", ErrorKind::data_damaged},     {"E210", ErrorKind::data_damaged},
+    {"E213", ErrorKind::data_damaged},     {"E233", ErrorKind::helper_missing},
+    {"E236", ErrorKind::value_missing},    {"E242", ErrorKind::interrupted},
+    {"E305", ErrorKind::format_newer},     {"E409", ErrorKind::device_failed},
+    {"E530", ErrorKind::no_authorization}, {"E604", ErrorKind::launch_mismatch},
+    {"E611", ErrorKind::timed_out},        {"E630", ErrorKind::rank_absent},
+    {"E632", ErrorKind::no_shared_memory}, {"E673", ErrorKind::gpu_shared},
+    {"E677", ErrorKind::nccl_failed},      {"E680", ErrorKind::aborted},
+    {"E682", ErrorKind::peer_gave_up},     {"E660", ErrorKind::peer_lost},
+    {"E620", ErrorKind::messages_failed},  {"E676", ErrorKind::messages_failed},
+    {"E678", ErrorKind::messages_failed},  {"E692", ErrorKind::messages_failed},
+});
+
 }  // namespace
+
+Error::Error(std::string_view code, std::string what, std::string why, std::string fix)
+    : code_(code), what_(std::move(what)), why_(std::move(why)), fix_(std::move(fix)) {
+    const ErrorEntry* entry = find_error(code);
+    exit_code_ = entry ? entry->exit_code : ExitCode::bug;
+}
+
+Error Error::exiting_as(int child_exit) && {
+    const auto is_child = [&](const ErrorEntry& entry) {
+        return static_cast<int>(entry.exit_code) == child_exit;
+    };
+    if (std::ranges::any_of(error_catalog(), is_child))
+        exit_code_ = static_cast<ExitCode>(child_exit);
+    return std::move(*this);
+}
+
+std::string Error::text(std::string_view ranks) const {
+    std::string head = fmt::format("lockstep: error {}: {}", code_, printable(what_));
+    if (!ranks.empty()) head += fmt::format(" ({})", ranks);
+    return head + indented("why", why_) + indented("fix", fix_);
+}
+
+void expect(bool ok, std::string_view claim, const char* file, int line, const char* function) {
+    if (ok) return;
+    throw Error("E700",
+                fmt::format("'{}' does not hold in {} ({}:{})", claim, function, file, line),
+                "an internal claim failed",
+                "please report this message together with the rank's log");
+}
 
 Error system_error(std::string_view doing, const std::string& path, int errno_value) {
     const std::string reason = std::strerror(errno_value);
@@ -191,36 +244,6 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
     }
 }
 
-namespace {
-
-// Only the search for a place for temporary files fails without a path.
-std::string path_of(const std::filesystem::filesystem_error& error) {
-    if (!error.path1().empty()) return error.path1().string();
-    const char* place = std::getenv("TMPDIR");
-    return fmt::format("{} (TMPDIR)", place ? place : "/tmp");
-}
-
-// Refusals, by whom they reach us: new, the start of a thread (its stack), and PyTorch, which has
-// a sentence for it, but no type.
-std::optional<Error> memory_error(const std::exception& error) {
-    if (const auto* sized = dynamic_cast<const RefusedMemory*>(&error))
-        return out_of_memory(fmt::format(": {} were asked for", bytes_text(sized->bytes())));
-    if (dynamic_cast<const std::bad_alloc*>(&error)) return out_of_memory("");
-    const auto* system = dynamic_cast<const std::system_error*>(&error);
-    if (system && (system->code() == std::errc::resource_unavailable_try_again ||
-                   system->code() == std::errc::not_enough_memory))
-        return out_of_memory(stack_text(), Refused::thread);
-    constexpr std::string_view torch_says = "can't allocate memory: you tried to allocate ";
-    const std::string_view text = error.what();
-    const std::size_t at = text.find(torch_says);
-    if (at == text.npos) return {};
-    const std::string_view bytes = text.substr(at + torch_says.size());
-    return out_of_memory(
-        fmt::format(": {} bytes were asked for", bytes.substr(0, bytes.find(' '))));
-}
-
-}  // namespace
-
 Error as_error(const std::exception& error) {
     if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
     if (const auto refusal = memory_error(error)) return *refusal;
@@ -233,22 +256,6 @@ Error as_error(const std::exception& error) {
                  "an unexpected exception" + text.substr(end),
                  "please report this message together with the rank's log");
 }
-
-namespace {
-
-// "--virt" is the beginning of a name, whatever the distance to other names; "" if of none.
-std::string shortest_with_prefix(std::string_view prefix, std::span<const std::string> candidates) {
-    constexpr std::size_t least_letters = 3;
-    const std::size_t dashes = std::min(prefix.find_first_not_of('-'), prefix.size());
-    if (prefix.size() - dashes < least_letters) return "";
-    std::string best;
-    for (const std::string& candidate : candidates)
-        if (candidate.starts_with(prefix) && (best.empty() || candidate.size() < best.size()))
-            best = candidate;
-    return best;
-}
-
-}  // namespace
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
     if (const std::string longer = shortest_with_prefix(word, candidates); !longer.empty())
@@ -283,30 +290,6 @@ std::string fold_ranks(std::span<const int> ranks) {
     }
     return text;
 }
-
-namespace {
-
-struct KindOfCode {
-    std::string_view code;
-    ErrorKind kind;
-};
-
-constexpr auto kinds = std::to_array<KindOfCode>({
-    {"E201", ErrorKind::file_missing},     {"E202", ErrorKind::file_forbidden},
-    {"E204", ErrorKind::data_damaged},     {"E210", ErrorKind::data_damaged},
-    {"E213", ErrorKind::data_damaged},     {"E233", ErrorKind::helper_missing},
-    {"E236", ErrorKind::value_missing},    {"E242", ErrorKind::interrupted},
-    {"E305", ErrorKind::format_newer},     {"E409", ErrorKind::device_failed},
-    {"E530", ErrorKind::no_authorization}, {"E604", ErrorKind::launch_mismatch},
-    {"E611", ErrorKind::timed_out},        {"E630", ErrorKind::rank_absent},
-    {"E632", ErrorKind::no_shared_memory}, {"E673", ErrorKind::gpu_shared},
-    {"E677", ErrorKind::nccl_failed},      {"E680", ErrorKind::aborted},
-    {"E682", ErrorKind::peer_gave_up},     {"E660", ErrorKind::peer_lost},
-    {"E620", ErrorKind::messages_failed},  {"E676", ErrorKind::messages_failed},
-    {"E678", ErrorKind::messages_failed},  {"E692", ErrorKind::messages_failed},
-});
-
-}  // namespace
 
 ErrorKind kind_of_code(std::string_view code) {
     const auto found = std::ranges::find(kinds, code, &KindOfCode::code);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -176,7 +175,7 @@ void make_directories(const fs::path& path, FolderAccess access) {
         if (::mkdir(path.c_str(), mode) == 0) return;
     }
     const int reason = errno;
-    if (std::error_code ignored; reason == EEXIST && fs::is_directory(path, ignored)) return;
+    if (reason == EEXIST && fs::is_directory(status_of(path))) return;
     throw Error("E401",
                 fmt::format("cannot create folder '{}': {}",
                             path.string(),

@@ -36,8 +36,7 @@ struct Hasher128::State {
     XXH3_state_t* xxh = XXH3_createState();
     State() { XXH3_128bits_reset(xxh); }
     ~State() { XXH3_freeState(xxh); }
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
+    State& operator=(State&&) = delete;
 };
 
 Hasher128::Hasher128() : state_(std::make_unique<State>()) {}

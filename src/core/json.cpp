@@ -12,13 +12,6 @@
 namespace lockstep {
 namespace {
 
-Error malformed(const std::string& origin, const std::string& why) {
-    return Error("E222",
-                 fmt::format("'{}' makes no sense as JSON", origin),
-                 why,
-                 "restore it from its source; do not edit it");
-}
-
 Error unfit(const Json& value, std::string_view wanted) {
     return Error("E222",
                  fmt::format("{} stands in place of {}", value.dump().substr(0, 200), wanted),
@@ -28,11 +21,6 @@ Error unfit(const Json& value, std::string_view wanted) {
 
 bool is_pair(const Json& item) {
     return item.is_array() && item.size() == 2 && item.at(std::size_t{0}).is_string();
-}
-
-bool fits_int64(const Json& value) {
-    return value.is_number_integer() &&
-           (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
 }
 
 }  // namespace
@@ -214,13 +202,17 @@ std::uint64_t Json::integer(std::int64_t least, std::uint64_t most) const {
     throw unfit(*this, fmt::format("a whole number from {} to {}", least, most));
 }
 
+bool Json::is_int64() const {
+    return is_number_integer() &&
+           (!is_number_unsigned() || std::in_range<std::int64_t>(get<std::uint64_t>()));
+}
+
 // Numbers are equal by value, whichever way they are kept.
 bool Json::equals(const Json& other) const {
     if (value_.index() == other.value_.index()) return value_ == other.value_;
     if (!is_number() || !other.is_number()) return false;
     if (is_number_integer() && other.is_number_integer())
-        return fits_int64(*this) && fits_int64(other) &&
-               get<std::int64_t>() == other.get<std::int64_t>();
+        return is_int64() && other.is_int64() && get<std::int64_t>() == other.get<std::int64_t>();
     return number() == other.number();
 }
 
@@ -231,41 +223,5 @@ std::ostream& operator<<(std::ostream& out, const Json& json) {
 Json read_json(const std::filesystem::path& path, std::size_t limit_bytes) {
     return parse_json(read_file(path, limit_bytes), path.string());
 }
-
-template <class T>
-T json_field(const Json& object, const std::string& key, const std::string& origin) {
-    if (!object.is_object() || !object.contains(key))
-        throw malformed(origin, fmt::format("'{}' is missing", key));
-    const Json& value = object.at(key);
-    bool fits = true;
-    if constexpr (std::is_same_v<T, std::string>) fits = value.is_string();
-    if constexpr (std::is_same_v<T, bool>) fits = value.is_boolean();
-    if constexpr (std::is_same_v<T, std::uint64_t>)
-        fits = value.is_number_unsigned() && value.get<std::uint64_t>() < (std::uint64_t{1} << 62);
-    if constexpr (std::is_same_v<T, std::int64_t>) fits = fits_int64(value);
-    if constexpr (std::is_same_v<T, double>) fits = value.is_number();
-    if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
-        fits = value.is_array() && std::ranges::all_of(value, fits_int64);
-    if constexpr (std::is_same_v<T, std::vector<double>>)
-        fits = value.is_array() &&
-               std::ranges::all_of(value, [](const Json& item) { return item.is_number(); });
-    if constexpr (std::is_same_v<T, std::vector<std::string>>)
-        fits = value.is_array() &&
-               std::ranges::all_of(value, [](const Json& item) { return item.is_string(); });
-    if (!fits)
-        throw malformed(origin,
-                        fmt::format("'{}' is {} ({})", key, value.dump(), value.type_name()));
-    return value.get<T>();
-}
-
-template std::string json_field(const Json&, const std::string&, const std::string&);
-template bool json_field(const Json&, const std::string&, const std::string&);
-template std::uint64_t json_field(const Json&, const std::string&, const std::string&);
-template std::int64_t json_field(const Json&, const std::string&, const std::string&);
-template double json_field(const Json&, const std::string&, const std::string&);
-template Json json_field(const Json&, const std::string&, const std::string&);
-template std::vector<double> json_field(const Json&, const std::string&, const std::string&);
-template std::vector<std::string> json_field(const Json&, const std::string&, const std::string&);
-template std::vector<std::int64_t> json_field(const Json&, const std::string&, const std::string&);
 
 }  // namespace lockstep

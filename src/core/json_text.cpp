@@ -3,6 +3,7 @@
 // values. Only this file includes the library.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <algorithm>
 #include <set>
@@ -39,19 +40,8 @@ constexpr char32_t first_of_bytes = 0xEF80, last_of_bytes = 0xEFFF;
 // Returns the bytes of the first character of `text`, in UTF-8 (RFC 3629); 0 if it is none, or one
 // that stands for a byte.
 std::size_t character_bytes(std::string_view text) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    if (byte(0) < 0x80) return 1;
-    const std::size_t bytes = byte(0) < 0xC2   ? 0
-                              : byte(0) < 0xE0 ? 2
-                              : byte(0) < 0xF0 ? 3
-                              : byte(0) < 0xF5 ? 4
-                                               : 0;
-    if (bytes == 0 || text.size() < bytes) return 0;
-    char32_t code = byte(0) & (0x7Fu >> bytes);
-    for (std::size_t i = 1; i < bytes; ++i) {
-        if ((byte(i) & 0xC0) != 0x80) return 0;
-        code = code << 6 | (byte(i) & 0x3Fu);
-    }
+    const auto [bytes, code, is_control] = first_character(text);
+    if (bytes == 1) return code < 0x80 ? 1 : 0;
     constexpr char32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const bool is_surrogate = code >= 0xD800 && code < 0xE000;
     const bool is_byte = code >= first_of_bytes && code <= last_of_bytes;

@@ -202,6 +202,45 @@ class Sink {
 // Made before main(), so that it outlives what exit() calls: ForeignEnd still tells by it.
 [[maybe_unused]] const Sink& made_early = Sink::instance();
 
+// Returns the bytes of a character by its first byte, as far as the others are there; 1 for other
+// bytes.
+std::size_t character_bytes(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const std::size_t bytes = byte(0) < 0xC2   ? 1
+                              : byte(0) < 0xE0 ? 2
+                              : byte(0) < 0xF0 ? 3
+                              : byte(0) < 0xF5 ? 4
+                                               : 1;
+    if (text.size() < bytes) return 1;
+    for (std::size_t i = 1; i < bytes; ++i)
+        if ((byte(i) & 0xC0) != 0x80) return 1;
+    return bytes;
+}
+
+// U+2028 and U+2029 end lines; U+202A to U+202E and U+2066 to U+2069 change the order of letters,
+// so that a name reads as another.
+bool reorders_text(char32_t letter) {
+    return (letter >= 0x2028 && letter <= 0x202E) || (letter >= 0x2066 && letter <= 0x2069);
+}
+
+enum class LineFeeds { as_spaces, kept };
+
+std::string without_controls(std::string_view text, LineFeeds line_feeds) {
+    std::string clean;
+    clean.reserve(text.size());
+    while (!text.empty()) {
+        const Character first = first_character(text);
+        if (first.letter == '\n' && line_feeds == LineFeeds::as_spaces)
+            clean += ' ';
+        else if (first.is_control)
+            clean += '?';
+        else
+            clean += text.substr(0, first.bytes);
+        text.remove_prefix(first.bytes);
+    }
+    return clean;
+}
+
 }  // namespace
 
 std::string_view level_name(Level level) {
@@ -250,49 +289,6 @@ void show_live(std::string_view text) {
 bool has_live_terminal() {
     return Sink::instance().live_terminal();
 }
-
-namespace {
-
-// Returns the bytes of a character by its first byte, as far as the others are there; 1 for other
-// bytes.
-std::size_t character_bytes(std::string_view text) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const std::size_t bytes = byte(0) < 0xC2   ? 1
-                              : byte(0) < 0xE0 ? 2
-                              : byte(0) < 0xF0 ? 3
-                              : byte(0) < 0xF5 ? 4
-                                               : 1;
-    if (text.size() < bytes) return 1;
-    for (std::size_t i = 1; i < bytes; ++i)
-        if ((byte(i) & 0xC0) != 0x80) return 1;
-    return bytes;
-}
-
-// U+2028 and U+2029 end lines; U+202A to U+202E and U+2066 to U+2069 change the order of letters,
-// so that a name reads as another.
-bool reorders_text(char32_t letter) {
-    return (letter >= 0x2028 && letter <= 0x202E) || (letter >= 0x2066 && letter <= 0x2069);
-}
-
-enum class LineFeeds { as_spaces, kept };
-
-std::string without_controls(std::string_view text, LineFeeds line_feeds) {
-    std::string clean;
-    clean.reserve(text.size());
-    while (!text.empty()) {
-        const Character first = first_character(text);
-        if (first.letter == '\n' && line_feeds == LineFeeds::as_spaces)
-            clean += ' ';
-        else if (first.is_control)
-            clean += '?';
-        else
-            clean += text.substr(0, first.bytes);
-        text.remove_prefix(first.bytes);
-    }
-    return clean;
-}
-
-}  // namespace
 
 // Control characters are single bytes, and in UTF-8 also the pairs C2 80 to C2 9F, of which C2 9B
 // opens an escape sequence as ESC [ does. In other character sets these are the bytes 80 to 9F.

@@ -69,6 +69,25 @@ void check_range(bool is_inside,
     });
 }
 
+std::optional<Period> readable_period(const std::string& text) {
+    if (text == "never") return Period{};
+    if (text == "auto") return Period{Period::Unit::automatic, 0};
+    const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto count = parse_integer(text.substr(0, digits));
+    const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
+        {"step", {Period::Unit::steps, 1}},
+        {"steps", {Period::Unit::steps, 1}},
+        {"epoch", {Period::Unit::epochs, 1}},
+        {"epochs", {Period::Unit::epochs, 1}},
+        {"s", {Period::Unit::seconds, 1}},
+        {"m", {Period::Unit::seconds, 60}},
+        {"h", {Period::Unit::seconds, 3600}}};
+    const auto found = units.find(text.substr(digits));
+    const bool readable = count && *count > 0 && *count < 1'000'000'000 && found != units.end();
+    if (!readable) return std::nullopt;
+    return Period{found->second.first, *count * found->second.second};
+}
+
 }  // namespace
 
 Option flag_option(const std::string& name, bool& target, const std::string& help) {
@@ -274,29 +293,6 @@ Option steps_option(const std::string& name, std::int64_t& target, const std::st
     return option;
 }
 
-namespace {
-
-std::optional<Period> readable_period(const std::string& text) {
-    if (text == "never") return Period{};
-    if (text == "auto") return Period{Period::Unit::automatic, 0};
-    const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
-    const auto count = parse_integer(text.substr(0, digits));
-    const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
-        {"step", {Period::Unit::steps, 1}},
-        {"steps", {Period::Unit::steps, 1}},
-        {"epoch", {Period::Unit::epochs, 1}},
-        {"epochs", {Period::Unit::epochs, 1}},
-        {"s", {Period::Unit::seconds, 1}},
-        {"m", {Period::Unit::seconds, 60}},
-        {"h", {Period::Unit::seconds, 3600}}};
-    const auto found = units.find(text.substr(digits));
-    const bool readable = count && *count > 0 && *count < 1'000'000'000 && found != units.end();
-    if (!readable) return std::nullopt;
-    return Period{found->second.first, *count * found->second.second};
-}
-
-}  // namespace
-
 Period parse_period(const std::string& name, const GivenValue& given) {
     const auto period = readable_period(given.text);
     check(period.has_value(), [&] {
@@ -351,25 +347,33 @@ Option with_scope(OptionScope scope, Option option) {
     return option;
 }
 
+std::vector<const Option*> options_of(const OptionTable& table) {
+    std::vector<const Option*> options;
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) options.push_back(&option);
+    return options;
+}
+
+std::vector<std::string> option_names(const OptionTable& table) {
+    std::vector<std::string> names;
+    for (const Option* option : options_of(table)) names.push_back(option->name);
+    return names;
+}
+
 std::vector<NamedValue> current_values(const OptionTable& table) {
     std::vector<NamedValue> values;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options)
-            values.push_back({option.name, option.current(), option.scope});
+    for (const Option* option : options_of(table))
+        values.push_back({option->name, option->current(), option->scope});
     return values;
 }
 
 const Option& find_option(const OptionTable& table, const std::string& name) {
-    std::vector<std::string> names;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            if (option.name == name) return option;
-            names.push_back(option.name);
-        }
+    for (const Option* option : options_of(table))
+        if (option->name == name) return *option;
     throw Error("E101",
                 fmt::format("there is no setting '{}'", printable(name)),
                 "",
-                did_you_mean(name, names));
+                did_you_mean(name, option_names(table)));
 }
 
 }  // namespace lockstep

@@ -11,9 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <span>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -52,6 +49,17 @@ std::optional<int> wait_for(pid_t pid, double deadline_s) {
     }
 }
 
+/// Writing to a child that is gone must not end this process.
+class NoPipeSignal {
+  public:
+    NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
+    ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
+    NoPipeSignal& operator=(NoPipeSignal&&) = delete;
+
+  private:
+    void (*before_)(int);
+};
+
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& argv,
@@ -80,8 +88,7 @@ ProcessResult run_process(const std::vector<std::string>& argv,
 }
 
 bool is_program(const fs::path& path) {
-    std::error_code missing;
-    return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
+    return fs::is_regular_file(status_of(path)) && ::access(path.c_str(), X_OK) == 0;
 }
 
 std::string find_program(const std::string& program) {
@@ -103,9 +110,8 @@ std::string this_executable() {
 
 std::string own_library(const std::string& name) {
     const std::filesystem::path program = std::filesystem::path(this_executable()).parent_path();
-    std::error_code ignored;
     for (const std::filesystem::path& folder : {program / "../lib", program})
-        if (std::filesystem::exists(folder / name, ignored)) return folder / name;
+        if (fs::exists(status_of(folder / name))) return folder / name;
     return name;
 }
 
@@ -122,22 +128,6 @@ std::optional<std::size_t> timed_read(int fd, std::span<std::byte> out, double d
         if (errno != EINTR) return 0;
     }
 }
-
-namespace {
-
-/// Writing to a child that is gone must not end this process.
-class NoPipeSignal {
-  public:
-    NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
-    ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
-    NoPipeSignal(const NoPipeSignal&) = delete;
-    NoPipeSignal& operator=(const NoPipeSignal&) = delete;
-
-  private:
-    void (*before_)(int);
-};
-
-}  // namespace
 
 struct TalkingProcess::Inside {
     Child child;

@@ -3,7 +3,6 @@
 
 #include "philox_blocks.hpp"
 
-#include <algorithm>
 #include <tuple>
 
 namespace lockstep {

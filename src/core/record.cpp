@@ -8,21 +8,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace lockstep {
-namespace {
-
-bool is_int64(const Json& value) {
-    return value.is_number_integer() &&
-           (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
-}
-
-}  // namespace
-
 Record::Record(const Json& object, std::string origin, UnknownKeys unknown_keys)
     : read_(&object), origin_(std::move(origin)), unknown_keys_(unknown_keys) {
     if (object.is_object()) return;
@@ -49,13 +39,13 @@ void Record::take(const Json& json, const std::string& key, bool& value) const {
 }
 
 void Record::take(const Json& json, const std::string& key, int& value) const {
-    const bool fits = is_int64(json) && std::in_range<int>(json.get<std::int64_t>());
+    const bool fits = json.is_int64() && std::in_range<int>(json.get<std::int64_t>());
     if (!fits) throw unfit(key, json, "a whole number in range");
     value = json.get<int>();
 }
 
 void Record::take(const Json& json, const std::string& key, std::int64_t& value) const {
-    if (!is_int64(json)) throw unfit(key, json, "a whole number");
+    if (!json.is_int64()) throw unfit(key, json, "a whole number");
     value = json.get<std::int64_t>();
 }
 

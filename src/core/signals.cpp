@@ -4,8 +4,6 @@
 #include "lockstep/core/foreign_end.hpp"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <ctime>

@@ -28,8 +28,7 @@ class StderrCapture {
 
     /// Passes on the rest, and removes the file if it is empty.
     ~StderrCapture();
-    StderrCapture(const StderrCapture&) = delete;
-    StderrCapture& operator=(const StderrCapture&) = delete;
+    StderrCapture& operator=(StderrCapture&&) = delete;
 
     /// Returns the original stderr, captured or not. Any thread, any time.
     static int before();

@@ -106,12 +106,10 @@ void copy_model(const fs::path& from, const fs::path& to, const std::string& dig
 std::map<std::string, std::string> recorded_values(const fs::path& run, const OptionTable& table) {
     const RunRecord record = read_run_record(run);
     std::map<std::string, std::string> values;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            const std::string text =
-                path_text(run, record, option.name, recorded_text(record, option.name));
-            if (!text.empty()) values[option.name] = text;
-        }
+    for (const std::string& name : option_names(table)) {
+        const std::string text = path_text(run, record, name, recorded_text(record, name));
+        if (!text.empty()) values[name] = text;
+    }
     const auto state = read_run_state(run);
     if (state && state->epochs > 0) {
         values["epochs"] = std::to_string(state->epochs);

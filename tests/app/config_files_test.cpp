@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config_files.hpp"
-
 #include "lockstep/core/files.hpp"
 
+#include "command.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

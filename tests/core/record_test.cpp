@@ -180,5 +180,20 @@ TEST(Record, RefusesFormatsItDoesNotKnow) {
     EXPECT_THAT(error_with("version", 0), HasSubstr("E305"));
 }
 
+std::string error_of_field(const char* value) {
+    return test::caught_text(
+        [&] { static_cast<void>(json_field<std::int64_t>(parse_json(value, "m"), "k", "m")); });
+}
+
+TEST(JsonField, IsOneMemberOrAnError) {
+    EXPECT_EQ(json_field<double>({{"d", 2}}, "d", "m"), 2.0);
+    EXPECT_EQ(json_field<std::vector<std::string>>({{"w", Json::array()}}, "w", "m").size(), 0u);
+    EXPECT_THAT(error_of_field(R"({"k":"seven"})"), HasSubstr("'k' is \"seven\" (string)"));
+    EXPECT_THAT(error_of_field(R"({"k":1.5})"), HasSubstr("E222"));
+    EXPECT_THAT(error_of_field(R"({"k":18446744073709551615})"), HasSubstr("E222"));
+    EXPECT_THAT(error_of_field("{}"), HasSubstr("'k' is missing"));
+    EXPECT_THAT(error_of_field("[]"), HasSubstr("E222"));
+}
+
 }  // namespace
 }  // namespace lockstep

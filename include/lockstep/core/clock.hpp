@@ -133,8 +133,7 @@ class PhaseListener {
     /// `clock`.
     PhaseListener(PhaseClock& clock, Told told);
     ~PhaseListener();
-    PhaseListener(const PhaseListener&) = delete;
-    PhaseListener& operator=(const PhaseListener&) = delete;
+    PhaseListener& operator=(PhaseListener&&) = delete;
 
   private:
     friend class PhaseClock;
@@ -149,8 +148,7 @@ class PhaseScope {
     /// `clock` outlives the scope.
     PhaseScope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}
     ~PhaseScope() { clock_.enter(before_); }
-    PhaseScope(const PhaseScope&) = delete;
-    PhaseScope& operator=(const PhaseScope&) = delete;
+    PhaseScope& operator=(PhaseScope&&) = delete;
 
   private:
     PhaseClock& clock_;

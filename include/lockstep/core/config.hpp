@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
 #include <variant>
 
 namespace lockstep {
@@ -17,20 +16,20 @@ using ConfigValue = std::variant<bool, std::int64_t, double, std::string>;
 
 /// A value and its origin, for errors and for `config show --origin`.
 struct ConfigEntry {
-    ConfigValue value;   ///< the value, with the type that its file gave it
-    std::string origin;  ///< "train.toml:7:1"
+    ConfigValue value;     ///< the value, with the type that its file gave it
+    std::string origin;    ///< "train.toml:7:1"
+    bool is_list = false;  ///< `value` has the texts of a list, one a line
 };
 
 /// Entries by keys like "optimizer.lr", sorted.
 using Config = std::map<std::string, ConfigEntry>;
 
-/// Refuses keys and values nested so deep that TOML's parser would overflow the stack: it calls
-/// itself for each part of a key. Errors: E110 naming `file` and the line.
-void check_toml_depth(std::string_view text, const std::string& file);
+/// Whether a value may be a list of texts.
+enum class ConfigLists { refused, taken };
 
 /// Reads a TOML file. Errors: E110 (syntax, with line and caret; nested too deep), E112 (a value
-/// that is no scalar), E115 (not text), E116 (not a readable file).
-Config read_config(const std::filesystem::path& path);
+/// that is no scalar and no list taken), E115 (not text), E116 (not a readable file).
+Config read_config(const std::filesystem::path& path, ConfigLists lists = ConfigLists::refused);
 
 /// Returns text that parses back to the same value.
 std::string config_text(const ConfigValue& value);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace lockstep {
 
@@ -37,6 +38,12 @@ class UniqueFd {
   private:
     int fd_ = -1;
 };
+
+/// Returns the status of what `path` names or links to; none where it cannot be looked at.
+inline fs::file_status status_of(const fs::path& path) {
+    std::error_code unseen;
+    return fs::status(path, unseen);
+}
 
 /// Opens a file for reading, close-on-exec. Errors: E201, E202, E206 (a pipe or device), E402.
 UniqueFd open_for_reading(const fs::path& path);

@@ -27,8 +27,7 @@ class ForeignEnd {
     /// Both functions must be safe to call while the process ends.
     explicit ForeignEnd(Tell tell, Meaning meaning = model_ended);
     ~ForeignEnd();
-    ForeignEnd(const ForeignEnd&) = delete;
-    ForeignEnd& operator=(const ForeignEnd&) = delete;
+    ForeignEnd& operator=(ForeignEnd&&) = delete;
 
   private:
     friend void tell_of_foreign_end(int status);

@@ -107,6 +107,8 @@ class Json {
     bool is_object() const { return std::holds_alternative<Object>(value_); }
     /// Returns true for a number that was read without a sign or came from an unsigned type.
     bool is_number_unsigned() const { return std::holds_alternative<std::uint64_t>(value_); }
+    /// Returns true for a whole number in the range of std::int64_t.
+    bool is_int64() const;
     /// Returns true for a number written without point and exponent.
     bool is_number_integer() const {
         return is_number_unsigned() || std::holds_alternative<std::int64_t>(value_);
@@ -269,9 +271,5 @@ std::optional<Json> try_parse_json(std::string_view text);
 
 /// Combines read_file() and parse_json().
 Json read_json(const std::filesystem::path& path, std::size_t limit_bytes = 64u << 20);
-
-/// Returns member `key` of `object` as T. Errors: E222 naming origin, key and the type found.
-template <class T>
-T json_field(const Json& object, const std::string& key, const std::string& origin);
 
 }  // namespace lockstep

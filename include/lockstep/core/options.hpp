@@ -172,6 +172,11 @@ Period parse_period(const std::string& name, const GivenValue& given);
 /// Returns a text that parse_period() reads.
 std::string period_text(const Period& period);
 
+/// Returns the options of all sections.
+std::vector<const Option*> options_of(const OptionTable& table);
+/// Returns their names.
+std::vector<std::string> option_names(const OptionTable& table);
+
 /// The name of an option and the value of its target.
 struct NamedValue {
     std::string name;                      ///< name of the option

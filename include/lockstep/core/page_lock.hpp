@@ -30,8 +30,7 @@ class LockedPages {
         how.lock(pages);
         unlock_ = how.unlock;
     }
-    LockedPages(const LockedPages&) = delete;
-    LockedPages& operator=(const LockedPages&) = delete;
+    LockedPages& operator=(LockedPages&&) = delete;
     ~LockedPages() {
         if (unlock_) unlock_(pages_);
     }

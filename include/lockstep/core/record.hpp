@@ -229,6 +229,15 @@ T record_from_json(const Json& json,
     return value;
 }
 
+/// Returns member `key` of `json` as T. Errors: E222 naming `origin`, the key and the value found.
+template <class T>
+T json_field(const Json& json, const char* key, std::string origin) {
+    Record record(json, std::move(origin));
+    T value{};
+    record.field(key, value);
+    return value;
+}
+
 /// json_of_record() on one line, for other processes.
 template <Described T>
 std::string serialize(const T& value) {

@@ -42,8 +42,7 @@ class SignalGuard {
     /// `second` applies until mirror_signals_to() is called.
     explicit SignalGuard(SecondRequest second = SecondRequest::counts);
     ~SignalGuard();
-    SignalGuard(const SignalGuard&) = delete;
-    SignalGuard& operator=(const SignalGuard&) = delete;
+    SignalGuard& operator=(SignalGuard&&) = delete;
 
   private:
     sigset_t blocked_before_;

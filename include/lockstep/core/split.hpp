@@ -21,4 +21,11 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
     return parts;
 }
 
+/// Returns `text` without blanks and tabs around it.
+inline std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+    return text;
+}
+
 }  // namespace lockstep

@@ -153,7 +153,6 @@ struct StageResult {
     std::uint64_t dataset_bytes = 0;  ///< of all shards
     std::uint64_t read_bytes = 0;     ///< by this process from the source
     std::uint64_t sent_bytes = 0;     ///< total: what some node lacked
-    std::size_t reused_files = 0;     ///< shards that this node had already
 };
 
 /// The file that makes a folder a staged copy.

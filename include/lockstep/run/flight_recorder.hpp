@@ -86,8 +86,7 @@ class FlightRecorder {
 
     /// Marks the end unless that is done: as finished, or as failed during an exception.
     ~FlightRecorder();
-    FlightRecorder(const FlightRecorder&) = delete;
-    FlightRecorder& operator=(const FlightRecorder&) = delete;
+    FlightRecorder& operator=(FlightRecorder&&) = delete;
 
     /// Returns the channel of that name, and makes it if it is new. All ranks add the same channels
     /// in the same order. At most 8, names at most 23 bytes.

@@ -44,8 +44,7 @@ class Progress {
     /// For work in stages: a label and a total come with each update().
     explicit Progress(ProgressSink sink = ProgressSink::log_sink());
     ~Progress();
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
+    Progress& operator=(Progress&&) = delete;
 
     /// Returns true if update() would show something now, so that callers need not format a line.
     bool is_due() const;

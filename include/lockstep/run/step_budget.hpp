@@ -42,8 +42,7 @@ class StepBudgetFile {
     /// Creates or empties `path` (0600). Errors: E401, E402.
     explicit StepBudgetFile(const fs::path& path, std::size_t capacity = most_steps);
     ~StepBudgetFile();
-    StepBudgetFile(const StepBudgetFile&) = delete;
-    StepBudgetFile& operator=(const StepBudgetFile&) = delete;
+    StepBudgetFile& operator=(StepBudgetFile&&) = delete;
 
     /// Stores `budget`; a step may have several parts, one after another. Writes happen at every
     /// 64th call, at the first call a second after the oldest stored one, and at flush(): the

@@ -32,15 +32,17 @@ struct ExportedTensor {
     std::uint64_t bytes() const;  ///< size of its values
 };
 
+/// What becomes of a file that has the name already.
+enum class Existing { kept, replaced };
+
 /// A large file that gets its name when it is complete. It is written beside `path` as
 /// .NAME.partial, which is removed if finish() is not reached.
 class NewFile {
   public:
-    /// Creates the partial file. Errors: E407 if `path` exists, E401.
-    explicit NewFile(const std::filesystem::path& path);
+    /// Creates the partial file. Errors: E407 if `path` exists and is kept, E401.
+    explicit NewFile(const std::filesystem::path& path, Existing existing = Existing::kept);
     ~NewFile();
-    NewFile(const NewFile&) = delete;
-    NewFile& operator=(const NewFile&) = delete;
+    NewFile& operator=(NewFile&&) = delete;
 
     void write(std::span<const std::byte> bytes);   ///< Errors: E402, E405
     std::uint64_t bytes() const { return bytes_; }  ///< bytes written so far

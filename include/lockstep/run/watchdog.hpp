@@ -67,8 +67,7 @@ class NodeWatch {
     /// Writes heartbeats in `folder`, which `map`'s nodes share.
     NodeWatch(NodeMap map, fs::path folder, NodeWatchSettings settings);
     ~NodeWatch();
-    NodeWatch(const NodeWatch&) = delete;
-    NodeWatch& operator=(const NodeWatch&) = delete;
+    NodeWatch& operator=(NodeWatch&&) = delete;
 
     /// Continues in the folder of `recorder`, whose owner asks lost() from now on. `recorder` must
     /// outlive this.
@@ -148,8 +147,7 @@ class Watchdog {
              Listener listener,
              const NodeWatch* nodes = nullptr);
     ~Watchdog();
-    Watchdog(const Watchdog&) = delete;
-    Watchdog& operator=(const Watchdog&) = delete;
+    Watchdog& operator=(Watchdog&&) = delete;
 
   private:
     class Impl;

@@ -173,6 +173,11 @@ std::string against_open_mpi(const CommReport& report) {
 
 }  // namespace
 
+std::string_view split_name(RankSplit split) {
+    constexpr std::string_view names[] = {"all", "intra", "inter"};
+    return names[static_cast<int>(split)];
+}
+
 std::string mpi_version() {
     const std::string text = MpiSession::library_version();
     return text.substr(0, text.find_first_of(",\n"));

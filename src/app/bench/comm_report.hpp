@@ -6,13 +6,16 @@
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/json.hpp"
 
-#include "bench/comm_options.hpp"
-
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// The ranks that reduce together.
+enum class RankSplit { all, intra, inter };
+std::string_view split_name(RankSplit split);  ///< the enumerator's name
 
 /// The data of all outputs.
 struct CommReport {

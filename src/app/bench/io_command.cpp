@@ -265,10 +265,10 @@ void measure_one(const BenchIoOptions& options,
 void measure_all(const BenchIoOptions& options, Json& report) {
     if (!options.data.empty())
         return measure_one(options, options.data.string(), open_data(options), report);
-    const ScratchFolder folder(
-        options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
-        "bench-io",
-        "give another place by --scratch");
+    const RemovedFolder folder =
+        make_scratch_folder(options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
+                            "bench-io",
+                            "give another place by --scratch");
     for (const std::string& name : options.codecs) {
         const fs::path path = folder / name;
         measure_one(options, name, make_data(options, path, parse_codec(name)), report);

@@ -118,8 +118,7 @@ void check_columns(const CsvOptions& csv) {
 // That of a packed data set, or of the training data of a run.
 Manifest manifest_of(const std::filesystem::path& folder) {
     const std::filesystem::path kept = RunPaths{folder}.data();
-    std::error_code failed;
-    if (std::filesystem::exists(kept, failed))
+    if (fs::exists(status_of(kept)))
         return parse_manifest(read_file(kept), kept.string(), ManifestKind::kept);
     return parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
 }

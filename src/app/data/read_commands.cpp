@@ -49,47 +49,6 @@ int inspect(const std::filesystem::path& where, InspectArguments& arguments) {
     return 0;
 }
 
-}  // namespace
-
-Command data_inspect_command() {
-    auto arguments = std::make_shared<InspectArguments>();
-    return {
-        .name = "data inspect",
-        .summary = "show the contents of data, a model for them, and whether a job fits",
-        .usage = "lockstep data inspect DIR|FILE... [options]",
-        .text =
-            "Shows the data sets of HDF5 files, or the fields of a packed data set, with type, "
-            "size,\n"
-            "storage and values. It says how often each class occurs, how well classes are mixed,\n"
-            "and which command trains on the data, or what to do if none does. Of large data it\n"
-            "reads rows from all over them, and says how many. FILE may be a folder or a pattern.\n"
-            "Without --field the first file is listed, and up to 16 more are opened.\n"
-            "With --ranks it compares the needs of such a job with this layout.\n\n"
-            "Examples:\n"
-            "  lockstep data inspect 'scans/*.h5'\n"
-            "  lockstep data inspect scans/*.h5 --field images=/x/data:CHW --field labels=/y\n"
-            "  lockstep data inspect data/fashion/train --ranks 8 --batch 512 --png some.png\n",
-        .table = {foreign_group(arguments->fields, arguments->follows_links),
-                  {"Job",
-                   {whole_option(
-                        "ranks", arguments->ranks, 0, 1 << 20, "ranks of the job; 0: none"),
-                    whole_option("nodes", arguments->nodes, 1, 1 << 20, "nodes of the job")}},
-                  train_rows("Training", arguments->job, {"batch", "lanes", "window-blocks"}),
-                  {"Output",
-                   {path_option("png",
-                                "OUT.png",
-                                arguments->options.sheet,
-                                "write some images side by side into a new file")}},
-                  json_group(arguments->options.as_json)},
-        .positionals = 1,
-        .optional_positionals = most_data_words,
-        .run = [arguments](const Invocation& call) {
-            return inspect(data_of_words(call.positionals), *arguments);
-        }};
-}
-
-namespace {
-
 std::string sound(const std::vector<FieldMapping>& fields) {
     return fields.empty() ? "is whole"
                           : "every block can be read; it has no hashes to compare with";
@@ -124,36 +83,6 @@ void verify(const std::filesystem::path& where,
                 findings.size() > shown ? "the first are listed above" : "they are listed above",
                 "restore the named files from their source, or pack again");
 }
-
-}  // namespace
-
-Command data_verify_command() {
-    auto arguments = std::make_shared<VerifyArguments>();
-    return {
-        .name = "data verify",
-        .summary = "check every byte of a data set",
-        .usage = "lockstep data verify DIR|FILE... [--threads N]",
-        .text =
-            "Reads every byte of all shards once: compares all hashes, decodes all blocks, checks\n"
-            "labels. Names shard, field, block and offset of any damage. Under mpirun, ranks "
-            "share\n"
-            "the shards. Of HDF5 files that others wrote, each block is read and expanded, and\n"
-            "compared with the checksums that it has.\n\n"
-            "Examples:\n"
-            "  lockstep data verify data/fashion/train\n"
-            "  lockstep data verify scans/*.h5 --field images=/x/data --field labels=/y\n",
-        .table = {{"How", {threads_option(arguments->threads)}},
-                  foreign_group(arguments->fields, arguments->follows_links)},
-        .positionals = 1,
-        .optional_positionals = most_data_words,
-        .run = [arguments](const Invocation& call) {
-            const Communicator& ranks = call.process.ranks;
-            agree(ranks, [&] { verify(data_of_words(call.positionals), *arguments, ranks); });
-            return 0;
-        }};
-}
-
-namespace {
 
 struct ExportArguments {
     std::string fields;
@@ -198,7 +127,84 @@ int export_samples(ExportArguments& arguments, const std::filesystem::path& wher
     return 0;
 }
 
+int prove(const fs::path& run) {
+    const LedgerReport report = check_ledger(run / "ledger");
+    print_once(describe_ledger(report));
+    check(report.is_exact(), [&] {
+        return Error("E229",
+                     fmt::format("'{}' did not see every sample exactly once", run.string()),
+                     "what is missing, seen twice or damaged is listed above",
+                     "see 'lockstep explain E229'");
+    });
+    print_once(report.dropped > 0 ? "every sample but those dropped exactly once per epoch\n"
+                                  : "every sample exactly once per epoch\n");
+    return 0;
+}
+
 }  // namespace
+
+Command data_inspect_command() {
+    auto arguments = std::make_shared<InspectArguments>();
+    return {
+        .name = "data inspect",
+        .summary = "show the contents of data, a model for them, and whether a job fits",
+        .usage = "lockstep data inspect DIR|FILE... [options]",
+        .text =
+            "Shows the data sets of HDF5 files, or the fields of a packed data set, with type, "
+            "size,\n"
+            "storage and values. It says how often each class occurs, how well classes are mixed,\n"
+            "and which command trains on the data, or what to do if none does. Of large data it\n"
+            "reads rows from all over them, and says how many. FILE may be a folder or a pattern.\n"
+            "Without --field the first file is listed, and up to 16 more are opened.\n"
+            "With --ranks it compares the needs of such a job with this layout.\n\n"
+            "Examples:\n"
+            "  lockstep data inspect 'scans/*.h5'\n"
+            "  lockstep data inspect scans/*.h5 --field images=/x/data:CHW --field labels=/y\n"
+            "  lockstep data inspect data/fashion/train --ranks 8 --batch 512 --png some.png\n",
+        .table = {foreign_group(arguments->fields, arguments->follows_links),
+                  {"Job",
+                   {whole_option(
+                        "ranks", arguments->ranks, 0, 1 << 20, "ranks of the job; 0: none"),
+                    whole_option("nodes", arguments->nodes, 1, 1 << 20, "nodes of the job")}},
+                  train_rows("Training", arguments->job, {"batch", "lanes", "window-blocks"}),
+                  {"Output",
+                   {path_option("png",
+                                "OUT.png",
+                                arguments->options.sheet,
+                                "write some images side by side into a new file")}},
+                  json_group(arguments->options.as_json)},
+        .positionals = 1,
+        .optional_positionals = most_data_words,
+        .run = [arguments](const Invocation& call) {
+            return inspect(data_of_words(call.positionals), *arguments);
+        }};
+}
+
+Command data_verify_command() {
+    auto arguments = std::make_shared<VerifyArguments>();
+    return {
+        .name = "data verify",
+        .summary = "check every byte of a data set",
+        .usage = "lockstep data verify DIR|FILE... [--threads N]",
+        .text =
+            "Reads every byte of all shards once: compares all hashes, decodes all blocks, checks\n"
+            "labels. Names shard, field, block and offset of any damage. Under mpirun, ranks "
+            "share\n"
+            "the shards. Of HDF5 files that others wrote, each block is read and expanded, and\n"
+            "compared with the checksums that it has.\n\n"
+            "Examples:\n"
+            "  lockstep data verify data/fashion/train\n"
+            "  lockstep data verify scans/*.h5 --field images=/x/data --field labels=/y\n",
+        .table = {{"How", {threads_option(arguments->threads)}},
+                  foreign_group(arguments->fields, arguments->follows_links)},
+        .positionals = 1,
+        .optional_positionals = most_data_words,
+        .run = [arguments](const Invocation& call) {
+            const Communicator& ranks = call.process.ranks;
+            agree(ranks, [&] { verify(data_of_words(call.positionals), *arguments, ranks); });
+            return 0;
+        }};
+}
 
 Command data_export_command() {
     auto arguments = std::make_shared<ExportArguments>();
@@ -224,24 +230,6 @@ Command data_export_command() {
             return export_samples(*arguments, data_of_words(call.positionals));
         }};
 }
-
-namespace {
-
-int prove(const fs::path& run) {
-    const LedgerReport report = check_ledger(run / "ledger");
-    print_once(describe_ledger(report));
-    check(report.is_exact(), [&] {
-        return Error("E229",
-                     fmt::format("'{}' did not see every sample exactly once", run.string()),
-                     "what is missing, seen twice or damaged is listed above",
-                     "see 'lockstep explain E229'");
-    });
-    print_once(report.dropped > 0 ? "every sample but those dropped exactly once per epoch\n"
-                                  : "every sample exactly once per epoch\n");
-    return 0;
-}
-
-}  // namespace
 
 Command data_ledger_command() {
     return {.name = "data ledger",

@@ -51,8 +51,7 @@ class StageRanks {
             rank_of_node_[static_cast<std::size_t>(std::stoi(numbers[rank]))] =
                 static_cast<int>(rank);
     }
-    StageRanks(const StageRanks&) = delete;
-    StageRanks& operator=(const StageRanks&) = delete;
+    StageRanks& operator=(StageRanks&&) = delete;
 
     StageTeam team() const {
         return {.all = team_of(all_),

@@ -250,8 +250,7 @@ Expectation DrillBed::expect_nothing_left(const Attack& attack) const {
         left += fmt::format("process {}, ", pid);
         ::kill(pid, SIGKILL);
     }
-    std::error_code none;
-    if (!launch_folder_.empty() && fs::exists(launch_folder_, none))
+    if (!launch_folder_.empty() && fs::exists(status_of(launch_folder_)))
         left += fmt::format("{}, ", launch_folder_.string());
     if (left.size() > 2) left.resize(left.size() - 2);
     return expect_text("left behind", "nothing", left.empty() ? "nothing" : left);

@@ -105,7 +105,7 @@ FaultReport rehearse(const Fault& fault, DrillBed& bed) {
 }
 
 DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& faults) {
-    const ScratchFolder scratch(
+    const RemovedFolder scratch = make_scratch_folder(
         options.scratch.empty() ? fs::temp_directory_path() : fs::absolute(options.scratch),
         "drill",
         "give another place by --scratch");

@@ -12,7 +12,6 @@
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
-#include "config_files.hpp"
 #include "exit_meanings.hpp"
 #include "manual.hpp"
 #include "train/train_options.hpp"
@@ -84,6 +83,136 @@ int show_versions(const Invocation& call) {
                            MpiSession::library_version(),
                            describe_gpus(gpus.torch_nccl),
                            gpu_needs_text(gpus)));
+    return 0;
+}
+
+constexpr const char* models_help =
+    R"(Lists the models that train --model can name. Parameters are counted for the inputs and classes shown.
+The last columns show which other inputs a model takes, and what its outputs mean. A model for
+classification also serves for multi-label and regression. docs/models.md explains how to choose one,
+and how to exchange weights with torchvision. For FILE.pt2, a program of
+torch.export, the command shows inputs, output, parameters and operators (docs/your-model.md).
+
+Examples:
+  lockstep models
+  lockstep models resnet18 resnet50
+  lockstep models net.pt2
+)";
+
+constexpr std::size_t most_names = 64;
+
+const ModelFacts& named_model(const std::string& name) {
+    const ModelFacts* found = find_built_in(name);
+    check(found != nullptr, [&] {
+        std::vector<std::string> names;
+        for (const ModelFacts& model : built_in_models()) names.emplace_back(model.name);
+        return Error("E103",
+                     fmt::format("no model '{}'", printable(name)),
+                     "'lockstep models' lists all that are built in",
+                     did_you_mean(name, names));
+    });
+    return *found;
+}
+
+std::string input_text(const ModelShape& shape) {
+    return shape.vocabulary > 0
+               ? fmt::format("{} tokens", shape.width)
+               : fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
+}
+
+std::string model_row(const ModelFacts& model) {
+    const ModelShape& shape = model.usual;
+    const auto count = static_cast<std::uint64_t>(model.parameters(shape));
+    return fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
+                       model.name,
+                       grouped(count),
+                       input_text(shape),
+                       shape.classes,
+                       model.input,
+                       model.task);
+}
+
+int show_models(const Invocation& call) {
+    std::string rows, programs;
+    for (const std::string& name : call.positionals)
+        if (source_of(name) == ModelSource::program)
+            programs += describe_program(name);
+        else
+            rows += model_row(named_model(name));
+    if (call.positionals.empty())
+        for (const ModelFacts& model : built_in_models()) rows += model_row(model);
+    if (!rows.empty())
+        rows.insert(0,
+                    fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
+                                "name",
+                                "parameters",
+                                "of inputs",
+                                "classes",
+                                "takes",
+                                "task"));
+    print_once(rows + programs);
+    return 0;
+}
+
+std::string errors_that_exit_with(int code) {
+    std::string names;
+    for (const ErrorEntry& entry : error_catalog())
+        if (static_cast<int>(entry.exit_code) == code) names += fmt::format(" {}", entry.code);
+    return names.empty() ? names : "its errors:" + names + "\n";
+}
+
+int explain_exit(const std::string& word, std::int64_t code) {
+    const auto known =
+        std::ranges::find(exit_meanings, static_cast<ExitCode>(code), &ExitMeaning::code);
+    if (known != std::end(exit_meanings)) {
+        print_once(fmt::format("exit code {}: {}\nanother start: {}\n{}",
+                               code,
+                               known->meaning,
+                               known->next_start,
+                               errors_that_exit_with(static_cast<int>(code))));
+        return 0;
+    }
+    const int number = code >= 0 && code <= 255 ? static_cast<int>(code) : 0;
+    if (const auto meaning = launcher_code(number); !meaning.empty()) {
+        print_once(fmt::format("exit code {}: {}\n", code, meaning));
+        return 0;
+    }
+    const int signal = number - 128;
+    check(signal > 0 && signal <= SIGRTMAX, [&] {
+        return Error("E101",
+                     fmt::format("exit code {} is not one of Lockstep's", printable(word)),
+                     "a shell gives 127 if it finds no program, and 126 if it may not start it",
+                     "the lines before it say more, or 'lockstep diagnose RUN'");
+    });
+    const std::string_view fault = launch_fault(number);
+    print_once(fmt::format(
+        "exit code {}: killed by signal {} ({})\nanother start: goes on from the newest "
+        "checkpoint\n{}",
+        code,
+        signal,
+        ::strsignal(signal),
+        fault.empty()
+            ? ""
+            : fmt::format("or, from mpirun of Open MPI 4.1 before ranks begin: {}\n", fault)));
+    return 0;
+}
+
+int explain(const std::string& word) {
+    if (const auto number = parse_integer(word)) return explain_exit(word, *number);
+    std::string code = word;
+    for (char& c : code) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const ErrorEntry* entry = find_error(code);
+    check(entry != nullptr, [&] {
+        return Error("E101",
+                     fmt::format("no error has code '{}'", printable(code)),
+                     "",
+                     "give a code as error messages show it, for example E204, or an exit code");
+    });
+    print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
+                           entry->code,
+                           entry->title,
+                           static_cast<int>(entry->exit_code),
+                           entry->text));
     return 0;
 }
 
@@ -165,78 +294,6 @@ std::vector<Command> all_commands() {
     };
 }
 
-namespace {
-
-constexpr const char* models_help =
-    R"(Lists the models that train --model can name. Parameters are counted for the inputs and classes shown.
-The last columns show which other inputs a model takes, and what its outputs mean. A model for
-classification also serves for multi-label and regression. docs/models.md explains how to choose one,
-and how to exchange weights with torchvision. For FILE.pt2, a program of
-torch.export, the command shows inputs, output, parameters and operators (docs/your-model.md).
-
-Examples:
-  lockstep models
-  lockstep models resnet18 resnet50
-  lockstep models net.pt2
-)";
-
-constexpr std::size_t most_names = 64;
-
-const ModelFacts& named_model(const std::string& name) {
-    const ModelFacts* found = find_built_in(name);
-    check(found != nullptr, [&] {
-        std::vector<std::string> names;
-        for (const ModelFacts& model : built_in_models()) names.emplace_back(model.name);
-        return Error("E103",
-                     fmt::format("no model '{}'", printable(name)),
-                     "'lockstep models' lists all that are built in",
-                     did_you_mean(name, names));
-    });
-    return *found;
-}
-
-std::string input_text(const ModelShape& shape) {
-    return shape.vocabulary > 0
-               ? fmt::format("{} tokens", shape.width)
-               : fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
-}
-
-std::string model_row(const ModelFacts& model) {
-    const ModelShape& shape = model.usual;
-    const auto count = static_cast<std::uint64_t>(model.parameters(shape));
-    return fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
-                       model.name,
-                       grouped(count),
-                       input_text(shape),
-                       shape.classes,
-                       model.input,
-                       model.task);
-}
-
-int show_models(const Invocation& call) {
-    std::string rows, programs;
-    for (const std::string& name : call.positionals)
-        if (source_of(name) == ModelSource::program)
-            programs += describe_program(name);
-        else
-            rows += model_row(named_model(name));
-    if (call.positionals.empty())
-        for (const ModelFacts& model : built_in_models()) rows += model_row(model);
-    if (!rows.empty())
-        rows.insert(0,
-                    fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
-                                "name",
-                                "parameters",
-                                "of inputs",
-                                "classes",
-                                "takes",
-                                "task"));
-    print_once(rows + programs);
-    return 0;
-}
-
-}  // namespace
-
 constexpr const char* export_script_help =
     R"(Prints lockstep_export.py, a program for Python that needs PyTorch 2.9 or later and nothing else. It exports
 a model in training mode with a free number of samples, and compares the file with the model for two
@@ -261,72 +318,6 @@ Command models_command() {
             .optional_positionals = most_names,
             .run = show_models};
 }
-
-namespace {
-
-std::string errors_that_exit_with(int code) {
-    std::string names;
-    for (const ErrorEntry& entry : error_catalog())
-        if (static_cast<int>(entry.exit_code) == code) names += fmt::format(" {}", entry.code);
-    return names.empty() ? names : "its errors:" + names + "\n";
-}
-
-int explain_exit(const std::string& word, std::int64_t code) {
-    const auto known =
-        std::ranges::find(exit_meanings, static_cast<ExitCode>(code), &ExitMeaning::code);
-    if (known != std::end(exit_meanings)) {
-        print_once(fmt::format("exit code {}: {}\nanother start: {}\n{}",
-                               code,
-                               known->meaning,
-                               known->next_start,
-                               errors_that_exit_with(static_cast<int>(code))));
-        return 0;
-    }
-    const int number = code >= 0 && code <= 255 ? static_cast<int>(code) : 0;
-    if (const auto meaning = launcher_code(number); !meaning.empty()) {
-        print_once(fmt::format("exit code {}: {}\n", code, meaning));
-        return 0;
-    }
-    const int signal = number - 128;
-    check(signal > 0 && signal <= SIGRTMAX, [&] {
-        return Error("E101",
-                     fmt::format("exit code {} is not one of Lockstep's", printable(word)),
-                     "a shell gives 127 if it finds no program, and 126 if it may not start it",
-                     "the lines before it say more, or 'lockstep diagnose RUN'");
-    });
-    const std::string_view fault = launch_fault(number);
-    print_once(fmt::format(
-        "exit code {}: killed by signal {} ({})\nanother start: goes on from the newest "
-        "checkpoint\n{}",
-        code,
-        signal,
-        ::strsignal(signal),
-        fault.empty()
-            ? ""
-            : fmt::format("or, from mpirun of Open MPI 4.1 before ranks begin: {}\n", fault)));
-    return 0;
-}
-
-int explain(const std::string& word) {
-    if (const auto number = parse_integer(word)) return explain_exit(word, *number);
-    std::string code = word;
-    for (char& c : code) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    const ErrorEntry* entry = find_error(code);
-    check(entry != nullptr, [&] {
-        return Error("E101",
-                     fmt::format("no error has code '{}'", printable(code)),
-                     "",
-                     "give a code as error messages show it, for example E204, or an exit code");
-    });
-    print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
-                           entry->code,
-                           entry->title,
-                           static_cast<int>(entry->exit_code),
-                           entry->text));
-    return 0;
-}
-
-}  // namespace
 
 Command explain_command() {
     return {.name = "explain",

@@ -35,22 +35,9 @@ struct DiagnoseOptions {
 std::string_view life_text(const RankTrace& trace) {
     if (trace.end == FlightEnd::finished) return "finished";
     if (trace.end == FlightEnd::failed) return "failed";
-    switch (trace.life) {
-        case Life::running:
-            return "running";
-        case Life::stopped:
-            return "stopped";
-        case Life::gone:
-            return "gone";
-        case Life::silent:
-            return "silent";
-        case Life::cut_off:
-            return "cut off";
-        case Life::unanswering:
-            return "unanswering";
-        default:
-            return "elsewhere";
-    }
+    constexpr std::string_view names[] = {
+        "running", "stopped", "gone", "elsewhere", "silent", "cut off", "unanswering"};
+    return names[static_cast<std::size_t>(trace.life)];
 }
 
 bool is_over(const RankTrace& trace) {

@@ -32,9 +32,8 @@ namespace {
 std::deque<std::string> last_words(const fs::path& run, std::int64_t start) {
     constexpr std::size_t most = 8;
     std::deque<std::string> last;
-    std::error_code missing;
     const fs::path folder = RunPaths{run}.logs(start);
-    if (!fs::is_directory(folder, missing)) return last;
+    if (!fs::is_directory(status_of(folder))) return last;
     LogText text{LogStyle{}};
     LogFold fold({}, [&](const FoldedLine& line) {
         text.append(last.emplace_back(), line, "    ");
@@ -180,18 +179,11 @@ std::vector<std::int64_t> chosen_starts(const fs::path& run,
                      "none of its starts has begun a log",
                      "see the output of its ranks or their launcher");
     });
-    check(options.incarnation <= newest, [&] {
-        return Error("E102",
-                     fmt::format("--incarnation is {}", options.incarnation),
-                     newest == 1 ? "the run has one start"
-                                 : fmt::format("the run has starts 1 to {}", newest),
-                     "0 or nothing: the newest");
-    });
+    check_start(options.incarnation, newest);
     if (!options.all_starts) return {options.incarnation > 0 ? options.incarnation : newest};
     std::vector<std::int64_t> starts;
-    std::error_code failed;
     for (std::int64_t i = 1; i <= newest; ++i)
-        if (fs::is_directory(RunPaths{run}.logs(i), failed)) starts.push_back(i);
+        if (fs::is_directory(status_of(RunPaths{run}.logs(i)))) starts.push_back(i);
     return starts;
 }
 

@@ -44,17 +44,6 @@ struct ReportOptions {
     std::int64_t incarnation = 0;  // 0: the newest
 };
 
-void check_start(std::int64_t start, std::int64_t newest) {
-    check(start <= newest, [&] {
-        return Error("E102",
-                     fmt::format("--incarnation is {}", start),
-                     newest == 0   ? "no start of the run has logs"
-                     : newest == 1 ? "the run has one start"
-                                   : fmt::format("the run has starts 1 to {}", newest),
-                     "0 or nothing: the newest");
-    });
-}
-
 std::optional<ReportCause> cause_of(const std::optional<RootCause>& found) {
     if (!found) return {};
     return ReportCause{found->error, found->trouble, found->followers};
@@ -64,8 +53,7 @@ Report report_of(const fs::path& run, std::int64_t asked, const std::string& pro
     ReportClues clues{.status = status_of_run(run, StatusDepth::history)};
     check_start(asked, clues.status.incarnation);
     clues.start = asked > 0 ? asked : clues.status.incarnation;
-    std::error_code failed;
-    const bool has_logs = fs::is_directory(RunPaths{run}.logs(clues.start), failed);
+    const bool has_logs = fs::is_directory(status_of(RunPaths{run}.logs(clues.start)));
     const auto cause = has_logs ? root_cause(run, clues.start) : std::nullopt;
     clues.cause = cause_of(cause);
     clues.next = next_command(clues.status, clues.start, AlreadyTold::cause, cause);
@@ -106,36 +94,6 @@ int show(const ReportOptions& options, const Invocation& call) {
     return 0;
 }
 
-}  // namespace
-
-Command report_command() {
-    auto options = std::make_shared<ReportOptions>();
-    return {
-        .name = "report",
-        .summary = "show on one page how a run went, and what to try",
-        .usage = "lockstep report RUN [--format FORMAT] [--out FILE] [--incarnation N]",
-        .text = report_help,
-        .table =
-            {{"Options",
-              {choice_option<ReportFormat>("format",
-                                           options->format,
-                                           {{"text", ReportFormat::text},
-                                            {"json", ReportFormat::json},
-                                            {"markdown", ReportFormat::markdown},
-                                            {"html", ReportFormat::html}},
-                                           "format of the page"),
-               path_option(
-                   "out",
-                   "FILE",
-                   options->out,
-                   "file to write; unset: the terminal, or RUN/report.html with --format html")}},
-             start_group(options->incarnation)},
-        .positionals = 1,
-        .run = [options](const Invocation& call) { return show(*options, call); }};
-}
-
-namespace {
-
 constexpr const char* metrics_help =
     R"(Prints the metrics of a run over all its starts, each step once: loss, rates, phases and evaluations.
 csv has a row for each report and each evaluation, and a column for each metric. jsonl has the same as
@@ -172,30 +130,6 @@ int export_metrics(const MetricsOptions& options, const fs::path& run) {
         write_file_atomically(options.out, text);
     return 0;
 }
-
-}  // namespace
-
-Command metrics_command() {
-    auto options = std::make_shared<MetricsOptions>();
-    return {.name = "metrics",
-            .summary = "print a run's metrics as CSV, JSON lines or for Prometheus",
-            .usage = "lockstep metrics RUN [--format csv|jsonl|prometheus] [--out FILE]",
-            .text = metrics_help,
-            .table = {{"Options",
-                       {choice_option<MetricsFormat>("format",
-                                                     options->format,
-                                                     {{"csv", MetricsFormat::csv},
-                                                      {"jsonl", MetricsFormat::jsonl},
-                                                      {"prometheus", MetricsFormat::prometheus}},
-                                                     "format of the output"),
-                        path_option("out", "FILE", options->out, "file to write; unset: stdout")}}},
-            .positionals = 1,
-            .run = [options](const Invocation& call) {
-                return export_metrics(*options, call.positionals[0]);
-            }};
-}
-
-namespace {
 
 constexpr const char* merge_help =
     R"(Merges the traces of all ranks, which 'train --trace' wrote, into one JSON file for
@@ -250,6 +184,52 @@ int merge(const MergeOptions& options, const std::string& run) {
 }
 
 }  // namespace
+
+Command report_command() {
+    auto options = std::make_shared<ReportOptions>();
+    return {
+        .name = "report",
+        .summary = "show on one page how a run went, and what to try",
+        .usage = "lockstep report RUN [--format FORMAT] [--out FILE] [--incarnation N]",
+        .text = report_help,
+        .table =
+            {{"Options",
+              {choice_option<ReportFormat>("format",
+                                           options->format,
+                                           {{"text", ReportFormat::text},
+                                            {"json", ReportFormat::json},
+                                            {"markdown", ReportFormat::markdown},
+                                            {"html", ReportFormat::html}},
+                                           "format of the page"),
+               path_option(
+                   "out",
+                   "FILE",
+                   options->out,
+                   "file to write; unset: the terminal, or RUN/report.html with --format html")}},
+             start_group(options->incarnation)},
+        .positionals = 1,
+        .run = [options](const Invocation& call) { return show(*options, call); }};
+}
+
+Command metrics_command() {
+    auto options = std::make_shared<MetricsOptions>();
+    return {.name = "metrics",
+            .summary = "print a run's metrics as CSV, JSON lines or for Prometheus",
+            .usage = "lockstep metrics RUN [--format csv|jsonl|prometheus] [--out FILE]",
+            .text = metrics_help,
+            .table = {{"Options",
+                       {choice_option<MetricsFormat>("format",
+                                                     options->format,
+                                                     {{"csv", MetricsFormat::csv},
+                                                      {"jsonl", MetricsFormat::jsonl},
+                                                      {"prometheus", MetricsFormat::prometheus}},
+                                                     "format of the output"),
+                        path_option("out", "FILE", options->out, "file to write; unset: stdout")}}},
+            .positionals = 1,
+            .run = [options](const Invocation& call) {
+                return export_metrics(*options, call.positionals[0]);
+            }};
+}
 
 Command trace_merge_command() {
     auto options = std::make_shared<MergeOptions>();

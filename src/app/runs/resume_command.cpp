@@ -34,19 +34,18 @@ std::string resuming_line(const fs::path& run,
 // What was in files that every command reads is there still.
 std::string line_of(const Json& config, const OptionTable& table, const std::string& program) {
     std::string variables, words;
-    for (const OptionSection& section : table)
-        for (const Option& option : section.options) {
-            const Json* const given = config.find(option.name);
-            if (!given) continue;
-            const std::string value = given->at("value").get<std::string>();
-            const std::string origin = given->at("origin").get<std::string>();
-            if (origin.starts_with("LOCKSTEP_"))
-                variables += fmt::format("{}={} ", origin, shell_word(value));
-            else if (origin == "command line" && option.kind == OptionKind::flag)
-                words += fmt::format(" --{}", option.name);
-            else if (origin == "command line")
-                words += fmt::format(" --{} {}", option.name, shell_word(value));
-        }
+    for (const Option* option : options_of(table)) {
+        const Json* const given = config.find(option->name);
+        if (!given) continue;
+        const std::string value = given->at("value").get<std::string>();
+        const std::string origin = given->at("origin").get<std::string>();
+        if (origin.starts_with("LOCKSTEP_"))
+            variables += fmt::format("{}={} ", origin, shell_word(value));
+        else if (origin == "command line" && option->kind == OptionKind::flag)
+            words += fmt::format(" --{}", option->name);
+        else if (origin == "command line")
+            words += fmt::format(" --{} {}", option->name, shell_word(value));
+    }
     return words.empty() ? "" : variables + program + " train" + words;
 }
 

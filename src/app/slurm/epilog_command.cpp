@@ -10,6 +10,7 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
+#include "output_place.hpp"
 #include "rank_ends.hpp"
 #include "slurm/idle_starts.hpp"
 
@@ -87,21 +88,6 @@ void requeue(const SlurmJob& job) {
                      "nothing is lost: submit the same job again, and the run goes on");
     });
 }
-
-/// Removes the folder at its end, whatever ends it.
-class RemovedFolder {
-  public:
-    explicit RemovedFolder(fs::path folder) : folder_(std::move(folder)) {}
-    RemovedFolder(const RemovedFolder&) = delete;
-    RemovedFolder& operator=(const RemovedFolder&) = delete;
-    ~RemovedFolder() {
-        std::error_code left_behind;
-        if (!folder_.empty()) fs::remove_all(folder_, left_behind);
-    }
-
-  private:
-    fs::path folder_;
-};
 
 // Ranks may have been killed before one of them could say it. A start has a control group of its
 // own.

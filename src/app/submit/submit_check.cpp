@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "submit/submit_check.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/model_table.hpp"
@@ -26,14 +26,13 @@ namespace {
 
 // A path whose parent is missing here may be on a file system that only the nodes have.
 void check_data(const fs::path& data) {
-    std::error_code missing;
     const fs::path train = fs::absolute(data).lexically_normal() / "train";
     if (::access(train.c_str(), F_OK) != 0 && errno == EACCES)
         throw system_error("look into", train.string(), EACCES);
-    const bool is_seen = fs::exists(data, missing);
+    const bool is_seen = fs::exists(status_of(data));
     const fs::path parent = fs::absolute(data).lexically_normal().parent_path();
-    if (!is_seen && !fs::exists(parent, missing)) return;
-    check(is_seen && fs::exists(data / "train", missing), [&] {
+    if (!is_seen && !fs::exists(status_of(parent))) return;
+    check(is_seen && fs::exists(status_of(data / "train")), [&] {
         return Error("E201",
                      fmt::format("there is no '{}'", printable((data / "train").string())),
                      "the template trains on train/ of --data, and evaluates on test/",
@@ -43,10 +42,9 @@ void check_data(const fs::path& data) {
 
 // The nearest folder above that is there has to take new ones.
 void check_place(fs::path folder) {
-    std::error_code missing;
-    while (folder.has_relative_path() && !fs::exists(folder, missing))
+    while (folder.has_relative_path() && !fs::exists(status_of(folder)))
         folder = folder.parent_path();
-    check(::access(folder.c_str(), W_OK | X_OK) == 0 && fs::is_directory(folder, missing), [&] {
+    check(::access(folder.c_str(), W_OK | X_OK) == 0 && fs::is_directory(status_of(folder)), [&] {
         return system_error(
             "make the run directory in", folder.string(), errno == 0 ? ENOTDIR : errno);
     });
@@ -87,7 +85,7 @@ void check_virtual_ranks(const SubmitOptions& options,
                          const TrainSettings& settings) {
     std::int64_t most = settings.virtual_ranks;
     const bool goes_on = !options.run.empty() && is_run(options.run) && !request.last_task;
-    if (std::error_code missing; goes_on && fs::exists(RunPaths{options.run}.record(), missing)) {
+    if (goes_on && fs::exists(status_of(RunPaths{options.run}.record()))) {
         const Json contract = read_run_record(options.run).contract;
         if (contract.contains("virtual-ranks"))
             most = json_field<std::int64_t>(contract, "virtual-ranks", "run.json");
@@ -141,10 +139,9 @@ void check_gpus(const JobRequest& request, const TrainSettings& settings) {
 
 // A built-in model or a file, for ranks are started by the template's 'lockstep train'.
 void check_model(const std::string& name) {
-    std::error_code missing;
     if (fs::path(name).has_extension()) {
-        const bool is_elsewhere = !fs::exists(fs::absolute(name).parent_path(), missing);
-        check(is_elsewhere || fs::exists(name, missing), [&] {
+        const bool is_elsewhere = !fs::exists(status_of(fs::absolute(name).parent_path()));
+        check(is_elsewhere || fs::exists(status_of(name)), [&] {
             return Error("E201",
                          fmt::format("cannot open '{}': there is no such file", printable(name)),
                          "--model names a plug-in, a program of torch.export or a TorchScript file",
@@ -162,21 +159,6 @@ void check_model(const std::string& name) {
                      nearest.empty() ? "'lockstep models' lists them" : nearest);
     });
 }
-
-}  // namespace
-
-void check_ranks_will_run(const SubmitOptions& options,
-                          const JobRequest& request,
-                          const TrainSettings& settings) {
-    if (!options.data.empty()) check_data(options.data);
-    if (!options.run.empty()) check_run(options, request);
-    check_virtual_ranks(options, request, settings);
-    check_memory(options, request, settings);
-    check_gpus(request, settings);
-    check_model(settings.model.name);
-}
-
-namespace {
 
 // A rank with LibTorch and MPI: what the step line of the quick start shows, less its small model.
 constexpr std::uint64_t bare_rank_bytes = 220u << 20;
@@ -202,8 +184,7 @@ void add_field(const Field& field, ModelShape& shape) {
 // `usual` where the data cannot be seen from this host, or are no packed shards.
 DataShape data_shape(const fs::path& folder, const ModelShape& usual) {
     DataShape shape{.model = usual};
-    std::error_code missing;
-    if (!fs::exists(folder / manifest_name, missing)) return shape;
+    if (!fs::exists(status_of(folder / manifest_name))) return shape;
     const Manifest data =
         parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
     shape.bytes = data.samples * data.bytes_per_sample();
@@ -248,6 +229,17 @@ int kept_checkpoints(const TrainSettings& settings) {
 }
 
 }  // namespace
+
+void check_ranks_will_run(const SubmitOptions& options,
+                          const JobRequest& request,
+                          const TrainSettings& settings) {
+    if (!options.data.empty()) check_data(options.data);
+    if (!options.run.empty()) check_run(options, request);
+    check_virtual_ranks(options, request, settings);
+    check_memory(options, request, settings);
+    check_gpus(request, settings);
+    check_model(settings.model.name);
+}
 
 JobEstimate estimate_job(const TrainSettings& settings,
                          const JobPart& part,

@@ -9,7 +9,6 @@
 #include "lockstep/core/process.hpp"
 
 #include "command.hpp"
-#include "config_files.hpp"
 #include "submit/submit_check.hpp"
 #include "submit/submit_plan.hpp"
 #include "train/train_options.hpp"
@@ -149,8 +148,7 @@ class ScriptFile {
         check(static_cast<bool>(file), [&] { return system_error("make", path_, errno); });
         write_all(file.value(), std::as_bytes(std::span(text)), path_);
     }
-    ScriptFile(const ScriptFile&) = delete;
-    ScriptFile& operator=(const ScriptFile&) = delete;
+    ScriptFile& operator=(ScriptFile&&) = delete;
     ~ScriptFile() { ::unlink(path_.c_str()); }
     const std::string& path() const { return path_; }
 

@@ -3,16 +3,12 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
+#include "lockstep/core/split.hpp"
 
-#include <map>
-#include <ranges>
+#include <algorithm>
+#include <variant>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
 
 namespace lockstep {
 namespace {
@@ -64,6 +60,39 @@ std::vector<Option> slurm_section(SubmitOptions& options) {
     section.push_back(
         flag_option("exclusive", options.exclusive, "use whole nodes for this job alone"));
     return section;
+}
+
+// The options have no more than their targets and types: no command line has them.
+void assign_site_key(const std::vector<Option>& keys,
+                     const std::string& key,
+                     const ConfigEntry& entry) {
+    const auto option = std::ranges::find(keys, key, &Option::name);
+    check(option != keys.end(), [&] {
+        return Error("E111",
+                     fmt::format("{}: unknown key '{}'", entry.origin, key),
+                     "",
+                     "see slurm/sites for the keys that there are");
+    });
+    const auto unfit = [&](const std::string& why) {
+        return Error("E112",
+                     fmt::format("{}: '{}' has the wrong type", entry.origin, key),
+                     why,
+                     "see slurm/sites for examples");
+    };
+    const bool is_list = option->kind == OptionKind::list;
+    const bool is_whole = option->kind == OptionKind::whole;
+    const bool fits =
+        entry.is_list == is_list && std::holds_alternative<std::string>(entry.value) != is_whole;
+    check(fits, [&] {
+        return unfit(is_list    ? "it needs a list of texts"
+                     : is_whole ? "it needs a whole number"
+                                : "it needs a text");
+    });
+    try {
+        option->assign({config_text(entry.value), entry.origin});
+    } catch (const Error& error) {
+        throw unfit(error.why());
+    }
 }
 
 }  // namespace
@@ -119,115 +148,34 @@ OptionTable submit_option_table(SubmitOptions& o) {
           flag_option("dry-run", o.dry_run, "print script, map and estimate, submit nothing")}}};
 }
 
-namespace {
-
-std::string place(const fs::path& path, const toml::node& node) {
-    const auto at = node.source().begin;
-    return fmt::format("{}:{}:{}", path.string(), at.line, at.column);
-}
-
-Error wrong_type(const fs::path& path,
-                 const std::string& key,
-                 const toml::node& node,
-                 const std::string& needs) {
-    return Error("E112",
-                 fmt::format("{}: '{}' has the wrong type", place(path, node), key),
-                 fmt::format("it needs {}", needs),
-                 "see slurm/sites for examples");
-}
-
-std::vector<std::string> texts(const fs::path& path,
-                               const std::string& key,
-                               const toml::node& node) {
-    const toml::array* list = node.as_array();
-    check(list != nullptr, [&] { return wrong_type(path, key, node, "a list of texts"); });
-    std::vector<std::string> found;
-    for (const toml::node& item : *list) {
-        const auto text = item.value_exact<std::string>();
-        check(text.has_value(), [&] { return wrong_type(path, key, item, "texts"); });
-        found.push_back(*text);
-    }
-    return found;
-}
-
-std::string* text_target(SitePreset& site, const std::string& key) {
-    if (key == "name") return &site.name;
-    if (key == "interface") return &site.interface;
-    if (key == "account") return &site.account;
-    if (key == "qos") return &site.qos;
-    if (key == "constraint") return &site.constraint;
-    if (key == "mem") return &site.memory;
-    if (key == "partition") return &site.partition;
-    if (key == "gpu-partition") return &site.gpu_partition;
-    if (key == "preemptible-partition") return &site.preemptible_partition;
-    return nullptr;
-}
-
-/// One of `choices` by its word.
-template <class Value>
-Value chosen(const fs::path& path,
-             const std::string& key,
-             const toml::node& node,
-             const std::map<std::string, Value>& choices) {
-    const auto found = choices.find(node.value_exact<std::string>().value_or(""));
-    check(found != choices.end(), [&] {
-        return wrong_type(
-            path, key, node, fmt::format("one of {}", fmt::join(std::views::keys(choices), ", ")));
-    });
-    return found->second;
-}
-
-void assign(SitePreset& site,
-            const fs::path& path,
-            const std::string& key,
-            const toml::node& node) {
-    if (key == "modules") {
-        site.modules = texts(path, key, node);
-    } else if (key == "launcher") {
-        site.launcher = chosen<Launcher>(
-            path, key, node, {{"mpirun", Launcher::mpirun}, {"srun", Launcher::srun}});
-    } else if (key == "container-runtime") {
-        site.container_runtime = chosen<ContainerRuntime>(
-            path,
-            key,
-            node,
-            {{"apptainer", ContainerRuntime::apptainer}, {"pyxis", ContainerRuntime::pyxis}});
-    } else if (key == "signal-seconds") {
-        const auto seconds = node.value_exact<std::int64_t>();
-        check(seconds && *seconds > 0 && *seconds < 65536,
-              [&] { return wrong_type(path, key, node, "a whole number up to 65535"); });
-        site.signal_s = *seconds;
-    } else {
-        std::string* target = text_target(site, key);
-        check(target != nullptr, [&] {
-            return Error("E111",
-                         fmt::format("{}: unknown key '{}'", place(path, node), key),
-                         "",
-                         "see slurm/sites for the keys that there are");
-        });
-        const auto text = node.value_exact<std::string>();
-        check(text.has_value(), [&] { return wrong_type(path, key, node, "a text"); });
-        *target = *text;
-    }
-}
-
-}  // namespace
-
 SitePreset read_site_preset(const fs::path& path) {
-    const std::string text = read_file(path, 1u << 20);
-    check_toml_depth(text, path.string());
-    try {
-        SitePreset site;
-        for (const auto& [key, node] : toml::parse(text, path.string()))
-            assign(site, path, std::string(key.str()), node);
-        return site;
-    } catch (const toml::parse_error& error) {
-        throw Error(
-            "E110",
-            fmt::format("{}:{}: {}", path.string(), error.source().begin.line, error.description()),
-            "",
-            "write it as KEY = VALUE, texts in quotes");
-    }
+    SitePreset site;
+    std::string modules;
+    const std::vector<Option> keys = {
+        text_option("name", "", site.name, ""),
+        text_option("interface", "", site.interface, ""),
+        text_option("account", "", site.account, ""),
+        text_option("qos", "", site.qos, ""),
+        text_option("constraint", "", site.constraint, ""),
+        text_option("mem", "", site.memory, ""),
+        text_option("partition", "", site.partition, ""),
+        text_option("gpu-partition", "", site.gpu_partition, ""),
+        text_option("preemptible-partition", "", site.preemptible_partition, ""),
+        list_option("modules", "", modules, ""),
+        whole_option("signal-seconds", site.signal_s, 1, 65535, ""),
+        choice_option<Launcher>("launcher",
+                                site.launcher,
+                                {{"mpirun", Launcher::mpirun}, {"srun", Launcher::srun}},
+                                ""),
+        choice_option<ContainerRuntime>(
+            "container-runtime",
+            site.container_runtime,
+            {{"apptainer", ContainerRuntime::apptainer}, {"pyxis", ContainerRuntime::pyxis}},
+            "")};
+    for (const auto& [key, entry] : read_config(path, ConfigLists::taken))
+        assign_site_key(keys, key, entry);
+    if (!modules.empty()) site.modules = split(modules, '\n');
+    return site;
 }
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ struct SitePreset {
     std::int64_t signal_s = 0;         ///< seconds before the limit that the job is told
 };
 
-/// Errors: E110 (syntax), E111 (unknown key), E112 (wrong type), E201 and others of read_file().
+/// Errors: those of read_config(), E111 (unknown key), E112 (wrong type).
 SitePreset read_site_preset(const std::filesystem::path& path);
 
 /// The values of --help's table. SLURM's options stay texts: the batch script's own are checked

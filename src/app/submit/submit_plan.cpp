@@ -6,8 +6,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "submit/submit_options.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -163,13 +161,13 @@ void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
     const bool is_file = runtime == ContainerRuntime::apptainer
                              ? options.image.find("://") == options.image.npos
                              : options.image.ends_with(".sqsh");
-    std::error_code missing;
-    check(runtime == ContainerRuntime::none || !is_file || fs::exists(options.image, missing), [&] {
-        return Error("E539",
-                     fmt::format("there is no image '{}'", printable(options.image)),
-                     "",
-                     "give the path of a .sif or .sqsh file, or docker://NAME");
-    });
+    check(runtime == ContainerRuntime::none || !is_file || fs::exists(status_of(options.image)),
+          [&] {
+              return Error("E539",
+                           fmt::format("there is no image '{}'", printable(options.image)),
+                           "",
+                           "give the path of a .sif or .sqsh file, or docker://NAME");
+          });
     check(!options.image.starts_with('-'), [&] {
         return Error("E532",
                      fmt::format("--container is '{}'", printable(options.image)),
@@ -256,9 +254,8 @@ fs::path find_root(const Environment& environment) {
     std::vector<fs::path> candidates = {
         fs::current_path(), program / "../share/lockstep", program / "../../.."};
     if (const auto named = environment.text("LOCKSTEP_ROOT")) candidates = {*named};
-    std::error_code missing;
     for (const fs::path& folder : candidates)
-        if (fs::exists(folder / "slurm/job.sh", missing)) return fs::canonical(folder);
+        if (fs::exists(status_of(folder / "slurm/job.sh"))) return fs::canonical(folder);
     throw Error("E539",
                 "the templates were not found",
                 fmt::format("'{}' has no slurm/job.sh", candidates.front().string()),

@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tested: e2e/alone_test.cpp.
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/train/infer.hpp"
 
 #include "command.hpp"
+#include "data/pack_inputs.hpp"
+#include "data/pack_output.hpp"
 #include "option_groups.hpp"
-#include "train/raw_input.hpp"
+#include "output_place.hpp"
 
+#include <algorithm>
+#include <fstream>
 #include <limits>
+#include <list>
 #include <memory>
-#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,11 +34,160 @@
 namespace lockstep {
 namespace {
 
+/// How `predict` reads a table.
+struct RawTable {
+    std::string row_names;  ///< column that names the rows; "": none
+    TableText text;
+
+    bool is_given() const {
+        return !row_names.empty() || text.decimal.has_value() || !text.encoding.empty();
+    }
+};
+
+enum class RawKind { data_set, images, table, array, text };
+
+RawKind kind_of_input(const fs::path& path) {
+    if (fs::is_directory(status_of(path))) {
+        if (fs::exists(status_of(path / manifest_name))) return RawKind::data_set;
+        const auto is_hdf5 = [](const fs::directory_entry& entry) {
+            const fs::path ending = entry.path().extension();
+            return ending == ".h5" || ending == ".hdf5" || ending == ".hdf" || ending == ".he5";
+        };
+        return std::ranges::any_of(fs::directory_iterator(path), is_hdf5) ? RawKind::data_set
+                                                                          : RawKind::images;
+    }
+    const fs::path ending = path.extension();
+    if (ending == ".csv" || ending == ".tsv") return RawKind::table;
+    if (ending == ".npy") return RawKind::array;
+    if (is_image_name(path)) return RawKind::images;
+    return ending == ".txt" ? RawKind::text : RawKind::data_set;
+}
+
+// The field of the training data that is made of `input`.
+Field field_for(const InferSettings& settings, const fs::path& input, RawKind kind) {
+    const auto fail = [&](const std::string& why) {
+        return Error(
+            "E106",
+            fmt::format("'{}' is not what run '{}' takes", input.string(), settings.run.string()),
+            why,
+            "pack a data set like the training data with 'lockstep data pack', and give --data");
+    };
+    std::vector<std::string> names = split(read_run_settings(settings.run).settings.inputs, ',');
+    const auto kept = kept_data(settings.run);
+    if (!kept) throw fail("a run of an earlier version does not know how its data were made");
+    std::erase(names, "");
+    if (names.size() > 1) throw fail("its model has several inputs");
+    if (names.empty()) names = {"images", "features", "tokens"};
+    for (const std::string& name : names)
+        for (const Field& field : kept->fields()) {
+            if (field.name != name) continue;
+            const bool fits = kind == RawKind::images  ? field.layout == "CHW"
+                              : kind == RawKind::table ? field.shape.size() == 1
+                              : kind == RawKind::text  ? name == "tokens"
+                                                       : true;
+            if (fits) return field;
+            throw fail(fmt::format("its input is '{}' [{}]", name, fmt::join(field.shape, ", ")));
+        }
+    throw fail("its inputs have names of their own");
+}
+
+// The sign between columns that the first line has most of.
+char separator_of(const fs::path& path) {
+    std::string line;
+    std::getline(std::ifstream(path), line);
+    constexpr char signs[] = {',', ';', '\t'};
+    return *std::ranges::max_element(
+        signs, {}, [&](char sign) { return std::ranges::count(line, sign); });
+}
+
+std::unique_ptr<RowSource> open_raw(const Field& field,
+                                    const fs::path& path,
+                                    RawKind kind,
+                                    const RawTable& table) {
+    CsvOptions csv{.label = {}, .type = field.type, .like = field, .row_names = table.row_names};
+    switch (kind) {
+        case RawKind::images:
+            return open_folder(path,
+                               {.content = FolderContent::images,
+                                .color = field.shape[0] == 1 ? Color::gray : Color::rgb,
+                                .resize = ImageSize{static_cast<std::uint32_t>(field.shape[1]),
+                                                    static_cast<std::uint32_t>(field.shape[2])}});
+        case RawKind::table:
+            csv.separator = separator_of(path);
+            // Each row has a prediction: none is left out.
+            csv.missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error;
+            table.text.apply(csv);
+            return open_csv(path, csv);
+        case RawKind::text:
+            return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
+        default:
+            return open_npy({{field.name, path.string()}});
+    }
+}
+
+/// A temporary data set that is made of an input as it is. Its folder lies beside the outputs,
+/// which all ranks see, and ends with this object.
+class RawInput {
+  public:
+    /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed
+    /// in its order, read as the training data of the run were: an image or a folder of them, a
+    /// table (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the
+    /// names of rows. Errors: E106 for an input of which a run cannot take its only field; those of
+    /// reading and packing.
+    RawInput(InferSettings& settings,
+             const fs::path& input,
+             const RawTable& table,
+             const Communicator& ranks) {
+        const RawKind kind = kind_of_input(input);
+        check(!table.is_given() || kind == RawKind::table, [&] {
+            return Error(
+                "E106",
+                fmt::format("--id, --decimal and --encoding do not go with '{}'", input.string()),
+                "they are for tables: .csv and .tsv",
+                "drop them");
+        });
+        if (kind == RawKind::data_set) {
+            settings.data = input;
+            return;
+        }
+        const Field field = field_for(settings, input, kind);
+        const auto source =
+            together(team_of(ranks), [&] { return open_raw(field, input, kind, table); });
+        PackOptions pack{.output = settings.outputs.parent_path() /
+                                   fmt::format(".{}.rows", settings.outputs.filename().string()),
+                         .name = "rows",
+                         .shuffle_seed = {},
+                         .class_names = {},
+                         .leftovers = Leftovers::discard,
+                         .team = team_of(ranks)};
+        if (field.name == "tokens") pack.classes = field.classes();
+        if (ranks.is_root()) {
+            fs::remove_all(pack.output);
+            left_.emplace_back(pack.output.parent_path() /
+                               fmt::format(".{}.partial", pack.output.filename().string()));
+            left_.emplace_back(pack.output);
+        }
+        Progress progress;
+        const SignalGuard signals;
+        pack_dataset(*source, pack, pack_report("reading", progress));
+        settings.data = pack.output;
+        settings.row_title = kind == RawKind::images   ? "file"
+                             : table.row_names.empty() ? "row"
+                                                       : table.row_names;
+        if (!source->row_name(0).empty() && ranks.is_root())
+            for (std::uint64_t row = 0; row < source->samples(); ++row)
+                settings.row_names.push_back(source->row_name(row));
+    }
+
+  private:
+    std::list<RemovedFolder> left_;  // on rank 0: what was made, and what an error left
+};
+
 struct InferArguments {
     InferSettings settings;
     int np = 0;
     bool oversubscribe = false;
-    std::filesystem::path confusion;
+    fs::path confusion;
     RawTable table;  ///< of `predict`
 };
 

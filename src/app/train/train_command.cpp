@@ -164,14 +164,9 @@ int launch(const TrainOptions& options, const Invocation& call) {
 }
 
 int exit_of(const TrainResult& result) {
-    switch (result.end) {
-        case TrainEnd::saved_for_requeue:
-            return static_cast<int>(ExitCode::saved_please_requeue);
-        case TrainEnd::interrupted:
-            return static_cast<int>(ExitCode::interrupted);
-        default:
-            return static_cast<int>(ExitCode::complete);
-    }
+    constexpr ExitCode codes[] = {
+        ExitCode::complete, ExitCode::saved_please_requeue, ExitCode::interrupted};
+    return static_cast<int>(codes[static_cast<std::size_t>(result.end)]);
 }
 
 void show_result(const TrainSettings& settings, const TrainResult& result) {

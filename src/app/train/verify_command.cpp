@@ -134,7 +134,7 @@ int run(VerifyOptions& options, const Invocation& call) {
     check_given(!settings.data.empty(), "data", "give a data set with --data DIR");
     const auto program = rank_program(call.process.program);
     check_rank_program(program);
-    const ScratchFolder scratch(
+    const RemovedFolder scratch = make_scratch_folder(
         fs::temp_directory_path(), "verify", "set TMPDIR to a folder that can be written");
     const auto words = common_words(call, options.steps, virtual_ranks);
     std::vector<std::string> hashes;

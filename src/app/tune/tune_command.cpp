@@ -13,7 +13,7 @@
 #include "option_groups.hpp"
 #include "output_place.hpp"
 #include "train/train_options.hpp"
-#include "tune/tune_report.hpp"
+#include "tune/trials.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -253,7 +253,7 @@ int run(TuneOptions& options, const Invocation& call) {
     check_tune(options, call);
     const fs::path program = rank_program(call.process.program);
     check_rank_program(program);
-    const ScratchFolder scratch(
+    const RemovedFolder scratch = make_scratch_folder(
         fs::temp_directory_path(), "tune", "set TMPDIR to a folder that can be written");
     const SignalGuard signals;
     const double begin_s = now_s();

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -117,6 +116,15 @@ class Cutter {
     FileSegment segment_;
 };
 
+// What one member found, group by group.
+struct Findings {
+    std::vector<std::vector<Finding>> groups;
+};
+
+void describe(Record& record, Findings& findings) {
+    record.field("groups", findings.groups);
+}
+
 }  // namespace
 
 SegmentPlan plan_segments(const std::vector<std::vector<StoredBlock>>& blocks,
@@ -147,19 +155,6 @@ void describe(Record& record, Finding& finding) {
     record.field("bytes", finding.bytes);
     record.field("text", finding.text);
 }
-
-namespace {
-
-// What one member found, group by group.
-struct Findings {
-    std::vector<std::vector<Finding>> groups;
-};
-
-void describe(Record& record, Findings& findings) {
-    record.field("groups", findings.groups);
-}
-
-}  // namespace
 
 std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Finding>>& mine) {
     std::vector<Findings> theirs;

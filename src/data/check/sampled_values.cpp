@@ -46,97 +46,6 @@ std::string number_text(double value) {
     return fmt::format("{:.4g}", value);
 }
 
-}  // namespace
-
-std::span<const std::byte> SampledRows::row(std::uint64_t number) const {
-    const std::size_t row_bytes = bytes.size() / rows;
-    return std::span(bytes).subspan(number * row_bytes, row_bytes);
-}
-
-std::optional<SampledRows> sample_rows(const std::shared_ptr<const DatasetIndex>& index,
-                                       std::size_t field) {
-    const Field& described = index->fields()[field];
-    const std::uint64_t row_bytes = described.bytes_per_sample();
-    const std::uint64_t block_bytes = largest_block(*index, field);
-    if (std::max(row_bytes, block_bytes) > most_buffer_bytes) return {};
-    const Places places = places_of(index->samples(), row_bytes, block_bytes);
-    SampledRows sample{.type = described.type,
-                       .shape = described.shape,
-                       .rows = places.count * places.rows,
-                       .of = index->samples()};
-    sample.bytes.resize(sample.rows * row_bytes);
-    ShardFiles files(index, Access::scattered);
-    BlockReader reader(files, field);
-    for (std::uint64_t i = 0; i < places.count; ++i)
-        reader.read_rows(
-            field,
-            i * index->samples() / places.count,
-            places.rows,
-            std::span(sample.bytes).subspan(i * places.rows * row_bytes, places.rows * row_bytes));
-    return sample;
-}
-
-double value_at(ElementType type, std::span<const std::byte> rows, std::size_t i) {
-    return with_type(type, [&]<class T>(T) { return static_cast<double>(element_at<T>(rows, i)); });
-}
-
-ValueSummary summary_of(const SampledRows& sample) {
-    ValueSummary summary;
-    const std::size_t values = sample.bytes.size() / element_bytes(sample.type);
-    double sum = 0;
-    for (std::size_t i = 0; i < values; ++i) {
-        const double value = value_at(sample.type, sample.bytes, i);
-        if (!std::isfinite(value)) {
-            ++summary.not_finite;
-            continue;
-        }
-        summary.least = summary.count == 0 ? value : std::min(summary.least, value);
-        summary.most = summary.count == 0 ? value : std::max(summary.most, value);
-        ++summary.count;
-        summary.are_whole = summary.are_whole && value == std::floor(value);
-        sum += value;
-    }
-    if (summary.count > 0) summary.mean = sum / static_cast<double>(summary.count);
-    return summary;
-}
-
-bool is_one_hot(const SampledRows& sample) {
-    if (sample.shape.size() != 1 || sample.shape[0] < 2) return false;
-    const auto places = static_cast<std::size_t>(sample.shape[0]);
-    for (std::uint64_t row = 0; row < sample.rows; ++row) {
-        std::size_t ones = 0, zeros = 0;
-        for (std::size_t i = 0; i < places; ++i) {
-            const double value = value_at(sample.type, sample.row(row), i);
-            ones += value == 1 ? 1 : 0;
-            zeros += value == 0 ? 1 : 0;
-        }
-        if (ones != 1 || zeros != places - 1) return false;
-    }
-    return sample.rows > 0;
-}
-
-std::string range_text(const ValueSummary& summary) {
-    std::string text = summary.count == 0 ? "no finite number"
-                                          : fmt::format("{} .. {}, mean {}",
-                                                        number_text(summary.least),
-                                                        number_text(summary.most),
-                                                        number_text(summary.mean));
-    if (summary.not_finite > 0) text += fmt::format(", {} not finite", grouped(summary.not_finite));
-    return text;
-}
-
-std::map<std::int64_t, std::uint64_t> whole_counts(const SampledRows& sample, std::size_t most) {
-    std::map<std::int64_t, std::uint64_t> counts;
-    if (!is_whole(sample.type)) return counts;
-    for (std::size_t i = 0; i < sample.bytes.size() / element_bytes(sample.type); ++i) {
-        ++counts[label_at(sample.type, sample.bytes, i)];
-        if (counts.size() > most) return {};
-    }
-    return counts;
-}
-
-namespace {
-
 constexpr std::uint64_t most_images = 64, in_line = 8;
 constexpr std::uint32_t largest_side = 96, least_side = 48, gap = 2;
 constexpr std::uint8_t background = 40;
@@ -231,6 +140,93 @@ void put(const Image& tile, Image& sheet, std::uint64_t top, std::uint64_t left)
 }
 
 }  // namespace
+
+std::span<const std::byte> SampledRows::row(std::uint64_t number) const {
+    const std::size_t row_bytes = bytes.size() / rows;
+    return std::span(bytes).subspan(number * row_bytes, row_bytes);
+}
+
+std::optional<SampledRows> sample_rows(const std::shared_ptr<const DatasetIndex>& index,
+                                       std::size_t field) {
+    const Field& described = index->fields()[field];
+    const std::uint64_t row_bytes = described.bytes_per_sample();
+    const std::uint64_t block_bytes = largest_block(*index, field);
+    if (std::max(row_bytes, block_bytes) > most_buffer_bytes) return {};
+    const Places places = places_of(index->samples(), row_bytes, block_bytes);
+    SampledRows sample{.type = described.type,
+                       .shape = described.shape,
+                       .rows = places.count * places.rows,
+                       .of = index->samples()};
+    sample.bytes.resize(sample.rows * row_bytes);
+    ShardFiles files(index, Access::scattered);
+    BlockReader reader(files, field);
+    for (std::uint64_t i = 0; i < places.count; ++i)
+        reader.read_rows(
+            field,
+            i * index->samples() / places.count,
+            places.rows,
+            std::span(sample.bytes).subspan(i * places.rows * row_bytes, places.rows * row_bytes));
+    return sample;
+}
+
+double value_at(ElementType type, std::span<const std::byte> rows, std::size_t i) {
+    return with_type(type, [&]<class T>(T) { return static_cast<double>(element_at<T>(rows, i)); });
+}
+
+ValueSummary summary_of(const SampledRows& sample) {
+    ValueSummary summary;
+    const std::size_t values = sample.bytes.size() / element_bytes(sample.type);
+    double sum = 0;
+    for (std::size_t i = 0; i < values; ++i) {
+        const double value = value_at(sample.type, sample.bytes, i);
+        if (!std::isfinite(value)) {
+            ++summary.not_finite;
+            continue;
+        }
+        summary.least = summary.count == 0 ? value : std::min(summary.least, value);
+        summary.most = summary.count == 0 ? value : std::max(summary.most, value);
+        ++summary.count;
+        summary.are_whole = summary.are_whole && value == std::floor(value);
+        sum += value;
+    }
+    if (summary.count > 0) summary.mean = sum / static_cast<double>(summary.count);
+    return summary;
+}
+
+bool is_one_hot(const SampledRows& sample) {
+    if (sample.shape.size() != 1 || sample.shape[0] < 2) return false;
+    const auto places = static_cast<std::size_t>(sample.shape[0]);
+    for (std::uint64_t row = 0; row < sample.rows; ++row) {
+        std::size_t ones = 0, zeros = 0;
+        for (std::size_t i = 0; i < places; ++i) {
+            const double value = value_at(sample.type, sample.row(row), i);
+            ones += value == 1 ? 1 : 0;
+            zeros += value == 0 ? 1 : 0;
+        }
+        if (ones != 1 || zeros != places - 1) return false;
+    }
+    return sample.rows > 0;
+}
+
+std::string range_text(const ValueSummary& summary) {
+    std::string text = summary.count == 0 ? "no finite number"
+                                          : fmt::format("{} .. {}, mean {}",
+                                                        number_text(summary.least),
+                                                        number_text(summary.most),
+                                                        number_text(summary.mean));
+    if (summary.not_finite > 0) text += fmt::format(", {} not finite", grouped(summary.not_finite));
+    return text;
+}
+
+std::map<std::int64_t, std::uint64_t> whole_counts(const SampledRows& sample, std::size_t most) {
+    std::map<std::int64_t, std::uint64_t> counts;
+    if (!is_whole(sample.type)) return counts;
+    for (std::size_t i = 0; i < sample.bytes.size() / element_bytes(sample.type); ++i) {
+        ++counts[label_at(sample.type, sample.bytes, i)];
+        if (counts.size() > most) return {};
+    }
+    return counts;
+}
 
 std::uint64_t images_on_sheet(const SampledRows& sample) {
     return std::min(sample.rows, most_images);

@@ -272,27 +272,6 @@ void Verification::verify_structure(const ShardView& shard) {
     }
 }
 
-}  // namespace
-
-std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
-                                    const VerifyReport& report,
-                                    const VerifyOptions& options) {
-    const Team& team = options.team;
-    const std::string text = by_root(team, [&] { return read_manifest_text(folder); });
-    const std::string file(manifest_name);
-    Manifest manifest;
-    try {
-        manifest = parse_manifest(text, (folder / file).string());
-    } catch (const Error& error) {
-        return {{.code = error.code(), .file = file, .field = {}, .text = sentence(error)}};
-    }
-    return merged(team, together(team, [&] {
-                      return Verification(folder, manifest, report, options).run();
-                  }));
-}
-
-namespace {
-
 // Files of others have no hashes: what can be told is whether every block can be read, expands to
 // what it should, fits its checksums where it has some, and holds labels that are classes.
 
@@ -355,6 +334,23 @@ std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& in
 }
 
 }  // namespace
+
+std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
+                                    const VerifyReport& report,
+                                    const VerifyOptions& options) {
+    const Team& team = options.team;
+    const std::string text = by_root(team, [&] { return read_manifest_text(folder); });
+    const std::string file(manifest_name);
+    Manifest manifest;
+    try {
+        manifest = parse_manifest(text, (folder / file).string());
+    } catch (const Error& error) {
+        return {{.code = error.code(), .file = file, .field = {}, .text = sentence(error)}};
+    }
+    return merged(team, together(team, [&] {
+                      return Verification(folder, manifest, report, options).run();
+                  }));
+}
 
 std::vector<Finding> verify_data(const std::filesystem::path& where,
                                  const std::vector<FieldMapping>& fields,

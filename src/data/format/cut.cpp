@@ -10,6 +10,7 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace lockstep {
@@ -40,21 +41,12 @@ void copy_plane(
 
 using CopyPlane = void (*)(const std::byte*, std::byte*, const Axis&, const Axis&, std::size_t run);
 
+// Runs of 1, 2, 4, 8 and 16 bytes are copied without a call.
 CopyPlane plane_copier(std::uint64_t run) {
-    switch (run) {
-        case 1:
-            return copy_plane<1>;
-        case 2:
-            return copy_plane<2>;
-        case 4:
-            return copy_plane<4>;
-        case 8:
-            return copy_plane<8>;
-        case 16:
-            return copy_plane<16>;
-        default:
-            return copy_plane<0>;
-    }
+    constexpr CopyPlane copiers[] = {
+        copy_plane<1>, copy_plane<2>, copy_plane<4>, copy_plane<8>, copy_plane<16>};
+    const bool is_known = std::has_single_bit(run) && run <= 16;
+    return is_known ? copiers[std::countr_zero(run)] : copy_plane<0>;
 }
 
 void copy_axes(const std::byte* from,

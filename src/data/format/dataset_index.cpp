@@ -3,10 +3,8 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/manifest.hpp"
 
 #include "chunk_filters.hpp"
 #include "index_columns.hpp"
@@ -17,7 +15,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -49,6 +46,41 @@ std::vector<std::uint16_t> numbers_in(std::vector<Item>& all, const std::vector<
         if (found == all.end()) all.push_back(item);
     }
     return numbers;
+}
+
+SamplePart side_of(SamplePart::Side side, double share) {
+    return {side, static_cast<std::uint64_t>(std::ldexp(share, 64))};
+}
+
+std::uint32_t rows_outside(const RowBlock& block, const SamplePart& part) {
+    std::uint32_t outside = 0;
+    for (std::uint32_t row = 0; row < block.rows; ++row)
+        outside += part.holds(block.first + row) ? 0 : 1;
+    return outside;
+}
+
+using IndexRow = std::array<std::uint64_t, index_row_bytes / 8>;
+
+// Nothing if the file ends early or the hash differs.
+std::vector<std::byte> read_rows(const fs::path& path, const IndexPlace& place) {
+    const UniqueFd fd = open_for_reading(path);
+    // The size of the file bounds the memory, whatever the manifest says.
+    const std::uint64_t end = fs::file_size(path);
+    if (place.offset > end || place.blocks > (end - place.offset) / index_row_bytes) return {};
+    std::vector<std::byte> bytes(place.blocks * index_row_bytes);
+    const std::size_t got = read_at(fd.value(), bytes, place.offset, path);
+    if (got < bytes.size() || hash64(bytes) != place.hash) bytes.clear();
+    return bytes;
+}
+
+bool is_sound(const StoredBlock& block,
+              const IndexRow& row,
+              std::uint64_t first,
+              std::uint64_t end) {
+    return row[2] == first && block.stored_bytes >= 1 &&
+           block.stored_bytes <= block.decoded_bytes && block.offset <= end &&
+           block.stored_bytes <= end - block.offset &&
+           (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
 }
 
 }  // namespace
@@ -140,21 +172,6 @@ std::vector<RowBlock> DatasetIndex::blocks() const {
     return blocks;
 }
 
-namespace {
-
-SamplePart side_of(SamplePart::Side side, double share) {
-    return {side, static_cast<std::uint64_t>(std::ldexp(share, 64))};
-}
-
-std::uint32_t rows_outside(const RowBlock& block, const SamplePart& part) {
-    std::uint32_t outside = 0;
-    for (std::uint32_t row = 0; row < block.rows; ++row)
-        outside += part.holds(block.first + row) ? 0 : 1;
-    return outside;
-}
-
-}  // namespace
-
 SamplePart SamplePart::first(double share) {
     return side_of(Side::first, share);
 }
@@ -191,34 +208,6 @@ std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows
     }
     return blocks;
 }
-
-namespace {
-
-using IndexRow = std::array<std::uint64_t, index_row_bytes / 8>;
-
-// Nothing if the file ends early or the hash differs.
-std::vector<std::byte> read_rows(const fs::path& path, const IndexPlace& place) {
-    const UniqueFd fd = open_for_reading(path);
-    // The size of the file bounds the memory, whatever the manifest says.
-    const std::uint64_t end = fs::file_size(path);
-    if (place.offset > end || place.blocks > (end - place.offset) / index_row_bytes) return {};
-    std::vector<std::byte> bytes(place.blocks * index_row_bytes);
-    const std::size_t got = read_at(fd.value(), bytes, place.offset, path);
-    if (got < bytes.size() || hash64(bytes) != place.hash) bytes.clear();
-    return bytes;
-}
-
-bool is_sound(const StoredBlock& block,
-              const IndexRow& row,
-              std::uint64_t first,
-              std::uint64_t end) {
-    return row[2] == first && block.stored_bytes >= 1 &&
-           block.stored_bytes <= block.decoded_bytes && block.offset <= end &&
-           block.stored_bytes <= end - block.offset &&
-           (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
-}
-
-}  // namespace
 
 std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::byte> bytes,
                                                          const Manifest& manifest,

@@ -41,6 +41,47 @@ const KnownFilter* find_filter(std::uint64_t kind) {
     return found == known_filters.end() ? nullptr : found;
 }
 
+// What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
+// in a byte of a match's length (lz4_Block_format.md), in LZF 264 in three, in Zstandard a block of
+// 128 KiB in the four bytes of a repeated one (RFC 8878), which is the strongest of those that
+// Blosc 1 holds.
+std::uint64_t expansion(const Filter& filter) {
+    switch (filter.kind) {
+        case FilterKind::deflate:
+            return 1032;
+        case FilterKind::lz4:
+            return 255;
+        case FilterKind::lzf:
+            return 88;
+        case FilterKind::zstd:
+        case FilterKind::blosc:
+            return 32768;
+        case FilterKind::widening: {
+            const Widening widening(filter.element);
+            return element_bytes(widening.type()) / widening.stored_bytes();
+        }
+        case FilterKind::unpacking:  // of a byte; numbers of 8 become shorter
+        case FilterKind::shuffle:
+        case FilterKind::fletcher32:
+            break;
+    }
+    return 1;
+}
+
+constexpr std::size_t checksum_bytes = 4;
+
+// Words that can be added before a 32-bit sum of sums overflows.
+constexpr std::size_t words_before_folding = 360;
+
+std::uint32_t folded(std::uint32_t sum) {
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+// HDF5 1.6.2 and earlier swapped the bytes within each half on little-endian machines.
+std::uint32_t swapped_halves(std::uint32_t sum) {
+    return (sum & 0x00ff00ff) << 8 | (sum & 0xff00ff00) >> 8;
+}
+
 }  // namespace
 
 bool is_known_filter(std::uint64_t kind) {
@@ -82,37 +123,6 @@ std::string filter_fault(const FilterChain& chain) {
     return compressing > 1 ? "it is compressed more than once" : "";
 }
 
-namespace {
-
-// What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
-// in a byte of a match's length (lz4_Block_format.md), in LZF 264 in three, in Zstandard a block of
-// 128 KiB in the four bytes of a repeated one (RFC 8878), which is the strongest of those that
-// Blosc 1 holds.
-std::uint64_t expansion(const Filter& filter) {
-    switch (filter.kind) {
-        case FilterKind::deflate:
-            return 1032;
-        case FilterKind::lz4:
-            return 255;
-        case FilterKind::lzf:
-            return 88;
-        case FilterKind::zstd:
-        case FilterKind::blosc:
-            return 32768;
-        case FilterKind::widening: {
-            const Widening widening(filter.element);
-            return element_bytes(widening.type()) / widening.stored_bytes();
-        }
-        case FilterKind::unpacking:  // of a byte; numbers of 8 become shorter
-        case FilterKind::shuffle:
-        case FilterKind::fletcher32:
-            break;
-    }
-    return 1;
-}
-
-}  // namespace
-
 std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored) {
     std::uint64_t bytes = std::min(stored, most_chunk_bytes);
     for (const Filter& filter : chain)
@@ -122,24 +132,6 @@ std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored) {
                          most_chunk_bytes);
     return bytes;
 }
-
-namespace {
-
-constexpr std::size_t checksum_bytes = 4;
-
-// Words that can be added before a 32-bit sum of sums overflows.
-constexpr std::size_t words_before_folding = 360;
-
-std::uint32_t folded(std::uint32_t sum) {
-    return (sum & 0xffff) + (sum >> 16);
-}
-
-// HDF5 1.6.2 and earlier swapped the bytes within each half on little-endian machines.
-std::uint32_t swapped_halves(std::uint32_t sum) {
-    return (sum & 0x00ff00ff) << 8 | (sum & 0xff00ff00) >> 8;
-}
-
-}  // namespace
 
 std::uint32_t fletcher32(std::span<const std::byte> bytes) {
     std::uint32_t sum = 0, sum_of_sums = 0;

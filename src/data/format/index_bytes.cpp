@@ -165,6 +165,19 @@ void form_of(ByteForm& form, BlockForms& forms) {
     if (forms.cuts.size() > 0xffff) throw damaged_index("it cuts samples in too many ways");
 }
 
+// Returns true if `block` is a tile, and `before` the previous one, if it is not the first.
+bool is_tile_of(const Cut& cut, const Field& field, const StoredBlock& block) {
+    const auto is_like = [](std::uint64_t size, std::int64_t extent) {
+        return size == static_cast<std::uint64_t>(extent);
+    };
+    return block.tile < cut.tiles() && std::ranges::equal(cut.sample, field.shape, is_like);
+}
+
+bool continues_band(const StoredBlock& before, const StoredBlock& block) {
+    return before.cut == block.cut && before.tile + 1 == block.tile && before.rows == block.rows &&
+           before.shard == block.shard && before.decoded_bytes == block.decoded_bytes;
+}
+
 }  // namespace
 
 std::vector<std::byte> DatasetIndex::serialize() const {
@@ -205,23 +218,6 @@ DatasetIndex DatasetIndex::deserialize(std::span<const std::byte> bytes) {
     index.check_blocks();
     return index;
 }
-
-namespace {
-
-// Returns true if `block` is a tile, and `before` the previous one, if it is not the first.
-bool is_tile_of(const Cut& cut, const Field& field, const StoredBlock& block) {
-    const auto is_like = [](std::uint64_t size, std::int64_t extent) {
-        return size == static_cast<std::uint64_t>(extent);
-    };
-    return block.tile < cut.tiles() && std::ranges::equal(cut.sample, field.shape, is_like);
-}
-
-bool continues_band(const StoredBlock& before, const StoredBlock& block) {
-    return before.cut == block.cut && before.tile + 1 == block.tile && before.rows == block.rows &&
-           before.shard == block.shard && before.decoded_bytes == block.decoded_bytes;
-}
-
-}  // namespace
 
 // Rows of a band are counted with its last tile.
 void DatasetIndex::check_tiles(std::size_t field) const {

@@ -5,14 +5,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/manifest.hpp"
 
 #include "widening.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -31,106 +27,8 @@ bool are_all_below(std::span<const std::byte> rows, std::int64_t limit) {
     return least >= 0 && static_cast<std::int64_t>(most) < limit;
 }
 
-}  // namespace
-
-bool is_whole(ElementType type) {
-    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
-}
-
-bool is_label_name(std::string_view name) {
-    return name == "labels" || name.ends_with("_labels");
-}
-
-bool is_of_classes(const Field& field) {
-    const std::size_t dimensions = field.shape.size();
-    const bool is_named = (is_label_name(field.name) && dimensions == 0) ||
-                          (field.name == "masks" && dimensions == 2) ||
-                          (field.name == "tokens" && dimensions == 1);
-    return is_named && is_whole(field.type);
-}
-
-std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::size_t element) {
-    return with_type(
-        type, [&]<class T>(T) { return static_cast<std::int64_t>(element_at<T>(rows, element)); });
-}
-
-std::string label_text(const Field& field, std::int64_t label) {
-    if (label == Widening::no_class) return "label (no whole number)";
-    if (field.shape.empty()) return fmt::format("label {}", label);
-    return fmt::format("value {} of '{}'", label, field.name);
-}
-
-std::optional<BadLabel> first_label_beyond(const Field& field,
-                                           std::span<const std::byte> rows,
-                                           std::int64_t limit) {
-    const bool is_sound =
-        with_type(field.type, [&]<class T>(T) { return are_all_below<T>(rows, limit); });
-    if (is_sound) return {};
-    const std::size_t element_size = element_bytes(field.type);
-    for (std::size_t i = 0; i < rows.size() / element_size; ++i) {
-        const std::int64_t label = label_at(field.type, rows, i);
-        if (label < 0 || label >= limit) return BadLabel{i, label};
-    }
-    return {};
-}
-
-std::optional<BadLabel> first_bad_label(const Field& field, std::span<const std::byte> rows) {
-    if (field.classes() == 0 || !is_whole(field.type)) return {};
-    return first_label_beyond(field, rows, field.classes());
-}
-
-void count_labels(const Field& field,
-                  std::span<const std::byte> rows,
-                  std::vector<std::uint64_t>& counts) {
-    with_type(field.type, [&]<class T>(T) {
-        for (std::size_t i = 0; i < rows.size() / sizeof(T); ++i) {
-            const auto label = static_cast<std::size_t>(element_at<T>(rows, i));
-            if (label >= counts.size()) counts.resize(label + 1);
-            ++counts[label];
-        }
-    });
-}
-
-namespace {
-
 // No picture has fewer rows, and few have more channels.
 constexpr std::int64_t few = 4;
-
-}  // namespace
-
-bool has_channels_last(const Field& field) {
-    return field.layout == "HWC" && field.shape.size() == 3;
-}
-
-std::string axes_text(const Field& field) {
-    const auto& shape = field.shape;
-    const bool is_picture = field.layout == "HW" || field.name == "images";
-    if (shape.size() == 2 && is_picture) return fmt::format("H {}, W {}", shape[0], shape[1]);
-    if (shape.size() != 3) return "";
-    if (!has_channels_last(field))
-        return fmt::format("C {}, H {}, W {}", shape[0], shape[1], shape[2]);
-    return fmt::format("C {}, H {}, W {} (stored H, W, C)", shape[2], shape[0], shape[1]);
-}
-
-std::optional<std::size_t> statistics_axis(const Field& field) {
-    constexpr std::int64_t most_features = 4096;
-    const std::size_t dimensions = field.shape.size();
-    if (dimensions == 0) return std::nullopt;
-    if (has_channels_last(field)) return dimensions - 1;
-    const bool is_volume = dimensions == 4 && field.shape[0] <= most_features;
-    if (field.layout == "CHW" || is_volume) return 0;
-    const bool has_features = dimensions < 3 && field.shape.back() <= most_features;
-    return has_features ? std::optional(dimensions - 1) : std::nullopt;
-}
-
-bool may_have_channels_last(const std::vector<std::int64_t>& shape) {
-    const std::int64_t first = shape[0], middle = shape[1], last = shape[2];
-    const bool is_small = last <= few && first > few;
-    const bool is_smaller = last <= std::min(first, middle) / 2;
-    return is_small || is_smaller || (first == middle && last != middle);
-}
-
-namespace {
 
 constexpr std::size_t most_named = 10;
 constexpr std::size_t most_in_code = 20;
@@ -203,6 +101,96 @@ std::string advice(const Field& field, const std::vector<std::size_t>& used) {
 }
 
 }  // namespace
+
+bool is_whole(ElementType type) {
+    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
+}
+
+bool is_label_name(std::string_view name) {
+    return name == "labels" || name.ends_with("_labels");
+}
+
+bool is_of_classes(const Field& field) {
+    const std::size_t dimensions = field.shape.size();
+    const bool is_named = (is_label_name(field.name) && dimensions == 0) ||
+                          (field.name == "masks" && dimensions == 2) ||
+                          (field.name == "tokens" && dimensions == 1);
+    return is_named && is_whole(field.type);
+}
+
+std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::size_t element) {
+    return with_type(
+        type, [&]<class T>(T) { return static_cast<std::int64_t>(element_at<T>(rows, element)); });
+}
+
+std::string label_text(const Field& field, std::int64_t label) {
+    if (label == Widening::no_class) return "label (no whole number)";
+    if (field.shape.empty()) return fmt::format("label {}", label);
+    return fmt::format("value {} of '{}'", label, field.name);
+}
+
+std::optional<BadLabel> first_label_beyond(const Field& field,
+                                           std::span<const std::byte> rows,
+                                           std::int64_t limit) {
+    const bool is_sound =
+        with_type(field.type, [&]<class T>(T) { return are_all_below<T>(rows, limit); });
+    if (is_sound) return {};
+    const std::size_t element_size = element_bytes(field.type);
+    for (std::size_t i = 0; i < rows.size() / element_size; ++i) {
+        const std::int64_t label = label_at(field.type, rows, i);
+        if (label < 0 || label >= limit) return BadLabel{i, label};
+    }
+    return {};
+}
+
+std::optional<BadLabel> first_bad_label(const Field& field, std::span<const std::byte> rows) {
+    if (field.classes() == 0 || !is_whole(field.type)) return {};
+    return first_label_beyond(field, rows, field.classes());
+}
+
+void count_labels(const Field& field,
+                  std::span<const std::byte> rows,
+                  std::vector<std::uint64_t>& counts) {
+    with_type(field.type, [&]<class T>(T) {
+        for (std::size_t i = 0; i < rows.size() / sizeof(T); ++i) {
+            const auto label = static_cast<std::size_t>(element_at<T>(rows, i));
+            if (label >= counts.size()) counts.resize(label + 1);
+            ++counts[label];
+        }
+    });
+}
+
+bool has_channels_last(const Field& field) {
+    return field.layout == "HWC" && field.shape.size() == 3;
+}
+
+std::string axes_text(const Field& field) {
+    const auto& shape = field.shape;
+    const bool is_picture = field.layout == "HW" || field.name == "images";
+    if (shape.size() == 2 && is_picture) return fmt::format("H {}, W {}", shape[0], shape[1]);
+    if (shape.size() != 3) return "";
+    if (!has_channels_last(field))
+        return fmt::format("C {}, H {}, W {}", shape[0], shape[1], shape[2]);
+    return fmt::format("C {}, H {}, W {} (stored H, W, C)", shape[2], shape[0], shape[1]);
+}
+
+std::optional<std::size_t> statistics_axis(const Field& field) {
+    constexpr std::int64_t most_features = 4096;
+    const std::size_t dimensions = field.shape.size();
+    if (dimensions == 0) return std::nullopt;
+    if (has_channels_last(field)) return dimensions - 1;
+    const bool is_volume = dimensions == 4 && field.shape[0] <= most_features;
+    if (field.layout == "CHW" || is_volume) return 0;
+    const bool has_features = dimensions < 3 && field.shape.back() <= most_features;
+    return has_features ? std::optional(dimensions - 1) : std::nullopt;
+}
+
+bool may_have_channels_last(const std::vector<std::int64_t>& shape) {
+    const std::int64_t first = shape[0], middle = shape[1], last = shape[2];
+    const bool is_small = last <= few && first > few;
+    const bool is_smaller = last <= std::min(first, middle) / 2;
+    return is_small || is_smaller || (first == middle && last != middle);
+}
 
 std::string unused_classes_text(const Field& field) {
     const std::vector<std::size_t> used = classes_that(field, true);

@@ -14,7 +14,6 @@
 #include <array>
 #include <cctype>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -111,34 +110,6 @@ Shard shard_of(ShardEntry entry, const std::vector<Field>& fields, const std::st
     }
     return shard;
 }
-
-}  // namespace
-
-void describe(Record& record, Field& field) {
-    record.field("name", field.name);
-    record.text("type", field.type, element_name, parse_element, "an element type");
-    record.field("shape", field.shape);
-    record.sparse("layout", field.layout);
-    record.sparse("mean", field.mean);
-    record.sparse("std", field.std);
-    record.sparse("class_counts", field.class_counts);
-    record.sparse("class_names", field.class_names);
-    record.sparse("columns", field.columns);
-    if (record.wants("table", field.table.width > 0)) record.field("table", field.table);
-    record.sparse("source", field.source);
-}
-
-Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
-    return json_of_record(entry_of(shard, fields));
-}
-
-Shard shard_from_json(const Json& json,
-                      const std::vector<Field>& fields,
-                      const std::string& origin) {
-    return shard_of(record_from_json<ShardEntry>(json, origin), fields, origin);
-}
-
-namespace {
 
 void check_field(const Field& field, const std::string& origin) {
     if (!is_field_name(field.name))
@@ -248,36 +219,6 @@ std::vector<ShardEntry> entries_of(const Manifest& manifest) {
     return entries;
 }
 
-}  // namespace
-
-// What the file has; `kind` is known before.
-void describe(Record& record, Manifest& manifest) {
-    const ManifestKind kind = manifest.kind;
-    std::string format(format_name(kind));
-    record.field("format", format);
-    check_format(record, kind, format);
-    record.version("format_version", manifest_format_version);
-    record.field("name", manifest.name);
-    record.field("split", manifest.split);
-    record.field("uuid", manifest.uuid);
-    record.field("writer", manifest.writer);
-    record.field("row_order", manifest.row_order);
-    const auto parse_codec = [=](std::string_view name) { return parse_stored_codec(name, kind); };
-    record.text("codec", manifest.codec, codec_name, parse_codec, "a codec");
-    record.count("samples", manifest.samples);
-    std::uint64_t block_rows = manifest.block_rows;
-    record.field("block_rows", block_rows);
-    if (record.is_reading()) manifest.block_rows = block_rows_of(record, block_rows);
-    record.field("fields", manifest.fields);
-    auto entries = entries_of(manifest);
-    record.field("shards", entries);
-    if (!record.is_reading()) return;
-    for (ShardEntry& entry : entries)
-        manifest.shards.push_back(shard_of(std::move(entry), manifest.fields, record.origin()));
-}
-
-namespace {
-
 constexpr std::string_view seal_start = ",\n  \"digest\": \"";
 constexpr std::string_view seal_end = "\"\n}\n";
 
@@ -311,6 +252,56 @@ void check_seal(std::string_view text, const std::string& digest, const std::str
 }
 
 }  // namespace
+
+void describe(Record& record, Field& field) {
+    record.field("name", field.name);
+    record.text("type", field.type, element_name, parse_element, "an element type");
+    record.field("shape", field.shape);
+    record.sparse("layout", field.layout);
+    record.sparse("mean", field.mean);
+    record.sparse("std", field.std);
+    record.sparse("class_counts", field.class_counts);
+    record.sparse("class_names", field.class_names);
+    record.sparse("columns", field.columns);
+    if (record.wants("table", field.table.width > 0)) record.field("table", field.table);
+    record.sparse("source", field.source);
+}
+
+Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
+    return json_of_record(entry_of(shard, fields));
+}
+
+Shard shard_from_json(const Json& json,
+                      const std::vector<Field>& fields,
+                      const std::string& origin) {
+    return shard_of(record_from_json<ShardEntry>(json, origin), fields, origin);
+}
+
+// What the file has; `kind` is known before.
+void describe(Record& record, Manifest& manifest) {
+    const ManifestKind kind = manifest.kind;
+    std::string format(format_name(kind));
+    record.field("format", format);
+    check_format(record, kind, format);
+    record.version("format_version", manifest_format_version);
+    record.field("name", manifest.name);
+    record.field("split", manifest.split);
+    record.field("uuid", manifest.uuid);
+    record.field("writer", manifest.writer);
+    record.field("row_order", manifest.row_order);
+    const auto parse_codec = [=](std::string_view name) { return parse_stored_codec(name, kind); };
+    record.text("codec", manifest.codec, codec_name, parse_codec, "a codec");
+    record.count("samples", manifest.samples);
+    std::uint64_t block_rows = manifest.block_rows;
+    record.field("block_rows", block_rows);
+    if (record.is_reading()) manifest.block_rows = block_rows_of(record, block_rows);
+    record.field("fields", manifest.fields);
+    auto entries = entries_of(manifest);
+    record.field("shards", entries);
+    if (!record.is_reading()) return;
+    for (ShardEntry& entry : entries)
+        manifest.shards.push_back(shard_of(std::move(entry), manifest.fields, record.origin()));
+}
 
 std::string_view element_name(ElementType type) {
     constexpr std::array<std::string_view, 5> names{"u8", "i32", "i64", "f32", "f64"};

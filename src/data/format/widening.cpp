@@ -6,13 +6,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <optional>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -106,43 +101,6 @@ std::uint32_t code_of(std::span<const Kind> among,
     });
     return found == among.end() ? 0 : static_cast<std::uint32_t>(found - among.begin()) + 1;
 }
-
-}  // namespace
-
-Widening Widening::of(const StoredNumber& stored) {
-    return Widening(code_of(std::span(kinds).first(kinds_of_any_field), stored, {}));
-}
-
-Widening Widening::to_labels(const StoredNumber& stored) {
-    return Widening(code_of(std::span(kinds), stored, i64));
-}
-
-bool Widening::is_known() const {
-    return code_ >= 1 && code_ <= kinds.size();
-}
-
-bool Widening::holds_all() const {
-    const StoredNumber& stored = kinds.at(code_ - 1).stored;
-    return !stored.is_whole || stored.has_sign || stored.bytes < 8;
-}
-
-ElementType Widening::type() const {
-    return kinds.at(code_ - 1).type;
-}
-
-std::size_t Widening::stored_bytes() const {
-    return kinds.at(code_ - 1).stored.bytes;
-}
-
-bool Widening::undo(std::span<const std::byte> stored, std::span<std::byte> raw) const {
-    const std::size_t elements = raw.size() / element_bytes(type());
-    if (raw.size() % element_bytes(type()) != 0 || stored.size() != elements * stored_bytes())
-        return false;
-    kinds.at(code_ - 1).widen(stored, raw.data());
-    return true;
-}
-
-namespace {
 
 // Stored values are compared in the widest type of their kind, floats in their own: an attribute of
 // f64 names a value of f32 by what it is rounded to.
@@ -268,6 +226,39 @@ std::optional<double> real_of(const std::optional<std::uint64_t>& bits) {
 constexpr std::size_t optional_values = 10;
 
 }  // namespace
+
+Widening Widening::of(const StoredNumber& stored) {
+    return Widening(code_of(std::span(kinds).first(kinds_of_any_field), stored, {}));
+}
+
+Widening Widening::to_labels(const StoredNumber& stored) {
+    return Widening(code_of(std::span(kinds), stored, i64));
+}
+
+bool Widening::is_known() const {
+    return code_ >= 1 && code_ <= kinds.size();
+}
+
+bool Widening::holds_all() const {
+    const StoredNumber& stored = kinds.at(code_ - 1).stored;
+    return !stored.is_whole || stored.has_sign || stored.bytes < 8;
+}
+
+ElementType Widening::type() const {
+    return kinds.at(code_ - 1).type;
+}
+
+std::size_t Widening::stored_bytes() const {
+    return kinds.at(code_ - 1).stored.bytes;
+}
+
+bool Widening::undo(std::span<const std::byte> stored, std::span<std::byte> raw) const {
+    const std::size_t elements = raw.size() / element_bytes(type());
+    if (raw.size() % element_bytes(type()) != 0 || stored.size() != elements * stored_bytes())
+        return false;
+    kinds.at(code_ - 1).widen(stored, raw.data());
+    return true;
+}
 
 std::string CfPacking::text() const {
     std::vector<std::string_view> names;

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/data/foreign.hpp"
 
 #include "foreign.hpp"
 #include "row_layout.hpp"
@@ -11,7 +10,6 @@
 #include "shard_probe.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <system_error>
 
@@ -162,6 +160,58 @@ FieldMapping mapping_of(const Candidate& found, FieldMapping wanted) {
     return wanted;
 }
 
+// One data set of several packed ones, as far as its classes are known to be the same.
+std::string way_to_join(const std::vector<std::string>& places) {
+    const std::string source = "pack them together from their sources";
+    AskedFiles asked;
+    std::vector<std::string> names;
+    for (const std::string& place : places) {
+        if (!is_packed(place)) return source;
+        const Manifest manifest =
+            parse_manifest(read_manifest_text(place), place, ManifestKind::packed);
+        std::vector<FieldMapping> fields;
+        std::vector<std::string> classes;
+        for (const Field& field : manifest.fields) {
+            const auto layout = parse_layout(field.layout);
+            fields.push_back(
+                {field.name, "/data/" + field.name, layout.value_or(RowLayout::unstated)});
+            classes.insert(classes.end(), field.class_names.begin(), field.class_names.end());
+        }
+        const bool is_alike = asked.files.empty() || (fields == asked.fields && classes == names);
+        if (!is_alike) return source;
+        asked.files.emplace_back(place);
+        asked.fields = fields;
+        names = classes;
+    }
+    return "make one of them: " + pack_command(asked);
+}
+
+// Several --data are one data set where they are files.
+void check_is_one(const fs::path& where) {
+    const std::vector<std::string> places = split(where.string(), ',');
+    const bool has_packed = places.size() > 1 && std::ranges::any_of(places, is_packed);
+    check(!has_packed || fs::exists(status_of(where)), [&] {
+        return Error(
+            "E216",
+            fmt::format("'{}' names {} places, but a packed data set is one",
+                        where.string(),
+                        places.size()),
+            "'lockstep train', eval and predict take several packed data sets, this command one",
+            way_to_join(places));
+    });
+}
+
+Error no_packed_dataset(const fs::path& where, const ForeignPlace& found, const std::string& fix) {
+    return Error("E216",
+                 fmt::format("'{}' is no packed data set", where.string()),
+                 fmt::format("'{}' is an HDF5 file that others wrote; {}",
+                             found.files[0].string(),
+                             list_text(found.all)),
+                 fix.empty()
+                     ? "give another file: no data set of this one can be the input of a model"
+                     : fix);
+}
+
 }  // namespace
 
 std::vector<Candidate> candidates_of(const fs::path& file, Links links) {
@@ -239,66 +289,8 @@ void check_is_there(const DatasetFacts& facts,
 }
 
 bool is_packed(const fs::path& where) {
-    std::error_code failed;
-    return fs::exists(where / manifest_name, failed);
+    return fs::exists(status_of(where / manifest_name));
 }
-
-namespace {
-
-// One data set of several packed ones, as far as its classes are known to be the same.
-std::string way_to_join(const std::vector<std::string>& places) {
-    const std::string source = "pack them together from their sources";
-    AskedFiles asked;
-    std::vector<std::string> names;
-    for (const std::string& place : places) {
-        if (!is_packed(place)) return source;
-        const Manifest manifest =
-            parse_manifest(read_manifest_text(place), place, ManifestKind::packed);
-        std::vector<FieldMapping> fields;
-        std::vector<std::string> classes;
-        for (const Field& field : manifest.fields) {
-            const auto layout = parse_layout(field.layout);
-            fields.push_back(
-                {field.name, "/data/" + field.name, layout.value_or(RowLayout::unstated)});
-            classes.insert(classes.end(), field.class_names.begin(), field.class_names.end());
-        }
-        const bool is_alike = asked.files.empty() || (fields == asked.fields && classes == names);
-        if (!is_alike) return source;
-        asked.files.emplace_back(place);
-        asked.fields = fields;
-        names = classes;
-    }
-    return "make one of them: " + pack_command(asked);
-}
-
-// Several --data are one data set where they are files.
-void check_is_one(const fs::path& where) {
-    const std::vector<std::string> places = split(where.string(), ',');
-    const bool has_packed = places.size() > 1 && std::ranges::any_of(places, is_packed);
-    std::error_code failed;
-    check(!has_packed || fs::exists(where, failed), [&] {
-        return Error(
-            "E216",
-            fmt::format("'{}' names {} places, but a packed data set is one",
-                        where.string(),
-                        places.size()),
-            "'lockstep train', eval and predict take several packed data sets, this command one",
-            way_to_join(places));
-    });
-}
-
-Error no_packed_dataset(const fs::path& where, const ForeignPlace& found, const std::string& fix) {
-    return Error("E216",
-                 fmt::format("'{}' is no packed data set", where.string()),
-                 fmt::format("'{}' is an HDF5 file that others wrote; {}",
-                             found.files[0].string(),
-                             list_text(found.all)),
-                 fix.empty()
-                     ? "give another file: no data set of this one can be the input of a model"
-                     : fix);
-}
-
-}  // namespace
 
 ForeignPlace foreign_place(const fs::path& where, Links links) {
     if (is_packed(where)) return {};

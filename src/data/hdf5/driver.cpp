@@ -30,8 +30,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -170,11 +168,13 @@ herr_t set_size(H5FD_t* base, hid_t, hbool_t) {
     return 0;
 }
 
-H5FD_class_t common_class() {
+H5FD_class_t common_class([[maybe_unused]] int value, const char* name) {
     H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 13, 0)
     driver.version = H5FD_CLASS_VERSION;
+    driver.value = static_cast<H5FD_class_value_t>(value);
 #endif
+    driver.name = name;
     driver.maxaddr = haddr_t{1} << 62;
     driver.fc_degree = H5F_CLOSE_WEAK;
     driver.close = close_file;
@@ -188,11 +188,7 @@ H5FD_class_t common_class() {
 }
 
 H5FD_class_t probing_class() {
-    H5FD_class_t driver = common_class();
-#if H5_VERSION_GE(1, 13, 0)
-    driver.value = static_cast<H5FD_class_value_t>(600);
-#endif
-    driver.name = "lockstep_probe";
+    H5FD_class_t driver = common_class(600, "lockstep_probe");
     driver.open = open_for_probe;
     driver.query = query_probe;
     driver.write = refuse_to_write;
@@ -200,11 +196,7 @@ H5FD_class_t probing_class() {
 }
 
 H5FD_class_t writing_class() {
-    H5FD_class_t driver = common_class();
-#if H5_VERSION_GE(1, 13, 0)
-    driver.value = static_cast<H5FD_class_value_t>(601);
-#endif
-    driver.name = "lockstep_write";
+    H5FD_class_t driver = common_class(601, "lockstep_write");
     driver.fapl_size = sizeof(WritingInfo);
     driver.open = open_for_writing;
     driver.query = query_writing;
@@ -220,6 +212,25 @@ Handle access_through(const H5FD_class_t& driver, const void* info) {
     Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "E205", "prepare", "HDF5"), H5Pclose);
     checked(H5Pset_driver(access.id(), registered.id(), info), "E205", "prepare", "HDF5");
     return access;  // keeps the driver registered
+}
+
+// The beginning of the chunk after the one at `start`: the last dimension runs fastest.
+void advance(std::vector<hsize_t>& start, const DatasetFacts& facts) {
+    for (std::size_t d = start.size(); d-- > 0;) {
+        start[d] += facts.chunk[d];
+        if (start[d] < facts.size[d]) return;
+        start[d] = 0;
+    }
+}
+
+// Filters may grow what they cannot compress, but not by more than this.
+std::uint64_t most_stored(const DatasetFacts& facts) {
+    std::uint64_t bytes = 2 * 8;
+    for (const std::uint64_t size : facts.chunk) {
+        if (size > (std::uint64_t{1} << 40) / bytes) return std::uint64_t{1} << 40;
+        bytes *= size;
+    }
+    return bytes + 65536;
 }
 
 }  // namespace
@@ -273,29 +284,6 @@ std::optional<ChunkPlace> ChunkProbe::find(const std::vector<hsize_t>& start) {
 std::uint64_t reads() {
     return reads_done;
 }
-
-namespace {
-
-// The beginning of the chunk after the one at `start`: the last dimension runs fastest.
-void advance(std::vector<hsize_t>& start, const DatasetFacts& facts) {
-    for (std::size_t d = start.size(); d-- > 0;) {
-        start[d] += facts.chunk[d];
-        if (start[d] < facts.size[d]) return;
-        start[d] = 0;
-    }
-}
-
-// Filters may grow what they cannot compress, but not by more than this.
-std::uint64_t most_stored(const DatasetFacts& facts) {
-    std::uint64_t bytes = 2 * 8;
-    for (const std::uint64_t size : facts.chunk) {
-        if (size > (std::uint64_t{1} << 40) / bytes) return std::uint64_t{1} << 40;
-        bytes *= size;
-    }
-    return bytes + 65536;
-}
-
-}  // namespace
 
 ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts) {
     const std::uint64_t count = facts.chunk_count();

@@ -2,18 +2,14 @@
 #include "foreign.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 
-#include "contents.hpp"
-#include "format/index_columns.hpp"
 #include "format/labels.hpp"
 #include "format/manifest_fields.hpp"
-#include "format/widening.hpp"
 #include "row_layout.hpp"
 #include "shard_probe.hpp"
 #include "stored_blocks.hpp"

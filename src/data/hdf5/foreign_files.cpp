@@ -102,6 +102,16 @@ std::vector<fs::path> matches_of(const fs::path& pattern) {
     return files;
 }
 
+// "a.h5,b.h5": what several options or words become. A name may have a comma, too.
+std::vector<std::filesystem::path> files_of_each(const std::filesystem::path& where) {
+    std::vector<fs::path> files;
+    for (const std::string& each : split(where.string(), ',')) {
+        const std::vector<fs::path> found = foreign_files(each);
+        files.insert(files.end(), found.begin(), found.end());
+    }
+    return files;
+}
+
 }  // namespace
 
 FieldMapping parse_field_mapping(std::string_view text) {
@@ -157,20 +167,6 @@ std::vector<FieldMapping> parse_field_mappings(std::string_view text, Links link
     for (FieldMapping& mapping : mappings) mapping.links = links;
     return mappings;
 }
-
-namespace {
-
-// "a.h5,b.h5": what several options or words become. A name may have a comma, too.
-std::vector<std::filesystem::path> files_of_each(const std::filesystem::path& where) {
-    std::vector<fs::path> files;
-    for (const std::string& each : split(where.string(), ',')) {
-        const std::vector<fs::path> found = foreign_files(each);
-        files.insert(files.end(), found.begin(), found.end());
-    }
-    return files;
-}
-
-}  // namespace
 
 std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where) {
     std::error_code missing;

@@ -174,19 +174,9 @@ Handle create_group(const Handle& parent, const char* name, const std::filesyste
 }
 
 hid_t type_of(ElementType type) {
-    switch (type) {
-        case ElementType::u8:
-            return H5T_STD_U8LE;
-        case ElementType::i32:
-            return H5T_STD_I32LE;
-        case ElementType::i64:
-            return H5T_STD_I64LE;
-        case ElementType::f32:
-            return H5T_IEEE_F32LE;
-        case ElementType::f64:
-            return H5T_IEEE_F64LE;
-    }
-    return H5I_INVALID_HID;
+    const hid_t types[] = {
+        H5T_STD_U8LE, H5T_STD_I32LE, H5T_STD_I64LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE};
+    return types[static_cast<std::size_t>(type)];
 }
 
 Handle create_dataset(const Handle& parent,

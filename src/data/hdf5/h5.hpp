@@ -41,8 +41,7 @@ class QuietErrors {
   public:
     QuietErrors();
     ~QuietErrors();
-    QuietErrors(const QuietErrors&) = delete;
-    QuietErrors& operator=(const QuietErrors&) = delete;
+    QuietErrors& operator=(QuietErrors&&) = delete;
 
   private:
     H5E_auto2_t function_ = nullptr;

@@ -2,7 +2,6 @@
 #include "look.hpp"
 
 #include "driver.hpp"
-#include "h5.hpp"
 
 #include <algorithm>
 #include <array>

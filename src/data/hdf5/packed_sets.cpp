@@ -82,8 +82,7 @@ void add_statistics(Field& sum, std::uint64_t samples, const Field& other, std::
 }  // namespace
 
 std::vector<fs::path> packed_sets(const fs::path& where) {
-    std::error_code failed;
-    if (fs::exists(where, failed)) return {};
+    if (fs::exists(status_of(where))) return {};
     std::vector<fs::path> sets;
     for (const std::string& place : split(where.string(), ',')) {
         if (!is_packed(place)) return {};

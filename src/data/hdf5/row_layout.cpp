@@ -2,10 +2,8 @@
 
 #include "row_layout.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
 #include "stored_blocks.hpp"
@@ -75,6 +73,49 @@ Error open_question(const FieldMapping& mapping,
         fmt::format("write {0}:HWC, or {0}:CHW if the first number counts channels", option));
 }
 
+bool is_target(const FieldMapping& field) {
+    return field.name == "targets" &&
+           (field.layout == RowLayout::unstated || field.layout == RowLayout::value);
+}
+
+bool is_label_field(const FieldMapping& field) {
+    return field.layout == RowLayout::label ||
+           (field.layout == RowLayout::unstated && is_label_name(field.name));
+}
+
+// [1, N] of one row of chunks that a stream reads.
+bool is_one_row(const DatasetFacts& facts, const FieldMapping& field) {
+    const bool is_stored =
+        facts.layout == StorageLayout::contiguous ||
+        (facts.layout == StorageLayout::chunked && facts.chunk.size() == 2 && facts.chunk[0] == 1);
+    const bool is_read = std::ranges::all_of(
+        facts.filters, [](const FilterFacts& filter) { return is_known_filter(filter.kind); });
+    return (is_target(field) || is_label_field(field)) && facts.number && is_stored && is_read &&
+           facts.size.size() == 2 && facts.size[0] == 1 && facts.size[1] > 1;
+}
+
+void drop_last_ones(DatasetFacts& facts) {
+    const bool is_chunked = facts.layout == StorageLayout::chunked;
+    while (facts.size.size() > 2 && facts.size.back() == 1 &&
+           (!is_chunked || (facts.chunk.size() == facts.size.size() && facts.chunk.back() == 1))) {
+        facts.size.pop_back();
+        if (is_chunked) facts.chunk.pop_back();
+    }
+}
+
+// xarray gives every float a _FillValue of NaN, which is what is read anyhow.
+bool changes_nothing(const DatasetFacts& facts) {
+    const CfPacking& packing = facts.cf->packing;
+    const auto is_nan = [](std::uint64_t bits) { return std::isnan(std::bit_cast<double>(bits)); };
+    return !packing.scale && !packing.offset && !packing.least && !packing.most &&
+           !facts.number->is_whole && std::ranges::all_of(packing.missing, is_nan);
+}
+
+std::string with_cf(FieldMapping field) {
+    field.cf.emplace();
+    return shell_word(mapping_text(field));
+}
+
 }  // namespace
 
 std::string layout_words() {
@@ -138,40 +179,6 @@ Error misfit(RowLayout layout, const LaidOutRows& rows) {
                         is_one ? "" : "; else " + rows.otherwise)};
 }
 
-namespace {
-
-bool is_target(const FieldMapping& field) {
-    return field.name == "targets" &&
-           (field.layout == RowLayout::unstated || field.layout == RowLayout::value);
-}
-
-bool is_label_field(const FieldMapping& field) {
-    return field.layout == RowLayout::label ||
-           (field.layout == RowLayout::unstated && is_label_name(field.name));
-}
-
-// [1, N] of one row of chunks that a stream reads.
-bool is_one_row(const DatasetFacts& facts, const FieldMapping& field) {
-    const bool is_stored =
-        facts.layout == StorageLayout::contiguous ||
-        (facts.layout == StorageLayout::chunked && facts.chunk.size() == 2 && facts.chunk[0] == 1);
-    const bool is_read = std::ranges::all_of(
-        facts.filters, [](const FilterFacts& filter) { return is_known_filter(filter.kind); });
-    return (is_target(field) || is_label_field(field)) && facts.number && is_stored && is_read &&
-           facts.size.size() == 2 && facts.size[0] == 1 && facts.size[1] > 1;
-}
-
-void drop_last_ones(DatasetFacts& facts) {
-    const bool is_chunked = facts.layout == StorageLayout::chunked;
-    while (facts.size.size() > 2 && facts.size.back() == 1 &&
-           (!is_chunked || (facts.chunk.size() == facts.size.size() && facts.chunk.back() == 1))) {
-        facts.size.pop_back();
-        if (is_chunked) facts.chunk.pop_back();
-    }
-}
-
-}  // namespace
-
 void settle_columns(std::vector<DatasetFacts>& datasets,
                     const std::vector<FieldMapping>& fields,
                     bool are_alone) {
@@ -198,23 +205,6 @@ void check_is_settled(const FieldMapping& mapping,
                          field.shape.size() == 3 && may_have_channels_last(field.shape);
     check(!is_open, [&] { return open_question(mapping, field, file); });
 }
-
-namespace {
-
-// xarray gives every float a _FillValue of NaN, which is what is read anyhow.
-bool changes_nothing(const DatasetFacts& facts) {
-    const CfPacking& packing = facts.cf->packing;
-    const auto is_nan = [](std::uint64_t bits) { return std::isnan(std::bit_cast<double>(bits)); };
-    return !packing.scale && !packing.offset && !packing.least && !packing.most &&
-           !facts.number->is_whole && std::ranges::all_of(packing.missing, is_nan);
-}
-
-std::string with_cf(FieldMapping field) {
-    field.cf.emplace();
-    return shell_word(mapping_text(field));
-}
-
-}  // namespace
 
 void check_unpacks(const DatasetFacts& facts,
                    const FieldMapping& field,

@@ -26,7 +26,6 @@
 
 #include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
@@ -140,8 +139,7 @@ class Spawning {
         ::posix_spawn_file_actions_destroy(&actions_);
         ::posix_spawnattr_destroy(&attributes_);
     }
-    Spawning(const Spawning&) = delete;
-    Spawning& operator=(const Spawning&) = delete;
+    Spawning& operator=(Spawning&&) = delete;
 
     pid_t start(const fs::path& program) {
         const std::array<char*, 2> words{const_cast<char*>(program_name), nullptr};

@@ -72,8 +72,7 @@ std::filesystem::path find_h5probe();
 class Sandbox {
   public:
     explicit Sandbox(SandboxLimits limits = {}) : limits_(limits) {}
-    Sandbox(const Sandbox&) = delete;
-    Sandbox& operator=(const Sandbox&) = delete;
+    Sandbox& operator=(Sandbox&&) = delete;
     ~Sandbox() { end(); }
 
     /// Does the same as look_at_file(). Errors: E205 (libhdf5 refuses the file), E231 (it crashed),

@@ -8,7 +8,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/dataset_index.hpp"
 
 #include "driver.hpp"
 #include "format/index_columns.hpp"
@@ -120,60 +119,6 @@ Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expecte
                   : "copy it again from its source");
 }
 
-}  // namespace
-
-FileGuess guess_of_file(const fs::path& path, std::string_view made) {
-    const UniqueFd fd = open_for_reading(path);
-    std::array<char, file_start_bytes> buffer{};
-    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
-    const std::string_view start(buffer.data(), got);
-    const std::string way = way_of(start, path, made);
-    const FileKind kind = file_kind(start);
-    const bool may_be_any = kind == FileKind::unknown || kind == FileKind::empty ||
-                            kind == FileKind::text || kind == FileKind::zeros ||
-                            kind == FileKind::json || kind == FileKind::pickle;
-    return {!may_be_any,
-            file_start_text(start),
-            way.empty() ? "make or download it again, or check that it is the file you mean" : way};
-}
-
-bool is_hdf5(const std::filesystem::path& path) {
-    const UniqueFd fd = open_for_reading(path);
-    return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
-}
-
-std::optional<unsigned> newer_superblock(const std::filesystem::path& path) {
-    const UniqueFd fd = open_for_reading(path);
-    const auto superblock = superblock_offset(fd.value(), fs::file_size(path), path);
-    std::array<std::byte, 1> version{};
-    if (!superblock || read_at(fd.value(), version, *superblock + version_at, path) == 0) return {};
-    const auto number = std::to_integer<unsigned>(version[0]);
-    return number > newest_superblock ? std::optional(number) : std::nullopt;
-}
-
-void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
-    const UniqueFd fd = open_for_reading(path);
-    const std::uint64_t bytes = fs::file_size(path);
-    if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
-    const auto superblock = superblock_offset(fd.value(), bytes, path);
-    std::array<char, file_start_bytes> buffer{};
-    const std::size_t got = read_at(
-        fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
-    const std::string_view start(buffer.data(), got);
-    check(superblock.has_value(), [&] {
-        return Error("E203",
-                     fmt::format("'{}' is not HDF5", path.string()),
-                     file_start_text(start),
-                     way_to_hdf5(expected_bytes > 0 ? "" : start, path));
-    });
-    if (got < superblock_bytes) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
-    const auto end = end_by_superblock(start);
-    if (end ? bytes < *end : bytes < expected_bytes)
-        throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);
-}
-
-namespace {
-
 // What one data set in a shard should be, and where errors about it belong.
 struct Expected {
     const fs::path& path;
@@ -277,29 +222,6 @@ ProbedShard judged(const FileFacts& facts, const Expected& expected) {
     return probed;
 }
 
-}  // namespace
-
-ProbedShard probe_shard(const std::filesystem::path& path,
-                        const Manifest& manifest,
-                        std::size_t number) {
-    const Expected expected{
-        path, manifest, manifest.shards[number], static_cast<std::uint32_t>(number)};
-    check_is_whole_hdf5(path, expected.shard.bytes);
-    return judged(look_at_file(request_for(path, manifest)), expected);
-}
-
-ProbedShard probe_untrusted_shard(Sandbox& sandbox,
-                                  const std::filesystem::path& path,
-                                  const Manifest& manifest,
-                                  std::size_t number) {
-    const Expected expected{
-        path, manifest, manifest.shards[number], static_cast<std::uint32_t>(number)};
-    check_is_whole_hdf5(path, expected.shard.bytes);
-    return judged(sandbox.look(request_for(path, manifest)), expected);
-}
-
-namespace {
-
 // A manifest may announce anything.
 constexpr std::uint64_t most_reserved = std::uint64_t{1} << 24;
 
@@ -338,6 +260,75 @@ OpenedShard open_shard(Sandbox& sandbox,
 }
 
 }  // namespace
+
+FileGuess guess_of_file(const fs::path& path, std::string_view made) {
+    const UniqueFd fd = open_for_reading(path);
+    std::array<char, file_start_bytes> buffer{};
+    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
+    const std::string_view start(buffer.data(), got);
+    const std::string way = way_of(start, path, made);
+    const FileKind kind = file_kind(start);
+    const bool may_be_any = kind == FileKind::unknown || kind == FileKind::empty ||
+                            kind == FileKind::text || kind == FileKind::zeros ||
+                            kind == FileKind::json || kind == FileKind::pickle;
+    return {!may_be_any,
+            file_start_text(start),
+            way.empty() ? "make or download it again, or check that it is the file you mean" : way};
+}
+
+bool is_hdf5(const std::filesystem::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
+}
+
+std::optional<unsigned> newer_superblock(const std::filesystem::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    const auto superblock = superblock_offset(fd.value(), fs::file_size(path), path);
+    std::array<std::byte, 1> version{};
+    if (!superblock || read_at(fd.value(), version, *superblock + version_at, path) == 0) return {};
+    const auto number = std::to_integer<unsigned>(version[0]);
+    return number > newest_superblock ? std::optional(number) : std::nullopt;
+}
+
+void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
+    const UniqueFd fd = open_for_reading(path);
+    const std::uint64_t bytes = fs::file_size(path);
+    if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
+    const auto superblock = superblock_offset(fd.value(), bytes, path);
+    std::array<char, file_start_bytes> buffer{};
+    const std::size_t got = read_at(
+        fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
+    const std::string_view start(buffer.data(), got);
+    check(superblock.has_value(), [&] {
+        return Error("E203",
+                     fmt::format("'{}' is not HDF5", path.string()),
+                     file_start_text(start),
+                     way_to_hdf5(expected_bytes > 0 ? "" : start, path));
+    });
+    if (got < superblock_bytes) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
+    const auto end = end_by_superblock(start);
+    if (end ? bytes < *end : bytes < expected_bytes)
+        throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);
+}
+
+ProbedShard probe_shard(const std::filesystem::path& path,
+                        const Manifest& manifest,
+                        std::size_t number) {
+    const Expected expected{
+        path, manifest, manifest.shards[number], static_cast<std::uint32_t>(number)};
+    check_is_whole_hdf5(path, expected.shard.bytes);
+    return judged(look_at_file(request_for(path, manifest)), expected);
+}
+
+ProbedShard probe_untrusted_shard(Sandbox& sandbox,
+                                  const std::filesystem::path& path,
+                                  const Manifest& manifest,
+                                  std::size_t number) {
+    const Expected expected{
+        path, manifest, manifest.shards[number], static_cast<std::uint32_t>(number)};
+    check_is_whole_hdf5(path, expected.shard.bytes);
+    return judged(sandbox.look(request_for(path, manifest)), expected);
+}
 
 DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
     DatasetIndex index = of_blocks(folder, read_manifest_text(folder), {});

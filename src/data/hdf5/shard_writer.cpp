@@ -297,6 +297,40 @@ IndexPlace write_index(int fd,
     return {probed.index_offset, rows.size(), hash64(bytes)};
 }
 
+void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path& path) {
+    if (list.texts.empty()) return;
+    std::size_t longest = 1;
+    for (const std::string& text : list.texts) longest = std::max(longest, text.size());
+    std::string padded;
+    for (const std::string& text : list.texts)
+        padded += text + std::string(longest - text.size(), '\0');
+    const h5::Handle type(h5::checked(H5Tcopy(H5T_C_S1), "E402", "prepare", path), H5Tclose);
+    h5::checked(H5Tset_size(type.id(), longest), "E402", "prepare", path);
+    h5::checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", path);
+    h5::checked(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "E402", "prepare", path);
+    const h5::Handle dataset =
+        h5::create_dataset(file, list.name, type.id(), {{list.texts.size()}, {}}, path);
+    h5::checked(H5Dwrite(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()),
+                "E402",
+                "write",
+                path);
+}
+
+std::uint64_t write_objects(const std::filesystem::path& path,
+                            const std::string& name,
+                            ElementType type,
+                            const std::vector<std::int64_t>& shape,
+                            const std::vector<TextDataset>& texts,
+                            int& error) {
+    const h5::Handle file = h5::create_file(path, h5::Alignment::large_objects, error);
+    for (const TextDataset& list : texts) write_texts(file, list, path);
+    const h5::DatasetShape size{{shape.begin(), shape.end()}, {}};
+    const h5::Handle dataset = h5::create_dataset(file, name, h5::type_of(type), size, path);
+    const haddr_t offset = H5Dget_offset(dataset.id());
+    expect(offset != HADDR_UNDEF, "a contiguous data set is placed when it is made");
+    return offset;
+}
+
 }  // namespace
 
 Shard write_shard(const ShardSpec& spec,
@@ -335,44 +369,6 @@ std::string file_hash(const fs::path& path, const std::function<void(std::uint64
         if (got < buffer.size()) return hasher.value().hex();
     }
 }
-
-namespace {
-
-void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path& path) {
-    if (list.texts.empty()) return;
-    std::size_t longest = 1;
-    for (const std::string& text : list.texts) longest = std::max(longest, text.size());
-    std::string padded;
-    for (const std::string& text : list.texts)
-        padded += text + std::string(longest - text.size(), '\0');
-    const h5::Handle type(h5::checked(H5Tcopy(H5T_C_S1), "E402", "prepare", path), H5Tclose);
-    h5::checked(H5Tset_size(type.id(), longest), "E402", "prepare", path);
-    h5::checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", path);
-    h5::checked(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "E402", "prepare", path);
-    const h5::Handle dataset =
-        h5::create_dataset(file, list.name, type.id(), {{list.texts.size()}, {}}, path);
-    h5::checked(H5Dwrite(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()),
-                "E402",
-                "write",
-                path);
-}
-
-std::uint64_t write_objects(const std::filesystem::path& path,
-                            const std::string& name,
-                            ElementType type,
-                            const std::vector<std::int64_t>& shape,
-                            const std::vector<TextDataset>& texts,
-                            int& error) {
-    const h5::Handle file = h5::create_file(path, h5::Alignment::large_objects, error);
-    for (const TextDataset& list : texts) write_texts(file, list, path);
-    const h5::DatasetShape size{{shape.begin(), shape.end()}, {}};
-    const h5::Handle dataset = h5::create_dataset(file, name, h5::type_of(type), size, path);
-    const haddr_t offset = H5Dget_offset(dataset.id());
-    expect(offset != HADDR_UNDEF, "a contiguous data set is placed when it is made");
-    return offset;
-}
-
-}  // namespace
 
 std::uint64_t create_dataset_file(const std::filesystem::path& path,
                                   const std::string& name,

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -240,20 +239,11 @@ StoredNumber stored_number(const NumberFacts& number) {
 // Names of unsupported filters;
 // https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
 std::string filter_name(std::uint64_t kind) {
-    switch (kind) {
-        case 4:
-            return "4 (szip)";
-        case 5:
-            return "5 (nbit)";
-        case 6:
-            return "6 (scale-offset)";
-        case 32008:
-            return "32008 (bitshuffle)";
-        case 32026:
-            return "32026 (blosc2)";
-        default:
-            return fmt::format("{}", kind);
-    }
+    const std::map<std::uint64_t, std::string> names = {
+        {4, "szip"}, {5, "nbit"}, {6, "scale-offset"}, {32008, "bitshuffle"}, {32026, "blosc2"}};
+    const auto found = names.find(kind);
+    return found == names.end() ? fmt::format("{}", kind)
+                                : fmt::format("{} ({})", kind, found->second);
 }
 
 Widening widening_of(const DatasetFacts& facts) {

@@ -115,6 +115,23 @@ bool is_in_hdf5plugin(std::uint64_t kind) {
     return std::ranges::find(known, kind) != known.end();
 }
 
+bool is_foreign(const DatasetIndex& data) {
+    return data.manifest().kind == ManifestKind::foreign && !data.fields()[0].source.empty();
+}
+
+// As somebody gave them, but for files that links lead to.
+AskedFiles asked_for(const DatasetIndex& data) {
+    AskedFiles asked;
+    for (const Shard& shard : data.shards())
+        if (shard.samples > 0) asked.files.push_back(data.path() / shard.name);
+    for (const Field& field : data.fields()) {
+        asked.fields.push_back(parse_field_mapping(field.name + "=" + field.source));
+        fs::path& own = asked.fields.back().file;
+        if (!own.empty()) own = data.path() / own;
+    }
+    return asked;
+}
+
 }  // namespace
 
 std::string pack_command(const AskedFiles& asked, Links links) {
@@ -310,27 +327,6 @@ std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {
     return fmt::format("set HDF5_PLUGIN_PATH to a folder with a plug-in of libhdf5 for filter {}",
                        filter_name(kind));
 }
-
-namespace {
-
-bool is_foreign(const DatasetIndex& data) {
-    return data.manifest().kind == ManifestKind::foreign && !data.fields()[0].source.empty();
-}
-
-// As somebody gave them, but for files that links lead to.
-AskedFiles asked_for(const DatasetIndex& data) {
-    AskedFiles asked;
-    for (const Shard& shard : data.shards())
-        if (shard.samples > 0) asked.files.push_back(data.path() / shard.name);
-    for (const Field& field : data.fields()) {
-        asked.fields.push_back(parse_field_mapping(field.name + "=" + field.source));
-        fs::path& own = asked.fields.back().file;
-        if (!own.empty()) own = data.path() / own;
-    }
-    return asked;
-}
-
-}  // namespace
 
 std::string way_to_rewrite(const DatasetIndex& data,
                            std::size_t field,

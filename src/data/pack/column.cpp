@@ -2,14 +2,12 @@
 
 #include "column.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "hdf5/shard_probe.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -25,6 +23,32 @@ std::uint64_t rows_of(const Column& column) {
     std::uint64_t rows = 0;
     for (const FileRows& run : column.runs) rows += run.rows;
     return rows;
+}
+
+constexpr std::size_t spool_buffer_bytes = std::size_t{1} << 20;
+
+// Not every file system has nameless files; then the name goes at once.
+UniqueFd nameless_file(const fs::path& folder) {
+    UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (fd) return fd;
+    std::string name = folder / ".lockstep-XXXXXX";
+    fd = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
+    const int reason = errno;
+    check(static_cast<bool>(fd), [&] {
+        return Error("E401",
+                     fmt::format("cannot make a temporary file in '{}'", folder.string()),
+                     system_error("create", folder, reason).what(),
+                     "set TMPDIR to a folder with room for the input's rows");
+    });
+    ::unlink(name.c_str());
+    return fd;
+}
+
+fs::path scratch_folder(const fs::path& folder) {
+    if (!folder.empty()) return folder;
+    std::error_code failed;
+    const fs::path usual = fs::temp_directory_path(failed);
+    return failed ? fs::path("/tmp") : usual;
 }
 
 }  // namespace
@@ -112,36 +136,6 @@ Hash128 ColumnSource::fingerprint() const {
         for (const FileRows& run : columns_[field].runs) add_run(field, run, hasher);
     return hasher.value();
 }
-
-namespace {
-
-constexpr std::size_t spool_buffer_bytes = std::size_t{1} << 20;
-
-// Not every file system has nameless files; then the name goes at once.
-UniqueFd nameless_file(const fs::path& folder) {
-    UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (fd) return fd;
-    std::string name = folder / ".lockstep-XXXXXX";
-    fd = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
-    const int reason = errno;
-    check(static_cast<bool>(fd), [&] {
-        return Error("E401",
-                     fmt::format("cannot make a temporary file in '{}'", folder.string()),
-                     system_error("create", folder, reason).what(),
-                     "set TMPDIR to a folder with room for the input's rows");
-    });
-    ::unlink(name.c_str());
-    return fd;
-}
-
-fs::path scratch_folder(const fs::path& folder) {
-    if (!folder.empty()) return folder;
-    std::error_code failed;
-    const fs::path usual = fs::temp_directory_path(failed);
-    return failed ? fs::path("/tmp") : usual;
-}
-
-}  // namespace
 
 Spool::Spool(const fs::path& folder)
     : path_(scratch_folder(folder) / "(temporary rows)"), fd_(nameless_file(path_.parent_path())) {

@@ -71,12 +71,6 @@ std::string other_text(std::size_t column, const std::string& cell) {
 
 }  // namespace
 
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-    return text;
-}
-
 template <class Number>
 std::optional<Number> number_in(std::string_view text, DecimalSign decimal) {
     text = trimmed(text);

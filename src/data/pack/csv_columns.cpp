@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "csv_columns.hpp"
-
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 

@@ -28,8 +28,7 @@ class Recoder {
     /// none.
     explicit Recoder(const std::string& encoding);
     ~Recoder();
-    Recoder(const Recoder&) = delete;
-    Recoder& operator=(const Recoder&) = delete;
+    Recoder& operator=(Recoder&&) = delete;
 
     /// As far as `part` and what was left before are whole characters. Throws NotEncoded.
     std::string recode(std::string_view part);

@@ -6,7 +6,6 @@
 
 #include "column.hpp"
 #include "csv_cell.hpp"
-#include "csv_columns.hpp"
 #include "csv_features.hpp"
 #include "csv_reader.hpp"
 #include "format/labels.hpp"

@@ -281,8 +281,7 @@ class FolderSource : public RowSource {
     static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }
 
     void find_images() {
-        std::error_code failed;
-        if (options_.content == FolderContent::images && fs::is_regular_file(folder_, failed)) {
+        if (options_.content == FolderContent::images && fs::is_regular_file(status_of(folder_))) {
             folders_ = {""};
             images_ = {{0, folder_.filename().string()}};
             folder_ = folder_.parent_path();

@@ -33,8 +33,7 @@ class Gzip {
         gzbuffer(file_, 256 * 1024);
     }
     ~Gzip() { gzclose(file_); }
-    Gzip(const Gzip&) = delete;
-    Gzip& operator=(const Gzip&) = delete;
+    Gzip& operator=(Gzip&&) = delete;
 
     /// Fills `out` as far as there is content; returns the bytes read.
     std::size_t read(std::span<std::byte> out) {

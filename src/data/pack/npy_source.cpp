@@ -222,6 +222,55 @@ Extent header_extent(const InputFile& file) {
     return extent;
 }
 
+// u64 is for labels, which packing compares with their classes: i64 does not hold all its values.
+void check_holds_all(const NpyHeader& header, const NamedInput& input) {
+    check(!header.widening.is_known() || header.widening.holds_all() || is_label_name(input.field),
+          [&] {
+              return malformed_input(
+                  input.place,
+                  "an NPY file that can be packed",
+                  "whole numbers of 64 bits without sign are read for labels only",
+                  "make floats of them: " + rewrite_npy_command(input.place, "x.astype(\"f8\")"));
+          });
+}
+
+FieldWays npy_ways(const NamedInput& input) {
+    return {
+        .given =
+            [=](const std::string& name, bool is_label) {
+                return is_label ? fmt::format("--npy {}=NAME.npy after {}",
+                                              name,
+                                              rewrite_npy_command(input.place, "x.astype(\"i8\")"))
+                                : fmt::format("--npy {}={}", name, input.place);
+            },
+        .rewritten =
+            [=](const std::string& numbers) { return rewrite_npy_command(input.place, numbers); }};
+}
+
+// Widens what is stored, before `then` makes a row of the field of it.
+RowTransform widened_first(Widening widening, RowTransform then) {
+    if (!widening.is_known()) return then;
+    if (!then)
+        return [widening](std::span<const std::byte> stored, std::span<std::byte> out) {
+            expect(widening.undo(stored, out), "a row holds whole elements");
+        };
+    return [widening, then](std::span<const std::byte> stored, std::span<std::byte> out) {
+        const std::size_t elements = stored.size() / widening.stored_bytes();
+        std::vector<std::byte> wide(elements * element_bytes(widening.type()));
+        expect(widening.undo(stored, wide), "a row holds whole elements");
+        then(wide, out);
+    };
+}
+
+// Writes one file of this one and others that are named behind it.
+std::string way_to_stack(const NamedInput& input) {
+    return fmt::format(
+        "put the files into one, whose first dimension counts samples, and give that: python3 -c "
+        "'import sys,numpy as n; o,*r=sys.argv[1:]; n.save(o,n.stack([n.load(f) for f "
+        "in r]))' NAME.npy {}",
+        shell_word(input.place));
+}
+
 }  // namespace
 
 bool is_npy(const InputFile& file) {
@@ -280,59 +329,6 @@ std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& 
              static_cast<char>(dictionary.size() >> 8)};
     return text + dictionary;
 }
-
-namespace {
-
-// u64 is for labels, which packing compares with their classes: i64 does not hold all its values.
-void check_holds_all(const NpyHeader& header, const NamedInput& input) {
-    check(!header.widening.is_known() || header.widening.holds_all() || is_label_name(input.field),
-          [&] {
-              return malformed_input(
-                  input.place,
-                  "an NPY file that can be packed",
-                  "whole numbers of 64 bits without sign are read for labels only",
-                  "make floats of them: " + rewrite_npy_command(input.place, "x.astype(\"f8\")"));
-          });
-}
-
-FieldWays npy_ways(const NamedInput& input) {
-    return {
-        .given =
-            [=](const std::string& name, bool is_label) {
-                return is_label ? fmt::format("--npy {}=NAME.npy after {}",
-                                              name,
-                                              rewrite_npy_command(input.place, "x.astype(\"i8\")"))
-                                : fmt::format("--npy {}={}", name, input.place);
-            },
-        .rewritten =
-            [=](const std::string& numbers) { return rewrite_npy_command(input.place, numbers); }};
-}
-
-// Widens what is stored, before `then` makes a row of the field of it.
-RowTransform widened_first(Widening widening, RowTransform then) {
-    if (!widening.is_known()) return then;
-    if (!then)
-        return [widening](std::span<const std::byte> stored, std::span<std::byte> out) {
-            expect(widening.undo(stored, out), "a row holds whole elements");
-        };
-    return [widening, then](std::span<const std::byte> stored, std::span<std::byte> out) {
-        const std::size_t elements = stored.size() / widening.stored_bytes();
-        std::vector<std::byte> wide(elements * element_bytes(widening.type()));
-        expect(widening.undo(stored, wide), "a row holds whole elements");
-        then(wide, out);
-    };
-}
-
-// Writes one file of this one and others that are named behind it.
-std::string way_to_stack(const NamedInput& input) {
-    return fmt::format(
-        "put the files into one, whose first dimension counts samples, and give that: python3 -c "
-        "'import sys,numpy as n; o,*r=sys.argv[1:]; n.save(o,n.stack([n.load(f) for f "
-        "in r]))' NAME.npy {}",
-        shell_word(input.place));
-}
-
-}  // namespace
 
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout,

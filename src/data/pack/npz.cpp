@@ -35,8 +35,7 @@ struct NpzPlace {
 };
 
 bool is_zip(const fs::path& path) {
-    std::error_code failed;
-    if (!fs::is_regular_file(path, failed)) return false;
+    if (!fs::is_regular_file(status_of(path))) return false;
     const InputFile file(path);
     std::array<char, 4> head{};
     if (file.bytes() < head.size()) return false;
@@ -47,9 +46,8 @@ bool is_zip(const fs::path& path) {
 // A file that has a colon in its name is that file.
 std::optional<NpzPlace> npz_place(const std::string& place) {
     if (is_zip(place)) return NpzPlace{place, ""};
-    std::error_code failed;
     const std::size_t colon = place.rfind(':');
-    if (colon == place.npos || fs::exists(place, failed) || !is_zip(place.substr(0, colon)))
+    if (colon == place.npos || fs::exists(status_of(place)) || !is_zip(place.substr(0, colon)))
         return {};
     return NpzPlace{place.substr(0, colon), place.substr(colon + 1)};
 }
@@ -59,8 +57,7 @@ class Inflating {
   public:
     Inflating() { expect(inflateInit2(&stream_, -MAX_WBITS) == Z_OK, "zlib begins"); }
     ~Inflating() { inflateEnd(&stream_); }
-    Inflating(const Inflating&) = delete;
-    Inflating& operator=(const Inflating&) = delete;
+    Inflating& operator=(Inflating&&) = delete;
 
     /// Gives what `piece` expands to in pieces to `take`. Returns false for damaged bytes.
     template <class Take>

@@ -18,10 +18,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -22,9 +22,7 @@
 #include "pack_space.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/pack.hpp"
 
 #include "format/manifest_fields.hpp"
 #include "hdf5/shard_writer.hpp"
@@ -75,6 +73,26 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 fs::path record_of(const fs::path& shard) {
     return fmt::format("{}{}", shard.string(), done_suffix);
+}
+
+// "NAME/" and "NAME" are the same folder.
+fs::path without_slash(const fs::path& path) {
+    const fs::path clean = fs::absolute(path).lexically_normal();
+    return clean.has_filename() ? clean : clean.parent_path();
+}
+
+bool is_same_folder(int fd, const fs::path& path) {
+    struct stat held {
+    }, named{};
+    return ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+Error cannot_create(const fs::path& path, int reason) {
+    return Error("E401",
+                 fmt::format("cannot create '{}': {}", path.string(), std::strerror(reason)),
+                 "",
+                 "use a folder that you may write to");
 }
 
 }  // namespace
@@ -250,30 +268,6 @@ std::string differences(const Json& before, const Json& now) {
                                         value.dump()));
     return fmt::format("{}", fmt::join(texts, "; "));
 }
-
-namespace {
-
-// "NAME/" and "NAME" are the same folder.
-fs::path without_slash(const fs::path& path) {
-    const fs::path clean = fs::absolute(path).lexically_normal();
-    return clean.has_filename() ? clean : clean.parent_path();
-}
-
-bool is_same_folder(int fd, const fs::path& path) {
-    struct stat held {
-    }, named{};
-    return ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
-           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
-}
-
-Error cannot_create(const fs::path& path, int reason) {
-    return Error("E401",
-                 fmt::format("cannot create '{}': {}", path.string(), std::strerror(reason)),
-                 "",
-                 "use a folder that you may write to");
-}
-
-}  // namespace
 
 void check_room(const fs::path& folder,
                 std::uint64_t needed,

@@ -31,8 +31,7 @@ class Workspace {
     /// Errors: E407 (target exists), E401 (cannot create), E404 (somebody else works here).
     explicit Workspace(const std::filesystem::path& target);
     ~Workspace();
-    Workspace(const Workspace&) = delete;
-    Workspace& operator=(const Workspace&) = delete;
+    Workspace& operator=(Workspace&&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
 
@@ -104,8 +103,7 @@ class PackSpace {
     /// folder), and those of Workspace.
     PackSpace(const PackOptions& options, Json identity);
     ~PackSpace();
-    PackSpace(const PackSpace&) = delete;
-    PackSpace& operator=(const PackSpace&) = delete;
+    PackSpace& operator=(PackSpace&&) = delete;
 
     const fs::path& folder() const { return journal_.folder(); }
 

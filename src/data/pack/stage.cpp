@@ -34,8 +34,7 @@ void describe(Record& record, Marker& marker) {
 // Nothing if it is none.
 std::optional<Marker> marker_of(const fs::path& target) {
     const fs::path path = target / staged_marker;
-    std::error_code failed;
-    if (!fs::is_regular_file(path, failed)) return {};
+    if (!fs::is_regular_file(status_of(path))) return {};
     return record_from_json<Marker>(read_json(path), path.string());
 }
 
@@ -73,7 +72,6 @@ class Staging {
         result_.digest = manifest_.digest;
         for (const Shard& shard : manifest_.shards) result_.dataset_bytes += shard.bytes;
         result_.sent_bytes = bytes_of(wanted_);
-        result_.reused_files = manifest_.shards.size() - missing_.size();
         return result_;
     }
 

@@ -27,29 +27,23 @@ namespace {
 
 constexpr std::uint64_t piece_tokens = std::uint64_t{1} << 18;
 
+struct TokenRun;
+
 // The form of a token in a file, little-endian.
-enum class StoredToken { u8, u16, u32, i32, i64 };
-
-struct StoredTokenFacts {
+struct StoredToken {
     std::string_view descr;  // in NPY headers
-    StoredToken type;
     std::size_t bytes;
+    // Makes i32 of `stored`, which begins with token number `place` of the file.
+    void (*narrow)(const TokenRun& run,
+                   std::uint64_t place,
+                   std::span<const std::byte> stored,
+                   std::span<std::byte> out);
 };
-constexpr std::array<StoredTokenFacts, 6> stored_tokens{{{"|u1", StoredToken::u8, 1},
-                                                         {"<u1", StoredToken::u8, 1},
-                                                         {"<u2", StoredToken::u16, 2},
-                                                         {"<u4", StoredToken::u32, 4},
-                                                         {"<i4", StoredToken::i32, 4},
-                                                         {"<i8", StoredToken::i64, 8}}};
-
-std::size_t stored_bytes(StoredToken type) {
-    return std::ranges::find(stored_tokens, type, &StoredTokenFacts::type)->bytes;
-}
 
 // One file's part of all tokens.
 struct TokenRun {
     std::shared_ptr<const InputFile> file;
-    StoredToken type = StoredToken::u8;
+    const StoredToken* type = nullptr;
     std::uint64_t offset = 0;  // place of its first token in the file
     std::uint64_t tokens = 0;
     std::uint64_t first = 0;  // number of its first token among all
@@ -82,24 +76,12 @@ void narrow(const TokenRun& run,
     }
 }
 
-// `stored` begins with token number `place` of the file; i32 come out.
-void narrow_stored(const TokenRun& run,
-                   std::uint64_t place,
-                   std::span<const std::byte> stored,
-                   std::span<std::byte> out) {
-    switch (run.type) {
-        case StoredToken::u8:
-            return narrow<std::uint8_t>(run, place, stored, out);
-        case StoredToken::u16:
-            return narrow<std::uint16_t>(run, place, stored, out);
-        case StoredToken::u32:
-            return narrow<std::uint32_t>(run, place, stored, out);
-        case StoredToken::i32:
-            return narrow<std::int32_t>(run, place, stored, out);
-        case StoredToken::i64:
-            return narrow<std::int64_t>(run, place, stored, out);
-    }
-}
+constexpr std::array<StoredToken, 6> stored_tokens{{{"|u1", 1, narrow<std::uint8_t>},
+                                                    {"<u1", 1, narrow<std::uint8_t>},
+                                                    {"<u2", 2, narrow<std::uint16_t>},
+                                                    {"<u4", 4, narrow<std::uint32_t>},
+                                                    {"<i4", 4, narrow<std::int32_t>},
+                                                    {"<i8", 8, narrow<std::int64_t>}}};
 
 class TokenSource : public RowSource {
   public:
@@ -125,8 +107,8 @@ class TokenSource : public RowSource {
                 Level::info, "the last {} token(s) fill no window and are left out", grouped(rest));
         fields_[0].name = "tokens";
         fields_[0].shape = {static_cast<std::int64_t>(length_ + 1)};
-        const bool are_bytes = std::ranges::all_of(
-            runs_, [](const TokenRun& run) { return run.type == StoredToken::u8; });
+        const bool are_bytes =
+            std::ranges::all_of(runs_, [](const TokenRun& run) { return run.type->bytes == 1; });
         fields_[0].type = are_bytes ? ElementType::u8 : ElementType::i32;
     }
 
@@ -163,11 +145,11 @@ class TokenSource : public RowSource {
     }
 
     void read_run(const TokenRun& run, std::uint64_t place, std::span<std::byte> out) const {
-        const std::size_t bytes = stored_bytes(run.type);
+        const std::size_t bytes = run.type->bytes;
         if (fields_[0].type == ElementType::u8) return run.file->read(run.offset + place, out);
         std::vector<std::byte> stored(out.size() / token_bytes() * bytes);
         run.file->read(run.offset + place * bytes, stored);
-        narrow_stored(run, place, stored, out);
+        run.type->narrow(run, place, stored, out);
     }
 
     std::size_t token_bytes() const { return element_bytes(fields_[0].type); }
@@ -185,21 +167,22 @@ std::shared_ptr<const InputFile> open_filled(const fs::path& path) {
     return file;
 }
 
-TokenRun raw_run(const std::shared_ptr<const InputFile>& file, StoredToken type) {
-    const std::size_t bytes = stored_bytes(type);
+TokenRun raw_run(const std::shared_ptr<const InputFile>& file, std::string_view descr) {
+    const auto type = std::ranges::find(stored_tokens, descr, &StoredToken::descr);
+    const std::size_t bytes = type->bytes;
     check(file->bytes() % bytes == 0, [&] {
         return malformed_input(
             file->path(),
             fmt::format("a file of tokens of {} bytes", bytes),
             fmt::format("{} bytes are no whole number of them", grouped(file->bytes())));
     });
-    return {.file = file, .type = type, .tokens = file->bytes() / bytes};
+    return {.file = file, .type = &*type, .tokens = file->bytes() / bytes};
 }
 
 TokenRun npy_run(const std::shared_ptr<const InputFile>& file) {
     const NpyLayout layout = read_npy_layout(*file);
-    const auto facts = std::ranges::find(stored_tokens, layout.descr, &StoredTokenFacts::descr);
-    check(facts != stored_tokens.end(), [&] {
+    const auto type = std::ranges::find(stored_tokens, layout.descr, &StoredToken::descr);
+    check(type != stored_tokens.end(), [&] {
         return malformed_input(
             file->path(),
             "an NPY file of tokens",
@@ -214,9 +197,8 @@ TokenRun npy_run(const std::shared_ptr<const InputFile>& file) {
             fmt::format("it has {} dimensions; tokens are one row", layout.shape.size()),
             "join its rows: " + rewrite_npy_command(file->path(), "x.ravel()"));
     });
-    check_npy_bytes(*file, layout, facts->bytes);
-    return {
-        .file = file, .type = facts->type, .offset = layout.data_offset, .tokens = layout.shape[0]};
+    check_npy_bytes(*file, layout, type->bytes);
+    return {.file = file, .type = &*type, .offset = layout.data_offset, .tokens = layout.shape[0]};
 }
 
 TokenRun token_run(const fs::path& path, RawTokens raw) {
@@ -235,14 +217,14 @@ TokenRun token_run(const fs::path& path, RawTokens raw) {
                      "drop --token-type, or pack raw files alone");
     });
     if (has_header) return npy_run(file);
-    return raw_run(file, raw == RawTokens::u16 ? StoredToken::u16 : StoredToken::u32);
+    return raw_run(file, raw == RawTokens::u16 ? "<u2" : "<u4");
 }
 
 }  // namespace
 
 std::unique_ptr<RowSource> open_text(const std::vector<fs::path>& files, std::uint64_t length) {
     std::vector<TokenRun> runs;
-    for (const fs::path& path : files) runs.push_back(raw_run(open_filled(path), StoredToken::u8));
+    for (const fs::path& path : files) runs.push_back(raw_run(open_filled(path), "|u1"));
     return std::make_unique<TokenSource>(std::move(runs), length);
 }
 

@@ -26,8 +26,7 @@ namespace lockstep {
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
-    BatchSource(const BatchSource&) = delete;
-    BatchSource& operator=(const BatchSource&) = delete;
+    BatchSource& operator=(BatchSource&&) = delete;
 
     Batch next();
     virtual StreamStats stats() const;

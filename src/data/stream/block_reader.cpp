@@ -27,18 +27,15 @@
 #include "block_reader.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "format/labels.hpp"
 #include "format/widening.hpp"
-#include "request_plan.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -50,8 +47,7 @@ class Timed {
   public:
     explicit Timed(double& total) : total_(total), since_(now_s()) {}
     ~Timed() { total_ += now_s() - since_; }
-    Timed(const Timed&) = delete;
-    Timed& operator=(const Timed&) = delete;
+    Timed& operator=(Timed&&) = delete;
 
   private:
     double& total_;

@@ -44,6 +44,29 @@ void add_field(ByteWriter& out, const Field& field) {
     out.add(static_cast<std::uint64_t>(field.classes()));
 }
 
+std::vector<bool> shards_without_hashes(const DatasetIndex& index) {
+    std::vector<bool> lacks(index.shards().size());
+    for (std::size_t f = 0; f < index.fields().size(); ++f)
+        for (const StoredBlock& block : index.stored_blocks(f))
+            if (!block.is_hashed && block.shard != kept_in_index) lacks[block.shard] = true;
+    return lacks;
+}
+
+std::string difference(const FileStamp& seen, const FileStamp& now) {
+    if (now.bytes != seen.bytes)
+        return fmt::format("it had {} bytes, and has {}", grouped(seen.bytes), grouped(now.bytes));
+    return now.inode != seen.inode ? "another file has its name" : "it was written again";
+}
+
+Error changed(const fs::path& path, const std::string& how) {
+    return Error(
+        "E251",
+        fmt::format("'{}' changed while it was in use", path.string()),
+        how + "; its blocks have no hashes, so what was read of it since is anybody's guess",
+        "restore the old file and resume from the last checkpoint, with --accept-data if it has "
+        "another time now; or begin a new run with the new data");
+}
+
 }  // namespace
 
 std::uint64_t content_bytes(const DatasetIndex& index) {
@@ -92,33 +115,6 @@ std::string content_digest(const DatasetIndex& index, std::span<const std::int64
     return hash128(std::span<const std::byte>(out.finish())).hex();
 }
 
-namespace {
-
-std::vector<bool> shards_without_hashes(const DatasetIndex& index) {
-    std::vector<bool> lacks(index.shards().size());
-    for (std::size_t f = 0; f < index.fields().size(); ++f)
-        for (const StoredBlock& block : index.stored_blocks(f))
-            if (!block.is_hashed && block.shard != kept_in_index) lacks[block.shard] = true;
-    return lacks;
-}
-
-std::string difference(const FileStamp& seen, const FileStamp& now) {
-    if (now.bytes != seen.bytes)
-        return fmt::format("it had {} bytes, and has {}", grouped(seen.bytes), grouped(now.bytes));
-    return now.inode != seen.inode ? "another file has its name" : "it was written again";
-}
-
-Error changed(const fs::path& path, const std::string& how) {
-    return Error(
-        "E251",
-        fmt::format("'{}' changed while it was in use", path.string()),
-        how + "; its blocks have no hashes, so what was read of it since is anybody's guess",
-        "restore the old file and resume from the last checkpoint, with --accept-data if it has "
-        "another time now; or begin a new run with the new data");
-}
-
-}  // namespace
-
 FileWatch::FileWatch(std::shared_ptr<const DatasetIndex> index) {
     const std::vector<bool> lacks = shards_without_hashes(*index);
     for (std::size_t i = 0; i < lacks.size(); ++i) {
@@ -130,8 +126,7 @@ FileWatch::FileWatch(std::shared_ptr<const DatasetIndex> index) {
 
 void FileWatch::check() const {
     for (const auto& [path, seen] : files_) {
-        std::error_code failed;
-        lockstep::check(fs::exists(path, failed), [&] { return changed(path, "it is gone"); });
+        lockstep::check(fs::exists(status_of(path)), [&] { return changed(path, "it is gone"); });
         const FileStamp now = file_stamp(path);
         lockstep::check(now == seen, [&] { return changed(path, difference(seen, now)); });
     }

@@ -32,6 +32,13 @@ std::size_t words_for(std::uint64_t samples) {
     return std::max<std::size_t>((samples + 63) / 64, 1);
 }
 
+std::string epoch_verdict(const LedgerEpoch& epoch, std::uint64_t dropped) {
+    if (!epoch.is_exact()) return "NOT exact";
+    if (epoch.is_open) return "every sample so far exactly once";
+    return dropped > 0 ? "every sample but those dropped exactly once"
+                       : "every sample exactly once";
+}
+
 }  // namespace
 
 EpochAccount::EpochAccount(std::uint64_t samples, std::uint64_t trained)
@@ -139,17 +146,6 @@ LedgerEpoch EpochAccount::close(std::uint64_t epoch, std::uint64_t due) const {
     name_samples(result);
     return result;
 }
-
-namespace {
-
-std::string epoch_verdict(const LedgerEpoch& epoch, std::uint64_t dropped) {
-    if (!epoch.is_exact()) return "NOT exact";
-    if (epoch.is_open) return "every sample so far exactly once";
-    return dropped > 0 ? "every sample but those dropped exactly once"
-                       : "every sample exactly once";
-}
-
-}  // namespace
 
 std::string describe_ledger(const LedgerReport& report) {
     const std::string dropped = report.dropped == 0

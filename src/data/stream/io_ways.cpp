@@ -6,7 +6,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
-#include "lockstep/data/measure_io.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +16,6 @@
 #include <limits>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -36,46 +34,6 @@ void keep_to_processor(int number) {
         if (CPU_ISSET(cpu, &allowed) && number-- == 0) CPU_SET(cpu, &kept);
     ::sched_setaffinity(0, sizeof kept, &kept);
 }
-
-}  // namespace
-
-double timed_threads(int threads, const std::function<std::function<void()>(int)>& prepare) {
-    std::latch ready(threads);
-    std::mutex mutex;
-    std::exception_ptr error;
-    double begin_s = std::numeric_limits<double>::infinity(), end_s = 0;
-    const auto guarded = [&](const auto& action) {
-        try {
-            action();
-        } catch (...) {
-            const std::scoped_lock lock(mutex);
-            if (!error) error = std::current_exception();
-        }
-    };
-    const auto run = [&](int thread) {
-        keep_to_processor(thread);
-        std::function<void()> work = [] {};
-        guarded([&] { work = prepare(thread); });
-        ready.arrive_and_wait();
-        const double began = now_s();
-        guarded(work);
-        const std::scoped_lock lock(mutex);
-        begin_s = std::min(begin_s, began);
-        end_s = std::max(end_s, now_s());
-    };
-    std::vector<std::jthread> running;
-    // Those that run wait for all: what cannot be started is counted as there.
-    int started = 0;
-    guarded([&] {
-        for (; started < threads; ++started) running.emplace_back(run, started);
-    });
-    ready.count_down(threads - started);
-    running.clear();
-    if (error) std::rethrow_exception(error);
-    return end_s - begin_s;
-}
-
-namespace {
 
 constexpr std::uint64_t distinct_bytes = 32u << 20;
 constexpr std::uint64_t seed = 0x10b;
@@ -145,14 +103,6 @@ class ScratchRows : public RowSource {
     std::vector<Field> fields_;
     std::vector<std::byte> images_;
 };
-
-}  // namespace
-
-std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape) {
-    return std::make_unique<ScratchRows>(shape);
-}
-
-namespace {
 
 constexpr double mega = 1e6;
 
@@ -232,6 +182,46 @@ Json row_json(const IoMeasurements& measured, const IoRow& row) {
 }
 
 }  // namespace
+
+double timed_threads(int threads, const std::function<std::function<void()>(int)>& prepare) {
+    std::latch ready(threads);
+    std::mutex mutex;
+    std::exception_ptr error;
+    double begin_s = std::numeric_limits<double>::infinity(), end_s = 0;
+    const auto guarded = [&](const auto& action) {
+        try {
+            action();
+        } catch (...) {
+            const std::scoped_lock lock(mutex);
+            if (!error) error = std::current_exception();
+        }
+    };
+    const auto run = [&](int thread) {
+        keep_to_processor(thread);
+        std::function<void()> work = [] {};
+        guarded([&] { work = prepare(thread); });
+        ready.arrive_and_wait();
+        const double began = now_s();
+        guarded(work);
+        const std::scoped_lock lock(mutex);
+        begin_s = std::min(begin_s, began);
+        end_s = std::max(end_s, now_s());
+    };
+    std::vector<std::jthread> running;
+    // Those that run wait for all: what cannot be started is counted as there.
+    int started = 0;
+    guarded([&] {
+        for (; started < threads; ++started) running.emplace_back(run, started);
+    });
+    ready.count_down(threads - started);
+    running.clear();
+    if (error) std::rethrow_exception(error);
+    return end_s - begin_s;
+}
+
+std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape) {
+    return std::make_unique<ScratchRows>(shape);
+}
 
 std::vector<std::string> io_verdicts(const IoMeasurements& measured) {
     std::vector<std::string> verdicts;

@@ -27,7 +27,6 @@
 #include "memory.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace lockstep {
 namespace {

@@ -26,8 +26,7 @@ class KeptRows {
     KeptRows(const LaneRange& rows, std::shared_ptr<std::atomic<std::uint64_t>> room)
         : rows_(rows), room_(std::move(room)) {}
     ~KeptRows() { *room_ += bytes_; }
-    KeptRows(const KeptRows&) = delete;
-    KeptRows& operator=(const KeptRows&) = delete;
+    KeptRows& operator=(KeptRows&&) = delete;
 
     const LaneRange& rows() const { return rows_; }
     std::span<const std::span<std::byte>> fields() const { return fields_; }

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/data/ledger.hpp"
 
 #include <algorithm>
 #include <array>

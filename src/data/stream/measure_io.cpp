@@ -288,28 +288,14 @@ std::uint64_t IoBench::hot_repeats() const {
 }
 
 Pass run_way(const IoBench& bench, IoWay way, int threads, std::uint64_t repeats) {
-    switch (way) {
-        case IoWay::pread:
-            return run_pread(bench, threads, repeats);
-        case IoWay::blocks:
-            return run_blocks(bench, threads, repeats);
-        case IoWay::stream:
-            return run_stream(bench, threads, repeats);
-    }
-    expect(false, "there is such a way");
-    return {};
+    constexpr Pass (*ways[])(const IoBench&, int, std::uint64_t) = {
+        run_pread, run_blocks, run_stream};
+    return ways[static_cast<std::size_t>(way)](bench, threads, repeats);
 }
 
 std::string_view way_name(IoWay way) {
-    switch (way) {
-        case IoWay::pread:
-            return "pread";
-        case IoWay::blocks:
-            return "blocks";
-        case IoWay::stream:
-            return "stream";
-    }
-    return "";
+    constexpr std::string_view names[] = {"pread", "blocks", "stream"};
+    return names[static_cast<std::size_t>(way)];
 }
 
 std::string_view state_name(CacheState state) {

@@ -61,8 +61,7 @@ class Workers {
         work_.end();
         for (std::thread& thread : threads_) thread.join();
     }
-    Workers(const Workers&) = delete;
-    Workers& operator=(const Workers&) = delete;
+    Workers& operator=(Workers&&) = delete;
 
     template <class Loop>
     void start(Loop loop) {

@@ -2,7 +2,6 @@
 
 #include "request_plan.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -42,6 +41,35 @@ bool has_no_descriptor_left() {
     const UniqueFd one(::dup(STDIN_FILENO));
     return !one && (errno == EMFILE || errno == ENFILE);
 }
+
+// The first one, if they are tiles.
+std::size_t block_of_row(const std::vector<StoredBlock>& blocks, std::uint64_t row) {
+    const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
+    const auto last = static_cast<std::size_t>(after - blocks.begin()) - 1;
+    return last - blocks[last].tile;
+}
+
+void advise(int file, std::uint64_t begin, std::uint64_t end, int advice) {
+    ::posix_fadvise(file, static_cast<off_t>(begin), static_cast<off_t>(end - begin), advice);
+}
+
+// Nothing if it cannot be opened: who reads it will say so.
+std::optional<int> descriptor(ShardFiles& files, std::uint32_t shard) {
+    try {
+        return files.descriptor(shard);
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+// Whether a byte can be had at once; not where the file system cannot tell.
+bool is_cached(int file, std::uint64_t offset) {
+    char byte = 0;
+    const iovec place{&byte, 1};
+    return ::preadv2(file, &place, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
+}
+
+constexpr std::size_t most_warnings = 50;
 
 }  // namespace
 
@@ -91,17 +119,6 @@ int ShardFiles::descriptor(std::uint32_t shard) {
     }
     return file.value();
 }
-
-namespace {
-
-// The first one, if they are tiles.
-std::size_t block_of_row(const std::vector<StoredBlock>& blocks, std::uint64_t row) {
-    const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
-    const auto last = static_cast<std::size_t>(after - blocks.begin()) - 1;
-    return last - blocks[last].tile;
-}
-
-}  // namespace
 
 void RequestPlan::clear() {
     pieces_.clear();
@@ -161,30 +178,6 @@ bool RequestPlan::fits(const ReadRequest& request, const StoredBlock& next) cons
            next.offset + next.stored_bytes - request.begin <= limits_.bytes &&
            request.pieces < limits_.pieces;
 }
-
-namespace {
-
-void advise(int file, std::uint64_t begin, std::uint64_t end, int advice) {
-    ::posix_fadvise(file, static_cast<off_t>(begin), static_cast<off_t>(end - begin), advice);
-}
-
-// Nothing if it cannot be opened: who reads it will say so.
-std::optional<int> descriptor(ShardFiles& files, std::uint32_t shard) {
-    try {
-        return files.descriptor(shard);
-    } catch (const Error&) {
-        return {};
-    }
-}
-
-// Whether a byte can be had at once; not where the file system cannot tell.
-bool is_cached(int file, std::uint64_t offset) {
-    char byte = 0;
-    const iovec place{&byte, 1};
-    return ::preadv2(file, &place, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
-}
-
-}  // namespace
 
 void read_ahead(ShardFiles& files, const RequestPlan& plan) {
     for (const ReadRequest& request : plan.requests()) {
@@ -263,12 +256,6 @@ PageDropper::Range PageDropper::pages_of(std::uint64_t epoch, const BlockPiece& 
     }
     return {std::max(range.begin, page_begin), std::min(range.end, page_end)};
 }
-
-namespace {
-
-constexpr std::size_t most_warnings = 50;
-
-}  // namespace
 
 std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block) {
     const auto first =

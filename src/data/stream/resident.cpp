@@ -13,7 +13,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include <fmt/format.h>
@@ -137,10 +136,6 @@ class Loader {
     StreamStats stats_;
     std::exception_ptr error_;
 };
-
-}  // namespace
-
-namespace {
 
 constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
 

@@ -5,7 +5,6 @@
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/batch_stream.hpp"
 
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
@@ -94,6 +93,22 @@ Error too_little_room(std::uint64_t needed,
         "give the job more memory; or, " + smaller_text(options) + ", or a smaller batch");
 }
 
+constexpr double unnoticed_share = 0.01, busy_share = 0.5;
+
+constexpr double unnoticed_wait = 0.01;
+
+// What adds up.
+constexpr std::array seconds_of_stats{&StreamStats::read_s,
+                                      &StreamStats::verify_s,
+                                      &StreamStats::decode_s,
+                                      &StreamStats::assemble_s,
+                                      &StreamStats::wait_s};
+constexpr std::array counts_of_stats{&StreamStats::bytes_read,
+                                     &StreamStats::blocks_read,
+                                     &StreamStats::requests,
+                                     &StreamStats::retries,
+                                     &StreamStats::masked_samples};
+
 }  // namespace
 
 std::string StreamMemory::text() const {
@@ -166,12 +181,6 @@ StreamMemory plan_memory(const DatasetIndex& index,
     return memory;
 }
 
-namespace {
-
-constexpr double unnoticed_share = 0.01, busy_share = 0.5;
-
-}  // namespace
-
 ThreadGrowth::Advice ThreadGrowth::look(double now, const StreamStats& total) {
     const double elapsed = now - last_look_s_;
     const StreamStats spent = total - last_;
@@ -187,24 +196,6 @@ ThreadGrowth::Advice ThreadGrowth::look(double now, const StreamStats& total) {
     return waited_share_ > unnoticed_share && is_busy && total.io_threads < most_ ? Advice::add
                                                                                   : Advice::keep;
 }
-
-namespace {
-
-constexpr double unnoticed_wait = 0.01;
-
-// What adds up.
-constexpr std::array seconds_of_stats{&StreamStats::read_s,
-                                      &StreamStats::verify_s,
-                                      &StreamStats::decode_s,
-                                      &StreamStats::assemble_s,
-                                      &StreamStats::wait_s};
-constexpr std::array counts_of_stats{&StreamStats::bytes_read,
-                                     &StreamStats::blocks_read,
-                                     &StreamStats::requests,
-                                     &StreamStats::retries,
-                                     &StreamStats::masked_samples};
-
-}  // namespace
 
 StreamStats& operator+=(StreamStats& total, const StreamStats& part) {
     for (const auto seconds : seconds_of_stats) total.*seconds += part.*seconds;

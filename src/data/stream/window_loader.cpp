@@ -11,8 +11,7 @@ class Settling {
   public:
     explicit Settling(const SharedRows& shared) : shared_(shared) {}
     ~Settling() { settle(false); }
-    Settling(const Settling&) = delete;
-    Settling& operator=(const Settling&) = delete;
+    Settling& operator=(Settling&&) = delete;
 
     void settle(bool are_whole) const {
         for (const auto& rows : shared_.keeps) rows->settle(are_whole);

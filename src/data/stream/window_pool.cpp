@@ -29,8 +29,6 @@
 
 #include "lockstep/core/clock.hpp"
 
-#include "memory.hpp"
-
 #include <algorithm>
 #include <utility>
 

@@ -48,8 +48,7 @@ class WindowPool {
                StreamPosition start,
                const StreamMemory& memory);
     ~WindowPool();
-    WindowPool(const WindowPool&) = delete;
-    WindowPool& operator=(const WindowPool&) = delete;
+    WindowPool& operator=(WindowPool&&) = delete;
 
     std::size_t lanes() const { return lanes_.size(); }
 

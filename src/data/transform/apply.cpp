@@ -62,72 +62,6 @@ StretchTaps taps_of(const TransformStage& stage) {
     return taps;
 }
 
-}  // namespace
-
-BoundTransform::BoundTransform(const TransformPipeline& pipeline,
-                               const ImageShape& shape,
-                               std::span<const double> field_mean,
-                               std::span<const double> field_std,
-                               double unit)
-    : ops(pipeline.ops()),
-      input(shape),
-      output(pipeline.output_shape(shape)),
-      plan(plan_stages(pipeline, shape)),
-      rows(row_kernels().back()) {
-    const bool imagenet = uses_imagenet(pipeline);
-    const auto one = static_cast<float>(unit);
-    mean = per_channel(imagenet ? imagenet_mean : field_mean, shape.channels, 0, unit);
-    scale = per_channel(imagenet ? imagenet_std : field_std, shape.channels, one, unit);
-    std::ranges::replace(scale, 0.0F, one);  // a channel that is the same everywhere
-    for (const TransformStage& stage : plan.stages) taps.push_back(taps_of(stage));
-}
-
-std::size_t BoundTransform::largest_image() const {
-    std::size_t largest = output.values();
-    for (const TransformStage& stage : plan.stages)
-        largest =
-            std::max({largest,
-                      ImageShape{stage.channels, stage.in_height, stage.in_width}.values(),
-                      ImageShape{stage.channels, stage.out_height, stage.out_width}.values()});
-    return largest;
-}
-
-ImageTransform::ImageTransform(const TransformPipeline& pipeline,
-                               const ImageShape& input,
-                               std::span<const double> mean,
-                               std::span<const double> std,
-                               double unit)
-    : bound_(std::make_unique<BoundTransform>(pipeline, input, mean, std, unit)) {}
-ImageTransform::~ImageTransform() = default;
-ImageTransform::ImageTransform(ImageTransform&&) noexcept = default;
-
-const ImageShape& ImageTransform::input() const {
-    return bound_->input;
-}
-const ImageShape& ImageTransform::output() const {
-    return bound_->output;
-}
-std::span<const TransformStage> ImageTransform::stages() const {
-    return bound_->plan.stages;
-}
-std::span<const float> ImageTransform::mean() const {
-    return bound_->mean;
-}
-std::span<const float> ImageTransform::scale() const {
-    return bound_->scale;
-}
-
-std::vector<StageDraw> ImageTransform::draw(std::span<const std::uint64_t> ids,
-                                            TransformKey key) const {
-    const std::size_t stages = bound_->plan.stages.size();
-    std::vector<StageDraw> draws(ids.size() * stages);
-    for (std::size_t i = 0; i < ids.size(); ++i)
-        draw_image(bound_->plan, ids[i], key, std::span(draws).subspan(i * stages, stages));
-    return draws;
-}
-
-namespace {
-
 StageDraw whole_window(const TransformStage& stage) {
     StageDraw draw{};
     draw.x_step = 1;
@@ -215,7 +149,102 @@ void draw_op(StageDraw& draw, const PlacedOp& placed, CounterRandom random) {
     }
 }
 
+/// A pixel of a mask before a stage, or none.
+struct MaskPixel {
+    int y, x;
+    bool is_inside = true;
+};
+
+int nearest_pixel(int at, int in, int out) {
+    return static_cast<int>((2 * std::int64_t{at} + 1) * in / (2 * std::int64_t{out}));
+}
+
+MaskPixel before(const TransformStage& stage, const StageDraw& draw, const MaskPixel& at) {
+    switch (stage.kind) {
+        case StageKind::window:
+            return {draw.y_begin + at.y,
+                    draw.x_begin + draw.x_step * at.x,
+                    at.y >= draw.y_low && at.y < draw.y_high && at.x >= draw.x_low &&
+                        at.x < draw.x_high};
+        case StageKind::resize:
+            return {nearest_pixel(at.y, stage.in_height, stage.out_height),
+                    nearest_pixel(at.x, stage.in_width, stage.out_width)};
+        case StageKind::rotate: {
+            const pixel::Source from = pixel::rotated_source(
+                stage.in_height, stage.in_width, draw.cosine, draw.sine, at.y, at.x);
+            const int y = from.y + (from.share_y < 0.5F ? 0 : 1);
+            const int x = from.x + (from.share_x < 0.5F ? 0 : 1);
+            return {y, x, y >= 0 && y < stage.in_height && x >= 0 && x < stage.in_width};
+        }
+        case StageKind::blur:
+            return at;
+    }
+    return at;
+}
+
 }  // namespace
+
+BoundTransform::BoundTransform(const TransformPipeline& pipeline,
+                               const ImageShape& shape,
+                               std::span<const double> field_mean,
+                               std::span<const double> field_std,
+                               double unit)
+    : ops(pipeline.ops()),
+      input(shape),
+      output(pipeline.output_shape(shape)),
+      plan(plan_stages(pipeline, shape)),
+      rows(row_kernels().back()) {
+    const bool imagenet = uses_imagenet(pipeline);
+    const auto one = static_cast<float>(unit);
+    mean = per_channel(imagenet ? imagenet_mean : field_mean, shape.channels, 0, unit);
+    scale = per_channel(imagenet ? imagenet_std : field_std, shape.channels, one, unit);
+    std::ranges::replace(scale, 0.0F, one);  // a channel that is the same everywhere
+    for (const TransformStage& stage : plan.stages) taps.push_back(taps_of(stage));
+}
+
+std::size_t BoundTransform::largest_image() const {
+    std::size_t largest = output.values();
+    for (const TransformStage& stage : plan.stages)
+        largest =
+            std::max({largest,
+                      ImageShape{stage.channels, stage.in_height, stage.in_width}.values(),
+                      ImageShape{stage.channels, stage.out_height, stage.out_width}.values()});
+    return largest;
+}
+
+ImageTransform::ImageTransform(const TransformPipeline& pipeline,
+                               const ImageShape& input,
+                               std::span<const double> mean,
+                               std::span<const double> std,
+                               double unit)
+    : bound_(std::make_unique<BoundTransform>(pipeline, input, mean, std, unit)) {}
+ImageTransform::~ImageTransform() = default;
+ImageTransform::ImageTransform(ImageTransform&&) noexcept = default;
+
+const ImageShape& ImageTransform::input() const {
+    return bound_->input;
+}
+const ImageShape& ImageTransform::output() const {
+    return bound_->output;
+}
+std::span<const TransformStage> ImageTransform::stages() const {
+    return bound_->plan.stages;
+}
+std::span<const float> ImageTransform::mean() const {
+    return bound_->mean;
+}
+std::span<const float> ImageTransform::scale() const {
+    return bound_->scale;
+}
+
+std::vector<StageDraw> ImageTransform::draw(std::span<const std::uint64_t> ids,
+                                            TransformKey key) const {
+    const std::size_t stages = bound_->plan.stages.size();
+    std::vector<StageDraw> draws(ids.size() * stages);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+        draw_image(bound_->plan, ids[i], key, std::span(draws).subspan(i * stages, stages));
+    return draws;
+}
 
 template <class T>
 void transform_rows(const BoundTransform& bound,
@@ -272,43 +301,6 @@ void ImageTransform::apply(std::span<const float> images,
     expect(out.size() == ids.size() * bound_->output.values(), "room for each transformed image");
     transform_rows(*bound_, *bound_->rows, images, ids, key, layout, out);
 }
-
-namespace {
-
-/// A pixel of a mask before a stage, or none.
-struct MaskPixel {
-    int y, x;
-    bool is_inside = true;
-};
-
-int nearest_pixel(int at, int in, int out) {
-    return static_cast<int>((2 * std::int64_t{at} + 1) * in / (2 * std::int64_t{out}));
-}
-
-MaskPixel before(const TransformStage& stage, const StageDraw& draw, const MaskPixel& at) {
-    switch (stage.kind) {
-        case StageKind::window:
-            return {draw.y_begin + at.y,
-                    draw.x_begin + draw.x_step * at.x,
-                    at.y >= draw.y_low && at.y < draw.y_high && at.x >= draw.x_low &&
-                        at.x < draw.x_high};
-        case StageKind::resize:
-            return {nearest_pixel(at.y, stage.in_height, stage.out_height),
-                    nearest_pixel(at.x, stage.in_width, stage.out_width)};
-        case StageKind::rotate: {
-            const pixel::Source from = pixel::rotated_source(
-                stage.in_height, stage.in_width, draw.cosine, draw.sine, at.y, at.x);
-            const int y = from.y + (from.share_y < 0.5F ? 0 : 1);
-            const int x = from.x + (from.share_x < 0.5F ? 0 : 1);
-            return {y, x, y >= 0 && y < stage.in_height && x >= 0 && x < stage.in_width};
-        }
-        case StageKind::blur:
-            return at;
-    }
-    return at;
-}
-
-}  // namespace
 
 void ImageTransform::move_masks(std::span<const std::int64_t> masks,
                                 std::span<const std::uint64_t> ids,

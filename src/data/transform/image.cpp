@@ -142,6 +142,33 @@ Image resized_down(const Image& image, std::uint32_t height) {
     return out;
 }
 
+void add_number(std::string& text, std::uint64_t number) {
+    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift);
+}
+
+void add_chunk(std::string& png, const std::string& kind, const std::string& content) {
+    add_number(png, content.size());
+    const std::string checked = kind + content;
+    png += checked;
+    add_number(
+        png,
+        ::crc32(
+            0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size())));
+}
+
+std::string deflated(const std::string& raw) {
+    uLongf bytes = ::compressBound(raw.size());
+    std::string packed(bytes, '\0');
+    const int result = ::compress2(reinterpret_cast<Bytef*>(packed.data()),
+                                   &bytes,
+                                   reinterpret_cast<const Bytef*>(raw.data()),
+                                   raw.size(),
+                                   Z_BEST_SPEED);
+    expect(result == Z_OK, "zlib has room for all it writes");
+    packed.resize(bytes);
+    return packed;
+}
+
 }  // namespace
 
 void check_dimensions(std::uint64_t height, std::uint64_t width) {
@@ -222,37 +249,6 @@ Image resized(const Image& image, std::uint32_t height, std::uint32_t width) {
 }
 
 // PNG (ISO/IEC 15948) of 8 bits without filters; zlib alone does it, which is always there.
-
-namespace {
-
-void add_number(std::string& text, std::uint64_t number) {
-    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift);
-}
-
-void add_chunk(std::string& png, const std::string& kind, const std::string& content) {
-    add_number(png, content.size());
-    const std::string checked = kind + content;
-    png += checked;
-    add_number(
-        png,
-        ::crc32(
-            0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size())));
-}
-
-std::string deflated(const std::string& raw) {
-    uLongf bytes = ::compressBound(raw.size());
-    std::string packed(bytes, '\0');
-    const int result = ::compress2(reinterpret_cast<Bytef*>(packed.data()),
-                                   &bytes,
-                                   reinterpret_cast<const Bytef*>(raw.data()),
-                                   raw.size(),
-                                   Z_BEST_SPEED);
-    expect(result == Z_OK, "zlib has room for all it writes");
-    packed.resize(bytes);
-    return packed;
-}
-
-}  // namespace
 
 std::string encoded_png(const Image& image) {
     std::string png = "\x89PNG\r\n\x1a\n", header, lines;

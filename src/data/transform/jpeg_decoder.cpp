@@ -35,8 +35,7 @@ class JpegReader {
         if (!create()) throw std::bad_alloc();
     }
     ~JpegReader() { jpeg_destroy_decompress(&jpeg_); }
-    JpegReader(const JpegReader&) = delete;
-    JpegReader& operator=(const JpegReader&) = delete;
+    JpegReader& operator=(JpegReader&&) = delete;
 
     Image decode() {
         if (!read_header()) throw BadImage(reason_.data());

@@ -261,12 +261,6 @@ void append(std::vector<TransformOp>& ops, const TransformOp& op) {
     ops.push_back(op);
 }
 
-std::string_view trimmed(std::string_view text) {
-    const auto first = text.find_first_not_of(" \t");
-    if (first == text.npos) return {};
-    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 void append_item(std::vector<TransformOp>& ops, std::string_view item, std::string_view all) {
     check(!item.empty(), [&] {
         return Error("E247",

@@ -7,7 +7,6 @@
 #include "lockstep/data/transform_launch.hpp"
 
 #include <cstddef>
-#include <cstdint>
 
 namespace lockstep::pixel {
 

@@ -26,8 +26,7 @@ class PngReader {
         }
     }
     ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
-    PngReader(const PngReader&) = delete;
-    PngReader& operator=(const PngReader&) = delete;
+    PngReader& operator=(PngReader&&) = delete;
 
     Image decode() {
         if (!read_header()) throw BadImage(reason_.data());

@@ -91,6 +91,9 @@ double plain(double value) {
     return value == 0 ? 0 : value;
 }
 
+// ln 2 in two parts: multiples of the first by small whole numbers are exact.
+constexpr double ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40;
+
 }  // namespace
 
 ImageShape shape_after(const TransformOp& op, const ImageShape& input) {
@@ -197,13 +200,6 @@ bool TransformPipeline::mixes_labels() const {
 bool TransformPipeline::moves_pixels() const {
     return std::ranges::any_of(ops_, [](const TransformOp& op) { return op.kind <= rotate; });
 }
-
-namespace {
-
-// ln 2 in two parts: multiples of the first by small whole numbers are exact.
-constexpr double ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40;
-
-}  // namespace
 
 CosineSine cosine_sine(double degrees) {
     // Taylor's series of an eighth of the angle (less than 0.8), then doubled three times.

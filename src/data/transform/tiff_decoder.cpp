@@ -145,8 +145,7 @@ class TiffReader {
         if (tiff_ == nullptr) fail();
     }
     ~TiffReader() { TIFFClose(tiff_); }
-    TiffReader(const TiffReader&) = delete;
-    TiffReader& operator=(const TiffReader&) = delete;
+    TiffReader& operator=(TiffReader&&) = delete;
 
     Image decode() {
         go_to_only_page();

@@ -3,17 +3,14 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_figures.hpp"
-#include "lockstep/run/verdict.hpp"
 
 #include <algorithm>
 #include <deque>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -112,6 +109,49 @@ std::string place_text(const RankError& error) {
     return ranks_text(error.ranks) + (error.host.empty() ? "" : " on " + plain_text(error.host));
 }
 
+// None where the files cannot tell.
+std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) {
+    try {
+        return find_stragglers(read_rank_figures(run, incarnation));
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {
+    return fmt::format(
+        "lockstep report {}{}",
+        shell_text({status.root.string()}),
+        incarnation == status.incarnation ? "" : fmt::format(" --incarnation {}", incarnation));
+}
+
+// "the run is failed: REASON"
+std::string standing_text(const RunStatus& status) {
+    if (status.condition == RunCondition::lost)
+        return fmt::format("the run ended without a message, {}",
+                           status.saved_step < 0
+                               ? "and there is no checkpoint"
+                               : fmt::format("after the checkpoint of step {}", status.saved_step));
+    return fmt::format("the run is {}{}",
+                       run_condition_name(status.condition),
+                       status.reason.empty() ? "" : ": " + plain_text(status.reason));
+}
+
+// If all ranks are gone without a word, their launcher was: nobody is to be named.
+void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t kills_before) {
+    if (!fs::exists(status_of(flight))) return;
+    const auto traces = read_rank_traces(flight);
+    Verdict verdict = diagnose(traces, unix_time_s(), 0);
+    const bool has_crashed = std::ranges::any_of(traces, is_crash, &RankTrace::signal);
+    const bool are_all = verdict.culprits.size() == traces.size() && !has_crashed;
+    if (verdict.trouble != Trouble::dead || are_all) return;
+    blame_memory(verdict, traces, kills_before);
+    const Error error = error_of(verdict);
+    claim_verdict(flight, verdict);
+    run.mark_failed(error);
+    throw error;
+}
+
 }  // namespace
 
 std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnation) {
@@ -177,8 +217,7 @@ std::string next_command(const RunStatus& status,
     const std::string start = is_newest ? "" : fmt::format(" --incarnation {}", incarnation);
     if (cause && cause->is_verdict) return fmt::format("lockstep diagnose {}{}", run, start);
     if (cause) return fmt::format("lockstep explain {}", plain_text(cause->error.code));
-    std::error_code missing;
-    const bool has_records = fs::exists(RunPaths{status.root}.flight(incarnation), missing);
+    const bool has_records = fs::exists(status_of(RunPaths{status.root}.flight(incarnation)));
     const std::string look_closer =
         seen == AlreadyTold::logs ? fmt::format("lockstep logs {}{} --first-error", run, start)
         : has_records             ? fmt::format("lockstep diagnose {}{}", run, start)
@@ -197,38 +236,6 @@ std::string next_command(const RunStatus& status,
             return fmt::format("lockstep status {}", run);
     }
 }
-
-namespace {
-
-// None where the files cannot tell.
-std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) {
-    try {
-        return find_stragglers(read_rank_figures(run, incarnation));
-    } catch (const Error&) {
-        return {};
-    }
-}
-
-std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {
-    return fmt::format(
-        "lockstep report {}{}",
-        shell_text({status.root.string()}),
-        incarnation == status.incarnation ? "" : fmt::format(" --incarnation {}", incarnation));
-}
-
-// "the run is failed: REASON"
-std::string standing_text(const RunStatus& status) {
-    if (status.condition == RunCondition::lost)
-        return fmt::format("the run ended without a message, {}",
-                           status.saved_step < 0
-                               ? "and there is no checkpoint"
-                               : fmt::format("after the checkpoint of step {}", status.saved_step));
-    return fmt::format("the run is {}{}",
-                       run_condition_name(status.condition),
-                       status.reason.empty() ? "" : ": " + plain_text(status.reason));
-}
-
-}  // namespace
 
 FirstError first_error(const RunStatus& status, std::int64_t incarnation) {
     FirstError found{.cause = root_cause(status.root, incarnation)};
@@ -265,30 +272,6 @@ Json json_of(const FirstError& found) {
     return json;
 }
 
-namespace {
-
-bool is_there(const fs::path& path) {
-    std::error_code failed;
-    return fs::exists(path, failed);
-}
-
-// If all ranks are gone without a word, their launcher was: nobody is to be named.
-void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t kills_before) {
-    if (!is_there(flight)) return;
-    const auto traces = read_rank_traces(flight);
-    Verdict verdict = diagnose(traces, unix_time_s(), 0);
-    const bool has_crashed = std::ranges::any_of(traces, is_crash, &RankTrace::signal);
-    const bool are_all = verdict.culprits.size() == traces.size() && !has_crashed;
-    if (verdict.trouble != Trouble::dead || are_all) return;
-    blame_memory(verdict, traces, kills_before);
-    const Error error = error_of(verdict);
-    claim_verdict(flight, verdict);
-    run.mark_failed(error);
-    throw error;
-}
-
-}  // namespace
-
 int explain_end(const LaunchedRun& run, const std::function<int()>& launch, const fs::path& root) {
     const fs::path before = run.newest_flight();
     const std::uint64_t kills_before = control_group_memory_end(root).kills;
@@ -304,7 +287,7 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch, cons
     if (!killed && is_known) return code;
     const fs::path flight = run.newest_flight();
     if (!flight.empty() && flight != before) {
-        if (is_there(verdict_path(flight))) {
+        if (fs::exists(status_of(verdict_path(flight)))) {
             // Its words went to a host that nobody hears any more.
             if (killed && claim_unheard_verdict(flight, heard_within_s))
                 throw error_of(*read_verdict(flight));

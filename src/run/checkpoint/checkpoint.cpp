@@ -35,7 +35,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>

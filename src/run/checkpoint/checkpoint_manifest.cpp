@@ -38,6 +38,79 @@ void check_coverage(const CheckpointManifest& table, const std::string& origin) 
             throw not_covering(origin, table.tensors[i].name);
 }
 
+constexpr std::string_view optimizer_prefix = "optimizer.", average_prefix = "optimizer.average.";
+
+std::vector<std::byte> values_of(const fs::path& checkpoint,
+                                 const CheckpointManifest& manifest,
+                                 std::size_t tensor) {
+    std::vector<std::byte> values(manifest.tensors[tensor].count() * sizeof(float));
+    for (const StoredPiece& piece : manifest.pieces)
+        if (piece.tensor == tensor)
+            read_whole_piece(checkpoint,
+                             manifest,
+                             piece,
+                             std::span(values).subspan(piece.start * sizeof(float),
+                                                       piece.count * sizeof(float)));
+    return values;
+}
+
+std::vector<std::byte> values_of(std::int64_t counter) {
+    const auto bytes = std::as_bytes(std::span(&counter, 1));
+    return {bytes.begin(), bytes.end()};
+}
+
+// The tensors of a checkpoint that are wanted, by the names that they get.
+class Selection {
+  public:
+    Selection(const CheckpointManifest& manifest, ExportedTensors wanted)
+        : tensors_(manifest.tensors), wanted_(wanted) {
+        const bool has_average = std::ranges::any_of(
+            tensors_, [](const TensorMeta& meta) { return meta.name.starts_with(average_prefix); });
+        check(has_average || wanted != ExportedTensors::averaged, [] {
+            return Error("E106",
+                         "--average does not go with this run",
+                         "it was trained without --ema: there is no average of its weights",
+                         "drop --average");
+        });
+    }
+
+    bool has(const std::string& name) const {
+        return !name.starts_with(optimizer_prefix) || wanted_ == ExportedTensors::all;
+    }
+
+    /// The number of the tensor whose values tensor number `i` gets.
+    std::size_t values_of(std::size_t i) const {
+        if (wanted_ != ExportedTensors::averaged) return i;
+        const std::string name = std::string(average_prefix) + tensors_[i].name;
+        const auto average = std::ranges::find(tensors_, name, &TensorMeta::name);
+        return average == tensors_.end() ? i : static_cast<std::size_t>(average - tensors_.begin());
+    }
+
+  private:
+    const std::vector<TensorMeta>& tensors_;
+    ExportedTensors wanted_;
+};
+
+// Blockwise, in the order of elements.
+void add_stored(Hasher128& hasher,
+                const fs::path& checkpoint,
+                std::vector<const StoredPiece*> pieces,
+                std::vector<std::byte>& block) {
+    std::ranges::sort(pieces, {}, &StoredPiece::start);
+    for (const StoredPiece* piece : pieces) {
+        const fs::path file = path_beneath(checkpoint, piece->file);
+        const UniqueFd fd = open_for_reading(file);
+        const std::uint64_t bytes = piece->count * sizeof(float);
+        for (std::uint64_t at = 0; at < bytes; at += block.size()) {
+            const auto part =
+                std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
+            const std::size_t got = read_at(fd.value(), part, piece->offset + at, file);
+            check(got == part.size(), [&] { return not_covering(file.string(), piece->file); });
+            hasher.add(part);
+        }
+    }
+}
+
 }  // namespace
 
 std::uint64_t TensorMeta::count() const {
@@ -168,83 +241,6 @@ CheckpointManifest read_checkpoint_manifest(const fs::path& checkpoint) {
     const fs::path path = checkpoint / "manifest.json";
     return parse_checkpoint_manifest(read_file(path), path.string());
 }
-
-namespace {
-
-constexpr std::string_view optimizer_prefix = "optimizer.", average_prefix = "optimizer.average.";
-
-std::vector<std::byte> values_of(const fs::path& checkpoint,
-                                 const CheckpointManifest& manifest,
-                                 std::size_t tensor) {
-    std::vector<std::byte> values(manifest.tensors[tensor].count() * sizeof(float));
-    for (const StoredPiece& piece : manifest.pieces)
-        if (piece.tensor == tensor)
-            read_whole_piece(checkpoint,
-                             manifest,
-                             piece,
-                             std::span(values).subspan(piece.start * sizeof(float),
-                                                       piece.count * sizeof(float)));
-    return values;
-}
-
-std::vector<std::byte> values_of(std::int64_t counter) {
-    const auto bytes = std::as_bytes(std::span(&counter, 1));
-    return {bytes.begin(), bytes.end()};
-}
-
-// The tensors of a checkpoint that are wanted, by the names that they get.
-class Selection {
-  public:
-    Selection(const CheckpointManifest& manifest, ExportedTensors wanted)
-        : tensors_(manifest.tensors), wanted_(wanted) {
-        const bool has_average = std::ranges::any_of(
-            tensors_, [](const TensorMeta& meta) { return meta.name.starts_with(average_prefix); });
-        check(has_average || wanted != ExportedTensors::averaged, [] {
-            return Error("E106",
-                         "--average does not go with this run",
-                         "it was trained without --ema: there is no average of its weights",
-                         "drop --average");
-        });
-    }
-
-    bool has(const std::string& name) const {
-        return !name.starts_with(optimizer_prefix) || wanted_ == ExportedTensors::all;
-    }
-
-    /// The number of the tensor whose values tensor number `i` gets.
-    std::size_t values_of(std::size_t i) const {
-        if (wanted_ != ExportedTensors::averaged) return i;
-        const std::string name = std::string(average_prefix) + tensors_[i].name;
-        const auto average = std::ranges::find(tensors_, name, &TensorMeta::name);
-        return average == tensors_.end() ? i : static_cast<std::size_t>(average - tensors_.begin());
-    }
-
-  private:
-    const std::vector<TensorMeta>& tensors_;
-    ExportedTensors wanted_;
-};
-
-// Blockwise, in the order of elements.
-void add_stored(Hasher128& hasher,
-                const fs::path& checkpoint,
-                std::vector<const StoredPiece*> pieces,
-                std::vector<std::byte>& block) {
-    std::ranges::sort(pieces, {}, &StoredPiece::start);
-    for (const StoredPiece* piece : pieces) {
-        const fs::path file = path_beneath(checkpoint, piece->file);
-        const UniqueFd fd = open_for_reading(file);
-        const std::uint64_t bytes = piece->count * sizeof(float);
-        for (std::uint64_t at = 0; at < bytes; at += block.size()) {
-            const auto part =
-                std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
-            const std::size_t got = read_at(fd.value(), part, piece->offset + at, file);
-            check(got == part.size(), [&] { return not_covering(file.string(), piece->file); });
-            hasher.add(part);
-        }
-    }
-}
-
-}  // namespace
 
 std::string stored_parameter_hash(const fs::path& checkpoint,
                                   const CheckpointManifest& manifest,

@@ -51,39 +51,6 @@ Error other_bits(const fs::path& run, const BitContract& then, const BitContract
                  "--accept-other-bits: the model will be as good, but its bits will differ");
 }
 
-}  // namespace
-
-// Damaged ones are passed over when the run is loaded, and said there.
-std::optional<CheckpointState> newest_checkpoint_state(const fs::path& root) {
-    for (const CheckpointInfo& info : list_checkpoints(root) | std::views::reverse) {
-        try {
-            return read_checkpoint_state(info.path);
-        } catch (const Error&) {
-            continue;
-        }
-    }
-    return std::nullopt;
-}
-
-std::vector<BitContract> recorded_contracts(const fs::path& run) {
-    std::vector<BitContract> found;
-    const RunPaths paths{run};
-    if (std::error_code failed; fs::exists(paths.record(), failed)) {
-        const RunRecord record = read_run_record(run);
-        found.push_back({without_wire(run, record.deciding),
-                         text_in(record.contract, "canary"),
-                         text_in(record.contract, "processor")});
-    }
-    if (auto newest = newest_checkpoint_state(paths.checkpoints())) {
-        BitContract& contract = newest->contract;
-        contract.deciding = without_wire(run, std::move(contract.deciding));
-        found.push_back(std::move(contract));
-    }
-    return found;
-}
-
-namespace {
-
 std::vector<CheckpointInfo> checkpoints_in(const fs::path& run) {
     check(fs::exists(run), [&] {
         return Error(
@@ -110,56 +77,6 @@ std::int64_t best_step(const fs::path& run) {
     });
     return newest->best.step;
 }
-
-}  // namespace
-
-CheckpointInfo chosen_checkpoint(const fs::path& run, const std::string& choice) {
-    const auto number = parse_integer(choice);
-    check(choice == "newest" || choice == "best" || (number && *number >= 0), [&] {
-        return Error("E103",
-                     fmt::format("'{}' is no checkpoint of a run", printable(choice)),
-                     "it is a step, best or newest",
-                     "for example --step best");
-    });
-    const std::vector<CheckpointInfo> found = checkpoints_in(run);
-    if (choice == "newest") return found.back();
-    const std::int64_t step = number ? *number : best_step(run);
-    const auto info = std::ranges::find(found, step, &CheckpointInfo::step);
-    check(info != found.end(), [&] {
-        return Error("E301",
-                     fmt::format("there is no checkpoint of step {}", step),
-                     fmt::format("the newest is of step {}", found.back().step),
-                     "'lockstep ckpt ls RUN' lists them");
-    });
-    return *info;
-}
-
-Json recorded_settings(const std::vector<BitContract>& recorded) {
-    for (const BitContract& contract : recorded)
-        if (!contract.deciding.empty()) return contract.deciding;
-    return Json::object();
-}
-
-std::optional<std::string> check_recorded(const fs::path& run,
-                                          const std::vector<BitContract>& recorded,
-                                          const BitContract& now,
-                                          const Json& origins,
-                                          OtherBits other) {
-    const BitContract* last = nullptr;
-    for (const BitContract& contract : recorded) {
-        if (!contract.deciding.empty())
-            check_same_deciding(run, contract.deciding, now.deciding, origins);
-        if (!contract.canary.empty()) last = &contract;
-    }
-    if (!last || last->canary == now.canary) return std::nullopt;
-    const Error error = other_bits(run, *last, now);
-    if (other == OtherBits::refuse) throw error;
-    return fmt::format("{}: {}; accepted", error.what(), error.why());
-}
-
-namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view of_torch_save =
     "import sys, torch; from safetensors.torch import save_file; "
@@ -225,6 +142,79 @@ std::string prefix_of(std::span<const std::string> longer, std::span<const std::
 
 }  // namespace
 
+// Damaged ones are passed over when the run is loaded, and said there.
+std::optional<CheckpointState> newest_checkpoint_state(const fs::path& root) {
+    for (const CheckpointInfo& info : list_checkpoints(root) | std::views::reverse) {
+        try {
+            return read_checkpoint_state(info.path);
+        } catch (const Error&) {
+            continue;
+        }
+    }
+    return std::nullopt;
+}
+
+std::vector<BitContract> recorded_contracts(const fs::path& run) {
+    std::vector<BitContract> found;
+    const RunPaths paths{run};
+    if (fs::exists(status_of(paths.record()))) {
+        const RunRecord record = read_run_record(run);
+        found.push_back({without_wire(run, record.deciding),
+                         text_in(record.contract, "canary"),
+                         text_in(record.contract, "processor")});
+    }
+    if (auto newest = newest_checkpoint_state(paths.checkpoints())) {
+        BitContract& contract = newest->contract;
+        contract.deciding = without_wire(run, std::move(contract.deciding));
+        found.push_back(std::move(contract));
+    }
+    return found;
+}
+
+CheckpointInfo chosen_checkpoint(const fs::path& run, const std::string& choice) {
+    const auto number = parse_integer(choice);
+    check(choice == "newest" || choice == "best" || (number && *number >= 0), [&] {
+        return Error("E103",
+                     fmt::format("'{}' is no checkpoint of a run", printable(choice)),
+                     "it is a step, best or newest",
+                     "for example --step best");
+    });
+    const std::vector<CheckpointInfo> found = checkpoints_in(run);
+    if (choice == "newest") return found.back();
+    const std::int64_t step = number ? *number : best_step(run);
+    const auto info = std::ranges::find(found, step, &CheckpointInfo::step);
+    check(info != found.end(), [&] {
+        return Error("E301",
+                     fmt::format("there is no checkpoint of step {}", step),
+                     fmt::format("the newest is of step {}", found.back().step),
+                     "'lockstep ckpt ls RUN' lists them");
+    });
+    return *info;
+}
+
+Json recorded_settings(const std::vector<BitContract>& recorded) {
+    for (const BitContract& contract : recorded)
+        if (!contract.deciding.empty()) return contract.deciding;
+    return Json::object();
+}
+
+std::optional<std::string> check_recorded(const fs::path& run,
+                                          const std::vector<BitContract>& recorded,
+                                          const BitContract& now,
+                                          const Json& origins,
+                                          OtherBits other) {
+    const BitContract* last = nullptr;
+    for (const BitContract& contract : recorded) {
+        if (!contract.deciding.empty())
+            check_same_deciding(run, contract.deciding, now.deciding, origins);
+        if (!contract.canary.empty()) last = &contract;
+    }
+    if (!last || last->canary == now.canary) return std::nullopt;
+    const Error error = other_bits(run, *last, now);
+    if (other == OtherBits::refuse) throw error;
+    return fmt::format("{}: {}; accepted", error.what(), error.why());
+}
+
 std::string way_to_safetensors(std::string_view start, const fs::path& path) {
     const fs::path made = made_of(path);
     const std::string name = shell_word(path.string());
@@ -252,17 +242,15 @@ std::string way_to_safetensors(std::string_view start, const fs::path& path) {
 }
 
 std::string export_command(const fs::path& path) {
-    std::error_code ignored;
     fs::path run = path;
-    while (run != run.parent_path() && !fs::exists(run / "run.json", ignored))
+    while (run != run.parent_path() && !fs::exists(status_of(run / "run.json")))
         run = run.parent_path();
     return fmt::format("lockstep export {} --out weights.safetensors",
                        run == run.parent_path() ? "RUN" : shell_word(run.string()));
 }
 
 void check_is_weights_file(const fs::path& path) {
-    std::error_code ignored;
-    check(!fs::is_directory(path, ignored), [&] {
+    check(!fs::is_directory(status_of(path)), [&] {
         return Error("E206",
                      fmt::format("'{}' is a folder, not a file of weights", path.string()),
                      "a run keeps its weights in pieces, one for each rank that saved them",

@@ -113,10 +113,10 @@ void check_zip_fits(std::span<const ExportedTensor> tensors) {
 
 }  // namespace
 
-NewFile::NewFile(const fs::path& path)
+NewFile::NewFile(const fs::path& path, Existing existing)
     : path_(path),
       partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())) {
-    check(!fs::exists(path), [&] {
+    check(existing == Existing::replaced || !fs::exists(path), [&] {
         return Error("E407",
                      fmt::format("'{}' exists", path.string()),
                      "nothing is overwritten",

@@ -5,10 +5,10 @@
 //   {"metadata": {...}, "weight_map": {"fc.weight": "model-00001-of-00002.safetensors", ...}}
 //
 // Tested: train/checkpoint/safetensors_file_test.cpp, e2e/weights_test.cpp.
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/file_start.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/run/safetensors.hpp"
 
@@ -207,8 +207,7 @@ std::map<std::string, std::vector<std::string>> shards_of(const fs::path& index)
 void check_has_shard(const fs::path& index,
                      const fs::path& file,
                      const std::vector<std::string>& names) {
-    std::error_code ignored;
-    check(fs::exists(file, ignored), [&] {
+    check(fs::exists(status_of(file)), [&] {
         return Error(
             "E201",
             fmt::format("cannot open '{}': there is no such file", printable(file.string())),

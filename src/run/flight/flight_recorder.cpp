@@ -104,8 +104,7 @@ struct FlightRecorder::Mapping {
         entries = new (static_cast<std::byte*>(memory) + ring_header_bytes) RingEntry[count]{};
     }
     ~Mapping() { ::munmap(memory, bytes); }
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
+    Mapping& operator=(Mapping&&) = delete;
 
     RingEntry& entry(std::uint64_t index) const { return entries[index % entries_count]; }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight/node_beat.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/json.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/run/watchdog.hpp"
 
 #include "flight/process_facts.hpp"

@@ -117,8 +117,7 @@ class NodeWatch::Impl {
         changed_.notify_all();
         if (thread_.joinable()) thread_.join();
     }
-    Impl(const Impl&) = delete;
-    Impl& operator=(const Impl&) = delete;
+    Impl& operator=(Impl&&) = delete;
 
     void stand_by(const FlightRecorder& recorder) {
         const std::lock_guard files(files_);

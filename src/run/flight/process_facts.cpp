@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <span>
 #include <sstream>
@@ -41,6 +40,24 @@ std::uint64_t pid_namespace() {
     struct stat facts {};
     return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }
+
+std::string line_of(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return printable(line);
+}
+
+// "S (sleeping)" from /proc/PID/task/TID/status.
+std::string state_of(const std::filesystem::path& status) {
+    constexpr std::string_view key = "State:\t";
+    std::ifstream file(status);
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with(key)) return printable(line.substr(key.size()));
+    return "?";
+}
+
+constexpr int watched = 8;
 
 }  // namespace
 
@@ -88,26 +105,6 @@ Life life_of(const ProcessIdentity& process) {
     return stat->state == 'T' || stat->state == 't' ? Life::stopped : Life::running;
 }
 
-namespace {
-
-std::string line_of(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    std::string line;
-    std::getline(file, line);
-    return printable(line);
-}
-
-// "S (sleeping)" from /proc/PID/task/TID/status.
-std::string state_of(const std::filesystem::path& status) {
-    constexpr std::string_view key = "State:\t";
-    std::ifstream file(status);
-    for (std::string line; std::getline(file, line);)
-        if (line.starts_with(key)) return printable(line.substr(key.size()));
-    return "?";
-}
-
-}  // namespace
-
 std::string thread_list() {
     std::string text = fmt::format("{:>8}  {:<16} {:<16} {}\n", "thread", "name", "state", "in");
     std::error_code failed;
@@ -121,12 +118,6 @@ std::string thread_list() {
     }
     return text;
 }
-
-namespace {
-
-constexpr int watched = 8;
-
-}  // namespace
 
 Peers::Peers(std::filesystem::path folder, int rank, int ranks) : folder_(std::move(folder)) {
     for (int step = 1; step < ranks && step <= watched; ++step)

@@ -89,6 +89,18 @@ bool take_messages(int netlink, std::map<std::string, double>& found) {
     return true;
 }
 
+// A link that was lost long before somebody waits is not what they wait for.
+constexpr double lately_s = 60;
+
+enum class Carrier { present, absent, unknown };
+
+Carrier carrier_of(const std::filesystem::path& interface) {
+    std::ifstream file(interface / "carrier");
+    int value = -1;
+    if (!(file >> value)) return Carrier::unknown;
+    return value == 0 ? Carrier::absent : Carrier::present;
+}
+
 }  // namespace
 
 std::map<std::string, double> unanswered_addresses() {
@@ -120,22 +132,6 @@ std::vector<std::string> own_addresses() {
     ::freeifaddrs(first);
     return addresses;
 }
-
-namespace {
-
-// A link that was lost long before somebody waits is not what they wait for.
-constexpr double lately_s = 60;
-
-enum class Carrier { present, absent, unknown };
-
-Carrier carrier_of(const std::filesystem::path& interface) {
-    std::ifstream file(interface / "carrier");
-    int value = -1;
-    if (!(file >> value)) return Carrier::unknown;
-    return value == 0 ? Carrier::absent : Carrier::present;
-}
-
-}  // namespace
 
 LinkWatch::LinkWatch(std::filesystem::path folder) : folder_(std::move(folder)) {
     std::error_code failed;

@@ -87,7 +87,7 @@ bool claim_unheard_verdict(const fs::path& folder, double patience_s) {
 
 std::optional<Verdict> read_verdict(const fs::path& folder) {
     const fs::path path = verdict_path(folder);
-    if (std::error_code failed; !fs::exists(path, failed)) return std::nullopt;
+    if (!fs::exists(status_of(path))) return std::nullopt;
     return record_from_json<Verdict>(read_json(path, most_verdict_bytes), path.string());
 }
 

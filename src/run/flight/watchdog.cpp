@@ -44,7 +44,6 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/run/verdict.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
@@ -117,8 +116,7 @@ class Watchdog::Impl {
     }
 
     ~Impl() { end(); }
-    Impl(const Impl&) = delete;
-    Impl& operator=(const Impl&) = delete;
+    Impl& operator=(Impl&&) = delete;
 
   private:
     void end() {
@@ -314,8 +312,7 @@ class Watchdog::Impl {
         const Verdict chooses = said_ ? verdict_now(0) : verdict;
         const bool is_chosen = chooses.speaker == recorder_.rank();
         for (double waited_s = 0; !is_chosen && waited_s < give_way_s; waited_s += 0.02) {
-            std::error_code failed;
-            if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
+            if (fs::exists(status_of(verdict_path(recorder_.folder())))) break;
             pause_for(0.02);
         }
         // A launcher hears one side alone if the network is lost, so each side speaks at once. A

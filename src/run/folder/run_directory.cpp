@@ -37,7 +37,6 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -81,7 +80,7 @@ void refuse_foreign_folder(const RunPaths& paths) {
 /// bounded.
 std::int64_t incarnation_on_disk(const fs::path& path) {
     constexpr std::int64_t most = 1'000'000;
-    if (std::error_code failed; !fs::exists(path, failed)) return 0;
+    if (!fs::exists(status_of(path))) return 0;
     auto text = read_file(path, 64);
     text.erase(text.find_last_not_of(" \n") + 1);
     const auto number = parse_integer(text);

@@ -205,7 +205,7 @@ UniqueFd take_run_lock(const fs::path& path, double wait_s) {
 }
 
 RunHolder read_run_holder(const fs::path& path) {
-    if (std::error_code missing; !fs::is_regular_file(path, missing)) return {};
+    if (!fs::is_regular_file(status_of(path))) return {};
     const UniqueFd file = open_for_reading(path);
     RunHolder holder;
     holder.is_held = ::flock(file.value(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;

@@ -94,7 +94,7 @@ std::string state_text(const RunState& state, std::int64_t incarnation) {
 
 std::optional<RunState> read_run_state(const fs::path& root) {
     const auto path = RunPaths{root}.state();
-    if (std::error_code failed; !fs::exists(path, failed)) return {};
+    if (!fs::exists(status_of(path))) return {};
     return record_from_json<RunState>(read_json(path, most_record_bytes), path.string());
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes are those of core/mpi_boxes.hpp; other texts are those of Error::text() and here() of this
 // program.
-#include "logs/launcher_fold.hpp"
-
 #include "lockstep/core/mpi_boxes.hpp"
+
+#include "logs/rank_log.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -5,11 +5,11 @@
 #include "lockstep/run/events.hpp"
 #include "lockstep/run/log_merge.hpp"
 
-#include "logs/launcher_fold.hpp"
 #include "logs/log_lines.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <string>
@@ -17,6 +17,37 @@
 #include <variant>
 
 namespace lockstep {
+
+/// A line, with the texts of LogLine.
+struct LauncherLine {
+    double time_s = 0;
+    Level level = Level::warn;
+    std::string text{}, alike{}, code{}, why{};
+};
+
+/// Takes a launcher's lines one by one. A box of Open MPI becomes one line, and so does a rank's
+/// error with its reasons; empty lines are dropped. Lines that only report an end that others
+/// explain have level info, unknown ones warning.
+class LauncherFold {
+  public:
+    void add(double time_s, std::string_view text);
+
+    /// Emits a line or box that is incomplete.
+    void finish();
+
+    /// Returns the next finished line.
+    std::optional<LauncherLine> take();
+
+  private:
+    void close_box();
+    void close_error();
+    bool continues_error(std::string_view text);
+
+    std::deque<LauncherLine> ready_;
+    std::vector<std::string> box_;  // its lines so far, from its first rule on
+    double box_s_ = 0;
+    std::optional<LauncherLine> error_;
+};
 
 /// A line that the rank wrote for people.
 struct SaidEvent {
@@ -79,8 +110,7 @@ class RankLog {
     /// Reads only the log's first lines, for facts().
     RankLog(fs::path path, int rank, const LogChoice& choice, LineLimits limits);
 
-    RankLog(const RankLog&) = delete;
-    RankLog& operator=(const RankLog&) = delete;
+    RankLog& operator=(RankLog&&) = delete;
 
     /// Goes to the next selected line. Returns false if there is none yet; another call may find
     /// one. Errors: those of open_for_reading() but E201; E402.

@@ -10,7 +10,6 @@
 #include <deque>
 #include <map>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

@@ -12,12 +12,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>

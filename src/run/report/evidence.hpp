@@ -43,18 +43,4 @@ Found find_communication(const Evidence& seen);
 Found find_other_time(const Evidence& seen);
 Found find_first_step(const Evidence& seen);
 
-// Rules about the run's time.
-Found find_saving(const Evidence& seen);
-Found find_evaluating(const Evidence& seen);
-Found find_slow_start(const Evidence& seen);
-Found find_repeated_steps(const Evidence& seen);
-Found find_restarts(const Evidence& seen);
-
-// Rules about learning and data.
-Found find_bad_loss(const Evidence& seen);
-Found find_skipped_steps(const Evidence& seen);
-Found find_overfitting(const Evidence& seen);
-Found find_masked_samples(const Evidence& seen);
-Found find_read_retries(const Evidence& seen);
-
 }  // namespace lockstep

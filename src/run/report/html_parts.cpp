@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,30 +32,49 @@ std::string html_row(const HtmlCells& cells, CellKind kind, std::size_t numbers)
     return row + "</tr>\n";
 }
 
+constexpr std::size_t most_bars = 32, most_table_rows = 64;
+
+/// Bars in seconds or milliseconds, whichever is easier to read.
+BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
+    const double unit_s = report.mean.wall_s() < 1 ? 1e-3 : 1;
+    BarChart chart{
+        .title = "mean step of each rank by phase",
+        .description =
+            "One bar for each rank, or for neighbouring ranks; the table below has the numbers.",
+        .axis = unit_s < 1 ? "milliseconds a step" : "seconds a step"};
+    for (const Phase phase : phases) chart.parts.push_back(phase_word(phase));
+    for (const auto& row : rank_rows(report.ranks, most_bars)) {
+        BarRow bar{ranks_label(row.first, row.last) + (row.hosts.empty() ? "" : " · " + row.hosts),
+                   step_length_text(row.mean.wall_s()),
+                   {}};
+        for (const Phase phase : phases)
+            bar.values.push_back(row.mean.phases[static_cast<std::size_t>(phase)] / unit_s);
+        chart.rows.push_back(std::move(bar));
+    }
+    return chart;
+}
+
+std::string budget_table(const Report& report) {
+    std::vector<HtmlCells> rows = budget_rows(report, most_table_rows);
+    const HtmlCells heading = std::move(rows.front());
+    rows.erase(rows.begin());
+    return html_table("a step by rank", heading, 2, rows);
+}
+
+std::string host_of_rank(const Report& report, int rank) {
+    const auto found = std::ranges::find(report.ranks, rank, &ReportRank::rank);
+    return found == report.ranks.end() ? "" : found->host;
+}
+
 }  // namespace
 
 std::string html_text(std::string_view text) {
+    static const std::map<char, std::string_view> entities = {
+        {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
     std::string out;
     for (const char c : printable(text)) {
-        switch (c) {
-            case '&':
-                out += "&amp;";
-                break;
-            case '<':
-                out += "&lt;";
-                break;
-            case '>':
-                out += "&gt;";
-                break;
-            case '"':
-                out += "&quot;";
-                break;
-            case '\'':
-                out += "&#39;";
-                break;
-            default:
-                out += c;
-        }
+        const auto found = entities.find(c);
+        out += found == entities.end() ? std::string_view(&c, 1) : found->second;
     }
     return out;
 }
@@ -97,44 +117,6 @@ std::string html_legend(const std::vector<PartWord>& parts, const HtmlCells& not
                         html_text(notes[i]));
     return legend + "</ul>\n";
 }
-
-namespace {
-
-constexpr std::size_t most_bars = 32, most_table_rows = 64;
-
-/// Bars in seconds or milliseconds, whichever is easier to read.
-BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
-    const double unit_s = report.mean.wall_s() < 1 ? 1e-3 : 1;
-    BarChart chart{
-        .title = "mean step of each rank by phase",
-        .description =
-            "One bar for each rank, or for neighbouring ranks; the table below has the numbers.",
-        .axis = unit_s < 1 ? "milliseconds a step" : "seconds a step"};
-    for (const Phase phase : phases) chart.parts.push_back(phase_word(phase));
-    for (const auto& row : rank_rows(report.ranks, most_bars)) {
-        BarRow bar{ranks_label(row.first, row.last) + (row.hosts.empty() ? "" : " · " + row.hosts),
-                   step_length_text(row.mean.wall_s()),
-                   {}};
-        for (const Phase phase : phases)
-            bar.values.push_back(row.mean.phases[static_cast<std::size_t>(phase)] / unit_s);
-        chart.rows.push_back(std::move(bar));
-    }
-    return chart;
-}
-
-std::string budget_table(const Report& report) {
-    std::vector<HtmlCells> rows = budget_rows(report, most_table_rows);
-    const HtmlCells heading = std::move(rows.front());
-    rows.erase(rows.begin());
-    return html_table("a step by rank", heading, 2, rows);
-}
-
-std::string host_of_rank(const Report& report, int rank) {
-    const auto found = std::ranges::find(report.ranks, rank, &ReportRank::rank);
-    return found == report.ranks.end() ? "" : found->host;
-}
-
-}  // namespace
 
 std::string html_curves(const Report& report) {
     if (report.charts.empty()) return "";

@@ -68,45 +68,6 @@ void add(std::vector<ReportChart>& charts, ReportChart chart) {
     if (!chart.curves.empty()) charts.push_back(std::move(chart));
 }
 
-}  // namespace
-
-std::vector<ReportChart> report_charts(const RunFigures& run) {
-    std::map<std::string, std::vector<Sample>> tested;
-    for (const EvaluationMetrics& evaluation : run.evaluations)
-        for (const auto& [name, value] : evaluation.figures)
-            tested[name].push_back({evaluation.step, value});
-    std::vector<ReportChart> charts;
-    add(charts,
-        {ChartKind::loss,
-         "loss",
-         {curve_of_reports(run, "training", [](const StepReport& at) { return at.loss; }),
-          curve_of(CurveSource::evaluations, "test", std::move(tested["test_loss"]))}});
-    tested.erase("test_loss");
-    for (auto& [name, samples] : tested)
-        add(charts,
-            {ChartKind::figure,
-             "test " + title_of(name),
-             {curve_of(CurveSource::evaluations, "test", std::move(samples))}});
-    // A rate that never changes is a fact, no curve.
-    auto rate = curve_of_reports(run, "rate", [](const StepReport& at) { return at.lr; });
-    if (rate.best_low < rate.best_high)
-        add(charts, {ChartKind::learning_rate, "learning rate", {std::move(rate)}});
-    add(charts,
-        {ChartKind::speed,
-         "samples per second",
-         {curve_of_reports(run, "speed", [](const StepReport& at) { return at.samples_per_s; })}});
-    return charts;
-}
-
-// Rank 0 prints the placement into its log, as `lockstep map` does:
-//
-//     2 nodes | 16 ranks x 13 threads
-//     rank  node   local  cores   threads  comm  numa  gpu  path  nic
-//     0     node0  0      0-13    13       13    0     -    -     -
-//     * bound by the launcher, and kept
-
-namespace {
-
 constexpr std::size_t most_bytes = std::size_t{4} << 20;  // the table is near the log's beginning
 
 std::string beginning_of(const fs::path& path) {
@@ -152,32 +113,6 @@ void drop_empty(PlacementTable& table) {
         for (auto& row : table.rows) row.erase(row.begin() + at);
     }
 }
-
-}  // namespace
-
-PlacementTable read_placement(const fs::path& log) try {
-    const std::vector<std::string> lines = split(beginning_of(log), '\n');
-    const auto heading = std::ranges::find_if(lines, [](const std::string& line) {
-        return line.starts_with("rank  node ") && line.find(" cores ") != line.npos;
-    });
-    PlacementTable table;
-    if (heading == lines.end()) return table;
-    const auto places = word_places(*heading);
-    table.columns = cells_of(*heading, places);
-    if (heading != lines.begin()) table.notes.push_back(heading[-1]);
-    auto line = heading + 1;
-    for (; line != lines.end() && is_row(*line); ++line)
-        table.rows.push_back(cells_of(*line, places));
-    for (; line != lines.end() && (line->starts_with("* ") || line->starts_with("warning: "));
-         ++line)
-        table.notes.push_back(*line);
-    drop_empty(table);
-    return table;
-} catch (const Error&) {
-    return {};
-}
-
-namespace {
 
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -270,6 +205,63 @@ void join(HeatRow& row, const std::vector<double>& own, const std::vector<double
 }
 
 }  // namespace
+
+std::vector<ReportChart> report_charts(const RunFigures& run) {
+    std::map<std::string, std::vector<Sample>> tested;
+    for (const EvaluationMetrics& evaluation : run.evaluations)
+        for (const auto& [name, value] : evaluation.figures)
+            tested[name].push_back({evaluation.step, value});
+    std::vector<ReportChart> charts;
+    add(charts,
+        {ChartKind::loss,
+         "loss",
+         {curve_of_reports(run, "training", [](const StepReport& at) { return at.loss; }),
+          curve_of(CurveSource::evaluations, "test", std::move(tested["test_loss"]))}});
+    tested.erase("test_loss");
+    for (auto& [name, samples] : tested)
+        add(charts,
+            {ChartKind::figure,
+             "test " + title_of(name),
+             {curve_of(CurveSource::evaluations, "test", std::move(samples))}});
+    // A rate that never changes is a fact, no curve.
+    auto rate = curve_of_reports(run, "rate", [](const StepReport& at) { return at.lr; });
+    if (rate.best_low < rate.best_high)
+        add(charts, {ChartKind::learning_rate, "learning rate", {std::move(rate)}});
+    add(charts,
+        {ChartKind::speed,
+         "samples per second",
+         {curve_of_reports(run, "speed", [](const StepReport& at) { return at.samples_per_s; })}});
+    return charts;
+}
+
+// Rank 0 prints the placement into its log, as `lockstep map` does:
+//
+//     2 nodes | 16 ranks x 13 threads
+//     rank  node   local  cores   threads  comm  numa  gpu  path  nic
+//     0     node0  0      0-13    13       13    0     -    -     -
+//     * bound by the launcher, and kept
+
+PlacementTable read_placement(const fs::path& log) try {
+    const std::vector<std::string> lines = split(beginning_of(log), '\n');
+    const auto heading = std::ranges::find_if(lines, [](const std::string& line) {
+        return line.starts_with("rank  node ") && line.find(" cores ") != line.npos;
+    });
+    PlacementTable table;
+    if (heading == lines.end()) return table;
+    const auto places = word_places(*heading);
+    table.columns = cells_of(*heading, places);
+    if (heading != lines.begin()) table.notes.push_back(heading[-1]);
+    auto line = heading + 1;
+    for (; line != lines.end() && is_row(*line); ++line)
+        table.rows.push_back(cells_of(*line, places));
+    for (; line != lines.end() && (line->starts_with("* ") || line->starts_with("warning: "));
+         ++line)
+        table.notes.push_back(*line);
+    drop_empty(table);
+    return table;
+} catch (const Error&) {
+    return {};
+}
 
 HeatMap heat_map(std::span<const RankFigures> ranks) {
     const Columns columns = columns_of(ranks);

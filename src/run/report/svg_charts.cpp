@@ -117,33 +117,6 @@ std::string curve_svg(const ReportCurve& curve,
            "\n";
 }
 
-}  // namespace
-
-std::string line_chart(const ReportChart& chart, std::int64_t batch, const std::string& id) {
-    const Axis values = axis_of_values(chart), steps = axis_of_steps(chart);
-    std::string description;
-    for (const ReportCurve& curve : chart.curves)
-        description += fmt::format("{}: from {} to {} at update {}. ",
-                                   curve.name,
-                                   figure_text(curve.points.front().value),
-                                   figure_text(curve.last),
-                                   curve.points.back().step);
-    std::string svg = open_svg(chart_width, chart_height, id, chart.title, description);
-    svg += value_grid(values) + step_axes(steps, batch);
-    double label_y = -100;
-    for (std::size_t i = 0; i < chart.curves.size(); ++i) {
-        const double end_y = values.at(chart.curves[i].points.back().value);
-        const bool is_near = std::abs(end_y - label_y) < 13;
-        label_y = !is_near                                        ? end_y
-                  : end_y < label_y || label_y > plot.bottom - 13 ? label_y - 13
-                                                                  : label_y + 13;
-        svg += curve_svg(chart.curves[i], i, label_y, steps, values);
-    }
-    return svg + "</svg>\n";
-}
-
-namespace {
-
 constexpr double page_width = 1000;
 
 double row_height(std::size_t rows) {
@@ -215,6 +188,29 @@ std::string heat_axis(const HeatMap& heat, double bottom) {
 }
 
 }  // namespace
+
+std::string line_chart(const ReportChart& chart, std::int64_t batch, const std::string& id) {
+    const Axis values = axis_of_values(chart), steps = axis_of_steps(chart);
+    std::string description;
+    for (const ReportCurve& curve : chart.curves)
+        description += fmt::format("{}: from {} to {} at update {}. ",
+                                   curve.name,
+                                   figure_text(curve.points.front().value),
+                                   figure_text(curve.last),
+                                   curve.points.back().step);
+    std::string svg = open_svg(chart_width, chart_height, id, chart.title, description);
+    svg += value_grid(values) + step_axes(steps, batch);
+    double label_y = -100;
+    for (std::size_t i = 0; i < chart.curves.size(); ++i) {
+        const double end_y = values.at(chart.curves[i].points.back().value);
+        const bool is_near = std::abs(end_y - label_y) < 13;
+        label_y = !is_near                                        ? end_y
+                  : end_y < label_y || label_y > plot.bottom - 13 ? label_y - 13
+                                                                  : label_y + 13;
+        svg += curve_svg(chart.curves[i], i, label_y, steps, values);
+    }
+    return svg + "</svg>\n";
+}
 
 std::string stacked_bars(const BarChart& chart, const std::string& id) {
     const double height = row_height(chart.rows.size());

@@ -30,10 +30,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 namespace lockstep {
 namespace {

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +12,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -61,24 +61,6 @@ std::uint64_t length_to_keep(int file, std::int64_t resumed_step, const fs::path
     return end;
 }
 
-}  // namespace
-
-MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
-    : path_(path), file_(open_for_writing(path, O_RDWR | O_CREAT | O_APPEND)) {
-    if (!file_) throw system_error("open", path.string(), errno);
-    const auto length = length_to_keep(file_.value(), resumed_step, path);
-    if (::ftruncate(file_.value(), static_cast<off_t>(length)) != 0) {
-        throw system_error("cut", path.string(), errno);
-    }
-}
-
-void MetricsFile::append(const Json& record) {
-    const auto line = record.dump() + '\n';
-    write_all(file_.value(), bytes_of(line), path_);
-}
-
-namespace {
-
 /// A report or an evaluation of the run.
 using MetricsRow = std::variant<const StepsEvent*, const EvaluationMetrics*>;
 
@@ -107,12 +89,7 @@ using Cells = std::vector<std::pair<std::string, std::string>>;  ///< column, te
 
 /// RFC 4180 has quotes, but no escapes: control characters become '?'.
 std::string csv_text(const Json& value) {
-    if (value.is_null()) return "";
-    const std::string text = printable_lines(value.as_text());
-    if (text.find_first_of(",\"\n") == text.npos) return text;
-    std::string quoted = "\"";
-    for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + "\"";
+    return value.is_null() ? "" : csv_cell(printable_lines(value.as_text()));
 }
 
 void add_cells(Cells& cells, const Json& object, const std::string& prefix) {
@@ -232,6 +209,20 @@ void add_ranks(Exposition& out, const RunFigures& run) {
 }
 
 }  // namespace
+
+MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
+    : path_(path), file_(open_for_writing(path, O_RDWR | O_CREAT | O_APPEND)) {
+    if (!file_) throw system_error("open", path.string(), errno);
+    const auto length = length_to_keep(file_.value(), resumed_step, path);
+    if (::ftruncate(file_.value(), static_cast<off_t>(length)) != 0) {
+        throw system_error("cut", path.string(), errno);
+    }
+}
+
+void MetricsFile::append(const Json& record) {
+    const auto line = record.dump() + '\n';
+    write_all(file_.value(), bytes_of(line), path_);
+}
 
 // Row by row: all of a long run's rows would fill the memory.
 std::string metrics_csv(const RunFigures& run) {

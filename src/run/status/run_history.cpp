@@ -12,7 +12,6 @@
 #include <limits>
 #include <optional>
 #include <variant>
-#include <vector>
 
 namespace lockstep {
 namespace {

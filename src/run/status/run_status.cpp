@@ -2,7 +2,6 @@
 #include "lockstep/run/run_status.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/stragglers.hpp"
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <utility>
 
 #include <fmt/format.h>
@@ -149,6 +147,42 @@ void add_history(RunStatus& status, const StatusClues& clues) {
     status.eta_s = std::max(left_s, 0.0);
 }
 
+constexpr int deepest = 6;  // folders below the one that was given
+
+/// Returns true for a run's own folders, which hold no other runs, but many files.
+bool is_part_of_run(const fs::path& path) {
+    constexpr std::array<std::string_view, 3> parts{"ckpt", "logs", "ledger"};
+    return std::ranges::find(parts, path.filename().string()) != parts.end();
+}
+
+/// One that nobody may look into is listed: its status tells so.
+bool is_run_or_closed(const fs::path& folder) {
+    try {
+        return is_run(folder);
+    } catch (const Error&) {
+        return true;
+    }
+}
+
+void add_runs(const fs::path& folder, int depth, std::vector<fs::path>& runs) {
+    const bool is_one = is_run_or_closed(folder);
+    if (is_one) runs.push_back(folder);
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed)) {
+        const bool is_folder = !entry.is_symlink(failed) && entry.is_directory(failed);
+        if (depth == deepest || !is_folder || (is_one && is_part_of_run(entry.path()))) continue;
+        add_runs(entry.path(), depth + 1, runs);
+    }
+}
+
+/// As lockstep::leaves_of() of comm cuts them.
+int leaves_of_rank(int rank, int ranks, int virtual_ranks) {
+    const auto boundary = [&](std::int64_t r) {
+        return static_cast<int>(virtual_ranks * r / ranks);
+    };
+    return boundary(rank + 1) - boundary(rank);
+}
+
 }  // namespace
 
 RunClock::RunClock(std::vector<RankLogFacts> ranks, fs::path log)
@@ -233,41 +267,8 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
     return status;
 }
 
-namespace {
-
-constexpr int deepest = 6;  // folders below the one that was given
-
-/// Returns true for a run's own folders, which hold no other runs, but many files.
-bool is_part_of_run(const fs::path& path) {
-    constexpr std::array<std::string_view, 3> parts{"ckpt", "logs", "ledger"};
-    return std::ranges::find(parts, path.filename().string()) != parts.end();
-}
-
-/// One that nobody may look into is listed: its status tells so.
-bool is_run_or_closed(const fs::path& folder) {
-    try {
-        return is_run(folder);
-    } catch (const Error&) {
-        return true;
-    }
-}
-
-void add_runs(const fs::path& folder, int depth, std::vector<fs::path>& runs) {
-    const bool is_one = is_run_or_closed(folder);
-    if (is_one) runs.push_back(folder);
-    std::error_code failed;
-    for (const auto& entry : fs::directory_iterator(folder, failed)) {
-        const bool is_folder = !entry.is_symlink(failed) && entry.is_directory(failed);
-        if (depth == deepest || !is_folder || (is_one && is_part_of_run(entry.path()))) continue;
-        add_runs(entry.path(), depth + 1, runs);
-    }
-}
-
-}  // namespace
-
 std::vector<fs::path> find_runs(const fs::path& folder) {
-    std::error_code failed;
-    check(!is_there(folder, folder) || fs::is_directory(folder, failed), [&] {
+    check(!is_there(folder, folder) || fs::is_directory(status_of(folder)), [&] {
         return Error("E201",
                      fmt::format("'{}' is no folder", folder.string()),
                      "",
@@ -279,18 +280,6 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
     std::ranges::sort(runs);
     return runs;
 }
-
-namespace {
-
-/// As lockstep::leaves_of() of comm cuts them.
-int leaves_of_rank(int rank, int ranks, int virtual_ranks) {
-    const auto boundary = [&](std::int64_t r) {
-        return static_cast<int>(virtual_ranks * r / ranks);
-    };
-    return boundary(rank + 1) - boundary(rank);
-}
-
-}  // namespace
 
 std::vector<Straggler> find_stragglers(const RunFigures& run) {
     std::vector<RankSteps> ranks;

@@ -2,13 +2,10 @@
 #include "trace/chrome.hpp"
 
 #include "lockstep/core/json.hpp"
-#include "lockstep/run/trace.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <map>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -2,9 +2,9 @@
 #include "checkpoint/initial_weights.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/safetensors.hpp"

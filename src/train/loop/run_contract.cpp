@@ -2,7 +2,7 @@
 #include "loop/run_contract.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/data/transform.hpp"
 #include "lockstep/plan/contract.hpp"
 

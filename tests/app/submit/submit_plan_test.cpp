@@ -120,6 +120,8 @@ TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
     for (const auto& [text, code] :
          std::vector<std::pair<std::string, std::string>>{{"partitoin = \"x\"", "E111"},
                                                           {"partition = 3", "E112"},
+                                                          {"partition = true", "E112"},
+                                                          {"partition = [\"x\"]", "E112"},
                                                           {"modules = \"x\"", "E112"},
                                                           {"modules = [3]", "E112"},
                                                           {"signal-seconds = -1", "E112"},

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/tune_report.hpp"
-
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
+#include "tune/trials.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

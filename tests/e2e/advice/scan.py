@@ -22,7 +22,7 @@ ADVICE_NAMES = {'fix', 'advice', 'command'}
 WORDS = {'if', 'for', 'while', 'switch', 'return', 'catch', 'sizeof', 'const', 'auto', 'std', 'fmt',
          'format', 'string', 'string_view', 'join', 'to_string', 'size', 'front', 'back', 'empty',
          'begin', 'end', 'value', 'min', 'max', 'true', 'false', 'static_cast', 'path', 'name',
-         'data', 'c_str', 'text', 'settings', 'options', 'model', 'plain_text', 'printable'}
+         'data', 'c_str', 'text', 'settings', 'options', 'model', 'plain_text', 'printable', 'train_command'}
 
 
 class Tokens:
@@ -225,8 +225,9 @@ class Scan:
             elif kind == 'name' and text == 'Error' and file.is_sign(i + 1, '('):
                 i = file.ends.get(i + 1, i)  # read by itself
             elif kind == 'name' and text not in WORDS:
-                if text == 'fix' and file.is_sign(i + 2, ')'):
-                    pass  # another error's advice
+                if text == 'fix' and file.is_sign(i + 2, ')') or \
+                        file.texts[i - 1:i + 1] == ['.', 'what']:
+                    pass  # another error's advice, or what it says
                 elif file.is_sign(i + 1, '('):
                     self._follow_function(file, i, code, depth)
                 else:

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/manifest.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "command.hpp"
+#include "data/pack_inputs.hpp"
+#include "data/pack_output.hpp"
+#include "option_groups.hpp"
+
+#include <memory>
+
+namespace lockstep {
+namespace {
+
+struct Arguments {
+    PackInputs inputs;
+    PackArguments output;
+    std::int64_t classes = 0;
+};
+
+void pack(Arguments& arguments, const Communicator& ranks) {
+    check_output_given(arguments.output);
+    PackOptions& options = arguments.output.pack;
+    options.classes = arguments.classes > 0 ? arguments.classes : arguments.inputs.usual_classes();
+    Progress progress;
+    const auto source = together(team_of(ranks), [&] {
+        return open_inputs(
+            arguments.inputs, options.split, [&](std::uint64_t done, std::uint64_t total) {
+                progress.update("read", done, total, ProgressUnit::bytes);
+            });
+    });
+    pack_rows(*source, arguments.output, ranks, progress);
+}
+
+constexpr std::size_t most_files = 1 << 20;
+
+constexpr const char* data_pack_help =
+    "Writes a data set that 'lockstep train' streams: HDF5 shards with hashes and a\n"
+    "manifest. Rows are shuffled once while packing. What is written is read back and\n"
+    "verified. An interrupted pack keeps its finished shards in .NAME.partial beside DIR: the\n"
+    "same command goes on from there. Under mpirun, ranks share the shards; the bytes are the\n"
+    "same with any ranks and threads. Inputs that cannot be read at random (gzip, CSV, HDF5) are "
+    "expanded into\n"
+    "a nameless file in $TMPDIR first.\n\n"
+    "Examples:\n"
+    "  lockstep data pack --images train-images-idx3-ubyte.gz \\\n"
+    "      --labels train-labels-idx1-ubyte.gz --out data/fashion/train\n"
+    "  lockstep data pack --cifar10 cifar-10-batches-bin --split test --out data/cifar/test\n"
+    "  lockstep data pack --folder photos --resize 224x224 --out data/photos\n"
+    "  lockstep data pack --folder images --masks masks --resize 256x256 --out data/cells\n"
+    "  lockstep data pack --csv iris.csv --label species --out data/iris\n"
+    "  lockstep data pack --csv houses.csv --target price --drop id --categorical district \\\n"
+    "      --missing mean --out data/houses\n"
+    "  lockstep data pack --hdf5 scans.h5 --field images=/scan --field masks=/truth --out data/s\n"
+    "  lockstep data pack --text books/*.txt --length 256 --out data/book\n";
+
+struct SynthArguments {
+    SynthOptions synth;
+    PackArguments output;
+};
+
+void synthesize(SynthArguments& arguments, const Communicator& ranks) {
+    check_output_given(arguments.output);
+    const bool has_classes = arguments.synth.kind != SynthKind::regression;
+    arguments.output.pack.classes = has_classes ? arguments.synth.classes : 0;
+    Progress progress;
+    pack_rows(*make_synthetic(arguments.synth), arguments.output, ranks, progress);
+}
+
+constexpr const char* data_synth_help =
+    "Every sample is a function of seed and number: the same data set on any machine.\n"
+    "  cifar          images u8 [3,SIZE,SIZE] and labels: a pattern per class, under noise\n"
+    "  segmentation   images u8 [3,SIZE,SIZE] and masks u8 [SIZE,SIZE]: shapes, 0 is the ground\n"
+    "  regression     features f32 [SIZE] and targets f32: a quadratic function, with noise\n"
+    "  text           tokens u8 [SIZE+1]: a chain in which one or two decide most of the next\n\n"
+    "Example:\n"
+    "  lockstep data synth --kind cifar --samples 50000 --out data/made-up/train\n"
+    "  lockstep data synth --kind cifar --samples 10000 --first 50000 --split test \\\n"
+    "      --out data/made-up/test\n";
+
+OptionSection samples_section(SynthOptions& synth) {
+    return {
+        "Samples",
+        {choice_option<SynthKind>("kind",
+                                  synth.kind,
+                                  {{"cifar", SynthKind::classes},
+                                   {"segmentation", SynthKind::segmentation},
+                                   {"regression", SynthKind::regression},
+                                   {"text", SynthKind::text}},
+                                  "kind of samples"),
+         whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "number of samples"),
+         whole_option("first",
+                      synth.first,
+                      0,
+                      std::int64_t{1} << 60,
+                      "number of the first sample; a test set begins where the training data end"),
+         whole_option("seed", synth.seed, 0, 1LL << 62, "seed of the data"),
+         whole_option("size",
+                      synth.size,
+                      1,
+                      65536,
+                      "height and width of images, features of regression, or tokens of text"),
+         whole_option(
+             "classes", synth.classes, 2, 255, "classes of labels or masks; vocabulary of text")}};
+}
+
+constexpr std::int64_t no_seed = -1;
+
+struct ReshardArguments {
+    PackOptions pack;
+    std::int64_t seed = no_seed;
+    std::uint64_t memory = std::uint64_t{1} << 30;
+    bool restart = false;
+};
+
+void reshard(const std::string& input, ReshardArguments& arguments, const Communicator& ranks) {
+    PackOptions& options = arguments.pack;
+    check_given(!options.output.empty(), "out");
+    options.split.clear();
+    options.shuffle_seed.reset();
+    if (arguments.seed != no_seed)
+        options.shuffle_seed = static_cast<std::uint64_t>(arguments.seed);
+    options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
+    options.team = team_of(ranks);
+    const auto index = together(options.team, [&] {
+        check_is_packed(input);
+        return std::make_shared<const DatasetIndex>(DatasetIndex::open(input));
+    });
+    const SignalGuard signals;
+    Progress progress;
+    const PackResult result =
+        reshard_dataset(index, options, arguments.memory, pack_report("resharding", progress));
+    progress.finish();
+    if (ranks.is_root()) say_packed("resharded", result);
+}
+
+OptionTable table_of(ReshardArguments& arguments) {
+    PackOptions& options = arguments.pack;
+    return {data_set_group(options, arguments.restart),
+            {"Layout",
+             {whole_option("block-rows",
+                           options.block_rows,
+                           0,
+                           1 << 30,
+                           "rows per block; 0: as in DIR. Another number changes the order in "
+                           "training, and so the bits of a model"),
+              whole_option("shuffle-seed",
+                           arguments.seed,
+                           no_seed,
+                           1LL << 62,
+                           "shuffle rows again; -1: keep their order"),
+              bytes_option("memory", arguments.memory, "memory of each rank for shuffling")}}};
+}
+
+}  // namespace
+
+Command data_pack_command() {
+    auto arguments = std::make_shared<Arguments>();
+    OptionTable table = pack_input_sections(arguments->inputs);
+    table[1].options.push_back(whole_option("classes",
+                                            arguments->classes,
+                                            0,
+                                            max_classes,
+                                            "number of classes of labels and masks, or of tokens "
+                                            "(the vocabulary); 0: the largest + 1"));
+    for (OptionSection& section : pack_output_table(arguments->output, "seed"))
+        table.push_back(std::move(section));
+    return {.name = "data pack",
+            .summary = "pack images, tables and arrays into HDF5 shards",
+            .usage = "lockstep data pack INPUT --out DIR [options]",
+            .text = data_pack_help,
+            .table = std::move(table),
+            .optional_positionals = most_files,
+            .run = [arguments](const Invocation& call) {
+                const Communicator& ranks = call.process.ranks;
+                agree(ranks, [&] {
+                    add_files(arguments->inputs, call.positionals);
+                    pack(*arguments, ranks);
+                });
+                return 0;
+            }};
+}
+
+Command data_synth_command() {
+    auto arguments = std::make_shared<SynthArguments>();
+    OptionTable table = pack_output_table(arguments->output, "shuffle-seed");
+    table.insert(table.begin(), samples_section(arguments->synth));
+    return {.name = "data synth",
+            .summary = "generate a data set that can be learned",
+            .usage = "lockstep data synth --out DIR [options]",
+            .text = data_synth_help,
+            .table = std::move(table),
+            .run = [arguments](const Invocation& call) {
+                const Communicator& ranks = call.process.ranks;
+                agree(ranks, [&] { synthesize(*arguments, ranks); });
+                return 0;
+            }};
+}
+
+Command data_reshard_command() {
+    auto arguments = std::make_shared<ReshardArguments>();
+    arguments->pack.threads = 0;
+    return {
+        .name = "data reshard",
+        .summary = "write a data set in another layout",
+        .usage = "lockstep data reshard DIR --out DIR [options]",
+        .text =
+            "The same samples in other shards, blocks or with another codec, in the same order\n"
+            "unless --shuffle-seed is given. Another --block-rows is another order in training,\n"
+            "hence a model of other bits; shards and codec change none. Streams in bounded\n"
+            "memory; parallel, resumable, verified and atomic like 'data pack'. Shuffling needs\n"
+            "room for one more copy beside the output.\n\n"
+            "Example:\n"
+            "  lockstep data reshard data/train --out data/train-lz4 --codec lz4 --shards 64\n",
+        .table = table_of(*arguments),
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) {
+            const Communicator& ranks = call.process.ranks;
+            agree(ranks, [&] { reshard(call.positionals[0], *arguments, ranks); });
+            return 0;
+        }};
+}
+
+}  // namespace lockstep
