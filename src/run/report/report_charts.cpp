@@ -161,7 +161,7 @@ std::vector<double> own_seconds(const RankFigures& rank, const Columns& columns)
 }
 
 /// Of an even number the lower of both: of two ranks the quicker is what is usual.
-double median_of(std::vector<double> values) {
+double lower_median_of(std::vector<double> values) {
     std::erase_if(values, [](double value) { return !std::isfinite(value); });
     if (values.empty()) return unknown;
     const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
@@ -172,12 +172,12 @@ double median_of(std::vector<double> values) {
 /// What is usual in each column.
 std::vector<double> usual_seconds(const std::vector<std::vector<double>>& own) {
     const std::size_t columns = own.front().size();
-    if (own.size() == 1) return std::vector<double>(columns, median_of(own.front()));
+    if (own.size() == 1) return std::vector<double>(columns, lower_median_of(own.front()));
     std::vector<double> usual(columns);
     for (std::size_t column = 0; column < columns; ++column) {
         std::vector<double> of_ranks;
         for (const auto& rank : own) of_ranks.push_back(rank[column]);
-        usual[column] = median_of(std::move(of_ranks));
+        usual[column] = lower_median_of(std::move(of_ranks));
     }
     return usual;
 }
