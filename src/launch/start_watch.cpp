@@ -12,9 +12,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 
-#include "silent_network.hpp"
-
 #include "doctor/probes.hpp"
+#include "silent_network.hpp"
 
 #include <algorithm>
 #include <array>

@@ -17,8 +17,8 @@
 namespace lockstep {
 
 /// Returns the number of unique ids with which a communicator starts. One serves up to 256 ranks.
-/// Beyond, if the library supports several (ncclCommInitRankScalable), there is one per 128 ranks, so
-/// that no rank is contacted by more than that.
+/// Beyond, if the library supports several (ncclCommInitRankScalable), there is one per 128 ranks,
+/// so that no rank is contacted by more than that.
 int unique_id_count(int ranks, bool has_scalable_init);
 
 /// Returns the ranks that make an id, in the order of the ids (NCCL's user guide, "Creating a

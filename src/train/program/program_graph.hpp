@@ -98,8 +98,9 @@ ProgramGraph compile_program(const ProgramFile& file,
 enum class CallMode { train, evaluate };
 
 /// Switches a call that was exported for training to evaluation, as
-/// torch.ao.quantization.move_exported_model_to_eval() does: stores the value of an argument. Returns
-/// nothing if the operator has no switch, or if it makes no difference here, such as a dropout of 0.
+/// torch.ao.quantization.move_exported_model_to_eval() does: stores the value of an argument.
+/// Returns nothing if the operator has no switch, or if it makes no difference here, such as a
+/// dropout of 0.
 std::optional<CallMode> switch_mode(ProgramCall& call);
 
 /// Returns the operation of a node's target, Python's arithmetic with sizes between operators
