@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/trials.hpp"
-
 #include "lockstep/core/numbers.hpp"
+
+#include "tune/trials.hpp"
 
 #include <gtest/gtest.h>
 
