@@ -33,11 +33,6 @@ struct Inputs {
 /// DatasetIndex; the same on all ranks.
 Inputs open_inputs(Start& start);
 
-/// Collective. Gives the training data the mean and deviation that --normalise asks for: by one
-/// pass of the data, which gives the same bits with any ranks, or from a file. A run that goes on
-/// keeps its own. Errors: E103 (no such file), E217 (it has none of an input), those of reading.
-void settle_statistics(const Start& start, Inputs& inputs);
-
 /// Collective. Rank 0 opens the data set at `path` and sends its index to all. `fields` is empty
 /// for packed data; else it names the data sets of HDF5 files of others: "images=/x,labels=/y".
 /// Errors: those of DatasetIndex::open, the same on all ranks.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tested: e2e/own_models_test.cpp, train/program/program_peer (in Python).
+#include "loop/export_program.hpp"
+
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/safetensors.hpp"
 #include "lockstep/train/export_script.hpp"
 
-#include "model/model_file.hpp"
 #include "program/program_file.hpp"
 
 #include <algorithm>
@@ -18,16 +19,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
 namespace lockstep {
 namespace {
-
-at::Tensor tensor_of(const ExportedTensor& exported) {
-    std::vector<std::byte> values = exported.values();
-    const auto type = exported.element == ExportedElement::f32 ? torch::kFloat32 : torch::kInt64;
-    return torch::from_blob(values.data(), exported.shape, type).clone();
-}
 
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::byte>;
@@ -138,27 +132,6 @@ std::vector<ExportedTensor> state_of(const ProgramFile& program,
     return trained;
 }
 
-// The file that the model of `run` came from, which is as it was. `wanted` is its kind, `format`
-// what
-// --format calls it. Errors: E106 if the model is of another kind, E201 and kin for the file, E306
-// if it has changed.
-fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string_view format) {
-    const RunSettings found = read_run_settings(run);
-    const std::string& model = found.settings.model.name;
-    check(source_of(model) == wanted, [&] {
-        return Error(
-            "E106",
-            fmt::format("--format {} does not go with this run", format),
-            fmt::format("its model, {}, is no {}: there is no file of code that "
-                        "the weights could go back to",
-                        model,
-                        wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
-            "use --format safetensors");
-    });
-    check_model_file(found);
-    return model;
-}
-
 // Nothing, with a warning, where the program is not there any more.
 std::optional<ProgramFile> program_of(const fs::path& run) {
     if (!fs::exists(run / "run.json") ||
@@ -177,19 +150,21 @@ std::optional<ProgramFile> program_of(const fs::path& run) {
 
 }  // namespace
 
-ExportSummary export_script(const std::filesystem::path& run,
-                            const std::filesystem::path& checkpoint,
-                            const std::filesystem::path& file,
-                            ExportedTensors tensors) {
-    const std::filesystem::path model = trained_model_file(run, ModelSource::script, "torchscript");
-    const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
-    NamedTensors values;
-    for (const ExportedTensor& exported : exported_tensors(checkpoint, manifest, tensors))
-        values.push_back({exported.name, tensor_of(exported)});
-    NewFile out(file);
-    out.write(bytes_of(script_with(model, values)));
-    out.finish();
-    return {.step = manifest.state.step, .tensors = values.size(), .bytes = out.bytes()};
+fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string_view format) {
+    const RunSettings found = read_run_settings(run);
+    const std::string& model = found.settings.model.name;
+    check(source_of(model) == wanted, [&] {
+        return Error(
+            "E106",
+            fmt::format("--format {} does not go with this run", format),
+            fmt::format("its model, {}, is no {}: there is no file of code that "
+                        "the weights could go back to",
+                        model,
+                        wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
+            "use --format safetensors");
+    });
+    check_model_file(found);
+    return model;
 }
 
 ExportSummary export_program(const fs::path& run,
