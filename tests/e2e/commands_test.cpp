@@ -39,6 +39,14 @@ TEST(Commands, FindAWholeDataSetWhole) {
                 testing::EndsWith(fmt::format("'{}' is whole\n", folder)));
 }
 
+// Its registries take 0.3 s of each command, and 440 MiB of addresses.
+TEST(Commands, StartWithoutLibTorch) {
+    const Variables list = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader's, as ldd does
+    EXPECT_THAT(output_of({}, list), testing::AllOf(HasSubstr("libhdf5"), Not(HasSubstr("torch"))));
+    const ProcessResult trains = run_process({program() + "-train"}, list);
+    EXPECT_THAT(trains.output, HasSubstr("libtorch_cpu.so"));
+}
+
 TEST(Commands, ShowWhereSettingsComeFrom) {
     const TempDir folder;
     const std::string config =
