@@ -54,18 +54,24 @@
 namespace lockstep {
 namespace {
 
-// Without a branch, so that it is compiled for vectors.
-bool are_finite(const float* values, std::uint64_t count) {
-    unsigned others = 0;
-    for (std::uint64_t i = 0; i < count; ++i)
+// Without a branch and in blocks: at -O2 GCC 12 uses vectors only where it knows how often. A pass
+// over 50 MB takes 3.3 ms instead of 12.
+bool are_finite(std::span<const float> values) {
+    constexpr std::size_t block = 64;
+    std::uint32_t others = 0;
+    const auto look_at = [&](float value) {
         others |=
-            static_cast<unsigned>(!(std::fabs(values[i]) <= std::numeric_limits<float>::max()));
+            static_cast<std::uint32_t>(!(std::fabs(value) <= std::numeric_limits<float>::max()));
+    };
+    for (; values.size() >= block; values = values.subspan(block))
+        for (std::size_t i = 0; i < block; ++i) look_at(values[i]);
+    std::ranges::for_each(values, look_at);
     return others == 0;
 }
 
 void check_finite(std::span<const TensorMeta> tensors, std::span<const TensorPiece> pieces) {
     for (const TensorPiece& piece : pieces) {
-        if (are_finite(piece.data, piece.count)) continue;
+        if (are_finite({piece.data, piece.count})) continue;
         const float* const found = std::find_if_not(
             piece.data, piece.data + piece.count, [](float value) { return std::isfinite(value); });
         throw Error("E701",

@@ -255,9 +255,9 @@ void Saves::note_committed() {
     const double took_s = last_.time_s - ordered_s_, busy_s = parts_.course.save->busy_s();
     limit_.note_save(took_s);
     const bool was_beside = busy_s > 0;  // else it may be the run's last
-    if (parts_.start.ranks.is_root() && (was_beside || mode_ == CheckpointMode::blocking)) {
+    if (was_beside || mode_ == CheckpointMode::blocking) {
         cost_.add_save(was_beside ? begin_s_ : took_s, busy_s);
-        choose_interval();
+        if (parts_.start.ranks.is_root()) choose_interval();
     }
     if (!answered_.empty() && request_to_save() == answered_)
         write_state(parts_, saved_state(state.step, state.epoch));
