@@ -18,8 +18,9 @@ namespace {
 // Of a one-cycle; those of PyTorch's OneCycleLR.
 constexpr double first_share = 1.0 / 25, rising_share = 0.3;
 
-// Steps, of which a save's cost is told.
-constexpr std::size_t least_compared = 8, most_calm = 64;
+// Steps, of which a save's cost is told; and the share of a step that one may show of a save.
+constexpr std::size_t slow_at_first = 10, least_compared = 8, least_after = 16, most_calm = 64;
+constexpr double shown_of_step = 0.02;
 
 // Half a cosine.
 double annealed(double from, double to, double done) {
@@ -218,16 +219,31 @@ double save_interval_s(double cost_s, double mtbf_s, double overhead) {
     return std::max(std::sqrt(2 * cost_s * mtbf_s), cost_s / overhead);
 }
 
-void SaveCost::add_step(double wall_s, bool is_beside) {
-    if (is_beside)
+bool SaveCost::add_step(double wall_s, bool is_beside) {
+    if (steps_++ < slow_at_first) return false;
+    if (is_beside) {
+        const bool is_next = ended_.has_value();
+        if (is_next) settle();
         beside_s_.push_back(wall_s);
-    else if (calm_s_.size() < most_calm)
+        return is_next;
+    }
+    if (calm_s_.size() < most_calm)
         calm_s_.push_back(wall_s);
     else
         calm_s_[calm_++ % most_calm] = wall_s;
+    if (!ended_ || (++calm_since_ < least_after && !beside_s_.empty())) return false;
+    settle();
+    return true;
 }
 
 void SaveCost::add_save(double held_s, double busy_s) {
+    if (ended_) settle();
+    ended_ = {held_s, busy_s};
+    calm_since_ = 0;
+}
+
+void SaveCost::settle() {
+    const auto [held_s, busy_s] = *std::exchange(ended_, {});
     ++saves_;
     known_s_ += held_s + busy_s;
     const auto steps = static_cast<double>(beside_s_.size());
@@ -239,6 +255,17 @@ void SaveCost::add_save(double held_s, double busy_s) {
 
 double SaveCost::mean_s() const {
     return std::max(known_s_, shown_s_) / std::max(saves_, 1);
+}
+
+double SaveCost::usual_step_s() const {
+    return calm_s_.empty() ? 0 : median_of(calm_s_);
+}
+
+std::int64_t SaveCost::spread(double guess_s, double steps_to_next) const {
+    if (calm_s_.empty()) return 1;
+    double steps = (saves_ > 0 ? shown_s_ / saves_ : guess_s) / (shown_of_step * usual_step_s());
+    if (steps_to_next > 0) steps = std::min(steps, steps_to_next / 2);
+    return std::max(static_cast<std::int64_t>(steps), std::int64_t{1});
 }
 
 TimeLimit::TimeLimit(std::int64_t deadline_unix_s, double unix_now_s, double now_s)

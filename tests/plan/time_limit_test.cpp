@@ -25,38 +25,75 @@ TEST(SaveInterval, KeepsToTheShareOfTimeForSaves) {
     EXPECT_LT(save_interval_s(8, 600, 0.5), 800);
 }
 
-void add_steps(SaveCost& cost, int steps, double wall_s, bool is_beside) {
-    for (int i = 0; i < steps; ++i) cost.add_step(wall_s, is_beside);
+// Returns true if the cost of a save became known.
+bool add_steps(SaveCost& cost, int steps, double wall_s, bool is_beside) {
+    bool is_known = false;
+    for (int i = 0; i < steps; ++i) is_known = cost.add_step(wall_s, is_beside) || is_known;
+    return is_known;
+}
+
+SaveCost after_first_steps() {
+    SaveCost cost;
+    add_steps(cost, 10, 9, false);  // they do not count
+    return cost;
 }
 
 // Two writers hold up one another's ranks: the sum of a rank's own work was a third of it.
 TEST(SaveCost, IsWhatTheStepsBesideASaveShow) {
-    SaveCost cost;
+    SaveCost cost = after_first_steps();
     EXPECT_EQ(cost.mean_s(), 0);
-    add_steps(cost, 40, 0.100, false);
-    cost.add_step(30, false);  // waited for data
+    EXPECT_EQ(cost.usual_step_s(), 0);
+    add_steps(cost, 15, 0.300, false);  // slow, too: the steps after the save tell
     add_steps(cost, 20, 0.105, true);
-    cost.add_step(8, true);
+    cost.add_step(8, true);  // waited for data
     cost.add_save(0.001, 0.04);
-    EXPECT_NEAR(cost.mean_s(), 0.001 + 21 * 0.005, 1e-9);
+    EXPECT_FALSE(add_steps(cost, 15, 0.100, false));
+    EXPECT_EQ(cost.mean_s(), 0);
+    EXPECT_TRUE(add_steps(cost, 16, 0.100, false));
+    EXPECT_NEAR(cost.usual_step_s(), 0.100, 1e-9);
     add_steps(cost, 100, 0.200, false);  // the machine is slower now, for longer than is remembered
     add_steps(cost, 20, 0.205, true);
     cost.add_save(0.001, 0.04);
-    EXPECT_NEAR(cost.mean_s(), 0.001 + 20.5 * 0.005, 1e-9);
+    EXPECT_TRUE(add_steps(cost, 1, 0.300, true)) << "the next save tells it";
+    EXPECT_GT(cost.mean_s(), 0.001 + 20 * 0.005 - 1e-9);
 }
 
 TEST(SaveCost, IsNeverLessThanWhatIsKnown) {
-    SaveCost cost;
+    SaveCost cost = after_first_steps();
     add_steps(cost, 40, 0.100, false);
     add_steps(cost, 20, 0.099, true);
     cost.add_save(0.001, 0.04);
+    EXPECT_TRUE(add_steps(cost, 16, 0.100, false));
     EXPECT_NEAR(cost.mean_s(), 0.041, 1e-9);
     add_steps(cost, 3, 5, true);  // too few to say
     cost.add_save(0.001, 0.04);
+    EXPECT_TRUE(add_steps(cost, 16, 0.100, false));
     EXPECT_NEAR(cost.mean_s(), 0.041, 1e-9);
-    SaveCost blocking;
+    SaveCost blocking = after_first_steps();
     blocking.add_save(0.3, 0);
+    EXPECT_TRUE(add_steps(blocking, 1, 0.1, false));
     EXPECT_NEAR(blocking.mean_s(), 0.3, 1e-9);
+}
+
+TEST(SaveCost, IsSpreadSoThatStepsShowAFiftieth) {
+    SaveCost cost;
+    EXPECT_EQ(cost.spread(1, 0), 1) << "no step is known";
+    cost = after_first_steps();
+    add_steps(cost, 40, 0.100, false);
+    EXPECT_EQ(cost.spread(0, 0), 1);
+    EXPECT_EQ(cost.spread(0.1, 0), 50);
+    EXPECT_EQ(cost.spread(0.1, 60), 30) << "it is done before the next one";
+    EXPECT_EQ(cost.spread(0.1, 1), 1);
+    add_steps(cost, 20, 0.110, true);
+    cost.add_save(0, 0.04);
+    add_steps(cost, 16, 0.100, false);
+    EXPECT_NEAR(static_cast<double>(cost.spread(5, 0)), 100, 1) << "0.2 s, as shown";
+    SaveCost hidden = after_first_steps();
+    add_steps(hidden, 20, 0.100, false);
+    add_steps(hidden, 20, 0.099, true);
+    hidden.add_save(0, 0.04);
+    add_steps(hidden, 16, 0.100, false);
+    EXPECT_EQ(hidden.spread(5, 0), 1);
 }
 
 TEST(TimeLimit, IsNeverNearWithoutADeadline) {

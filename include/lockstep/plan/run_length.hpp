@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 
@@ -88,23 +89,36 @@ double save_interval_s(double cost_s, double mtbf_s, double overhead);
 
 /// What saves beside the steps cost: the time that they are known to take, or what the steps beside
 /// them take longer, if that is more. Medians are compared, for other things make single steps
-/// long.
+/// long. A start's first steps do not count.
 class SaveCost {
   public:
-    /// Must be called for every step; `is_beside`: a save was in flight.
-    void add_step(double wall_s, bool is_beside);
+    /// Must be called for every step; `is_beside`: a save was in flight. Returns true if the cost
+    /// of the last save is known with it: some steps after its end, or with the first of the next
+    /// one.
+    bool add_step(double wall_s, bool is_beside);
 
     /// Notes the end of a save, which held up the training for `held_s` and worked for `busy_s`
     /// beside it.
     void add_save(double held_s, double busy_s);
 
-    /// Returns the mean of all saves, in seconds.
+    /// Returns the mean of all saves whose cost is known, in seconds.
     double mean_s() const;
 
+    /// Returns the median step without a save, in seconds; 0: none is known.
+    double usual_step_s() const;
+
+    /// Returns the number of steps that the next save should be written beside, so that each shows
+    /// little of it: at least 1, and at most half of `steps_to_next`, if that is more than 0.
+    /// `guess_s` is the cost of a first save.
+    std::int64_t spread(double guess_s, double steps_to_next) const;
+
   private:
+    void settle();
+
     std::vector<double> beside_s_, calm_s_;  ///< the latter: the last steps without a save
-    std::size_t calm_ = 0;
-    double known_s_ = 0, shown_s_ = 0;  ///< of all saves
+    std::size_t steps_ = 0, calm_ = 0, calm_since_ = 0;  ///< the last: since the save's end
+    std::optional<std::pair<double, double>> ended_;     ///< held and busy of the save to be told
+    double known_s_ = 0, shown_s_ = 0;                   ///< of all saves
     int saves_ = 0;
 };
 

@@ -75,6 +75,7 @@ struct SaveThreads {
 
     std::unique_ptr<float[]> staging;
     std::size_t floats;
+    std::int64_t spread = 1;  ///< number of steps that the next save is written beside
     SideThread writer{19}, copier{5};
 };
 
@@ -112,6 +113,12 @@ class CheckpointSave {
     /// Returns the processor time of this rank's threads, once the checkpoint is there.
     double busy_s() const { return busy_s_; }
 
+    /// Returns how long the writer waited for steps to write beside, once the checkpoint is there.
+    double rested_s() const { return rested_s_; }
+
+    /// Lets this rank write as quickly as it can, for somebody waits.
+    void hurry();
+
     /// After a step, on all ranks: `agreed` is the sum of votes() before it. Returns true once the
     /// checkpoint is there. Collective only where a rank failed. Errors: see above.
     bool advance(const SaveVotes& agreed);
@@ -132,6 +139,8 @@ class CheckpointSave {
     void commit();
     void pass(Stage next);
     void allow(Stage next);
+    void rest_at(std::uint64_t bytes);
+    void let_write(std::uint64_t bytes);
     void next_stage();
     bool works_in(Stage stage) const { return rank_ == 0 || stage == Stage::writing; }
     void wait_for_own() const;
@@ -151,7 +160,10 @@ class CheckpointSave {
     std::atomic<Stage> reached_ = Stage::preparing;  ///< by the writer; ended: it failed
     std::atomic<Stage> allowed_ = Stage::preparing;  ///< to the writer; ended: it is abandoned
     std::atomic<int> signs_ = 0;                     ///< by the writer, of each part and stage
+    std::atomic<std::uint64_t> may_write_ = 0;       ///< bytes, up to which the writer may go on
+    std::uint64_t bytes_ = 0;                        ///< of this rank's shard
     double busy_s_ = 0;                              ///< of both threads, before reached_ changes
+    double rested_s_ = 0;                            ///< of the writer, likewise
     std::optional<Error> failure_;                   ///< of the writer, before it has ended
 };
 

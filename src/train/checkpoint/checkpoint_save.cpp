@@ -21,6 +21,9 @@
 // - A save holds up the training: its threads are there before, since a new one takes a core from
 //   its maker for a time slice; waking them takes none, and they hold no lock that a step takes.
 // - The copy starves on busy cores: the copier is above the writer.
+// - Steps show much of a save: the writer's work is spread over as many as the last saves' cost
+// says,
+//   unless somebody waits for it.
 // - A disk that does not answer holds a run for ever: see run/flight/watchdog.cpp.
 //
 // Tested: train/checkpoint/checkpoint_save_test.cpp (modes give equal bytes, an update that does
@@ -191,8 +194,10 @@ CheckpointSave::CheckpointSave(const Communicator& ranks,
       part_(std::move(part)),
       threads_(threads),
       unfinished_(unfinished_checkpoint(place_, part_.state.step)) {
+    for (const TensorPiece& piece : part_.pieces) bytes_ += piece.count * sizeof(float);
     if (threads_ == nullptr) return;
     expect(threads_->floats >= part_.changing_floats(), "there is room for what changes");
+    let_write(bytes_ / static_cast<std::uint64_t>(threads_->spread));
     threads_->copier.run([this] {
         copy();
         threads_->writer.run([this] { work(); });
@@ -204,6 +209,7 @@ CheckpointSave::CheckpointSave(const Communicator& ranks,
 CheckpointSave::~CheckpointSave() {
     if (threads_ == nullptr) return;
     allow(Stage::ended);
+    hurry();
     threads_->copier.wait();
     threads_->writer.wait();
 }
@@ -252,16 +258,15 @@ void CheckpointSave::prepare() const {
 void CheckpointSave::write() {
     if (part_.also) part_.also();
     check_finite(part_.tensors, part_.pieces);
-    std::uint64_t total = 0;
-    for (const TensorPiece& piece : part_.pieces) total += piece.count * sizeof(float);
     std::optional<Progress> progress;  // rank 0's share stands for all
-    if (threads_ == nullptr) progress.emplace("saving", total, ProgressUnit::bytes);
+    if (threads_ == nullptr) progress.emplace("saving", bytes_, ProgressUnit::bytes);
     write_file_atomically(
         list_of(rank_),
         write_shard(unfinished_ / fmt::format("shard-{:05}-of-{:05}.safetensors", rank_, size_),
                     part_,
                     [&](std::uint64_t bytes) {
                         if (progress) progress->update(bytes);
+                        if (threads_ != nullptr) rest_at(bytes);
                         if (allowed_ == Stage::ended) throw Abandoned();
                         threads_ != nullptr ? give_sign() : mark_phase();
                     }));
@@ -299,6 +304,22 @@ void CheckpointSave::allow(Stage next) {
     allowed_.notify_one();
 }
 
+// The writer's: waits until the steps let it write more than `bytes`.
+void CheckpointSave::rest_at(std::uint64_t bytes) {
+    const double since_s = now_s();
+    for (std::uint64_t most = may_write_; most < bytes; most = may_write_) may_write_.wait(most);
+    rested_s_ += now_s() - since_s;
+}
+
+void CheckpointSave::let_write(std::uint64_t bytes) {
+    may_write_ = std::max(may_write_.load(), bytes);
+    may_write_.notify_one();
+}
+
+void CheckpointSave::hurry() {
+    let_write(bytes_);
+}
+
 SaveVotes CheckpointSave::votes() const {
     const Stage reached = reached_;
     const bool failed = reached == Stage::ended;
@@ -308,11 +329,14 @@ SaveVotes CheckpointSave::votes() const {
 
 bool CheckpointSave::advance(const SaveVotes& agreed) {
     if (agreed.failed > 0) finish();
+    if (threads_ != nullptr)
+        let_write(may_write_ + bytes_ / static_cast<std::uint64_t>(threads_->spread) + 1);
     if (agreed.done == (stage_ == Stage::writing ? size_ : 1)) next_stage();
     return stage_ == Stage::done;
 }
 
 void CheckpointSave::finish() {
+    hurry();
     while (stage_ != Stage::done) {
         std::optional<PhaseScope> waiting;
         agree(ranks_, [&] {

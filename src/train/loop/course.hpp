@@ -117,6 +117,7 @@ class Saves {
     void choose_interval();
     double mtbf_s() const;
     bool can_overlap(const CheckpointPart& part);
+    std::int64_t spread_of(const CheckpointPart& part) const;
     void note_committed();
     void leave_out();
     std::string request_to_save() const;

@@ -160,7 +160,7 @@ SaveVotes Saves::votes() const {
 }
 
 void Saves::after_step(const SaveVotes& agreed, double wall_s) {
-    cost_.add_step(wall_s, is_in_flight());
+    if (cost_.add_step(wall_s, is_in_flight()) && parts_.start.ranks.is_root()) choose_interval();
     if (!is_in_flight()) return;
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
     if (parts_.course.save->advance(agreed)) note_committed();
@@ -184,6 +184,7 @@ void Saves::order(SaveReason reason) {
         reason == SaveReason::period && parts_.start.settings.on_nonfinite != NonFinite::rollback;
     if (is_in_flight() && reason == SaveReason::request) {
         is_wanted_ = true;
+        parts_.course.save->hurry();
         return;
     }
     if (is_in_flight() && may_be_left_out) return leave_out();
@@ -233,6 +234,19 @@ bool Saves::can_overlap(const CheckpointPart& part) {
     return false;
 }
 
+// Before a save has shown its cost, a core that does nothing else is taken to write 500 MB/s.
+std::int64_t Saves::spread_of(const CheckpointPart& part) const {
+    constexpr double guess_bytes_s = 500e6;
+    const Period& period = parts_.start.settings.checkpoint_every;
+    const double step_s = cost_.usual_step_s();
+    double steps = static_cast<double>(steps_of(period, parts_.contract.length));
+    if (period.unit == Period::Unit::automatic) steps = interval_s_ / step_s;
+    if (period.unit == Period::Unit::seconds) steps = static_cast<double>(period.count) / step_s;
+    const bool has_spare_core = parts_.run.share.cpus.cpus > parts_.start.settings.threads;
+    const auto bytes = static_cast<double>(part.changing_floats() * sizeof(float));
+    return cost_.spread(has_spare_core ? 0 : bytes / guess_bytes_s, steps);
+}
+
 void Saves::begin(CheckpointMode mode) {
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
     const Communicator& world = parts_.start.ranks;
@@ -244,6 +258,7 @@ void Saves::begin(CheckpointMode mode) {
     const bool overlaps = mode == CheckpointMode::overlapped && can_overlap(part);
     is_wanted_ = false;
     answered_ = request_to_save();
+    if (overlaps) threads_->spread = spread_of(part);
     course.save = std::make_unique<CheckpointSave>(
         world, place_of(parts_), std::move(part), overlaps ? threads_.get() : nullptr);
     begin_s_ = now_s() - ordered_s_;
@@ -253,12 +268,10 @@ void Saves::note_committed() {
     const CheckpointState& state = parts_.course.save->state();
     last_ = {state.step, state.epoch, now_s()};
     const double took_s = last_.time_s - ordered_s_, busy_s = parts_.course.save->busy_s();
-    limit_.note_save(took_s);
+    limit_.note_save(took_s - parts_.course.save->rested_s());
     const bool was_beside = busy_s > 0;  // else it may be the run's last
-    if (was_beside || mode_ == CheckpointMode::blocking) {
+    if (was_beside || mode_ == CheckpointMode::blocking)
         cost_.add_save(was_beside ? begin_s_ : took_s, busy_s);
-        if (parts_.start.ranks.is_root()) choose_interval();
-    }
     if (!answered_.empty() && request_to_save() == answered_)
         write_state(parts_, saved_state(state.step, state.epoch));
     parts_.course.save.reset();

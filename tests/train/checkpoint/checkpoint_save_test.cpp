@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -211,6 +212,30 @@ TEST_F(CheckpointSaves, MayBeFinishedAtAnyStep) {
         save->finish();
         EXPECT_EQ(files(name).size(), static_cast<std::size_t>(ranks_.size()) + 1);
     }
+}
+
+TEST_F(CheckpointSaves, AreSpreadOverStepsUntilSomebodyWaits) {
+    threads_.spread = 1000;
+    const auto begin_slowly = [&](const std::string& name) {
+        auto save = begin(name, part(1));
+        for (int step = 0; step < 30; ++step) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            EXPECT_FALSE(after_step(*save)) << step;
+        }
+        return save;
+    };
+    const auto waits = begin_slowly("waits");
+    waits->finish();
+    EXPECT_GT(waits->rested_s(), 0);
+    const auto hurries = begin_slowly("hurries");
+    hurries->hurry();
+    take_steps(*hurries);
+    EXPECT_EQ(files("hurries"), files("waits"));
+    begin_slowly("abandoned");
+    threads_.spread = 7;
+    const auto steps = begin("steps", part(1));
+    take_steps(*steps);
+    EXPECT_EQ(files("steps"), files("waits"));
 }
 
 TEST_F(CheckpointSaves, LeaveNoCheckpointBehindIfTheyAreAbandoned) {
