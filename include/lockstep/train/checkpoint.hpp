@@ -140,7 +140,6 @@ class CheckpointSave {
     void pass(Stage next);
     void allow(Stage next);
     void rest_at(std::uint64_t bytes);
-    void let_write(std::uint64_t bytes);
     void next_stage();
     bool works_in(Stage stage) const { return rank_ == 0 || stage == Stage::writing; }
     void wait_for_own() const;
