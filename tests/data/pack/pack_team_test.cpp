@@ -221,15 +221,12 @@ TEST_F(PackTeam, NamesTheFirstBadLabelWhoeverSeesIt) {
 // Features f32[3], a target f64 with values that are not finite, an f32 image [2, 2, 2].
 class RealSource : public RowSource {
   public:
-    RealSource() {
-        fields_.resize(3);
-        fields_[0] = {.name = "features", .type = ElementType::f32, .shape = {3}};
-        fields_[1] = {.name = "target", .type = ElementType::f64};
-        fields_[2] = {
-            .name = "image", .type = ElementType::f32, .shape = {2, 2, 2}, .layout = "CHW"};
-    }
-    std::uint64_t samples() const override { return 1000; }
-    const std::vector<Field>& fields() const override { return fields_; }
+    RealSource()
+        : RowSource(
+              1000,
+              {{.name = "features", .type = ElementType::f32, .shape = {3}},
+               {.name = "target", .type = ElementType::f64},
+               {.name = "image", .type = ElementType::f32, .shape = {2, 2, 2}, .layout = "CHW"}}) {}
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
         if (field == 1) {
             const double value = row % 10 == 3 ? std::numeric_limits<double>::quiet_NaN()
@@ -246,9 +243,6 @@ class RealSource : public RowSource {
         return 0.1f * static_cast<float>((row * 7919 + i * 104729) % 1013) + static_cast<float>(i);
     }
     Hash128 fingerprint() const override { return {1, 2}; }
-
-  private:
-    std::vector<Field> fields_;
 };
 
 TEST(PackScan, GivesRealFieldsTheSameStatisticsOnAnyRanks) {

@@ -4,7 +4,6 @@
 
 #include "transform/image.hpp"
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 

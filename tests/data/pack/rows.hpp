@@ -8,7 +8,6 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <cstring>
 #include <string>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <vector>

@@ -4,7 +4,6 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <algorithm>
 #include <csignal>
 
 #include <gmock/gmock.h>

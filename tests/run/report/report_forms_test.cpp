@@ -2,7 +2,6 @@
 #include "made_up_run.hpp"
 #include "report/svg_charts.hpp"
 
-#include <algorithm>
 #include <regex>
 
 #include <gmock/gmock.h>
