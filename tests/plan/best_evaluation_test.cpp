@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 using test::caught_code;
-using testing::HasSubstr;
 using testing::MatchesRegex;
 
 class Control : public testing::Test {

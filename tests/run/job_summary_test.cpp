@@ -2,8 +2,6 @@
 #include "lockstep/run/job_summary.hpp"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

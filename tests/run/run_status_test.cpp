@@ -27,7 +27,6 @@ using test::caught;
 using test::caught_code;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr double t0 = 1.5e9;  // when the first start begins, long ago
 

@@ -3,9 +3,7 @@
 
 #include <functional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,6 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

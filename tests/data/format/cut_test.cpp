@@ -3,7 +3,6 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include <numeric>
-#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ class IdxSource : public testing::Test {
     // The error of opening these contents as images and labels.
     Error error_of(const std::string& images, const std::string& labels) {
         const auto a = folder_.file("images", images), b = folder_.file("labels", labels);
-        return caught([&] { open_idx(a, b); }).value_or(Error("none", ""));
+        return test::error_of([&] { open_idx(a, b); });
     }
 
     test::TempDir folder_;

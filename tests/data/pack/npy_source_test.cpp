@@ -9,7 +9,6 @@
 namespace lockstep {
 namespace {
 
-using test::bytes_in;
 using test::error_of;
 using test::npy_text;
 using test::values_of;

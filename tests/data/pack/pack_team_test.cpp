@@ -23,7 +23,6 @@ namespace {
 
 using test::caught;
 using test::caught_code;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 using Content = std::map<std::string, std::string>;
@@ -172,11 +171,10 @@ TEST_F(PackTeam, RefusesToMixTwoPacks) {
     pack_until(250);
     const Content left = files_in(partial());
     options_.codec = Codec::zstd;
-    const auto error = caught([&] { pack_dataset(options_); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E240");
-    EXPECT_THAT(error->what(), HasSubstr("3 finished shards"));
-    EXPECT_THAT(error->why(), HasSubstr("codec was \"lz4\", now \"zstd\""));
+    const Error error = test::error_of([&] { pack_dataset(options_); });
+    EXPECT_EQ(error.code(), "E240");
+    EXPECT_THAT(error.what(), HasSubstr("3 finished shards"));
+    EXPECT_THAT(error.why(), HasSubstr("codec was \"lz4\", now \"zstd\""));
     EXPECT_EQ(files_in(partial()), left);
     options_.codec = Codec::lz4;
     options_.labels = folder_.file("other", test::labels_text(test::make_samples(500, 9)));

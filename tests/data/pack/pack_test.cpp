@@ -150,10 +150,9 @@ TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
 TEST_F(Pack, RefusesLabelsOutOfRange) {
     test::IdxPack options = test::options_for(folder_, samples_, "toy");
     options.classes = 5;
-    const auto error = caught([&] { pack_dataset(options); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E210");
-    EXPECT_THAT(error->what(), HasSubstr("label 5 of input sample 5"));
+    const Error error = test::error_of([&] { pack_dataset(options); });
+    EXPECT_EQ(error.code(), "E210");
+    EXPECT_THAT(error.what(), HasSubstr("label 5 of input sample 5"));
     EXPECT_THAT(leftovers(), ElementsAre());
 }
 
@@ -341,10 +340,9 @@ TEST_F(Reshard, NamesDamageInItsInput) {
     test::overwrite(packed_.output / manifest_.shards[block.shard].name, block.offset, "damage");
     for (const bool shuffles : {false, true}) {
         if (shuffles) options_.shuffle_seed = 1;
-        const auto error = caught([&] { reshard(); });
-        ASSERT_TRUE(error);
-        EXPECT_EQ(error->code(), "E213");
-        EXPECT_THAT(error->what(), HasSubstr("field 'images'"));
+        const Error error = test::error_of([&] { reshard(); });
+        EXPECT_EQ(error.code(), "E213");
+        EXPECT_THAT(error.what(), HasSubstr("field 'images'"));
         EXPECT_FALSE(fs::exists(options_.output));
     }
 }

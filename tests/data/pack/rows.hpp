@@ -46,10 +46,4 @@ std::string npy_text(ElementType type,
     return npy_header_text(type, shape) + bytes_in(values);
 }
 
-/// What an action throws; an Error of code "none" if it throws nothing.
-template <class Action>
-Error error_of(Action&& action) {
-    return caught(action).value_or(Error("none", ""));
-}
-
 }  // namespace lockstep::test

@@ -158,10 +158,9 @@ TEST_F(Stream, WorksWithTheLeastMemoryItAccepts) {
     const auto index = pack(Codec::deflate);
     StreamOptions options = test::small_stream();
     options.memory_bytes = 1;
-    const auto error = caught([&] { BatchStream(index, options); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E106");
-    EXPECT_THAT(error->why(), HasSubstr("4 lanes"));
+    const Error error = test::error_of([&] { BatchStream(index, options); });
+    EXPECT_EQ(error.code(), "E106");
+    EXPECT_THAT(error.why(), HasSubstr("4 lanes"));
     while (caught_code([&] { BatchStream(index, options); }) == "E106")
         options.memory_bytes += options.memory_bytes / 16 + 1;
     EXPECT_LE(BatchStream(index, options).memory_bytes(), options.memory_bytes);
@@ -269,9 +268,8 @@ TEST_F(Stream, NamesTheDamagedBlockInTheStepThatNeedsIt) {
 TEST_F(Stream, NoticesAShardCutShortAfterItWasOpened) {
     const auto index = pack();
     fs::resize_file(options_.output / index->shards()[1].name, 3000);
-    const auto error = caught([&] { test::read_all(index); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E204");
+    const Error error = test::error_of([&] { test::read_all(index); });
+    EXPECT_EQ(error.code(), "E204");
 }
 
 TEST_F(Stream, NoticesLabelsOutOfRange) {
@@ -282,10 +280,9 @@ TEST_F(Stream, NoticesLabelsOutOfRange) {
         options_.output, test::content_of(options_.output / manifest_name), blocks));
     const StoredBlock& block = blocks[1][9];
     test::overwrite(options_.output / index->shards()[block.shard].name, block.offset + 8, "\x63");
-    const auto error = caught([&] { test::read_all(unhashed); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E210");
-    EXPECT_THAT(error->what(), HasSubstr("label 99 of sample 145"));
+    const Error error = test::error_of([&] { test::read_all(unhashed); });
+    EXPECT_EQ(error.code(), "E210");
+    EXPECT_THAT(error.what(), HasSubstr("label 99 of sample 145"));
 }
 
 TEST_F(Stream, ReadsWithinItsLanesWhenTheNumbersDivide) {

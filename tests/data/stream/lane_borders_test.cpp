@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -202,10 +202,9 @@ TEST_F(Resident, NamesDamageOrMasksItsSamples) {
     const auto index = pack(Codec::zstd);
     test::damage_block(*index, 0, 20);  // samples 320 to 335
     test::damage_block(*index, 1, 21);  // samples 336 to 351
-    const auto error = caught([&] { load(index, {.threads = 2}); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E213");
-    EXPECT_THAT(error->what(), HasSubstr("samples 3"));
+    const Error error = test::error_of([&] { load(index, {.threads = 2}); });
+    EXPECT_EQ(error.code(), "E213");
+    EXPECT_THAT(error.what(), HasSubstr("samples 3"));
 
     const auto rows = load(index, {.threads = 2, .on_bad_data = BadData::mask});
     EXPECT_EQ(rows->masked_samples(), 32u);

@@ -264,12 +264,11 @@ TEST_F(Service, RefusesWhatTheControlGroupHasNoRoomFor) {
     for (const int version : {1, 2}) {
         StreamOptions options = test::small_stream();
         options.system_root = fake_root(folder_, version, std::to_string((1u << 20) + 5000));
-        const auto error = caught([&] { BatchStream(index, options); });
-        ASSERT_TRUE(error);
-        EXPECT_EQ(error->code(), "E224");
-        EXPECT_THAT(error->what(), HasSubstr("leaves 4.9 KiB"));
-        EXPECT_THAT(error->why(), HasSubstr("limited to 1.0 MiB"));
-        EXPECT_THAT(error->fix(), HasSubstr("fewer lanes"));
+        const Error error = test::error_of([&] { BatchStream(index, options); });
+        EXPECT_EQ(error.code(), "E224");
+        EXPECT_THAT(error.what(), HasSubstr("leaves 4.9 KiB"));
+        EXPECT_THAT(error.why(), HasSubstr("limited to 1.0 MiB"));
+        EXPECT_THAT(error.fix(), HasSubstr("fewer lanes"));
 
         const std::uint64_t enough = (1u << 20) + usual.bytes();
         options.system_root = fake_root(folder_, version, std::to_string(enough));

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/watchdog.hpp"
 
-#include "lockstep/run/verdict.hpp"
-
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
-
-#include <memory>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -16,7 +16,6 @@ using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
 using testing::HasSubstr;
-using testing::MatchesRegex;
 
 // A run without anything to find, which each test spoils.
 class Findings : public testing::Test {

@@ -19,11 +19,9 @@ using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
 using test::made_up_report;
-using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 TEST(ReportOutcome, SaysHowTheRunEndedWithItsResults) {
     RunFigures run = made_up_figures(2, 20);
