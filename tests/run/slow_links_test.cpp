@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {

@@ -5,7 +5,6 @@
 #include "rows.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <hdf5.h>
 
 namespace lockstep {

@@ -7,7 +7,6 @@
 #include "pictures.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 namespace lockstep {

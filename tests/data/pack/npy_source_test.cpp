@@ -4,7 +4,6 @@
 #include "support/made_up_program.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

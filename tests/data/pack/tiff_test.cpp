@@ -8,7 +8,6 @@
 #include "transform/image.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,6 @@
 #include <map>
 #include <numeric>
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {

@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 
 namespace lockstep {

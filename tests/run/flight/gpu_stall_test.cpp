@@ -3,7 +3,6 @@
 #include "lockstep/run/verdict.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
