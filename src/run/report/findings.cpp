@@ -27,10 +27,10 @@ double save_cost_s(const RunFigures& run) {
     if (run.ranks.empty()) return 0;
     double most = 0, sum = 0, saves = 0;
     for (const StepBudget& step : run.ranks.front().steps)
-        most = std::max(most, step.at(Phase::checkpoint));
+        most = std::max(most, step.phases[Phase::checkpoint]);
     for (const StepBudget& step : run.ranks.front().steps)
-        if (step.at(Phase::checkpoint) > 0.1 * most) {
-            sum += step.at(Phase::checkpoint);
+        if (step.phases[Phase::checkpoint] > 0.1 * most) {
+            sum += step.phases[Phase::checkpoint];
             ++saves;
         }
     return saves > 0 ? sum / saves : 0;
@@ -265,7 +265,7 @@ ReportFinding all_well(const Evidence& seen) {
 }  // namespace
 
 double Evidence::seconds(Phase phase) const {
-    return report.mean.phases[static_cast<std::size_t>(phase)];
+    return report.mean.phases[phase];
 }
 
 double Evidence::share(Phase phase) const {

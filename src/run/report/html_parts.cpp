@@ -47,8 +47,7 @@ BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
         BarRow bar{ranks_label(row.first, row.last) + (row.hosts.empty() ? "" : " · " + row.hosts),
                    step_length_text(row.mean.wall_s()),
                    {}};
-        for (const Phase phase : phases)
-            bar.values.push_back(row.mean.phases[static_cast<std::size_t>(phase)] / unit_s);
+        for (const Phase phase : phases) bar.values.push_back(row.mean.phases[phase] / unit_s);
         chart.rows.push_back(std::move(bar));
     }
     return chart;
@@ -162,8 +161,7 @@ std::string html_budget(const Report& report) {
     const BarChart chart = bars_of_ranks(report, phases);
     HtmlCells shares;
     for (const Phase phase : phases)
-        shares.push_back(
-            share_of(report.mean.phases[static_cast<std::size_t>(phase)], report.mean.wall_s()));
+        shares.push_back(share_of(report.mean.phases[phase], report.mean.wall_s()));
     return html_section(
         "Where a step goes",
         html_paragraph("note",

@@ -55,8 +55,7 @@ Json json_of(const ReportCurve& curve, std::int64_t batch) {
 
 Json json_of(const MeanStep& mean) {
     Json phases = Json::object();
-    for (const Phase phase : phase_order)
-        phases[phase_name(phase)] = mean.phases[static_cast<std::size_t>(phase)];
+    for (const Phase phase : phase_order) phases[phase_name(phase)] = mean.phases[phase];
     return {{"steps", mean.steps}, {"wall_s", mean.wall_s()}, {"phases_s", std::move(phases)}};
 }
 

@@ -92,7 +92,7 @@ std::string letter_bar(const MeanStep& mean, double whole_s) {
     std::string bar;
     double sum_s = 0;
     for (const Phase phase : phase_order) {
-        sum_s += mean.phases[static_cast<std::size_t>(phase)];
+        sum_s += mean.phases[phase];
         const double end = std::round(sum_s / whole_s * static_cast<double>(bar_letters));
         if (std::isfinite(end) && end > static_cast<double>(bar.size()))
             bar.resize(std::min(static_cast<std::size_t>(end), bar_letters),
@@ -108,7 +108,7 @@ std::string budget_text(const Report& report) {
                                            report.mean.steps,
                                            report.incarnation));
     for (const Phase phase : shown_phases(report)) {
-        const double seconds = report.mean.phases[static_cast<std::size_t>(phase)];
+        const double seconds = report.mean.phases[phase];
         const PartWord& word = phase_word(phase);
         text += fmt::format("  {} {:<22} {:>9} {:>7}\n",
                             word.letter,

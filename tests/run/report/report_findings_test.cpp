@@ -10,7 +10,6 @@
 namespace lockstep {
 namespace {
 
-using test::at;
 using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
@@ -32,7 +31,7 @@ class Findings : public testing::Test {
     /// Each rank spends `seconds` more of each step in `phase`.
     void add_to_all(Phase phase, double seconds) {
         for (RankFigures& rank : run_.ranks)
-            for (StepBudget& step : rank.steps) at(step.phases, phase) += seconds;
+            for (StepBudget& step : rank.steps) step.phases[phase] += seconds;
     }
     RunTimes& times() { return clues_.status.times; }
 
@@ -62,10 +61,10 @@ TEST_F(Findings, TellOfAFailureThatNoRankExplains) {
 }
 
 TEST_F(Findings, NameAStragglerWithNodeAndCause) {
-    for (StepBudget& step : run_.ranks[2].steps) at(step.phases, Phase::data) += 0.010;
+    for (StepBudget& step : run_.ranks[2].steps) step.phases[Phase::data] += 0.010;
     for (RankFigures& rank : run_.ranks)
         if (rank.facts.rank != 2)
-            for (StepBudget& step : rank.steps) at(step.phases, Phase::wait) += 0.010;
+            for (StepBudget& step : rank.steps) step.phases[Phase::wait] += 0.010;
     EXPECT_THAT(said(FindingKind::straggler), HasSubstr("rank 2 on n1 holds the others up by"));
     EXPECT_THAT(said(FindingKind::straggler), HasSubstr("its batches come late"));
     EXPECT_THAT(said(FindingKind::straggler), HasSubstr("lockstep logs runs/a --rank 2"));
@@ -115,7 +114,7 @@ TEST_F(Findings, NameSavingWithAnIntervalThatCostsLess) {
     times().saving = 3;
     EXPECT_EQ(said(FindingKind::saving), "");
     times().saving = 7;
-    at(run_.ranks[0].steps[20].phases, Phase::checkpoint) = 3.5;
+    run_.ranks[0].steps[20].phases[Phase::checkpoint] = 3.5;
     EXPECT_THAT(said(FindingKind::saving), HasSubstr("saving took 7.0 % of the time (7.0s)"));
     EXPECT_THAT(said(FindingKind::saving), HasSubstr("--checkpoint-every 100s"));
 }
@@ -130,7 +129,7 @@ TEST_F(Findings, NameEvaluatingWithARarerInterval) {
 
 TEST_F(Findings, NameSlowStartsAndFirstSteps) {
     times().starting = 40;
-    at(run_.ranks[1].steps[0].phases, Phase::forward) = 6;
+    run_.ranks[1].steps[0].phases[Phase::forward] = 6;
     EXPECT_THAT(said(FindingKind::slow_start),
                 HasSubstr("1 start(s) took 40.0s before their first step, 40 %"));
     EXPECT_THAT(said(FindingKind::first_step), HasSubstr("the first kept step took 6.01 s, 60"));
@@ -140,7 +139,7 @@ TEST_F(Findings, NameRestartsAndWhatTheyCost) {
     clues_.status.starts.resize(3, clues_.status.starts.front());
     times().repeated = 10;
     times().down = 5;
-    at(run_.ranks[0].steps[20].phases, Phase::checkpoint) = 1;
+    run_.ranks[0].steps[20].phases[Phase::checkpoint] = 1;
     EXPECT_THAT(said(FindingKind::restarts), HasSubstr("3 starts: 15.0s between them"));
     EXPECT_THAT(said(FindingKind::restarts), HasSubstr("--all-starts"));
     EXPECT_THAT(said(FindingKind::repeated_steps), HasSubstr("10 % of the time went into steps"));

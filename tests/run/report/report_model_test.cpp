@@ -13,7 +13,6 @@
 namespace lockstep {
 namespace {
 
-using test::at;
 using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
@@ -80,7 +79,7 @@ TEST(ReportCharts, LeaveOutWhatIsNotFiniteAndRatesThatStay) {
 TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
     RunFigures run = made_up_figures(4, 100);
     for (StepBudget& step : run.ranks[2].steps)
-        if (step.step > 50) at(step.phases, Phase::backward) += 0.010;
+        if (step.step > 50) step.phases[Phase::backward] += 0.010;
     const HeatMap heat = heat_map(run.ranks);
     ASSERT_EQ(heat.rows.size(), 4u);
     ASSERT_EQ(heat.first_step.size(), 100u);
@@ -92,13 +91,13 @@ TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
 
 TEST(HeatMap, DoesNotCountWaitingForOthers) {
     RunFigures run = made_up_figures(2, 10);
-    for (StepBudget& step : run.ranks[0].steps) at(step.phases, Phase::wait) = 1;
+    for (StepBudget& step : run.ranks[0].steps) step.phases[Phase::wait] = 1;
     EXPECT_THAT(heat_map(run.ranks).rows[0].ratio, Each(testing::DoubleNear(1, 1e-9)));
 }
 
 TEST(HeatMap, IsSmallForManyRanksAndSteps) {
     RunFigures run = made_up_figures(200, 500);
-    for (StepBudget& step : run.ranks[150].steps) at(step.phases, Phase::data) = 0.010;
+    for (StepBudget& step : run.ranks[150].steps) step.phases[Phase::data] = 0.010;
     const HeatMap heat = heat_map(run.ranks);
     EXPECT_LE(heat.rows.size(), ReportLimits::rows);
     EXPECT_EQ(heat.first_step.size(), ReportLimits::columns);
