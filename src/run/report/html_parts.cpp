@@ -53,13 +53,6 @@ BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
     return chart;
 }
 
-std::string budget_table(const Report& report) {
-    std::vector<HtmlCells> rows = budget_rows(report, most_table_rows);
-    const HtmlCells heading = std::move(rows.front());
-    rows.erase(rows.begin());
-    return html_table("a step by rank", heading, 2, rows);
-}
-
 std::string host_of_rank(const Report& report, int rank) {
     const auto found = std::ranges::find(report.ranks, rank, &ReportRank::rank);
     return found == report.ranks.end() ? "" : found->host;
@@ -88,14 +81,14 @@ std::string html_section(std::string_view title, const std::string& content) {
 }
 
 std::string html_table(std::string_view name,
-                       const HtmlCells& heading,
                        std::size_t numbers,
-                       const std::vector<HtmlCells>& rows) {
+                       std::span<const HtmlCells> rows) {
     std::string table = fmt::format(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" "
         "aria-label=\"{}\"><table>\n<thead>{}</thead>\n<tbody>\n",
         html_text(name),
-        html_row(heading, CellKind::heading, numbers));
+        html_row(rows.front(), CellKind::heading, numbers));
+    rows = rows.subspan(1);
     for (const HtmlCells& row : rows) table += html_row(row, CellKind::value, numbers);
     table += "</tbody></table></div>\n";
     if (rows.size() <= open_table_rows) return table;
@@ -120,7 +113,8 @@ std::string html_legend(const std::vector<PartWord>& parts, const HtmlCells& not
 std::string html_curves(const Report& report) {
     if (report.charts.empty()) return "";
     std::string figures;
-    std::vector<HtmlCells> rows;
+    std::vector<HtmlCells> rows{
+        {"figure", "curve", "first", "last", "least", "at update", "most", "at update"}};
     for (std::size_t i = 0; i < report.charts.size(); ++i) {
         const ReportChart& chart = report.charts[i];
         figures += fmt::format("<figure><figcaption>{}</figcaption>\n{}</figure>\n",
@@ -147,12 +141,7 @@ std::string html_curves(const Report& report) {
             "Of all starts. Where a point stands for several reports it is their mean, and "
             "the pale band their range." +
                 batch) +
-            "<div class=\"charts\">\n" + figures + "</div>\n" +
-            html_table(
-                "curves",
-                {"figure", "curve", "first", "last", "least", "at update", "most", "at update"},
-                2,
-                rows));
+            "<div class=\"charts\">\n" + figures + "</div>\n" + html_table("curves", 2, rows));
 }
 
 std::string html_budget(const Report& report) {
@@ -171,14 +160,15 @@ std::string html_budget(const Report& report) {
                                    count_words(report.mean.steps),
                                    report.incarnation)) +
             html_legend(chart.parts, shares) + "<div class=\"wide\">" +
-            stacked_bars(chart, "budget") + "</div>\n" + budget_table(report));
+            stacked_bars(chart, "budget") + "</div>\n" +
+            html_table("a step by rank", 2, budget_rows(report, most_table_rows)));
 }
 
 std::string html_heat_map(const Report& report) {
     const HeatMap& heat = report.heat;
     if (heat.rows.empty()) return "";
     HtmlCells hosts;
-    std::vector<HtmlCells> rows;
+    std::vector<HtmlCells> rows{{"rank", "node", "mean", "most", "at update"}};
     for (const HeatRow& row : heat.rows) {
         hosts.push_back(host_of_rank(report, row.first));
         double most = 0;
@@ -208,7 +198,7 @@ std::string html_heat_map(const Report& report) {
             "same steps; of one rank alone, of all its steps. A dark row is a slow rank, a "
             "dark column a slow moment.") +
             legend + "</ul>\n<div class=\"wide\">" + heat_chart(heat, hosts, "heat") + "</div>\n" +
-            html_table("ranks over time", {"rank", "node", "mean", "most", "at update"}, 2, rows));
+            html_table("ranks over time", 2, rows));
 }
 
 std::string html_starts(const RunStatus& status) {
@@ -227,7 +217,8 @@ std::string html_starts(const RunStatus& status) {
         notes.push_back(fmt::format(
             "{}, {}", duration_text(part.seconds), share_of(part.seconds, status.times.elapsed)));
     }
-    std::vector<HtmlCells> rows;
+    std::vector<HtmlCells> rows{
+        {"start", "began", "steps", "took", "to its first step", "saving", "evaluating"}};
     for (const StartRecord& start : status.starts)
         rows.push_back({fmt::format("{}", start.incarnation),
                         utc_text(start.began_unix_s),
@@ -236,15 +227,10 @@ std::string html_starts(const RunStatus& status) {
                         duration_text(start.first_report_s),
                         duration_text(start.save_s),
                         duration_text(start.evaluate_s)});
-    return html_section(
-        "Starts and goodput",
-        html_legend(chart.parts, notes) + "<div class=\"wide\">" + stacked_bars(chart, "starts") +
-            "</div>\n" +
-            html_table(
-                "starts",
-                {"start", "began", "steps", "took", "to its first step", "saving", "evaluating"},
-                3,
-                rows));
+    return html_section("Starts and goodput",
+                        html_legend(chart.parts, notes) + "<div class=\"wide\">" +
+                            stacked_bars(chart, "starts") + "</div>\n" +
+                            html_table("starts", 3, rows));
 }
 
 }  // namespace lockstep

@@ -46,13 +46,12 @@ std::string findings_text(const Report& report) {
 }
 
 std::string placement_text(const PlacementTable& placement) {
-    if (placement.rows.empty()) return "";
-    std::vector<std::vector<std::string>> rows{placement.columns};
-    const std::size_t shown = std::min(placement.rows.size(), most_text_rows);
-    rows.insert(rows.end(), placement.rows.begin(), placement.rows.begin() + std::ptrdiff_t(shown));
+    if (placement.rows.size() < 2) return "";
+    auto rows = placement.rows;
+    rows.resize(std::min(rows.size(), 1 + most_text_rows));
     std::string text = heading("placement") + text_table(rows, Align::left, Align::left);
-    if (placement.rows.size() > most_text_rows)
-        text += fmt::format("  and {} more ranks\n", placement.rows.size() - most_text_rows);
+    if (placement.rows.size() > rows.size())
+        text += fmt::format("  and {} more ranks\n", placement.rows.size() - rows.size());
     for (const std::string& note : placement.notes) text += "  " + printable(note) + "\n";
     return text;
 }

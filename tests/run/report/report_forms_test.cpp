@@ -167,9 +167,7 @@ TEST(ReportAxis, HasFewTicksHoweverFarItGoes) {
 }
 
 TEST(ReportAxis, PlacesValuesBetweenItsEnds) {
-    Axis axis = tight_axis(0, 10, 5);
-    axis.from = 100;
-    axis.to = 200;
+    Axis axis = tight_axis(0, 10, 5, 100, 200);
     EXPECT_DOUBLE_EQ(axis.at(5), 150);
     EXPECT_DOUBLE_EQ(axis.at(1e9), 200);
     axis = logarithmic_axis(0.01, 100);
