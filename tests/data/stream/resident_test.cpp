@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/resident.hpp"
 
-#include "data/samples.hpp"
+#include "packed_samples.hpp"
 #include "stream/read_plan.hpp"
 #include "stream/request_plan.hpp"
 #include "support/caught.hpp"
@@ -22,14 +22,8 @@ using test::caught;
 using test::caught_code;
 using testing::HasSubstr;
 
-class Resident : public testing::Test {
+class Resident : public test::PackedSamples {
   protected:
-    std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none) {
-        options_ = test::options_for(folder_, samples_, "toy", codec);
-        options_.shards = 3;
-        return test::packed(options_);
-    }
-
     static std::shared_ptr<const ResidentRows> load(std::shared_ptr<const DatasetIndex> index,
                                                     const LoadOptions& options = {}) {
         auto rows = ResidentRows::in_own_memory(std::move(index));
@@ -37,19 +31,11 @@ class Resident : public testing::Test {
         rows->seal();
         return rows;
     }
-
-    test::TempDir folder_;
-    test::Samples samples_ = test::make_samples(500);
-    test::IdxPack options_;
 };
 
 StreamOptions small(OrderKind kind) {
-    StreamOptions options;
+    StreamOptions options = test::small_stream();
     options.order = kind;
-    options.seed = 11;
-    options.lanes = 4;
-    options.window_blocks = 2;
-    options.batch = 24;
     options.virtual_ranks = options.last_leaf = 3;
     return options;
 }
