@@ -58,6 +58,12 @@ class PackTeam : public testing::Test {
         ::waitpid(child, &status, 0);
         ASSERT_TRUE(WIFSIGNALED(status)) << stage << " " << done;
     }
+    PackResult pack_as(const Team& team, int threads = 1, const PackReport& report = {}) const {
+        test::IdxPack options = options_;
+        options.team = team;
+        options.threads = threads;
+        return pack_dataset(options, report);
+    }
     void pack_until(std::uint64_t done) const {
         EXPECT_THROW(pack_dataset(options_,
                                   [&](const PackProgress& at) {
@@ -76,9 +82,7 @@ class PackTeam : public testing::Test {
 TEST_F(PackTeam, EndsOnAllRanksWhenOneIsInterruptedAtTheEndOfTheScan) {
     for (const int interrupted : {0, 1, 2})
         for (const auto& failure : test::run_team(3, [&](const Team& team) {
-                 test::IdxPack options = options_;
-                 options.team = team;
-                 pack_dataset(options, [&](const PackProgress& at) {
+                 pack_as(team, 1, [&](const PackProgress& at) {
                      if (team.rank == interrupted && at.stage == "scan" && at.done == at.total)
                          throw Error("E242", "pack was interrupted");
                  });
@@ -91,10 +95,7 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
         for (const int threads : {1, 3}) {
             std::atomic<int> done = 0;
             test::run_team(ranks, [&](const Team& team) {
-                test::IdxPack options = options_;
-                options.team = team;
-                options.threads = threads;
-                pack_dataset(options);
+                pack_as(team, threads);
                 ++done;
             });
             EXPECT_EQ(done, ranks);
@@ -106,10 +107,8 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
 // Also those that have no shard to write in the last round.
 TEST_F(PackTeam, TellsEveryRankWhenAllIsWritten) {
     test::run_team(4, [&](const Team& team) {
-        test::IdxPack options = options_;
-        options.team = team;
         std::uint64_t written = 0;
-        pack_dataset(options, [&](const PackProgress& at) {
+        pack_as(team, 1, [&](const PackProgress& at) {
             if (at.stage == "write") written = at.done;
         });
         EXPECT_EQ(written, 500u) << team.rank;
@@ -142,12 +141,7 @@ TEST_F(PackTeam, GoesOnAgainAndAgainWithOtherRanksAndThreads) {
     pack_and_die("write", 100);
     pack_until(250);
     pack_and_die("write", 400);
-    test::run_team(3, [&](const Team& team) {
-        test::IdxPack options = options_;
-        options.team = team;
-        options.threads = 2;
-        EXPECT_EQ(pack_dataset(options).resumed_shards, 5u);
-    });
+    test::run_team(3, [&](const Team& team) { EXPECT_EQ(pack_as(team, 2).resumed_shards, 5u); });
     EXPECT_EQ(files_in(options_.output), expected_);
 }
 
@@ -185,9 +179,7 @@ TEST_F(PackTeam, RefusesToMixTwoPacks) {
 
 TEST_F(PackTeam, FailsOnAllRanksAlikeAndGoesOnAlone) {
     const auto failures = test::run_team(3, [&](const Team& team) {
-        test::IdxPack options = options_;
-        options.team = team;
-        pack_dataset(options, [&](const PackProgress& at) {
+        pack_as(team, 1, [&](const PackProgress& at) {
             if (team.rank == 1 && at.stage == "write" && at.done > 300)
                 throw Error("E405", "the disk of rank 1 is full");
         });
@@ -202,13 +194,8 @@ TEST_F(PackTeam, FailsOnAllRanksAlikeAndGoesOnAlone) {
 TEST_F(PackTeam, NamesTheFirstBadLabelWhoeverSeesIt) {
     options_.classes = 5;
     for (const int ranks : {1, 2, 4}) {
-        const auto failures = test::run_team(ranks, [&](const Team& team) {
-            test::IdxPack options = options_;
-            options.team = team;
-            options.threads = 2;
-            pack_dataset(options);
-        });
-        for (const auto& failure : failures)
+        for (const auto& failure :
+             test::run_team(ranks, [&](const Team& team) { pack_as(team, 2); }))
             EXPECT_THAT(caught([&] { std::rethrow_exception(failure); })->what(),
                         HasSubstr("label 5 of input sample 5"));
     }

@@ -16,8 +16,6 @@
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -210,25 +208,6 @@ TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
             EXPECT_EXIT(pack_and_exit(options, bytes), testing::ExitedWithCode(7), "");
             EXPECT_THAT(leftovers(), ElementsAre());
         }
-}
-
-TEST_F(Pack, CleansUpAfterAKilledPredecessor) {
-    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
-    const pid_t child = ::fork();
-    if (child == 0) {
-        pack_dataset(options, [](const PackProgress& progress) {
-            if (progress.stage == "write" && progress.done > 40) ::kill(::getpid(), SIGKILL);
-        });
-        ::_exit(0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFSIGNALED(status));
-    EXPECT_THAT(leftovers(), ElementsAre(".toy.partial"));
-    pack_dataset(options);
-    EXPECT_THAT(leftovers(), ElementsAre("toy"));
-    EXPECT_EQ(test::read_all(test::open_index(options.output)),
-              test::expected_content(samples_, options));
 }
 
 TEST_F(Pack, LetsOnlyOneWriteAtATime) {

@@ -39,6 +39,16 @@ std::string bytes_in(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
+/// An NPY file with this dictionary as its header.
+inline std::string npy_of(const std::string& dictionary,
+                          const std::string& data,
+                          char version = 1) {
+    std::string text("\x93NUMPY", 6);
+    text += {version, '\0', static_cast<char>(dictionary.size()), '\0'};
+    if (version > 1) text += {'\0', '\0'};
+    return text + dictionary + data;
+}
+
 template <class T>
 std::string npy_text(ElementType type,
                      const std::vector<std::uint64_t>& shape,
