@@ -181,8 +181,8 @@ class MadeUpLogs : public testing::Test {
             StepBudgetFile steps(step_budgets_path(RunPaths{run_}.logs(start), rank));
             for (std::int64_t step = 1; step <= 400; ++step) {
                 StepBudget budget{.step = step, .ended_unix_s = 0.01 * static_cast<double>(step)};
-                budget.phases[static_cast<std::size_t>(Phase::backward)] = rank == 2 ? 0.01 : 0.005;
-                budget.phases[static_cast<std::size_t>(Phase::wait)] = rank == 2 ? 0 : 0.005;
+                budget.phases[Phase::backward] = rank == 2 ? 0.01 : 0.005;
+                budget.phases[Phase::wait] = rank == 2 ? 0 : 0.005;
                 steps.add(budget);
             }
         }

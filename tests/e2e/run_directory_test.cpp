@@ -168,12 +168,13 @@ TEST_F(RunDirectory, HasStepsWhosePhasesSumToTheWallTime) {
         EXPECT_NEAR(wall_s, loop_s, 0.01 * loop_s);
         EXPECT_GE(exact, 18) << "a rank may be stopped between two looks at the clock";
         for (const std::size_t saved : {8, 16})
-            EXPECT_GT(steps[saved].at(Phase::checkpoint), 0) << "before step " << saved + 1;
-        EXPECT_GT(steps[10].at(Phase::evaluate), 0);
-        EXPECT_GT(steps[19].at(Phase::evaluate), 0) << "what came after the last step is its own";
-        EXPECT_GT(steps[19].at(Phase::checkpoint), 0);
-        EXPECT_EQ(steps[5].at(Phase::evaluate), 0);
-        EXPECT_GT(steps[5].at(Phase::backward), 0);
+            EXPECT_GT(steps[saved].phases[Phase::checkpoint], 0) << "before step " << saved + 1;
+        EXPECT_GT(steps[10].phases[Phase::evaluate], 0);
+        EXPECT_GT(steps[19].phases[Phase::evaluate], 0)
+            << "what came after the last step is its own";
+        EXPECT_GT(steps[19].phases[Phase::checkpoint], 0);
+        EXPECT_EQ(steps[5].phases[Phase::evaluate], 0);
+        EXPECT_GT(steps[5].phases[Phase::backward], 0);
     }
 }
 

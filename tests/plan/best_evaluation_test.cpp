@@ -5,10 +5,8 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

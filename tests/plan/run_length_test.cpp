@@ -2,7 +2,6 @@
 #include "lockstep/plan/run_length.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,6 @@
 #include "log_lines.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

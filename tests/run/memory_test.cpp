@@ -3,8 +3,6 @@
 
 #include "support/temp_dir.hpp"
 
-#include <cstddef>
-#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -21,7 +20,7 @@ RunFigures exported_run() {
     RunFigures run{.root = "runs/\"a\"", .incarnation = 2};
     for (const std::int64_t step : {10, 20}) {
         StepsEvent event{.report = {.epoch = 1, .step = step, .loss = 0.5, .lr = 1e-3}};
-        event.report.phases[static_cast<std::size_t>(Phase::comm)] = 0.25;
+        event.report.phases[Phase::comm] = 0.25;
         event.wall_s = 2;
         event.data.bound = "read, \"cold\"";
         run.reports.push_back(event);
@@ -34,7 +33,7 @@ RunFigures exported_run() {
         figures.facts.rank = rank;
         figures.facts.host = "n1";
         StepBudget budget{.step = 20, .phases = {}};
-        budget.phases[static_cast<std::size_t>(Phase::wait)] = 0.125 + rank;
+        budget.phases[Phase::wait] = 0.125 + rank;
         figures.steps = {budget, budget};
     }
     return run;

@@ -4,7 +4,6 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {

@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -27,7 +26,6 @@ using test::caught;
 using test::caught_code;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr double t0 = 1.5e9;  // when the first start begins, long ago
 
@@ -76,18 +74,27 @@ class Status : public testing::Test {
   protected:
     RunDirectory open() const { return RunDirectory::open(root_); }
 
+    /// Makes the run, if there is none, and begins a start that writes `state`.
+    RunDirectory started(const RunState& state) const {
+        RunDirectory run = open();
+        if (run.is_new()) run.create({});
+        run.begin_incarnation();
+        run.write_state(state);
+        return run;
+    }
+
     /// The run as a first start leaves it that was killed: state `running`, its lease still there.
     void leave_killed(const std::string& host, std::int64_t pid) {
-        {
-            auto run = open();
-            run.create({});
-            run.begin_incarnation();
-            run.write_state({.step = 5, .steps_total = 40});
-        }
+        started({.step = 5, .steps_total = 40});
         folder_.file(
             "run/run.lock",
             fmt::format(
                 R"({{"by": "u@{0}", "host": "{0}", "pid": {1}, "since": "then"}})", host, pid));
+    }
+    /// An hour.
+    void make_old(std::initializer_list<const char*> names) const {
+        const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+        for (const char* name : names) fs::last_write_time(root_ / name, long_ago);
     }
     void log(std::int64_t incarnation, const LogText& text) {
         folder_.file(fmt::format("run/logs/i{}/rank-00000.jsonl", incarnation), text.text());
@@ -119,12 +126,7 @@ TEST_F(Status, IsWhatTheRunSaidWhenItEnded) {
          {std::pair(RunPhase::checkpointed, RunCondition::checkpointed),
           std::pair(RunPhase::complete, RunCondition::complete),
           std::pair(RunPhase::failed, RunCondition::failed)}) {
-        {
-            auto run = open();
-            if (run.is_new()) run.create({});
-            run.begin_incarnation();
-            run.write_state({.phase = phase, .step = 7, .reason = "why", .exit = 9});
-        }
+        started({.phase = phase, .step = 7, .reason = "why", .exit = 9});
         const RunStatus found = status();
         EXPECT_EQ(found.condition, condition);
         EXPECT_FALSE(found.is_alive());
@@ -137,10 +139,7 @@ TEST_F(Status, IsWhatTheRunSaidWhenItEnded) {
 TEST_F(Status, RecognisesARunWhoseProcessWasKilled) {
     const auto child = ::fork();
     if (child == 0) {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.write_state({.step = 5, .steps_total = 40});
+        const RunDirectory run = started({.step = 5, .steps_total = 40});
         ::raise(SIGKILL);
     }
     ::waitpid(child, nullptr, 0);
@@ -153,8 +152,7 @@ TEST_F(Status, RecognisesARunWhoseProcessWasKilled) {
 // Where the file system does not carry locks between hosts, signs of life decide.
 TEST_F(Status, BelievesTheHeartbeatOfAnotherHost) {
     leave_killed("elsewhere.invalid", 1);
-    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-    for (const auto* name : {"run.lock", "state.json"}) fs::last_write_time(root_ / name, long_ago);
+    make_old({"run.lock", "state.json"});
     const double now = unix_time_s();
     EXPECT_EQ(status({.heartbeat_unix_s = now - 60}).condition, RunCondition::running);
     EXPECT_EQ(status({.heartbeat_unix_s = now - 600}).condition, RunCondition::lost);
@@ -166,8 +164,7 @@ TEST_F(Status, BelievesTheHeartbeatOfAnotherHost) {
 // Of a host whose clock is an hour ahead of this one, by nobody knows how much.
 TEST_F(Status, DoesNotBelieveAHeartbeatFromTheFuture) {
     leave_killed("elsewhere.invalid", 1);
-    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-    for (const auto* name : {"run.lock", "state.json"}) fs::last_write_time(root_ / name, long_ago);
+    make_old({"run.lock", "state.json"});
     EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() + 3600}).condition, RunCondition::lost);
     EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() + 1}).condition, RunCondition::running);
 }
@@ -217,10 +214,7 @@ TEST_F(Status, DoesNotDisturbWhoTakesTheLock) {
 }
 
 TEST_F(Status, SaysWhenARunningRunWillBeDone) {
-    auto run = open();
-    run.create({});
-    run.begin_incarnation();
-    run.write_state({.step = 0, .steps_total = 100});
+    const RunDirectory run = started({.step = 0, .steps_total = 100});
     log(1,
         LogText(t0).at(t0 + 2).first_step(1).at(t0 + 12).steps(20, 10).at(t0 + 22).steps(40, 10));
     const RunStatus found = status({.now_unix_s = t0 + 25});
@@ -232,10 +226,7 @@ TEST_F(Status, SaysWhenARunningRunWillBeDone) {
 }
 
 TEST_F(Status, PromisesNothingByRatesOfLongAgo) {
-    auto run = open();
-    run.create({});
-    run.begin_incarnation();
-    run.write_state({.step = 0, .steps_total = 100});
+    const RunDirectory run = started({.step = 0, .steps_total = 100});
     log(1, LogText(t0).at(t0 + 2).first_step(1).at(t0 + 22).steps(40, 20));
     EXPECT_GE(status({.now_unix_s = t0 + 100}).eta_s, 0);
     const RunStatus found = status({.now_unix_s = t0 + 1222});
@@ -246,10 +237,7 @@ TEST_F(Status, PromisesNothingByRatesOfLongAgo) {
 
 TEST_F(Status, IsStuckWhereItsRanksAreInTrouble) {
     {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.write_state({.step = 5, .steps_total = 40});
+        RunDirectory run = started({.step = 5, .steps_total = 40});
         const RunStatus found = status({.trouble = "rank dead: rank 1 (n2)"});
         EXPECT_EQ(found.condition, RunCondition::stuck);
         EXPECT_TRUE(found.is_alive()) << "somebody still holds it";
@@ -280,13 +268,8 @@ TEST_F(Status, DoesNotCallAbsentWhatItMayNotSee) {
 }
 
 TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
-    {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.begin_incarnation();
-        run.write_state({.phase = RunPhase::complete, .step = 40, .steps_total = 40});
-    }
+    started({});
+    started({.phase = RunPhase::complete, .step = 40, .steps_total = 40});
     log(1,
         LogText(t0)
             .at(t0 + 3)
@@ -326,11 +309,8 @@ TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
 
 TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
     leave_killed("elsewhere.invalid", 1);
-    for (const auto* name : {"run.lock", "state.json"})
-        fs::last_write_time(root_ / name, fs::file_time_type::clock::now() - std::chrono::hours(1));
     log(1, LogText(t0).first_step(1).at(t0 + 20).steps(20, 20));
-    fs::last_write_time(root_ / "logs/i1/rank-00000.jsonl",
-                        fs::file_time_type::clock::now() - std::chrono::hours(1));
+    make_old({"run.lock", "state.json", "logs/i1/rank-00000.jsonl"});
     EXPECT_NEAR(status({.saved_step = 5}).times.training, 5, 1e-9);
     const RunStatus unsaved = status({.heartbeat_unix_s = t0 + 25});
     EXPECT_EQ(unsaved.times.training, 0);
@@ -340,12 +320,7 @@ TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
 
 // Steps were kept, and no report says how long they took.
 TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
-    {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.write_state({.phase = RunPhase::failed, .step = 20, .steps_total = 40});
-    }
+    started({.phase = RunPhase::failed, .step = 20, .steps_total = 40});
     log(1, LogText(t0).at(t0 + 3).first_step(1));
     const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 20});
     EXPECT_THAT(status_text(found), HasSubstr("| from step 0, without a report"));
@@ -358,10 +333,7 @@ TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
 }
 
 TEST_F(Status, ShowsWhatWasAskedAndNotMetYet) {
-    auto run = open();
-    run.create({});
-    run.begin_incarnation();
-    run.write_state({});
+    RunDirectory run = started({});
     ask_run(root_, ControlAction::stop_after_checkpoint, 1);
     EXPECT_THAT(status_text(status()), HasSubstr("to stop after checkpoint"));
     run.control_request();

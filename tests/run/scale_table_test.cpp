@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -102,8 +101,7 @@ TEST(StepParts, AreAllOfAStepsPhases) {
     PhaseSeconds phases{};
     for (std::size_t i = 0; i < phases.size(); ++i) phases[i] = std::pow(2, i);
     const StepParts parts = parts_of(phases);
-    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), 0.0),
-              std::accumulate(phases.begin(), phases.end(), 0.0));
+    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), 0.0), phases.sum());
     EXPECT_EQ(parts[part_place(StepPart::computing)], 6);
     EXPECT_EQ(parts[part_place(StepPart::sharing)], 0);
 }
@@ -159,8 +157,8 @@ RunFigures run_of(int ranks, const std::string& deciding, std::optional<PlaceEve
         RankFigures figures{.facts = {.rank = rank, .host = "n1"}, .place = place};
         for (std::int64_t step = 1; step <= 3; ++step) {
             StepBudget budget{.step = step};
-            budget.phases[static_cast<std::size_t>(Phase::forward)] = step == 1 ? 9 : 1;
-            budget.phases[static_cast<std::size_t>(Phase::wait)] = rank;
+            budget.phases[Phase::forward] = step == 1 ? 9 : 1;
+            budget.phases[Phase::wait] = rank;
             figures.steps.push_back(budget);
         }
         run.ranks.push_back(std::move(figures));

@@ -3,11 +3,8 @@
 
 #include <functional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {

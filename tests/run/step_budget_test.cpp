@@ -14,8 +14,8 @@ namespace {
 
 StepBudget budget_of(std::int64_t step) {
     StepBudget budget{.step = step, .ended_unix_s = 1e9 + static_cast<double>(step), .phases = {}};
-    budget.phases[static_cast<std::size_t>(Phase::forward)] = 0.25;
-    budget.phases[static_cast<std::size_t>(Phase::wait)] = 0.5;
+    budget.phases[Phase::forward] = 0.25;
+    budget.phases[Phase::wait] = 0.5;
     return budget;
 }
 

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -22,10 +21,10 @@ StepReport report_of_the_book() {
     report.loss = 0.41832;
     report.lr = 0.04;
     report.samples_per_s = 14180;
-    report.phases[static_cast<std::size_t>(Phase::data)] = 0.1;
-    report.phases[static_cast<std::size_t>(Phase::comm)] = 0.4;
-    report.phases[static_cast<std::size_t>(Phase::wait)] = 0.2;
-    report.phases[static_cast<std::size_t>(Phase::forward)] = 9.3;
+    report.phases[Phase::data] = 0.1;
+    report.phases[Phase::comm] = 0.4;
+    report.phases[Phase::wait] = 0.2;
+    report.phases[Phase::forward] = 9.3;
     report.memory_bytes = 1288490189;
     return report;
 }
@@ -38,7 +37,7 @@ TEST(StepLine, LooksAsTheDesignHasIt) {
 
 TEST(StepLine, HasCopiesWhereSomethingWaitsForThem) {
     auto report = report_of_the_book();
-    report.phases[static_cast<std::size_t>(Phase::copy)] = 0.5;
+    report.phases[Phase::copy] = 0.5;
     EXPECT_THAT(step_line(report), HasSubstr("| data 1 % copy 5 % comm 4 % wait 2 % |"));
 }
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -16,25 +14,15 @@ constexpr std::int64_t steps_of_run = 400;
 /// Each step's time of rank `rank`, but for its waiting.
 using OwnTimes = std::function<PhaseSeconds(int rank, std::int64_t step)>;
 
-double& seconds_in(PhaseSeconds& phases, Phase phase) {
-    return phases[static_cast<std::size_t>(phase)];
-}
-
 /// 10 ms: what an even run spends.
 PhaseSeconds even_step() {
     PhaseSeconds phases{};
-    seconds_in(phases, Phase::data) = 0.5e-3;
-    seconds_in(phases, Phase::forward) = 3e-3;
-    seconds_in(phases, Phase::backward) = 5e-3;
-    seconds_in(phases, Phase::comm) = 0.5e-3;
-    seconds_in(phases, Phase::update) = 1e-3;
+    phases[Phase::data] = 0.5e-3;
+    phases[Phase::forward] = 3e-3;
+    phases[Phase::backward] = 5e-3;
+    phases[Phase::comm] = 0.5e-3;
+    phases[Phase::update] = 1e-3;
     return phases;
-}
-
-double sum_of(const PhaseSeconds& phases) {
-    double sum = 0;
-    for (const double seconds : phases) sum += seconds;
-    return sum;
 }
 
 /// Where the slowest rank of each step is waited for in `waits`.
@@ -44,10 +32,10 @@ struct TestRun {
         for (std::int64_t step = 1; step <= steps_of_run; ++step) {
             double longest_s = 0;
             for (int rank = 0; rank < ranks; ++rank)
-                longest_s = std::max(longest_s, sum_of(times(rank, step)));
+                longest_s = std::max(longest_s, times(rank, step).sum());
             for (int rank = 0; rank < ranks; ++rank) {
                 StepBudget budget{.step = step, .phases = times(rank, step)};
-                seconds_in(budget.phases, waits) += longest_s - sum_of(budget.phases);
+                budget.phases[waits] += longest_s - budget.wall_s();
                 of[static_cast<std::size_t>(rank)].push_back(budget);
             }
         }
@@ -71,7 +59,7 @@ struct TestRun {
 OwnTimes slow_rank(Phase phase, double more, std::int64_t period = 1) {
     return [=](int rank, std::int64_t step) {
         PhaseSeconds phases = even_step();
-        if (rank == 2 && step % period == 0) seconds_in(phases, phase) += more;
+        if (rank == 2 && step % period == 0) phases[phase] += more;
         return phases;
     };
 }
@@ -106,7 +94,7 @@ TEST(Stragglers, AreNoneWhereRanksAreAlike) {
 TEST(Stragglers, AreNotMadeByJitter) {
     const auto jitter = [](int rank, std::int64_t step) {
         PhaseSeconds phases = even_step();
-        if ((step * 7 + rank * 3) % 4 == 0) seconds_in(phases, Phase::backward) += 20e-3;
+        if ((step * 7 + rank * 3) % 4 == 0) phases[Phase::backward] += 20e-3;
         return phases;
     };
     EXPECT_TRUE(TestRun(4, jitter).stragglers().empty());
@@ -183,7 +171,7 @@ TEST(Stragglers, AreOfTheStepsThatAllRanksHave) {
 TEST(Stragglers, TakeTheFirstStepForWarmingUp) {
     const auto first = [](int rank, std::int64_t step) {
         PhaseSeconds phases = even_step();
-        if (rank == 1 && step == 1) seconds_in(phases, Phase::other) += 1000;
+        if (rank == 1 && step == 1) phases[Phase::other] += 1000;
         return phases;
     };
     EXPECT_TRUE(TestRun(2, first).stragglers().empty());
@@ -215,8 +203,8 @@ class SlowNode : public testing::Test {
     std::vector<Straggler> found(double wait_s, int late = -1) const {
         const TestRun run(4, [=](int rank, std::int64_t) {
             PhaseSeconds phases = even_step();
-            seconds_in(phases, Phase::wait) += wait_s;
-            if (rank == late) seconds_in(phases, Phase::backward) += 5e-3;
+            phases[Phase::wait] += wait_s;
+            if (rank == late) phases[Phase::backward] += 5e-3;
             return phases;
         });
         std::vector<RankSteps> ranks;

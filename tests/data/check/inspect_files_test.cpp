@@ -10,7 +10,6 @@
 #include "transform/image.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

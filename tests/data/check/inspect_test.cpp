@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/inspection.hpp"
-#include "check/sampled_values.hpp"
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 
@@ -9,7 +8,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -7,32 +7,19 @@
 #include "pictures.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 namespace lockstep {
 namespace {
 
+using test::decoded;
 using test::jpeg_text;
 using test::picture;
 using test::png_text;
 using test::pnm_text;
+using test::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-Image decoded(const std::string& text) {
-    return decode_image(bytes_of(std::string_view(text)));
-}
-
-// Why `text` is no image; "" if it is one.
-std::string refusal(const std::string& text) {
-    try {
-        decoded(text);
-    } catch (const BadImage& bad) {
-        return bad.what();
-    }
-    return "";
-}
 
 int largest_difference(const Image& a, const Image& b) {
     int largest = 0;
@@ -116,18 +103,18 @@ TEST(Image, RefusesSizesThatLie) {
     EXPECT_THAT(refusal(jpeg), HasSubstr("61440 x 61440 pixels"));
 }
 
-// A PNG whose header, checksum included, promises 30,000 x 30,000 pixels of 16 bytes.
 TEST(Image, EncodedAsPngIsThatOfLibpng) {
     for (const std::uint32_t channels : {1u, 3u}) {
         const Image image = picture(7, 5, channels);
         const std::string png = encoded_png(image);
-        const Image decoded = decode_png(bytes_of(png));
-        EXPECT_EQ(decoded.pixels, image.pixels);
-        EXPECT_EQ(decoded.width, image.width);
-        EXPECT_EQ(decoded.channels, channels);
+        const Image back = decode_png(bytes_of(png));
+        EXPECT_EQ(back.pixels, image.pixels);
+        EXPECT_EQ(back.width, image.width);
+        EXPECT_EQ(back.channels, channels);
     }
 }
 
+// A PNG whose header, checksum included, promises 30,000 x 30,000 pixels of 16 bytes.
 TEST(Image, AllocatesNothingForAHugePng) {
     std::string png = png_text(picture(1, 1, 1));
     std::string header = "IHDR";

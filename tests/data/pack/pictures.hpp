@@ -2,9 +2,10 @@
 // Pictures as files hold them, written by libpng and libjpeg.
 #pragma once
 
+#include "lockstep/core/hash.hpp"
+
 #include "transform/image.hpp"
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -108,6 +109,20 @@ inline std::string pnm_text(const Image& image) {
     return (image.channels == 3 ? "P6 " : "P5\n# comment\n") + std::to_string(image.width) + "\n" +
            std::to_string(image.height) + " 255\n" +
            std::string(image.pixels.begin(), image.pixels.end());
+}
+
+inline Image decoded(const std::string& text) {
+    return decode_image(bytes_of(std::string_view(text)));
+}
+
+/// Why `text` is no image; "" if it is one.
+inline std::string refusal(const std::string& text) {
+    try {
+        decoded(text);
+    } catch (const BadImage& bad) {
+        return bad.what();
+    }
+    return "";
 }
 
 }  // namespace lockstep::test

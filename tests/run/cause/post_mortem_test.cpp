@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,21 +69,20 @@ TEST_F(ExplainEnd, GivesBackWhatNeedsNoWord) {
 }
 
 TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         explain([&] {
             start("i1", 1, 1);
             return fall();
         });
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E660");
-    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+    EXPECT_EQ(error.code(), "E660");
+    EXPECT_THAT(error.what(), HasSubstr("rank 1"));
     EXPECT_EQ(failure_, "E660");
     EXPECT_EQ(read_verdict(newest_)->culprits, std::vector<int>{1});
 }
 
 TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         explain([&] {
             newest_ = folder_ / "i1";
             fs::create_directories(newest_);
@@ -98,9 +96,8 @@ TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
             return fall();
         });
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E660");
-    EXPECT_THAT(error->what(), HasSubstr("crashed with signal 11"));
+    EXPECT_EQ(error.code(), "E660");
+    EXPECT_THAT(error.what(), HasSubstr("crashed with signal 11"));
 }
 
 TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
@@ -115,7 +112,7 @@ TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
 
 // The launcher was killed: it waited for a host behind a firewall.
 TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         explain([&] {
             start("i1", 2, 0);
             claim_verdict(newest_, {.trouble = Trouble::network_slow, .what = "said elsewhere"});
@@ -127,10 +124,9 @@ TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
             return fall();
         });
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E660");
-    EXPECT_EQ(error->what(), std::string("said elsewhere"));
-    EXPECT_EQ(error->exit_code(), ExitCode::peer_lost);
+    EXPECT_EQ(error.code(), "E660");
+    EXPECT_EQ(error.what(), std::string("said elsewhere"));
+    EXPECT_EQ(error.exit_code(), ExitCode::peer_lost);
 }
 
 TEST_F(ExplainEnd, TellsOfMemoryThatRanOutBeforeTheRanksHadARecord) {

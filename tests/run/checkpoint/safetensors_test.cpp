@@ -2,8 +2,6 @@
 #include "lockstep/run/safetensors.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 
 #include "support/temp_dir.hpp"
 

@@ -2,16 +2,13 @@
 #include "made_up_run.hpp"
 #include "report/svg_charts.hpp"
 
-#include <algorithm>
 #include <regex>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
-using test::at;
 using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
@@ -109,7 +106,7 @@ TEST(ReportHtml, IsSmallForManyRanksAndSteps) {
     for (RankFigures& rank : run.ranks)
         for (StepBudget& step : rank.steps) {
             noise = noise * 6364136223846793005 + 1442695040888963407;
-            at(step.phases, Phase::data) = static_cast<double>(noise >> 44) * 2e-8;
+            step.phases[Phase::data] = static_cast<double>(noise >> 44) * 2e-8;
         }
     run.reports = made_up_figures(1, 10'000).reports;
     EXPECT_LT(report_html(make_report(run, made_up_clues(10'000))).size(), 512u << 10);
@@ -138,8 +135,8 @@ TEST(ReportForms, BearARankWithoutSteps) {
 
 TEST(ReportForms, BearFiguresThatAreNotFinite) {
     RunFigures run = made_up_figures(2, 10);
-    at(run.ranks[1].steps[3].phases, Phase::data) = std::numeric_limits<double>::quiet_NaN();
-    at(run.ranks[0].steps[3].phases, Phase::data) = std::numeric_limits<double>::infinity();
+    run.ranks[1].steps[3].phases[Phase::data] = std::numeric_limits<double>::quiet_NaN();
+    run.ranks[0].steps[3].phases[Phase::data] = std::numeric_limits<double>::infinity();
     const Report report = make_report(run, made_up_clues(10));
     EXPECT_THAT(report_html(report), HasSubstr("</html>"));
     EXPECT_FALSE(report_text(report).empty());
@@ -170,9 +167,7 @@ TEST(ReportAxis, HasFewTicksHoweverFarItGoes) {
 }
 
 TEST(ReportAxis, PlacesValuesBetweenItsEnds) {
-    Axis axis = tight_axis(0, 10, 5);
-    axis.from = 100;
-    axis.to = 200;
+    Axis axis = tight_axis(0, 10, 5, 100, 200);
     EXPECT_DOUBLE_EQ(axis.at(5), 150);
     EXPECT_DOUBLE_EQ(axis.at(1e9), 200);
     axis = logarithmic_axis(0.01, 100);
