@@ -21,9 +21,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 
 std::string output_of(const Words& words, const Variables& environment = {}) {
-    const ProcessResult result = run_lockstep(words, environment);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_lockstep(words, environment));
 }
 
 TEST(Commands, DescribeADataSet) {
@@ -43,8 +41,7 @@ TEST(Commands, FindAWholeDataSetWhole) {
 TEST(Commands, StartWithoutLibTorch) {
     const Variables list = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader's, as ldd does
     EXPECT_THAT(output_of({}, list), testing::AllOf(HasSubstr("libhdf5"), Not(HasSubstr("torch"))));
-    const ProcessResult trains = run_process({program() + "-train"}, list);
-    EXPECT_THAT(trains.output, HasSubstr("libtorch_cpu.so"));
+    EXPECT_THAT(run_process({program() + "-train"}, list), says("libtorch_cpu.so"));
 }
 
 TEST(Commands, ShowWhereSettingsComeFrom) {
@@ -107,10 +104,8 @@ TEST(Commands, AreAsTheReferenceSays) {
 TEST(Commands, WriteTheirManualIntoNoRun) {
     const TempDir folder;
     folder.file("run.json", "{}");
-    const ProcessResult refused = run_lockstep({"generate-manual", folder.path()});
-    EXPECT_EQ(refused.exit_code, 64);
-    EXPECT_THAT(refused.output, HasSubstr("E407"));
-    EXPECT_THAT(refused.output, HasSubstr("holds other files, such as 'run.json'"));
+    EXPECT_THAT(run_lockstep({"generate-manual", folder.path()}),
+                ends(64, "E407", "holds other files, such as 'run.json'"));
     EXPECT_FALSE(fs::exists(folder / "man"));
     fs::create_directories(folder / "share" / "applications");
     EXPECT_THAT(output_of({"generate-manual", folder / "share"}),
@@ -144,9 +139,7 @@ std::string printed_by(const std::string& shell, const std::string& script) {
     const TempDir home;
     const Variables own = {
         {"HOME", home.path()}, {"XDG_CONFIG_HOME", home.path()}, {"XDG_DATA_HOME", home.path()}};
-    const ProcessResult result = run_process({shell, "-c", script}, own);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_process({shell, "-c", script}, own));
 }
 
 TEST(Commands, AreCompletedByFish) {
@@ -203,9 +196,8 @@ TEST(Commands, HaveAManualPageWithoutMistakes) {
     const fs::path page = folder.path() / "man/man1/lockstep.1";
     EXPECT_THAT(content_of(page), HasSubstr("\n.B \\-\\-batch N\n"));
     if (find_program("groff").empty()) GTEST_SKIP() << "no groff here: scripts/setup test";
-    const ProcessResult shown =
-        run_process({"groff", "-man", "-Tascii", "-ww", "-z", page.string()});
-    EXPECT_EQ(shown.output, "");
+    EXPECT_THAT(run_process({"groff", "-man", "-Tascii", "-ww", "-z", page.string()}),
+                says(testing::Eq("")));
 }
 
 TEST(Commands, CheckAConfigurationFile) {
@@ -213,9 +205,7 @@ TEST(Commands, CheckAConfigurationFile) {
     const fs::path good = folder.file("good.toml", "batch = 64\n");
     EXPECT_EQ(output_of({"config", "check", good}), fmt::format("'{}' is fine\n", good.string()));
     const fs::path bad = folder.file("bad.toml", "batsch = 64\n");
-    const ProcessResult result = run_lockstep({"config", "check", bad});
-    EXPECT_EQ(result.exit_code, 78);
-    EXPECT_THAT(result.output, HasSubstr("did you mean 'batch'?"));
+    EXPECT_THAT(run_lockstep({"config", "check", bad}), ends(78, "did you mean 'batch'?"));
 }
 
 TEST(Commands, ExplainAnError) {
@@ -244,7 +234,7 @@ TEST(Commands, OfAGroupAreListed) {
     EXPECT_THAT(text, HasSubstr("\n  data pack "));
     EXPECT_THAT(text, testing::Not(HasSubstr("train")));
     EXPECT_EQ(output_of({"data", "help"}), text);
-    EXPECT_EQ(run_lockstep({"dato", "--help"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"dato", "--help"}), ends(64));
     EXPECT_THAT(run_lockstep({"data", "look", "."}).output,
                 HasSubstr("fix: lockstep data inspect"));
 }

@@ -26,9 +26,10 @@ class DataAdvice : public testing::Test {
     /// Python with NumPy as `n`, and h5py.
     void python(const std::string& program) const {
         const std::string text = "import h5py, numpy as n; r=n.random.default_rng(1)\n" + program;
-        const ProcessResult made = run_process(
-            {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text});
-        ASSERT_EQ(made.exit_code, 0) << made.output;
+        ASSERT_THAT(
+            run_process(
+                {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text}),
+            ends(0));
     }
 
     TempDir folder_;
@@ -57,15 +58,12 @@ class DataAdviceWorks : public DataAdvice, public testing::WithParamInterface<Ad
 TEST_P(DataAdviceWorks, AsItIsPrinted) {
     const Advised& advised = GetParam();
     python(advised.python);
-    const ProcessResult refused = shell(advised.mistake);
-    EXPECT_NE(refused.exit_code, 0);
-    EXPECT_THAT(refused.output, HasSubstr("error " + advised.code + ": "));
-    const std::string command = command_in(refused.output);
-    ASSERT_NE(command, "") << refused.output;
-    const ProcessResult followed = shell(command);
-    ASSERT_EQ(followed.exit_code, 0) << command << '\n' << followed.output;
-    const ProcessResult worked = shell(advised.then);
-    EXPECT_EQ(worked.exit_code, 0) << refused.output << worked.output;
+    const std::string refused = output_of(shell(advised.mistake), testing::Ne(0));
+    EXPECT_THAT(refused, HasSubstr("error " + advised.code + ": "));
+    const std::string command = command_in(refused);
+    ASSERT_NE(command, "") << refused;
+    ASSERT_THAT(shell(command), ends(0)) << command << '\n';
+    EXPECT_THAT(shell(advised.then), ends(0)) << refused;
 }
 
 // `inspect` opens fields as `train` does.
@@ -246,16 +244,14 @@ class DataOptions : public DataAdvice, public testing::WithParamInterface<Option
 TEST_P(DataOptions, WorkAsTheyArePrinted) {
     const Optioned& optioned = GetParam();
     python(optioned.python);
-    const ProcessResult refused = shell(optioned.mistake);
-    EXPECT_NE(refused.exit_code, 0);
-    EXPECT_THAT(refused.output, HasSubstr("error " + optioned.code + ": "));
-    const std::size_t fix = refused.output.find("  fix: ");
-    const std::size_t begin = refused.output.find(optioned.begin, fix);
-    ASSERT_NE(begin, refused.output.npos) << refused.output;
-    const std::size_t end = refused.output.find_first_of(" ,;\n", begin + optioned.begin.size());
-    const std::string option = refused.output.substr(begin, end - begin);
-    const ProcessResult worked = shell(optioned.then + " " + option);
-    EXPECT_EQ(worked.exit_code, 0) << option << '\n' << worked.output;
+    const std::string refused = output_of(shell(optioned.mistake), testing::Ne(0));
+    EXPECT_THAT(refused, HasSubstr("error " + optioned.code + ": "));
+    const std::size_t fix = refused.find("  fix: ");
+    const std::size_t begin = refused.find(optioned.begin, fix);
+    ASSERT_NE(begin, refused.npos) << refused;
+    const std::size_t end = refused.find_first_of(" ,;\n", begin + optioned.begin.size());
+    const std::string option = refused.substr(begin, end - begin);
+    EXPECT_THAT(shell(optioned.then + " " + option), ends(0)) << option << '\n';
 }
 
 std::vector<Optioned> optioned() {
@@ -353,7 +349,7 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
     const std::string begin = " with their fields: ";
     const std::size_t at = refused.output.find(begin) + begin.size();
     const std::string advised = refused.output.substr(at, refused.output.find('\n', at) - at);
-    const ProcessResult worked =
+    EXPECT_THAT(
         shell(train + "--run R --data x.h5 " + advised + " | grep ^param >r; " + train +
               "--run Q --data one.h5 " + fields +
               " | grep ^param >q; cat r; cmp r q && mkdir away && cd away && lockstep train "
@@ -363,9 +359,9 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
               "data pack --hdf5 x.h5 --out P " +
               advised + " && lockstep data pack --hdf5 one.h5 --out Q1 " + fields +
               " && lockstep data export P --out p && lockstep data export Q1 --out q1 && cmp "
-              "p/labels.npy q1/labels.npy");
-    EXPECT_EQ(worked.exit_code, 0) << refused.output << worked.output;
-    EXPECT_THAT(worked.output, HasSubstr("param"));
+              "p/labels.npy q1/labels.npy"),
+        ends(0, "param"))
+        << refused.output;
     // Each fix that has no command leads to the command above.
     const std::string inspect = "lockstep data inspect x.h5 --field ";
     EXPECT_THAT(shell(inspect + "images=x.h5:/x:HWC --field labels=y.h5:/y").output,
@@ -442,23 +438,24 @@ TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
         "n.savez('s.npz',**k); n.savez_compressed('d.npz',**k)");
     const std::string train =
         "lockstep train --model mlp --virtual-ranks 2 --batch 8 --max-steps 3 ";
-    const ProcessResult worked = shell(
-        "for k in s d; do lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y --out $k "
-        "&& lockstep data export $k --out $k.npy; done && cmp s.npy/images.npy d.npy/images.npy && "
-        "cmp s.npy/labels.npy d.npy/labels.npy && lockstep data pack --npy images=s.npz:x --npy "
-        "labels=s.npz:y --seed 2 --out t && " +
-        train + "--data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 && " +
-        train +
-        "--data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 && lockstep eval one "
-        "--data "
-        "s");
-    EXPECT_EQ(worked.exit_code, 0) << worked.output;
-    EXPECT_THAT(worked.output, HasSubstr("2 packed data sets are joined: 80 samples"));
-    const ProcessResult unlike =
-        shell("lockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && " + train +
-              "--run three --data s --data u || lockstep data inspect u");
-    EXPECT_THAT(unlike.output, HasSubstr("error E208: "));
-    EXPECT_EQ(unlike.exit_code, 0) << unlike.output;
+    EXPECT_THAT(
+        shell("for k in s d; do lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y "
+              "--out $k "
+              "&& lockstep data export $k --out $k.npy; done && cmp s.npy/images.npy "
+              "d.npy/images.npy && "
+              "cmp s.npy/labels.npy d.npy/labels.npy && lockstep data pack --npy images=s.npz:x "
+              "--npy "
+              "labels=s.npz:y --seed 2 --out t && " +
+              train +
+              "--data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 && " +
+              train +
+              "--data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 && lockstep eval one "
+              "--data "
+              "s"),
+        ends(0, "2 packed data sets are joined: 80 samples"));
+    EXPECT_THAT(shell("lockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && " +
+                      train + "--run three --data s --data u || lockstep data inspect u"),
+                ends(0, "error E208: "));
 }
 
 // The same bits with any ranks, and for whoever uses the run; another way to normalise is told.
@@ -471,17 +468,17 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
         const std::string train =
             "lockstep train --model mlp --virtual-ranks 4 --batch 32 --max-steps 4 --data " + name +
             ".h5 --field images=/images --field labels=/labels --normalise ";
-        const ProcessResult worked = shell(
-            "for k in 1 2 4; do " + train + "dataset --run " + name +
-            "$k --np $k --oversubscribe >o || exit 1; grep "
-            "-h 'input images' o; grep ^param o >" +
-            name + "p$k; cmp " + name + "p1 " + name + "p$k || exit 1; cmp " + name +
-            "1/data.json " + name + "$k/data.json || exit 1; done; " + train + name + "1 --run " +
-            name + "5 | grep ^param >p && cmp p " + name + "p1 && lockstep train --resume " + name +
-            "1 --max-steps 5 && lockstep eval " + name + "1 --data " + name +
-            ".h5 && lockstep predict " + name + "1 --data " + name + ".h5 --out " + name + ".csv");
-        EXPECT_EQ(worked.exit_code, 0) << worked.output;
-        EXPECT_THAT(worked.output, HasSubstr("8, normalised by mean and deviation"));
+        EXPECT_THAT(
+            shell("for k in 1 2 4; do " + train + "dataset --run " + name +
+                  "$k --np $k --oversubscribe >o || exit 1; grep "
+                  "-h 'input images' o; grep ^param o >" +
+                  name + "p$k; cmp " + name + "p1 " + name + "p$k || exit 1; cmp " + name +
+                  "1/data.json " + name + "$k/data.json || exit 1; done; " + train + name +
+                  "1 --run " + name + "5 | grep ^param >p && cmp p " + name +
+                  "p1 && lockstep train --resume " + name + "1 --max-steps 5 && lockstep eval " +
+                  name + "1 --data " + name + ".h5 && lockstep predict " + name + "1 --data " +
+                  name + ".h5 --out " + name + ".csv"),
+            ends(0, "8, normalised by mean and deviation"));
     }
     const std::string train =
         "lockstep train --model mlp --batch 32 --max-steps 4 --data x.h5 --field images=/images "
@@ -489,12 +486,12 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     EXPECT_THAT(shell(train + "x2 --normalise none").output, HasSubstr("E306"));
     EXPECT_THAT(shell(train + "n --normalise f1").output, HasSubstr("E217: 'f1' has no mean"));
     // A file may go, and another one is told; a run that begins with its weights has them, too.
-    const ProcessResult file =
+    EXPECT_THAT(
         shell("cp x1/data.json s.json && " + train +
               "s --normalise s.json && lockstep train --resume s --max-steps 5 && rm s.json && "
               "lockstep train --resume s --max-steps 6 && lockstep train --from s --run s2 "
-              "--max-steps 1 && lockstep predict s --data x.h5 --out s.csv");
-    EXPECT_EQ(file.exit_code, 0) << file.output;
+              "--max-steps 1 && lockstep predict s --data x.h5 --out s.csv"),
+        ends(0));
     const std::string other =
         "lockstep data pack --hdf5 z.h5 --field images=/images --field labels=/labels --out Z >o; ";
     EXPECT_THAT(shell(other + "lockstep train --resume s --max-steps 7 --normalise Z").output,
@@ -502,12 +499,13 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     for (const char* wrong : {"nowhere", "never", "3/2"})
         EXPECT_THAT(shell(train + "n --normalise " + wrong).output, HasSubstr("E103"));
     // Packing finds the same of whole numbers, whatever their order.
-    const ProcessResult packed = shell(
-        "lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out P && "
-        "python3 -c \"import json,math; a,b=[[f for f in json.load(open(p))['fields'] if "
-        "f['name']=='images'][0] for p in ('P/manifest.json','x1/data.json')]; assert "
-        "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\"");
-    EXPECT_EQ(packed.exit_code, 0) << packed.output;
+    EXPECT_THAT(
+        shell("lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out "
+              "P && "
+              "python3 -c \"import json,math; a,b=[[f for f in json.load(open(p))['fields'] if "
+              "f['name']=='images'][0] for p in ('P/manifest.json','x1/data.json')]; assert "
+              "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\""),
+        ends(0));
 }
 
 std::string optioned_name(const testing::TestParamInfo<Optioned>& info) {
@@ -551,14 +549,15 @@ n.save('s.npy', f4.reshape(40, 2, 4))
 open('t.csv', 'w').write('a,b,kind\n' + ''.join(f'{i},{i * i},{"uv"[i % 2]}\n' for i in range(40)))
 open('book.txt', 'w').write('all work and no play ' * 40)
 )");
-        const ProcessResult packed = shell(
-            "p='lockstep data pack'; $p --csv t.csv --label kind --out csv && "
-            "$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both && "
-            "$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph && "
-            "$p --npy features=x.npy --npy labels=l.npy --out many && "
-            "$p --npy features=s.npy --npy targets=z.npy --out series && "
-            "$p --text book.txt --length 16 --out text");
-        ASSERT_EQ(packed.exit_code, 0) << packed.output;
+        ASSERT_THAT(
+            shell(
+                "p='lockstep data pack'; $p --csv t.csv --label kind --out csv && "
+                "$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both && "
+                "$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph && "
+                "$p --npy features=x.npy --npy labels=l.npy --out many && "
+                "$p --npy features=s.npy --npy targets=z.npy --out series && "
+                "$p --text book.txt --length 16 --out text"),
+            ends(0));
     }
 
     static std::vector<Look> looks() {
@@ -587,15 +586,12 @@ open('book.txt', 'w').write('all work and no play ' * 40)
 TEST_F(LookLine, TrainsOnEachKindOfData) {
     make_files();
     for (const Look& look : looks()) {
-        const ProcessResult looked = shell("lockstep data inspect " + look.place);
-        EXPECT_EQ(looked.exit_code, 0) << looked.output;
-        EXPECT_THAT(looked.output, HasSubstr(look.words));
-        const std::size_t begin = looked.output.find("lockstep train --data ");
-        if (begin == looked.output.npos) continue;
-        const std::string line =
-            looked.output.substr(begin, looked.output.find('\n', begin) - begin);
-        const ProcessResult trained = shell(line + " --max-steps 2");
-        EXPECT_EQ(trained.exit_code, 0) << line << '\n' << trained.output;
+        const std::string looked = output_of(shell("lockstep data inspect " + look.place));
+        EXPECT_THAT(looked, HasSubstr(look.words));
+        const std::size_t begin = looked.find("lockstep train --data ");
+        if (begin == looked.npos) continue;
+        const std::string line = looked.substr(begin, looked.find('\n', begin) - begin);
+        EXPECT_THAT(shell(line + " --max-steps 2"), ends(0)) << line << '\n';
     }
 }
 

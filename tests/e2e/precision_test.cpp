@@ -32,13 +32,13 @@ INSTANTIATE_TEST_SUITE_P(Precisions,
 TEST_P(EveryPrecision, IsEqualOnAnyNumberOfRanks) {
     const Words model = {"--model", GetParam().model};
     const Words precision = {"--precision", GetParam().precision};
-    const auto reduced = verify_precision(Words{"--ranks", "1,3,4"} + model + precision);
-    EXPECT_EQ(reduced.exit_code, 0) << reduced.output;
-    EXPECT_THAT(reduced.output,
+    const std::string reduced =
+        output_of(verify_precision(Words{"--ranks", "1,3,4"} + model + precision));
+    EXPECT_THAT(reduced,
                 testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
-    EXPECT_NE(reduced.output, verify_precision(Words{"--ranks", "1,3,4"} + model).output);
-    const auto plain = verify_precision(Words{"--ranks", "1,3", "--plain"} + model + precision);
-    EXPECT_THAT(plain.output, testing::HasSubstr("different"));
+    EXPECT_NE(reduced, verify_precision(Words{"--ranks", "1,3,4"} + model).output);
+    EXPECT_THAT(verify_precision(Words{"--ranks", "1,3", "--plain"} + model + precision),
+                says("different"));
 }
 
 class Overflows : public testing::Test {
@@ -68,8 +68,8 @@ TEST_F(Overflows, AreSkippedUntilTheScaleFits) {
     EXPECT_THAT(straight.output, testing::HasSubstr("the loss is scaled by"));
 
     // In the midst of what overflows, too, and on another number of ranks.
-    EXPECT_EQ(train("resumed", 2, 3).exit_code, 0);
-    EXPECT_EQ(train("resumed", 3, 16).exit_code, 0);
+    EXPECT_THAT(train("resumed", 2, 3), ends(0));
+    EXPECT_THAT(train("resumed", 3, 16), ends(0));
     EXPECT_EQ(printed_hash(train("resumed", 3, 16).output), printed_hash(straight.output));
 }
 
@@ -90,10 +90,9 @@ TEST(Precision, IsFixedWhenARunIsCreated) {
     const TempDir folder;
     const Words train = typed("train --data % --run % --model mlp --max-steps",
                               {SmallData::get().train(), folder / "run"});
-    EXPECT_EQ(run_lockstep(train + Words{"2", "--precision", "bf16"}).exit_code, 0);
-    const auto other = run_lockstep(train + Words{"4", "--precision", "fp32"});
-    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
-    EXPECT_THAT(other.output, testing::HasSubstr("precision"));
+    EXPECT_THAT(run_lockstep(train + Words{"2", "--precision", "bf16"}), ends(0));
+    EXPECT_THAT(run_lockstep(train + Words{"4", "--precision", "fp32"}),
+                says("error E306", "precision"));
 }
 
 }  // namespace

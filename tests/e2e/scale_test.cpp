@@ -20,9 +20,7 @@ using testing::Not;
 constexpr const char* book_times = "1=707,2=393,3=276,4=208,5=172,6=142,7=122,8=109";
 
 std::string said(const Words& words) {
-    const ProcessResult result = run_lockstep(words);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_lockstep(words));
 }
 
 Json told(const Words& words) {
@@ -47,10 +45,10 @@ class ScaleRuns : public testing::Test {
   private:
     static void train(const std::string& name, int ranks, int batch) {
         const SmallData& data = SmallData::get();
-        const ProcessResult result = run_lockstep(
-            train_words(data.train(), run(name), "mlp", batch) + on_ranks(ranks) +
-            Words{"--virtual-ranks", "2", "--epochs", "2", "--test-data", data.test()});
-        ASSERT_EQ(result.exit_code, 0) << result.output;
+        ASSERT_THAT(run_lockstep(
+                        train_words(data.train(), run(name), "mlp", batch) + on_ranks(ranks) +
+                        Words{"--virtual-ranks", "2", "--epochs", "2", "--test-data", data.test()}),
+                    ends(0));
     }
     static TempDir* folder_;
 };
