@@ -142,13 +142,8 @@ TEST_F(Kept, OneIsShownWithAllItHolds) {
 TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
     EXPECT_THAT(run_lockstep({"ckpt", "export", *home_ / "whole"}).output,
                 HasSubstr("fix: lockstep export\n"));
-    EXPECT_THAT(run_lockstep({"export",
-                              *home_ / "whole",
-                              "--step",
-                              "10",
-                              "--average",
-                              "--out",
-                              folder_ / "w.safetensors"}),
+    EXPECT_THAT(run_lockstep(typed("export % --step 10 --average --out %",
+                                   {*home_ / "whole", folder_ / "w.safetensors"})),
                 says("exported 4 tensors of step 10 to "));
 }
 

@@ -99,11 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Numbers, OfOneRankThatAreOthersAreRefused) {
     const Words words = Words{program()} + train_on_two_threads(run_) + up_to(1);
-    const Words bent = {"env",
-                        std::string("LD_PRELOAD=") + LOCKSTEP_OTHER_NUMBERS,
-                        "OTHER_NUMBERS=pow",
-                        "ONEDNN_MAX_CPU_ISA=SSE41",
-                        "MKL_CBWR=COMPATIBLE"};
+    const Words bent = typed("env % OTHER_NUMBERS=pow ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE",
+                             {std::string("LD_PRELOAD=") + LOCKSTEP_OTHER_NUMBERS});
     EXPECT_THAT(
         run_process(mpirun_words(1) + words + Words{":", "-np", "1"} + bent + words, {}, 240),
         ends(78,

@@ -140,13 +140,10 @@ TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
         loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors");
     EXPECT_THAT(shard, HasSubstr("E304"));
     EXPECT_THAT(shard, HasSubstr(command));
-    EXPECT_THAT(run_lockstep({"eval",
-                              folder_ / "first",
-                              "--data",
-                              SmallData::get().train(),
-                              "--weights",
-                              folder_ / "first"}),
-                says(command));
+    EXPECT_THAT(
+        run_lockstep(typed("eval % --data % --weights %",
+                           {folder_ / "first", SmallData::get().train(), folder_ / "first"})),
+        says(command));
     folder_.file("w.npz", "PK\x03\x04");
     EXPECT_THAT(loaded(folder_ / "w.npz"), HasSubstr("it begins like a zip archive"));
 }
