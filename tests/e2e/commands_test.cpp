@@ -12,7 +12,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -249,13 +248,6 @@ std::vector<std::string> listed_commands() {
     return commands;
 }
 
-Words words_of(const std::string& command) {
-    std::istringstream text(command);
-    Words words;
-    for (std::string word; text >> word;) words.push_back(word);
-    return words;
-}
-
 TEST(Commands, AreAllListed) {
     EXPECT_EQ(output_of({}), output_of({"--help"}));
     EXPECT_THAT(listed_commands(),
@@ -279,12 +271,12 @@ TEST(Commands, AreAllListed) {
 TEST(Commands, TeachThemselves) {
     constexpr std::size_t widest = 110;
     for (const std::string& command : listed_commands()) {
-        const std::string text = output_of(words_of(command) + Words{"--help"});
+        const std::string text = output_of(typed(command) + Words{"--help"});
         EXPECT_THAT(text, HasSubstr("\nusage: lockstep " + command)) << command;
         std::istringstream lines(text);
         for (std::string line; std::getline(lines, line);)
             EXPECT_LE(line.size(), widest) << command << ": " << line;
-        EXPECT_EQ(output_of(words_of(command) + Words{"-h"}), text);
+        EXPECT_EQ(output_of(typed(command) + Words{"-h"}), text);
     }
 }
 

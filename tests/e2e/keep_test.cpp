@@ -9,9 +9,7 @@
 #include <map>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 
 namespace lockstep::test {

@@ -6,12 +6,10 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <cstdint>
 #include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {

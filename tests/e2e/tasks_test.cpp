@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every task beside classification: data that were made for it are learned, and any number of ranks
 // evaluates and predicts the same. That they train to the same bits, soak/equal_bits shows.
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 
 #include "program.hpp"
@@ -15,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <hdf5.h>
 
 namespace lockstep::test {

@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>

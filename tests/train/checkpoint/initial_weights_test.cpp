@@ -7,9 +7,7 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

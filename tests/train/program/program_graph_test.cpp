@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn/functional.h>
 #include <torch/utils.h>
 
