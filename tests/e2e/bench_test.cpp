@@ -30,8 +30,7 @@ TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
     for (const char* method :
          {"lockstep", "ring", "recursive-doubling", "tree", "parameter-server"})
         EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +") + method + " .* 0\n"));
-    EXPECT_THAT(text, HasSubstr("# times as fast as open-mpi"));
-    EXPECT_THAT(text, HasSubstr("\n# lockstep (shared memory)\n"));
+    EXPECT_THAT(text, has("# times as fast as open-mpi", "\n# lockstep (shared memory)\n"));
     EXPECT_THAT(text,
                 ContainsRegex("\nverdict: every sum is exact; [a-z-]+ is the fastest at .*; "
                               "lockstep is [0-9.]+ \\(at .* times as fast as open-mpi\n"));

@@ -24,10 +24,8 @@ std::string output_of(const Words& words, const Variables& environment = {}) {
 }
 
 TEST(Commands, DescribeADataSet) {
-    const std::string text = output_of({"data", "inspect", SmallData::get().train()});
-    EXPECT_THAT(text, HasSubstr("600"));
-    EXPECT_THAT(text, HasSubstr("images"));
-    EXPECT_THAT(text, HasSubstr("labels"));
+    EXPECT_THAT(output_of({"data", "inspect", SmallData::get().train()}),
+                has("600", "images", "labels"));
 }
 
 TEST(Commands, FindAWholeDataSetWhole) {
@@ -56,8 +54,7 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
     EXPECT_THAT(text, HasSubstr(line("epochs = 7", "LOCKSTEP_EPOCHS")));
     EXPECT_THAT(text, HasSubstr(line("lr = 0.5", config + ":3:6")));
-    EXPECT_THAT(text, HasSubstr(line("momentum = 0.9", "default")));
-    EXPECT_THAT(text, HasSubstr(line("# data = \"\"", "default")));
+    EXPECT_THAT(text, has(line("momentum = 0.9", "default"), line("# data = \"\"", "default")));
 }
 
 TEST(Commands, ShowSettingsAsAFileThatIsRead) {
@@ -87,8 +84,7 @@ TEST(Commands, TakeTheUsersFileOverTheSites) {
         return fmt::format("{:<40} # {}\n", setting, origin);
     };
     EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
-    EXPECT_THAT(text, HasSubstr(line("lr = 0.5", user + ":2:6")));
-    EXPECT_THAT(text, HasSubstr(line("epochs = 3", site + ":3:10")));
+    EXPECT_THAT(text, has(line("lr = 0.5", user + ":2:6"), line("epochs = 3", site + ":3:10")));
     EXPECT_EQ(output_of({"config", "check", site}), fmt::format("'{}' is fine\n", site));
 }
 
@@ -229,8 +225,7 @@ TEST(Commands, DoNotAlarmWithoutAGpu) {
 
 TEST(Commands, OfAGroupAreListed) {
     const std::string text = output_of({"data", "--help"});
-    EXPECT_THAT(text, HasSubstr("usage: lockstep data COMMAND"));
-    EXPECT_THAT(text, HasSubstr("\n  data pack "));
+    EXPECT_THAT(text, has("usage: lockstep data COMMAND", "\n  data pack "));
     EXPECT_THAT(text, testing::Not(HasSubstr("train")));
     EXPECT_EQ(output_of({"data", "help"}), text);
     EXPECT_THAT(run_lockstep({"dato", "--help"}), ends(64));
@@ -313,9 +308,7 @@ TEST(Profile, ShowsTables) {
     const std::string text =
         output_of(Words{"profile", "gpt", "--batch", "2", "--steps", "1", "--top", "3"} + tokens);
     EXPECT_THAT(text, HasSubstr("model gpt | input [2, 6], output [2, 6, 256]"));
-    EXPECT_THAT(text, HasSubstr(" more: --top 0 lists all\n"));
-    EXPECT_THAT(text, HasSubstr("\nh.0.attn.c_attn"));
-    EXPECT_THAT(text, HasSubstr("[2, 6, 24]\n"));
+    EXPECT_THAT(text, has(" more: --top 0 lists all\n", "\nh.0.attn.c_attn", "[2, 6, 24]\n"));
     EXPECT_THAT(text, testing::ContainsRegex("parameters   [0-9,]+\nactivations  .*\ntime  "));
 }
 

@@ -281,9 +281,8 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
     EXPECT_THAT(state_of(run_), StartsWith("failed, step "));
     EXPECT_THAT(run_lockstep({"diagnose", run_}), ends(76));
     EXPECT_EQ(followed.wait(30), 0);
-    const std::string text = content_of(folder_ / "followed");
-    EXPECT_THAT(text,
-                HasSubstr(fmt::format("next: lockstep logs {} --first-error", run_.string())));
+    EXPECT_THAT(content_of(folder_ / "followed"),
+                has(fmt::format("next: lockstep logs {} --first-error", run_.string())));
     const Json cause = first_error_of(run_);
     EXPECT_EQ(cause.at("rank"), 1) << cause;
     EXPECT_EQ(cause.at("host"), host_name());

@@ -65,8 +65,7 @@ TEST(MaskFolders, AreTrainedOnByThePagesCommands) {
     }
     EXPECT_THAT(said, HasSubstr("packed 50 samples into D/cells"));
     EXPECT_THAT(said, testing::Not(HasSubstr("do not occur")));
-    EXPECT_THAT(said, HasSubstr("new.npy: i64 [4, 64, 64]"));
-    EXPECT_THAT(said, HasSubstr("names in new.names.json"));
+    EXPECT_THAT(said, has("new.npy: i64 [4, 64, 64]", "names in new.names.json"));
     // 16 % of each photo; the training is short.
     EXPECT_THAT(said, HasSubstr("['c50.ppm', 'c51.ppm', 'c52.ppm', 'c53.ppm'] [0."));
     const std::size_t at = said.find("iou ");

@@ -69,8 +69,7 @@ TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     const std::string text =
         said({"scale", run("p2"), run("p1"), "--forecast", "4", "--cores", "4"});
     EXPECT_THAT(text, ContainsRegex("\n +2 +[0-9.]+ % = 100 [-+] [0-9.]+ "));
-    EXPECT_THAT(text, HasSubstr("test_accuracy"));
-    EXPECT_THAT(text, HasSubstr("forecast"));
+    EXPECT_THAT(text, has("test_accuracy", "forecast"));
 }
 
 // Every rank says which cores it has: without that, ranks that share them would be taken for ranks

@@ -163,9 +163,8 @@ TEST_F(LeafModes, DecideNoBit) {
 TEST_F(LeafModes, SayWhatStandsInTheWay) {
     EXPECT_THAT(run_lockstep(train("few", "together", 6, "24")),
                 says("why: 3 samples each are too few\n"));
-    const auto cut = run_lockstep(train("cut", "auto", 1) + Words{"--micro-batches", "2"});
-    EXPECT_THAT(cut.output,
-                testing::HasSubstr("computed one by one: they are cut into micro-batches\n"));
+    EXPECT_THAT(run_lockstep(train("cut", "auto", 1) + Words{"--micro-batches", "2"}),
+                says("computed one by one: they are cut into micro-batches\n"));
 }
 
 TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {

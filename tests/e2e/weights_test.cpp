@@ -56,8 +56,7 @@ TEST_F(Weights, OfOneRunBeginAnother) {
 
 TEST_F(Weights, ThatDoNotFitAreNamedOrSkipped) {
     const ProcessResult small = run_lockstep(loading("small") + Words{"--no-bias"});
-    EXPECT_THAT(small.output, HasSubstr("E304"));
-    EXPECT_THAT(small.output, HasSubstr("not in the model: "));
+    EXPECT_THAT(small.output, has("E304", "not in the model: "));
     EXPECT_THAT(run_lockstep(loading("small") + Words{"--no-bias", "--load-skip", "*bias"}),
                 ends(0));
     EXPECT_THAT(run_lockstep(train(folder_ / "idle", "0") + Words{"--load-skip", "*bias"}),
@@ -133,12 +132,9 @@ TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
     };
     const std::string command = "'lockstep export " + (folder_ / "first").string() +
                                 " --out weights.safetensors', and give that";
-    EXPECT_THAT(loaded(folder_ / "first"), HasSubstr("E206"));
-    EXPECT_THAT(loaded(folder_ / "first"), HasSubstr(command));
-    const std::string shard =
-        loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors");
-    EXPECT_THAT(shard, HasSubstr("E304"));
-    EXPECT_THAT(shard, HasSubstr(command));
+    EXPECT_THAT(loaded(folder_ / "first"), has("E206", command));
+    EXPECT_THAT(loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors"),
+                has("E304", command));
     EXPECT_THAT(
         run_lockstep(typed("eval % --data % --weights %",
                            {folder_ / "first", SmallData::get().train(), folder_ / "first"})),

@@ -30,11 +30,16 @@ OutputMatcher output_matcher(const Text& text) {
         return text;
 }
 
-/// Matches a command whose output fits each of `texts`, which are texts or matchers.
+/// Matches an output that fits each of `texts`, which are texts or matchers.
+template <class... Texts>
+OutputMatcher has(const Texts&... texts) {
+    return testing::AllOf(testing::_, output_matcher(texts)...);
+}
+
+/// Matches a command whose output has `texts`.
 template <class... Texts>
 EndMatcher says(const Texts&... texts) {
-    return testing::Field(
-        "output", &ProcessResult::output, testing::AllOf(testing::_, output_matcher(texts)...));
+    return testing::Field("output", &ProcessResult::output, has(texts...));
 }
 
 /// Matches a command that ends with `exit_code`, and says `texts`.
