@@ -53,6 +53,23 @@ Mistake throws(const std::string& model, const std::string& where, const std::st
             "fix the model's " + where};
 }
 
+Mistake refuses_data(const std::string& model, const std::string& why) {
+    return {model,
+            bad_data_code,
+            "E217: the model cannot take these data",
+            why,
+            "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"};
+}
+
+Mistake fits_no_target(const std::string& model) {
+    return {model,
+            bad_data_code,
+            "E217: the model is not for this task",
+            "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
+            "return that shape from the model's forward(), or use the --task that its output is "
+            "for"};
+}
+
 std::vector<Mistake> mistakes() {
     return {
         unusable("AllFrozen", "it has no parameter that learns"),
@@ -85,33 +102,11 @@ std::vector<Mistake> mistakes() {
         throws("ThrowsInBackward", "backward pass", "no way back"),
         throws("ThrowsInConstructor", "constructor", "I need 77 classes, not 10"),
         throws("ThrowsLater", "forward()", "after 40 calls"),
-        {"ThrowsInForward",
-         bad_data_code,
-         "E217: the model cannot take these data",
-         "first line",
-         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
-        {"ThrowsNumber",
-         bad_data_code,
-         "E217: the model cannot take these data",
-         "it threw what is no std::exception",
-         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
-        {"WrongInput",
-         bad_data_code,
-         "E217: the model cannot take these data",
-         "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)",
-         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
-        {"WrongShape",
-         bad_data_code,
-         "E217: the model is not for this task",
-         "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
-         "return that shape from the model's forward(), or use the --task that its output is "
-         "for"},
-        {"WrongShapeLater",
-         bad_data_code,
-         "E217: the model is not for this task",
-         "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
-         "return that shape from the model's forward(), or use the --task that its output is "
-         "for"},
+        refuses_data("ThrowsInForward", "first line"),
+        refuses_data("ThrowsNumber", "it threw what is no std::exception"),
+        refuses_data("WrongInput", "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)"),
+        fits_no_target("WrongShape"),
+        fits_no_target("WrongShapeLater"),
     };
 }
 
