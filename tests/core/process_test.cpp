@@ -8,7 +8,6 @@
 #include "support/temp_dir.hpp"
 
 #include <array>
-#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -3,7 +3,6 @@
 
 #include "philox_blocks.hpp"
 
-#include <algorithm>
 #include <numeric>
 #include <set>
 #include <vector>

@@ -6,9 +6,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <optional>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -4,8 +4,6 @@
 
 #include "program.hpp"
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

@@ -15,7 +15,6 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

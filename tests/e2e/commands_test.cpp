@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands that show and explain: data inspect and verify, config, explain, version, --help.
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/core/process.hpp"
 
 #include "program.hpp"
 #include "small_data.hpp"
@@ -11,7 +9,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

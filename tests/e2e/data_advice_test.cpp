@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

@@ -12,7 +12,6 @@
 #include <csignal>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

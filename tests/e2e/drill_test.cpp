@@ -7,8 +7,6 @@
 
 #include <csignal>
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

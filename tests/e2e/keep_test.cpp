@@ -6,10 +6,8 @@
 #include "small_data.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/file.h>
 
 namespace lockstep::test {

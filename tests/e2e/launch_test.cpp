@@ -12,7 +12,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 namespace lockstep::test {

@@ -4,10 +4,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <string>
-
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

@@ -4,9 +4,7 @@
 #include "support/temp_dir.hpp"
 
 #include <filesystem>
-#include <vector>
 
-#include <gmock/gmock.h>
 #include <sched.h>
 
 namespace lockstep::test {

@@ -9,7 +9,6 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -5,8 +5,6 @@
 #include "run_files.hpp"
 #include "small_data.hpp"
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

@@ -8,8 +8,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

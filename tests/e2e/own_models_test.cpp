@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What users are told whose own model fails, or is none that ranks can train: that it is theirs to
 // mend, in its own words, the same on all ranks. Those that train are in soak/own_models.
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 
 #include "program.hpp"
@@ -13,11 +12,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ostream>
 #include <regex>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

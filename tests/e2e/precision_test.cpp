@@ -7,7 +7,6 @@
 #include "support/temp_dir.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

@@ -6,10 +6,8 @@
 
 #include <array>
 #include <cstdlib>
-#include <map>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

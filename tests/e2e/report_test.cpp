@@ -11,7 +11,6 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 namespace lockstep::test {

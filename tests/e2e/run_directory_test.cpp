@@ -13,7 +13,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

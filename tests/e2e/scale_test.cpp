@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

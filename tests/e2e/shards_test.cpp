@@ -6,10 +6,7 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <string>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

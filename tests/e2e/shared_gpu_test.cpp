@@ -6,8 +6,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

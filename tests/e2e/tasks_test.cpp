@@ -10,10 +10,8 @@
 
 #include <cmath>
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <hdf5.h>
 
 namespace lockstep::test {

@@ -10,11 +10,9 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep::test {
 namespace {

@@ -9,8 +9,6 @@
 #include <set>
 #include <sstream>
 
-#include <gmock/gmock.h>
-
 namespace lockstep::test {
 namespace {
 

@@ -5,7 +5,6 @@
 #include "lockstep/data/manifest.hpp"
 
 #include "submit/submit_check.hpp"
-#include "submit/submit_options.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

@@ -9,7 +9,6 @@
 #include "nccl/nccl_inside.hpp"
 
 #include <atomic>
-#include <functional>
 #include <map>
 
 #include <gmock/gmock.h>

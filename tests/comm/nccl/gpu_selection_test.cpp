@@ -6,8 +6,6 @@
 #include "support/caught.hpp"
 
 #include <cstdlib>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -3,10 +3,6 @@
 
 #include "lockstep/core/record.hpp"
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

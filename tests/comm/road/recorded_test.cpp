@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/recorded.hpp"
 
-#include "lockstep/comm/exchange.hpp"
 #include "lockstep/run/rank_trace.hpp"
 
 #include "support/caught.hpp"

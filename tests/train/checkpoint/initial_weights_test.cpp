@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/initial_weights.hpp"
 
-#include "lockstep/run/safetensors.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "support/caught.hpp"

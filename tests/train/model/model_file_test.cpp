@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>

@@ -10,9 +10,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/nn/functional.h>

@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -7,9 +7,6 @@
 #include "task/normalise.hpp"
 #include "train/made_up_index.hpp"
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 
 namespace lockstep {
