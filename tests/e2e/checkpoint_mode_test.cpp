@@ -126,35 +126,35 @@ TEST_F(CheckpointModes, ComeAsOftenAsTheirCostAndTheFailuresSay) {
         return train_words(SmallData::get().train(), folder_ / run, "mlp", 24) +
                typed("--virtual-ranks 4 --max-steps 600 --keep last=1000", {}) + more + on_ranks(2);
     };
-    const auto chosen = run_lockstep(
-        words("chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {})));
-    EXPECT_EQ(chosen.exit_code, 0) << chosen.output;
+    const std::string chosen = output_of(run_lockstep(
+        words("chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {}))));
     EXPECT_THAT(
-        chosen.output,
+        chosen,
         testing::ContainsRegex("checkpoints: one each [0-9.]+m?s, as a save costs [0-9.]+m?s "
                                "and failures are [0-9.]+s apart; saves then cost [0-9.]+ % of"));
     EXPECT_GE(checkpoints_of(folder_ / "chosen").size(), 2u);
     const auto rare = run_lockstep(words("rare", {"--checkpoint-every", "auto"}));
     EXPECT_EQ(checkpoints_of(folder_ / "rare").size(), 1u) << "the end's";
-    EXPECT_EQ(printed_hash(chosen.output), printed_hash(rare.output));
+    EXPECT_EQ(printed_hash(chosen), printed_hash(rare.output));
     EXPECT_THAT(run_lockstep(words("idle", {"--mtbf", "2s"})),
                 ends(64, "drop it, or use --checkpoint-every auto"));
 }
 
 // Each write takes longer than two steps.
 TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
-    const auto slow = trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}}));
-    EXPECT_EQ(slow.exit_code, 0) << slow.output;
-    EXPECT_EQ(printed_hash(slow.output), hash());
-    EXPECT_THAT(slow.output, HasSubstr("is left out, because that of step 2 is still being"));
-    EXPECT_THAT(slow.output, HasSubstr("(1 left out so far)"));
+    const std::string slow =
+        output_of(trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}})));
+    EXPECT_EQ(printed_hash(slow), hash());
+    EXPECT_THAT(slow, HasSubstr("is left out, because that of step 2 is still being"));
+    EXPECT_THAT(slow, HasSubstr("(1 left out so far)"));
     const auto there = checkpoints_of(folder_ / "slow");
     EXPECT_LT(there.size(), last_step / 2 - 1);
     EXPECT_TRUE(there.contains(fmt::format("step-{:06}", last_step)));
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "slow"}), ends(0));
-    const auto between = trained(
-        "between", 2, {"--checkpoint-mode", "blocking"}, with_disk({{"FAULTY_DISK_MS", "3"}}));
-    EXPECT_EQ(between.exit_code, 0) << between.output;
+    EXPECT_THAT(
+        trained(
+            "between", 2, {"--checkpoint-mode", "blocking"}, with_disk({{"FAULTY_DISK_MS", "3"}})),
+        ends(0));
     EXPECT_EQ(checkpoints_of(folder_ / "between").size(), last_step / 2);
 }
 
@@ -220,11 +220,10 @@ TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
     bytes.back() ^= 4;
     write_file_atomically(saved / "step-000004" / flipped, bytes);
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), fails());
-    const auto resumed = trained("run", 3, all_);
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_THAT(resumed.output, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
-    EXPECT_THAT(resumed.output, has("checkpoint step-000004 is skipped: ", "resumed from step 2 "));
-    EXPECT_EQ(printed_hash(resumed.output), hash());
+    const std::string resumed = output_of(trained("run", 3, all_));
+    EXPECT_THAT(resumed, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
+    EXPECT_THAT(resumed, has("checkpoint step-000004 is skipped: ", "resumed from step 2 "));
+    EXPECT_EQ(printed_hash(resumed), hash());
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), ends(0));
 }
 

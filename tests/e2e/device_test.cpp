@@ -224,17 +224,17 @@ void expect_way_between_three_ranks(const fs::path& run, const std::string& outp
 TEST(Device, SaysWhichWayNcclTakesAndResumesOnAnotherNumberOfGpus) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
-    const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
-    EXPECT_EQ(whole.exit_code, 0) << whole.output;
-    EXPECT_THAT(whole.output, HasSubstr("by nccl"));
-    expect_way_between_three_ranks(folder / "whole", whole.output);
+    const std::string whole =
+        output_of(run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus()));
+    EXPECT_THAT(whole, HasSubstr("by nccl"));
+    expect_way_between_three_ranks(folder / "whole", whole);
     EXPECT_THAT(content_of(folder / "whole" / "run.json"), HasSubstr("CUDA 13.0, cuDNN 9.10.2"));
-    const auto cut = run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
-    EXPECT_THAT(cut.output, HasSubstr("leaves: 2 a rank of 6 samples, computed together"));
-    const auto resumed = run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus());
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_THAT(resumed.output, HasSubstr("resumed from step"));
-    EXPECT_EQ(printed_hash(resumed.output), printed_hash(whole.output));
+    EXPECT_THAT(run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus()),
+                says("leaves: 2 a rank of 6 samples, computed together"));
+    const std::string resumed =
+        output_of(run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus()));
+    EXPECT_THAT(resumed, HasSubstr("resumed from step"));
+    EXPECT_EQ(printed_hash(resumed), printed_hash(whole));
     // Where the weights are decides bits.
     EXPECT_THAT(run_lockstep(train(folder / "cut",
                                    Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2))),
@@ -265,18 +265,18 @@ TEST(Device, WarnsOfRdmaThatIsThereAndUnused) {
 TEST(Device, LeavesNcclsReportWhereTheUserHasIt) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "mlp"};
-    const auto quiet = run_lockstep(train(folder / "quiet", words + on_ranks(2)),
-                                    with_gpus({{"NCCL_DEBUG", "WARN"}}));
-    EXPECT_THAT(quiet.output, HasSubstr("not reported: NCCL_DEBUG=WARN is set"));
+    EXPECT_THAT(run_lockstep(train(folder / "quiet", words + on_ranks(2)),
+                             with_gpus({{"NCCL_DEBUG", "WARN"}})),
+                says("not reported: NCCL_DEBUG=WARN is set"));
     EXPECT_FALSE(fs::exists(folder / "quiet/logs/i1/nccl-00000.log"));
     EXPECT_THAT(run_lockstep(train(folder / "loud", words + on_ranks(2)),
                              with_gpus({{"NCCL_DEBUG", "INFO"}})),
                 says("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM",
                      "not reported: NCCL_DEBUG=INFO sends NCCL's report to"));
-    const auto own = run_lockstep(
-        train(folder / "own", words + on_ranks(2)),
-        with_gpus({{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}}));
-    EXPECT_THAT(own.output, HasSubstr("network: 2 ranks on 1 node: shared memory\n"));
+    EXPECT_THAT(run_lockstep(train(folder / "own", words + on_ranks(2)),
+                             with_gpus({{"NCCL_DEBUG", "INFO"},
+                                        {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}})),
+                says("network: 2 ranks on 1 node: shared memory\n"));
     EXPECT_FALSE(fs::exists(folder / "own/logs/i1/nccl-00000.log"));
 }
 

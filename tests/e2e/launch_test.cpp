@@ -210,10 +210,8 @@ TEST_F(Launch, GoesOnWhereSharedMemoryIsTooSmallForOpenMpi) {
 }
 
 TEST_F(Launch, NamesALimitUnderWhichMpirunWouldWaitForEver) {
-    const ProcessResult files = run_after("ulimit -n 32");
-    EXPECT_EQ(files.exit_code, 78) << files.output;
-    EXPECT_THAT(files.output,
-                HasSubstr("error E693: this process may open 32 files, mpirun needs 48"));
+    EXPECT_THAT(run_after("ulimit -n 32"),
+                ends(78, "error E693: this process may open 32 files, mpirun needs 48"));
     EXPECT_THAT(run_after("ulimit -f 2000"),
                 ends(78, "error E693: files of this process may have at most 2.0 MiB"));
     EXPECT_FALSE(fs::exists(run_));

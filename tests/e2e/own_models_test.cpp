@@ -266,9 +266,7 @@ class ExportedProgram : public testing::Test {
 TEST_F(ExportedProgram, HasEqualBitsOnAnyNumberOfRanks) {
     const Words words = Words{"verify", "--model", net_, "--steps", "4", "--batch", "48"} +
                         Words{"--virtual-ranks", "4", "--ranks"};
-    const auto equal = on_program(words + Words{"1,2,3,4"});
-    EXPECT_EQ(equal.exit_code, 0) << equal.output;
-    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
+    EXPECT_THAT(on_program(words + Words{"1,2,3,4"}), ends(0, "equal: the same bits"));
     EXPECT_THAT(on_program(words + Words{"1,2", "--plain"}), says("different, as ordinary"));
     EXPECT_THAT(
         run_lockstep(words + typed("1,2 --device cuda --data %", {SmallData::get().train()}),
@@ -307,9 +305,8 @@ TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
                      "parameters  9,408 learn, 10 are frozen",
                      "aten.batch_norm.default"));
     const Words two = {"--np", "2", "--max-steps"};
-    const auto trained = on_program(training(net_) + two + Words{"4"});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
-    EXPECT_THAT(trained.output, testing::HasSubstr("9,408 parameters, 10 frozen"));
+    EXPECT_THAT(on_program(training(net_) + two + Words{"4"}),
+                ends(0, "9,408 parameters, 10 frozen"));
     const Words test = {"--data", SmallData::get().test()};
     EXPECT_THAT(run_lockstep(Words{"eval", run_} + test), says("accuracy"));
     const fs::path file = folder_ / "w.safetensors", answers = folder_ / "answers.npy";
@@ -338,9 +335,8 @@ TEST_F(ExportedProgram, AndAClassMayComputeTheirOwnLoss) {
     const Words tested = {"--max-steps", "4", "--test-data", SmallData::get().test(), "--run"};
     for (const fs::path& model : {own, fs::path(LOCKSTEP_OWN_MODELS)}) {
         const Words both = task + Words{model, "--inputs", "labels"};
-        const auto equal = on_program(Words{"verify"} + both + few + Words{"1,2,3"}, variables);
-        EXPECT_EQ(equal.exit_code, 0) << equal.output;
-        EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
+        EXPECT_THAT(on_program(Words{"verify"} + both + few + Words{"1,2,3"}, variables),
+                    ends(0, "equal: the same bits"));
         EXPECT_THAT(on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"}, variables),
                     says("different, as ordinary"));
         const fs::path run = folder_ / model.stem();

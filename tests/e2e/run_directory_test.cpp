@@ -256,10 +256,8 @@ TEST_F(RunDirectory, ListsItsCheckpoints) {
 }
 
 TEST_F(RunDirectory, HasCheckpointsThatAreCompared) {
-    const auto same = run_lockstep({"ckpt", "diff", path(), path() / "ckpt/step-000020"});
-    EXPECT_EQ(same.exit_code, 0) << same.output;
-    EXPECT_THAT(same.output,
-                testing::ContainsRegex("\nall [0-9]+ tensors and counters have the same"));
+    EXPECT_THAT(run_lockstep({"ckpt", "diff", path(), path() / "ckpt/step-000020"}),
+                ends(0, testing::ContainsRegex("\nall [0-9]+ tensors and counters have the same")));
     EXPECT_THAT(
         run_lockstep({"ckpt", "diff", path() / "ckpt/step-000016", path()}),
         ends(1,
@@ -275,9 +273,9 @@ TEST_F(RunDirectory, HasFlightRecordsThatDiagnoseIsContentWith) {
                 ends(0,
                      "incarnation 1: is over: all its ranks finished\n",
                      testing::ContainsRegex("\n   1 .* finished .* #[0-9]+ ")));
-    const auto json = run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"});
-    EXPECT_EQ(json.exit_code, 0);
-    const Json content = parse_json(json.output, "diagnose --json");
+    const std::string json =
+        output_of(run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"}));
+    const Json content = parse_json(json, "diagnose --json");
     EXPECT_EQ(content.at("verdict").at("verdict"), "none");
     ASSERT_EQ(content.at("ranks").size(), 2u);
     EXPECT_EQ(content.at("ranks")[0].at("finished"), content.at("ranks")[1].at("finished"));
