@@ -41,9 +41,18 @@ std::string command_in(const std::string& output) {
     return begin == fix.npos ? "" : fix.substr(begin, fix.find('\n', begin) - begin);
 }
 
-// A mistake, and what works once the advice about it was followed.
+// From `begin` on to the end of the word.
+std::string option_in(const std::string& output, const std::string& begin) {
+    const std::size_t at = output.find(begin, output.find("  fix: "));
+    EXPECT_NE(at, output.npos) << output;
+    return output.substr(std::min(at, output.size()),
+                         output.find_first_of(" ,;\n", at + begin.size()) - at);
+}
+
+// A mistake, and what works once the advice about it was followed: its command was run, or the
+// option that begins so is added.
 struct Advised {
-    std::string name, python, mistake, code, then;
+    std::string name, python, mistake, code, then, option = {};
 };
 
 void PrintTo(const Advised& advised, std::ostream* out) {
@@ -57,6 +66,11 @@ TEST_P(DataAdviceWorks, AsItIsPrinted) {
     python(advised.python);
     const std::string refused = output_of(shell(advised.mistake), testing::Ne(0));
     EXPECT_THAT(refused, HasSubstr("error " + advised.code + ": "));
+    if (!advised.option.empty()) {
+        const std::string option = option_in(refused, advised.option);
+        EXPECT_THAT(shell(advised.then + " " + option), ends(0)) << option << '\n';
+        return;
+    }
     const std::string command = command_in(refused);
     ASSERT_NE(command, "") << refused;
     ASSERT_THAT(shell(command), ends(0)) << command << '\n';
@@ -225,33 +239,10 @@ std::string advised_name(const testing::TestParamInfo<Advised>& info) {
     return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
+INSTANTIATE_TEST_SUITE_P(Commands, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
 
-// A mistake, and options that its advice names: the same command works with them.
-struct Optioned {
-    std::string name, python, mistake, code, begin, then;
-};
-
-void PrintTo(const Optioned& optioned, std::ostream* out) {
-    *out << optioned.name;
-}
-
-class DataOptions : public DataAdvice, public testing::WithParamInterface<Optioned> {};
-
-TEST_P(DataOptions, WorkAsTheyArePrinted) {
-    const Optioned& optioned = GetParam();
-    python(optioned.python);
-    const std::string refused = output_of(shell(optioned.mistake), testing::Ne(0));
-    EXPECT_THAT(refused, HasSubstr("error " + optioned.code + ": "));
-    const std::size_t fix = refused.find("  fix: ");
-    const std::size_t begin = refused.find(optioned.begin, fix);
-    ASSERT_NE(begin, refused.npos) << refused;
-    const std::size_t end = refused.find_first_of(" ,;\n", begin + optioned.begin.size());
-    const std::string option = refused.substr(begin, end - begin);
-    EXPECT_THAT(shell(optioned.then + " " + option), ends(0)) << option << '\n';
-}
-
-std::vector<Optioned> optioned() {
+// With options that the advice names, the same command works.
+std::vector<Advised> optioned() {
     const std::string floats =
         "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,4,4,3),'u1'); "
         "f['y']=n.arange(12.)%2; f['m']=n.zeros((12,4,4)); f['m'][0]=1; "
@@ -265,50 +256,50 @@ std::vector<Optioned> optioned() {
          floats,
          train + "--field labels=/y",
          "E217",
-         "--field labels=/y",
-         train},
+         train,
+         "--field labels=/y"},
         {"FloatsAsTargets",
          floats,
          train + "--field labels=/y",
          "E217",
-         "--field targets=/y",
-         train},
+         train,
+         "--field targets=/y"},
         {"FloatsAsClassesToPack",
          floats,
          pack + "--hdf5 f.h5 --field labels=/y",
          "E214",
-         "--field labels=/y",
-         pack + "--hdf5 f.h5"},
+         pack + "--hdf5 f.h5",
+         "--field labels=/y"},
         {"MasksAsLabels",
          floats,
          train + "--field labels=/m",
          "E217",
-         "--field masks=/m",
-         "lockstep data inspect f.h5 --field images=/x:HWC"},
+         "lockstep data inspect f.h5 --field images=/x:HWC",
+         "--field masks=/m"},
         {"NumbersAsFlags",
          floats,
          train + "--field labels=/k",
          "E210",
-         "--field targets=/k",
-         "rm -r R && " + train},
+         "rm -r R && " + train,
+         "--field targets=/k"},
         {"ANearName",
          floats,
          train + "--field labels=/yy",
          "E207",
-         "--field labels=/y",
-         train + "--task regression --field targets=/y"},
+         train + "--task regression --field targets=/y",
+         "--field labels=/y"},
         {"AnArrayOfAnArchive",
          "n.savez_compressed('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
          pack + "--npy images=m.npz --npy labels=m.npz:y",
          "E214",
-         "--npy images=m.npz:",
-         pack + "--npy labels=m.npz:y"},
+         pack + "--npy labels=m.npz:y",
+         "--npy images=m.npz:"},
         {"AnArrayOfAnArchiveAsImages",
          "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
          pack + "--images m.npz --labels m.npz:y",
          "E214",
-         "--npy images=m.npz:",
-         pack + "--npy labels=m.npz:y"},
+         pack + "--npy labels=m.npz:y",
+         "--npy images=m.npz:"},
         {"DecimalsOfTheOtherTable",
          "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
          "open('u.csv','w').write('a\\n0.5\\n')",
@@ -316,22 +307,24 @@ std::vector<Optioned> optioned() {
          "A >o && " +
              pack + "--csv u.csv --like A",
          "E239",
-         "--decimal ",
-         pack + "--csv u.csv --like A"},
+         pack + "--csv u.csv --like A",
+         "--decimal "},
         {"AnotherSeparator",
          "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
          pack + "--csv t.csv --label kind",
          "E106",
-         "--separator ",
-         pack + "--csv t.csv --label kind"},
+         pack + "--csv t.csv --label kind",
+         "--separator "},
         {"AnotherSeparatorWithoutALabel",
          "open('t.csv','w').write('a;b\\n0.5;1\\n1.5;2\\n')",
          pack + "--csv t.csv",
          "E239",
-         "--separator ",
-         pack + "--csv t.csv"},
+         pack + "--csv t.csv",
+         "--separator "},
     };
 }
+
+INSTANTIATE_TEST_SUITE_P(Options, DataAdviceWorks, testing::ValuesIn(optioned()), advised_name);
 
 // The same bits as of one file, and the same rows in packed data.
 TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
@@ -504,12 +497,6 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
               "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\""),
         ends(0));
 }
-
-std::string optioned_name(const testing::TestParamInfo<Optioned>& info) {
-    return info.param.name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Each, DataOptions, testing::ValuesIn(optioned()), optioned_name);
 
 // A file or folder, and the words of the line that trains on it, or of why there is none.
 struct Look {
