@@ -143,7 +143,7 @@ TEST_F(ConfigTest, RefusesLongKeysInAFewWords) {
 
 TEST_F(ConfigTest, SaysThatAPipeIsNoFile) {
     ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
-    EXPECT_THAT(caught_text([&] { read_config(folder_ / "pipe"); }),
+    EXPECT_THAT(test::caught_text([&] { read_config(folder_ / "pipe"); }),
                 testing::AllOf(HasSubstr("E116: "), HasSubstr("a pipe")));
 }
 
