@@ -2,8 +2,6 @@
 #include "loop/reporter.hpp"
 
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/memory.hpp"
 
