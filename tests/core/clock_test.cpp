@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
 
-
 #include <gtest/gtest.h>
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of masks beside a folder of images: files are pairs by their names without ending.
-// Tested: data/pack/mask_source_test.cpp.
+// Tested: data/pack/folder_source_test.cpp.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"

@@ -189,6 +189,7 @@ TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
     };
     for (const auto& error :
          {error_of(H5T_STD_I8LE, std::vector<std::int8_t>{1, -1}),
+          error_of(H5T_STD_I32LE, std::vector<std::int32_t>{1, 0x10000000}),
           error_of(H5T_STD_U32LE, std::vector<std::uint32_t>{1, 4294967295U}),
           error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, ~std::uint64_t{0}}),
           error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, std::uint64_t{1} << 63})}) {

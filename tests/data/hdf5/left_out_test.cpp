@@ -57,11 +57,6 @@ TEST_F(LeftOut, TiffIsCountedWithWhatReadsIt) {
     EXPECT_THAT(error.why(), HasSubstr("Debian's libtiff-dev is installed"));
 }
 
-TEST_F(LeftOut, PlainImagesAreReadStill) {
-    folder_.file("a/1.ppm", "P5 2 1 255\nab");
-    EXPECT_EQ(open_folder(folder_.path())->samples(), 1u);
-}
-
 TEST_F(LeftOut, BloscIsRefusedByItsName) {
     ASSERT_FALSE(reads_blosc());
     test::ForeignDataset data{.size = {8, 4}, .chunk = {8, 4}, .bytes = test::random_bytes(32, 1)};
