@@ -23,7 +23,7 @@
 // - Ranks load different checkpoints: the list is rank 0's, and each verdict is agreed on.
 //
 // Tested: train/checkpoint/checkpoint_test.cpp, checkpoint_save_test.cpp (every flipped bit, fenced
-// writers, other numbers of ranks, damaged newer ones), e2e/resume_test.cpp, soak/launch,
+// writers, other numbers of ranks, damaged newer ones), e2e/resume_test.cpp, soak/kill_resume,
 // soak/crash_sweep.
 
 #include "lockstep/run/checkpoint.hpp"

@@ -22,7 +22,7 @@
 //   away.
 //
 // Tested: run/run_directory_test.cpp, run_status_test.cpp, control_test.cpp;
-// e2e/run_directory_test.cpp and soak/launch with whole runs.
+// e2e/run_directory_test.cpp and soak/kill_resume with whole runs.
 
 #include "lockstep/run/run_directory.hpp"
 

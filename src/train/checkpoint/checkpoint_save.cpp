@@ -27,7 +27,7 @@
 //
 // Tested: train/checkpoint/checkpoint_save_test.cpp (modes give equal bytes, an update that does
 // not wait is seen, faults, an abandoned save), checkpoint_test.cpp, e2e/checkpoint_mode_test.cpp,
-// soak/launch, soak/crash_sweep.
+// soak/kill_resume, soak/crash_sweep.
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
