@@ -74,7 +74,7 @@ OptionSection start_group(std::int64_t& target) {
     return group(
         OptionGroup::start,
         {whole_option(
-            "incarnation", target, 0, 1'000'000'000, "start of the run to read; 0: the newest")});
+            "incarnation", target, {0, 1'000'000'000}, "start of the run to read; 0: the newest")});
 }
 
 void check_start(std::int64_t start, std::int64_t newest) {
@@ -89,10 +89,10 @@ void check_start(std::int64_t start, std::int64_t newest) {
 }
 
 OptionSection ranks_section(int& np, bool& oversubscribe) {
-    return {
-        "Ranks",
-        {whole_option("np", np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
-         flag_option("oversubscribe", oversubscribe, "allow more ranks than cores")}};
+    return {"Ranks",
+            {whole_option(
+                 "np", np, {0, 65536}, "outside mpirun and srun: start N ranks on this machine"),
+             flag_option("oversubscribe", oversubscribe, "allow more ranks than cores")}};
 }
 
 Option hosts_option(std::string& target) {
@@ -103,7 +103,7 @@ Option hosts_option(std::string& target) {
 }
 
 Option threads_option(int& target) {
-    return whole_option("threads", target, 0, 1024, "threads of each rank; 0: one per core");
+    return whole_option("threads", target, {0, 1024}, "threads of each rank; 0: one per core");
 }
 
 OptionSection foreign_group(std::string& fields, bool& follows_links) {
@@ -122,8 +122,9 @@ OptionSection data_set_group(PackOptions& pack, bool& restart) {
         {path_option("out", "DIR", pack.output, "new folder of the data set"),
          text_option("name", "NAME", pack.name, "name of the shards; unset: the name of DIR"),
          choice_option("codec", pack.codec, codecs, "compression of the blocks"),
-         whole_option("level", pack.level, 0, 22, "compression level; 0: the codec's default"),
-         whole_option("shards", pack.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+         whole_option("level", pack.level, {0, 22}, "compression level; 0: the codec's default"),
+         whole_option(
+             "shards", pack.shards, {0, 100'000}, "number of files; 0: about 512 MiB each"),
          threads_option(pack.threads),
          flag_option("restart",
                      restart,
@@ -135,8 +136,7 @@ OptionSection rows_group(PackOptions& pack, bool& keep_order) {
                  {text_option("split", "NAME", pack.split, "part of the data: train, test, ..."),
                   whole_option("block-rows",
                                pack.block_rows,
-                               0,
-                               1 << 30,
+                               {0, 1 << 30},
                                "rows per block; 0: at most 512 KiB. It decides the order in "
                                "training; shards and codec do not"),
                   flag_option("keep-order", keep_order, "do not shuffle the rows")});
@@ -189,14 +189,14 @@ OptionSection waiting_group(double& seconds) {
 }
 
 OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits) {
-    return group(OptionGroup::giving_up,
-                 {path_option("run", "DIR", run, "the run directory given to 'train --run'"),
-                  whole_option("max-restarts", limits.restarts, 0, 100'000, "restarts of this job"),
-                  whole_option("max-idle-starts",
-                               limits.idle_starts,
-                               1,
-                               100'000,
-                               "starts in a row that bring no new checkpoint")});
+    return group(
+        OptionGroup::giving_up,
+        {path_option("run", "DIR", run, "the run directory given to 'train --run'"),
+         whole_option("max-restarts", limits.restarts, {0, 100'000}, "restarts of this job"),
+         whole_option("max-idle-starts",
+                      limits.idle_starts,
+                      {1, 100'000},
+                      "starts in a row that bring no new checkpoint")});
 }
 
 void check_rank_count(const Invocation& call, const std::string& hosts) {

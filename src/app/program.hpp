@@ -18,31 +18,14 @@
 
 namespace lockstep {
 
-/// train_model, or nullptr in the program without LibTorch.
-using TrainFunction = TrainResult (*)(const TrainSettings&, const Communicator&);
-/// infer, or nullptr.
-using InferFunction = InferResult (*)(const InferSettings&, const Communicator&);
-/// sample_tokens, or nullptr.
-using SampleFunction = std::string (*)(const SampleSettings&, const Communicator&);
-/// profile_model, or nullptr.
-using ProfileFunction = ModelProfile (*)(const ProfileSettings&);
-
-/// prune_run, or nullptr.
-using PruneFunction = PruneResult (*)(const PruneSettings&);
-/// export_script, or nullptr.
-using ExportScriptFunction = ExportSummary (*)(const std::filesystem::path&,
-                                               const std::filesystem::path&,
-                                               const std::filesystem::path&,
-                                               ExportedTensors);
-
-/// The program that runs a command.
+/// The program that runs a command. Without LibTorch its functions are nullptr.
 struct Program {
-    TrainFunction train = nullptr;
-    InferFunction infer = nullptr;
-    SampleFunction sample = nullptr;
-    ProfileFunction profile = nullptr;
-    PruneFunction prune = nullptr;
-    ExportScriptFunction export_script = nullptr;
+    decltype(&train_model) train = nullptr;
+    decltype(&lockstep::infer) infer = nullptr;
+    decltype(&sample_tokens) sample = nullptr;
+    decltype(&profile_model) profile = nullptr;
+    decltype(&prune_run) prune = nullptr;
+    decltype(&lockstep::export_script) export_script = nullptr;
     std::string
         model;  ///< name of a user's own model, which is then the default of --model; "": none
     std::string name = "lockstep";

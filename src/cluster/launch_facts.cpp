@@ -4,8 +4,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include <array>
-
 #include <fmt/format.h>
 
 namespace lockstep {

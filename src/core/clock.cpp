@@ -100,6 +100,15 @@ std::string_view phase_name(Phase phase) {
     return names[static_cast<std::size_t>(phase)];
 }
 
+PhaseSeconds& PhaseSeconds::operator+=(const PhaseSeconds& more) {
+    for (std::size_t i = 0; i < size(); ++i) (*this)[i] += more[i];
+    return *this;
+}
+
+double PhaseSeconds::sum() const {
+    return std::accumulate(begin(), end(), 0.0);
+}
+
 std::uint64_t packed(const PhaseMark& mark) {
     const auto micros = static_cast<std::uint64_t>(std::max(mark.since_s, 0.0) * 1e6);
     return static_cast<std::uint64_t>(mark.phase) << 56 | (micros & (~std::uint64_t{0} >> 8));
@@ -114,7 +123,7 @@ PhaseMark unpacked_phase(std::uint64_t word) {
 
 Phase PhaseClock::enter(Phase phase) {
     const double now = now_s();
-    seconds_[static_cast<std::size_t>(current_)] += now - since_;
+    seconds_[current_] += now - since_;
     since_ = now;
     if (mirror_ != nullptr) mirror_->store(packed({phase, now}), std::memory_order_relaxed);
     for (const PhaseListener* listener : listeners_) listener->told_({phase, now});
@@ -123,26 +132,23 @@ Phase PhaseClock::enter(Phase phase) {
 
 PhaseSeconds PhaseClock::seconds() {
     const double now = now_s();
-    seconds_[static_cast<std::size_t>(current_)] += now - std::exchange(since_, now);
+    seconds_[current_] += now - std::exchange(since_, now);
     return seconds_;
 }
 
 void PhaseClock::correct(const PhaseSeconds& before, PhaseSeconds measured, Phase rest) {
     const PhaseSeconds now = seconds();
-    const auto sum = [](const PhaseSeconds& all) {
-        return std::accumulate(all.begin(), all.end(), 0.0);
-    };
-    const double counted = sum(now) - sum(before), found = sum(measured);
+    const double counted = now.sum() - before.sum(), found = measured.sum();
     const double scale = found > counted ? counted / found : 1;
     for (std::size_t i = 0; i < measured.size(); ++i) seconds_[i] = before[i] + scale * measured[i];
-    seconds_[static_cast<std::size_t>(rest)] += counted - scale * found;
+    seconds_[rest] += counted - scale * found;
 }
 
 void PhaseClock::reassign(Phase from, Phase to, double seconds) {
-    double& source = seconds_[static_cast<std::size_t>(from)];
+    double& source = seconds_[from];
     const double moved = std::min(seconds, source);
     source -= moved;
-    seconds_[static_cast<std::size_t>(to)] += moved;
+    seconds_[to] += moved;
 }
 
 PhaseSeconds PhaseClock::take() {

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -209,18 +209,19 @@ Option choice_option(const std::string& name,
     return option;
 }
 
-Option real_option(
-    const std::string& name, double& target, double least, double most, const std::string& help) {
+Option real_option(const std::string& name,
+                   double& target,
+                   OptionRange<double> range,
+                   const std::string& help) {
     Option option = described(name, "X", help, OptionKind::real);
-    option.range = fmt::format("{} to {}", least, most);
-    const auto assign =
-        [&target, name, least, most, range = option.range](const GivenValue& given) {
-            const auto number = parse_real(given.text);
-            check(number.has_value(),
-                  [&] { return unreadable(name, given, "it is not a number", "0.01"); });
-            check_range(*number >= least && *number <= most, name, given, range);
-            target = *number;
-        };
+    option.range = fmt::format("{} to {}", range.least, range.most);
+    const auto assign = [&target, name, range, text = option.range](const GivenValue& given) {
+        const auto number = parse_real(given.text);
+        check(number.has_value(),
+              [&] { return unreadable(name, given, "it is not a number", "0.01"); });
+        check_range(*number >= range.least && *number <= range.most, name, given, text);
+        target = *number;
+    };
     return bound(std::move(option), assign, [&target] { return target; });
 }
 
@@ -255,35 +256,31 @@ Option bytes_option(const std::string& name,
 template <class Whole>
 Option whole_option(const std::string& name,
                     Whole& target,
-                    std::int64_t least,
-                    std::int64_t most,
+                    OptionRange<std::int64_t> range,
                     const std::string& help) {
     Option option = described(name, "N", help, OptionKind::whole);
-    option.range = fmt::format("{} to {}", least, grouped(static_cast<std::uint64_t>(most)));
-    const auto assign =
-        [&target, name, least, most, range = option.range](const GivenValue& given) {
-            const auto number = parse_integer(given.text);
-            check(number.has_value(), [&] {
-                return unreadable(
-                    name, given, "it is not a whole number", fmt::format("{}", least + 1));
-            });
-            check_range(*number >= least && *number <= most, name, given, range);
-            target = static_cast<Whole>(*number);
-        };
+    option.range =
+        fmt::format("{} to {}", range.least, grouped(static_cast<std::uint64_t>(range.most)));
+    const auto assign = [&target, name, range, text = option.range](const GivenValue& given) {
+        const auto number = parse_integer(given.text);
+        check(number.has_value(), [&] {
+            return unreadable(
+                name, given, "it is not a whole number", fmt::format("{}", range.least + 1));
+        });
+        check_range(*number >= range.least && *number <= range.most, name, given, text);
+        target = static_cast<Whole>(*number);
+    };
     return bound(
         std::move(option), assign, [&target] { return static_cast<std::int64_t>(target); });
 }
-template Option whole_option(
-    const std::string&, int&, std::int64_t, std::int64_t, const std::string&);
-template Option whole_option(
-    const std::string&, std::int64_t&, std::int64_t, std::int64_t, const std::string&);
-template Option whole_option(
-    const std::string&, std::uint64_t&, std::int64_t, std::int64_t, const std::string&);
-template Option whole_option(
-    const std::string&, std::uint32_t&, std::int64_t, std::int64_t, const std::string&);
+using WholeRange = OptionRange<std::int64_t>;
+template Option whole_option(const std::string&, int&, WholeRange, const std::string&);
+template Option whole_option(const std::string&, std::int64_t&, WholeRange, const std::string&);
+template Option whole_option(const std::string&, std::uint64_t&, WholeRange, const std::string&);
+template Option whole_option(const std::string&, std::uint32_t&, WholeRange, const std::string&);
 
 Option steps_option(const std::string& name, std::int64_t& target, const std::string& help) {
-    Option option = whole_option(name, target, 0, 1'000'000'000'000, help);
+    Option option = whole_option(name, target, {0, 1'000'000'000'000}, help);
     option.assign = [assign = option.assign](GivenValue given) {
         const auto digits = given.text.find_first_not_of("0123456789");
         const std::string unit = given.text.substr(std::min(digits, given.text.size()));

@@ -3,13 +3,11 @@
 
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/launch/host_probe.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -13,7 +13,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <utility>
 
 #include <fcntl.h>

@@ -5,19 +5,15 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/launch/rank_facts.hpp"
 
 #include <exception>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

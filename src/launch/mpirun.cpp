@@ -3,7 +3,6 @@
 
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
-#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -16,9 +15,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>

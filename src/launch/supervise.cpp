@@ -34,7 +34,6 @@
 
 #include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 

@@ -2,22 +2,16 @@
 #include "lockstep/plan/contract.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/plan/model_table.hpp"
-#include "lockstep/plan/settings.hpp"
-#include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/safetensors.hpp"
 #include "lockstep/run/tensorboard.hpp"
 
 #include <algorithm>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

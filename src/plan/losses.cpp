@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/losses.hpp"
 
-#include "lockstep/core/error.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,6 @@
 #include "lockstep/plan/model_table.hpp"
 
 #include <algorithm>
-#include <filesystem>
 
 namespace lockstep {
 namespace {

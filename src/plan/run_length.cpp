@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/run_length.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>

@@ -110,8 +110,7 @@ std::vector<Option> task(TrainSettings& s) {
                                           "loss function of regression"),
             real_option("huber-delta",
                         s.task.huber_delta,
-                        1e-30,
-                        1e30,
+                        {1e-30, 1e30},
                         "error above which --loss huber is linear"),
             flag_option("scale-targets",
                         s.task.scales_targets,
@@ -119,8 +118,7 @@ std::vector<Option> task(TrainSettings& s) {
                         "and predictions keep their units"),
             real_option("label-smoothing",
                         s.task.label_smoothing,
-                        0,
-                        1,
+                        {0, 1},
                         "share of the target probability that is spread over all classes"),
             text_option("class-weights",
                         "W0,W1,...",
@@ -129,8 +127,7 @@ std::vector<Option> task(TrainSettings& s) {
                         "none: all equal"),
             whole_option("ignore-index",
                          s.task.ignore_index,
-                         -1,
-                         1 << 20,
+                         {-1, 1 << 20},
                          "class of masks that counts in no loss and no metric, such as 255; -1: "
                          "none")};
 }
@@ -159,12 +156,11 @@ std::vector<Option> model(TrainSettings& s) {
                     s.model.channels,
                     "channels of each layer but the last; unset: 32,64,512 for cnn and cnn-bn, 256 "
                     "for mlp"),
-        whole_option("layers", s.model.layers, 0, 1024, "number of gpt layers; 0: 6"),
-        whole_option("heads", s.model.heads, 0, 1024, "attention heads of each gpt layer; 0: 6"),
+        whole_option("layers", s.model.layers, {0, 1024}, "number of gpt layers; 0: 6"),
+        whole_option("heads", s.model.heads, {0, 1024}, "attention heads of each gpt layer; 0: 6"),
         whole_option("width",
                      s.model.width,
-                     0,
-                     1 << 20,
+                     {0, 1 << 20},
                      "width of gpt, 0: 384; or channels of the first level of unet, 0: 64")};
 }
 
@@ -178,27 +174,25 @@ std::vector<Option> update_rule(OptimizerSettings& s) {
                                       {"lars", OptimizerKind::lars},
                                       {"sgd", OptimizerKind::sgd}},
                                      "update rule"),
-        real_option("lr", s.learning_rate, 0, 1e6, "learning rate"),
+        real_option("lr", s.learning_rate, {0, 1e6}, "learning rate"),
         list_option("lr-group",
                     "GLOB=FACTOR",
                     s.rate_factors,
                     "factor of the learning rate of tensors such as 'features.*'; if several "
                     "match, the last one holds"),
-        real_option("momentum", s.momentum, 0, 1, "momentum of sgd and lars"),
+        real_option("momentum", s.momentum, {0, 1}, "momentum of sgd and lars"),
         flag_option("nesterov", s.nesterov, "use Nesterov momentum with sgd"),
-        real_option("beta1", s.beta1, 0, 0.999999, "beta1 of adam, adamw and lamb"),
-        real_option("beta2", s.beta2, 0, 0.9999999, "beta2 of adam, adamw and lamb"),
-        real_option("epsilon", s.epsilon, 1e-30, 1, "epsilon of adam, adamw and lamb"),
-        real_option("trust", s.trust, 0, 1e6, "trust coefficient of lars"),
+        real_option("beta1", s.beta1, {0, 0.999999}, "beta1 of adam, adamw and lamb"),
+        real_option("beta2", s.beta2, {0, 0.9999999}, "beta2 of adam, adamw and lamb"),
+        real_option("epsilon", s.epsilon, {1e-30, 1}, "epsilon of adam, adamw and lamb"),
+        real_option("trust", s.trust, {0, 1e6}, "trust coefficient of lars"),
         real_option("weight-decay",
                     s.weight_decay,
-                    0,
-                    1e6,
+                    {0, 1e6},
                     "L2 penalty with adam, lars and sgd; decoupled decay with adamw and lamb"),
         real_option("ema",
                     s.average_decay,
-                    0,
-                    0.9999999,
+                    {0, 0.9999999},
                     "decay of the weights' moving average, which evaluation uses; 0: none"),
         flag_option("decay-all",
                     s.decays_all,
@@ -216,13 +210,13 @@ std::vector<Option> schedule(ScheduleSettings& s) {
                                          {"polynomial", ScheduleKind::polynomial},
                                          {"one-cycle", ScheduleKind::one_cycle}},
                                         "learning rate schedule after the warm-up"),
-            whole_option("warmup-steps", s.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
+            whole_option("warmup-steps", s.warmup_steps, {0, 1 << 30}, "steps of linear warm-up"),
             period_option("lr-every",
                           s.every,
                           "period after which --schedule step multiplies the rate by --lr-gamma: "
                           "30epochs, 5000steps"),
-            real_option("lr-gamma", s.gamma, 0, 1, "factor of --schedule step"),
-            real_option("lr-power", s.power, 0.01, 100, "exponent of --schedule polynomial"),
+            real_option("lr-gamma", s.gamma, {0, 1}, "factor of --schedule step"),
+            real_option("lr-power", s.power, {0.01, 100}, "exponent of --schedule polynomial"),
             choice_option<RateScale>(
                 "lr-scale",
                 s.scale,
@@ -232,13 +226,11 @@ std::vector<Option> schedule(ScheduleSettings& s) {
                 "multiply --lr by --batch / --reference-batch, or by its square root"),
             whole_option("reference-batch",
                          s.reference_batch,
-                         1,
-                         1 << 24,
+                         {1, 1 << 24},
                          "batch that --lr is meant for; --lr-scale uses it"),
             real_option("lr-end",
                         s.end,
-                        0,
-                        1e6,
+                        {0, 1e6},
                         "final learning rate of cosine, linear, polynomial and one-cycle")};
 }
 
@@ -246,13 +238,14 @@ std::vector<Option> step(TrainSettings& s) {
     return {
         real_option("clip-norm",
                     s.clip_norm,
-                    0,
-                    1e30,
+                    {0, 1e30},
                     "largest norm of the gradient; larger gradients are scaled down; 0: no limit"),
         list_option(
             "freeze", "GLOB", s.freeze, "parameters that do not learn, such as 'features.*'"),
-        whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples per step over all ranks"),
-        whole_option("seed", s.seed, 0, many, "seed of initial weights, sample order and dropout")};
+        whole_option(
+            "batch", s.batch, {1, 1 << 24}, "global batch: samples per step over all ranks"),
+        whole_option(
+            "seed", s.seed, {0, many}, "seed of initial weights, sample order and dropout")};
 }
 
 OptionSection section_of(const std::string& title, const std::vector<std::vector<Option>>& parts) {
@@ -271,11 +264,11 @@ std::vector<Option> numerics(TrainSettings& s) {
     return {
         whole_option("virtual-ranks",
                      s.virtual_ranks,
-                     0,
-                     65536,
+                     {0, 65536},
                      "V, a power of two: the run gives the same bits on 1 to V ranks; 0: at least "
                      "the ranks at creation, up to 64 if that costs little"),
-        whole_option("threads", s.threads, 1, 1024, "threads that one operator uses in each rank"),
+        whole_option(
+            "threads", s.threads, {1, 1024}, "threads that one operator uses in each rank"),
         choice_option<std::optional<InstructionSet>>(
             "isa",
             s.instruction_set,
@@ -301,8 +294,7 @@ std::vector<Option> numerics(TrainSettings& s) {
             "fp32; tf32 is for GPUs, of compute capability 8.0 and above"),
         real_option("loss-scale",
                     s.loss_scale,
-                    1,
-                    1 << 30,
+                    {1, 1 << 30},
                     "initial loss scale of fp16, a power of two; halved after an overflow, doubled "
                     "after 2,000 steps without one")};
 }
@@ -331,15 +323,14 @@ std::vector<Option> sample_order(TrainSettings& s) {
                     s.drops_last,
                     "leave out the samples of an epoch that do not fill its last batch"),
         split_option(s.split),
-        whole_option("lanes", s.lanes, 1, 65536, "lanes of the shuffled order"),
-        whole_option("window-blocks", s.window_blocks, 1, 65536, "blocks shuffled together")};
+        whole_option("lanes", s.lanes, {1, 65536}, "lanes of the shuffled order"),
+        whole_option("window-blocks", s.window_blocks, {1, 65536}, "blocks shuffled together")};
 }
 
 std::vector<Option> summation(TrainSettings& s) {
     return {whole_option("micro-batches",
                          s.micro_batches,
-                         1,
-                         65536,
+                         {1, 65536},
                          "accumulate the gradient of each virtual rank over N parts of its "
                          "samples, to save memory"),
             flag_option("plain",
@@ -378,8 +369,7 @@ std::vector<Option> saving(TrainSettings& s) {
                         "run's own starts, 24h for the first one"),
         real_option("checkpoint-overhead",
                     s.checkpoint_overhead,
-                    1e-5,
-                    0.5,
+                    {1e-5, 0.5},
                     "largest share of time that saves of --checkpoint-every auto may cost"),
         shared(choice_option<CheckpointMode>(
             "checkpoint-mode",
@@ -403,8 +393,7 @@ std::vector<Option> looking(TrainSettings& s) {
                            "program")),
         shared(whole_option("early-stop",
                             s.early_stop,
-                            0,
-                            1'000'000,
+                            {0, 1'000'000},
                             "stop after N evaluations without a better --keep-best metric (unset: "
                             "loss); 0: never")),
         shared(choice_option<NonFinite>(
@@ -432,15 +421,14 @@ OptionSection how_long(TrainSettings& s) {
     OptionSection section{
         "How long, how often",
         {with_scope(OptionScope::decides_length,
-                    whole_option("epochs", s.epochs, 1, 1'000'000, "passes over the data")),
+                    whole_option("epochs", s.epochs, {1, 1'000'000}, "passes over the data")),
          with_scope(
              OptionScope::decides_length,
              whole_option(
-                 "max-steps", s.max_steps, 0, many, "stop after N steps; 0: --epochs decides")),
+                 "max-steps", s.max_steps, {0, many}, "stop after N steps; 0: --epochs decides")),
          whole_option("deadline",
                       s.deadline,
-                      0,
-                      many,
+                      {0, many},
                       "Unix time before which to save and stop (exit code 75); 'lockstep slurm "
                       "prolog' prints it; 0: none")}};
     for (const auto& more : {saving(s), looking(s)})
@@ -495,8 +483,7 @@ std::vector<Option> communication(TrainSettings& s) {
                                "job and names them; it warns after a tenth; 0: no limit")),
         whole_option("flight-entries",
                      s.flight_entries,
-                     64,
-                     1 << 20,
+                     {64, 1 << 20},
                      "collectives that each rank's flight record keeps for 'diagnose'")};
 }
 
@@ -504,8 +491,7 @@ std::vector<Option> reading(TrainSettings& s) {
     return {
         whole_option("io-threads",
                      s.io_threads,
-                     0,
-                     256,
+                     {0, 256},
                      "threads of each rank that read data; 0: as many as needed"),
         bytes_option(
             "data-memory",

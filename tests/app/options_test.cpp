@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -31,8 +30,8 @@ struct Example {
 
     OptionTable table() {
         return {{"Numbers",
-                 {whole_option("batch", batch, 1, 1000, "samples of a step"),
-                  real_option("learning-rate", rate, 0, 1, "of the optimizer")}},
+                 {whole_option("batch", batch, {1, 1000}, "samples of a step"),
+                  real_option("learning-rate", rate, {0, 1}, "of the optimizer")}},
                 {"Others",
                  {flag_option("plain", plain, "sum as ranks come"),
                   text_option("name", "NAME", name, "of the model"),
@@ -137,7 +136,7 @@ TEST(ParseLine, RefusesAValueForAFlag) {
 
 TEST(ParseLine, TakesANameWithOneDashAsMpirunDoes) {
     int np = 1;
-    const OptionTable table = {{"Ranks", {whole_option("np", np, 1, 10, "ranks")}}};
+    const OptionTable table = {{"Ranks", {whole_option("np", np, {1, 10}, "ranks")}}};
     EXPECT_EQ(parse_line({"-np", "4"}, table).options.at("np"), "4");
     EXPECT_EQ(caught_code([&] { parse_line({"-npp", "4"}, table); }), "E101");
 }
@@ -145,7 +144,7 @@ TEST(ParseLine, TakesANameWithOneDashAsMpirunDoes) {
 TEST(ParseLine, KnowsLettersThatAreShortForAName) {
     int size = 1;
     const OptionTable table = {
-        {"Sizes", {with_letter("s", whole_option("size", size, 1, 10, "of a message"))}}};
+        {"Sizes", {with_letter("s", whole_option("size", size, {1, 10}, "of a message"))}}};
     EXPECT_EQ(parse_line({"-s", "4"}, table).options.at("size"), "4");
     EXPECT_EQ(parse_line({"--size=4"}, table).options.at("size"), "4");
     EXPECT_TRUE(parse_line({"-h"}, table).wants_help);

@@ -158,7 +158,7 @@ class Run {
     void report(std::int64_t step, const PhaseSeconds& phases, StepBudgetFile& budgets) const {
         budgets.add({step, unix_time_s(), phases});
         StepsEvent event{.report = {.step = step, .steps_total = steps, .phases = phases}};
-        event.wall_s = StepBudget{.phases = phases}.wall_s();
+        event.wall_s = phases.sum();
         log_event(event);
         write_log(
             Level::info, Audience::here, step_line(event.report), fmt::format("step {}", step));

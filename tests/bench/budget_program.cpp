@@ -67,17 +67,15 @@ Turn run_turn(const std::filesystem::path& path, std::int64_t steps) {
     for (std::int64_t step = 1; step <= steps; ++step) {
         run_step(clock, sums_s);
         const PhaseSeconds taken = clock.take();
-        for (std::size_t i = 0; i < all.size(); ++i) all[i] += taken[i];
+        all += taken;
         const StepBudget budget{step, unix_time_s(), taken};
         file.add(budget);
         stretches.add(budget);
     }
     const double wall_s = now_s() - begin_s;
-    const PhaseSeconds rest = clock.take();
+    all += clock.take();
     const double most_s = now_s() - before_s;
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] += rest[i];
-    double sum_s = 0;
-    for (const double seconds : all) sum_s += seconds;
+    const double sum_s = all.sum();
     file.flush();
     return {wall_s / static_cast<double>(steps),
             std::max({0.0, wall_s - sum_s, sum_s - most_s}) / wall_s,

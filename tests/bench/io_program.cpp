@@ -65,10 +65,8 @@ Index open(const fs::path& folder) {
 class RepeatedRows : public RowSource {
   public:
     RepeatedRows(std::unique_ptr<RowSource> source, std::uint64_t samples)
-        : source_(std::move(source)), samples_(samples) {}
+        : RowSource(samples, source->fields()), source_(std::move(source)) {}
 
-    std::uint64_t samples() const override { return samples_; }
-    const std::vector<Field>& fields() const override { return source_->fields(); }
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
         source_->read(field, row % source_->samples(), out);
     }
@@ -79,7 +77,6 @@ class RepeatedRows : public RowSource {
 
   private:
     std::unique_ptr<RowSource> source_;
-    std::uint64_t samples_;
 };
 
 Json make(const fs::path& folder, const Arguments& given) {

@@ -66,20 +66,13 @@ std::vector<fs::path> foreign_files_of(const fs::path& folder, const Shape& shap
 // As many samples as chunks, each a block of its own.
 class Numbers : public RowSource {
   public:
-    explicit Numbers(std::uint64_t samples) : samples_(samples) {
-        fields_.push_back({.name = "x", .shape = {static_cast<std::int64_t>(row_bytes)}});
-    }
-    std::uint64_t samples() const override { return samples_; }
-    const std::vector<Field>& fields() const override { return fields_; }
+    explicit Numbers(std::uint64_t samples)
+        : RowSource(samples, {{.name = "x", .shape = {static_cast<std::int64_t>(row_bytes)}}}) {}
     void read(std::size_t, std::uint64_t row, std::span<std::byte> out) const override {
         std::ranges::fill(out, std::byte{0});
         std::memcpy(out.data(), &row, sizeof row);
     }
     Hash128 fingerprint() const override { return {1, samples_}; }
-
-  private:
-    std::uint64_t samples_;
-    std::vector<Field> fields_;
 };
 
 fs::path packed_of(const fs::path& folder, const Shape& shape) {

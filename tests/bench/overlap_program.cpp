@@ -7,7 +7,7 @@
 
 #include "replica/replica.hpp"
 #include "schedule/blank_step.hpp"
-#include "support/faulty.hpp"
+#include "support/slow_link.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -86,9 +86,8 @@ struct Trainee {
         auto model = model_of(plain.module);
         const std::vector<std::size_t> order = order_in(*model);
         auto layout = std::make_unique<const ModelLayout>(*model, order, limits);
-        auto exchange = test::faulty(make_exchange(ranks, layout->flat(), plan),
-                                     layout->flat(),
-                                     {.bytes_per_s = bytes_per_s});
+        auto exchange = std::make_unique<test::SlowLink>(
+            make_exchange(ranks, layout->flat(), plan), layout->flat(), bytes_per_s);
         return {.model = std::move(model),
                 .layout = std::move(layout),
                 .plan = plan,

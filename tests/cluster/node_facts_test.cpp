@@ -4,7 +4,6 @@
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 
 namespace lockstep {

@@ -5,10 +5,8 @@
 
 #include <map>
 #include <stdexcept>
-#include <string>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

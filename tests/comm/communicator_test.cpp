@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

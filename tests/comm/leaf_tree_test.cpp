@@ -8,7 +8,6 @@
 
 #include <bit>
 #include <memory>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <numeric>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -85,10 +84,8 @@ TEST(OpenForReading, WaitsForNoPipeAndTouchesNoDevice) {
     const TempDir folder;
     const fs::path pipe = folder / "pipe";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-    const auto error = test::caught([&] { open_for_reading(pipe); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E206");
-    EXPECT_THAT(error->text(), HasSubstr("a pipe (FIFO)"));
+    EXPECT_THAT(test::caught_text([&] { open_for_reading(pipe); }),
+                testing::AllOf(HasSubstr("E206: "), HasSubstr("a pipe (FIFO)")));
     EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
 }
 
@@ -241,10 +238,8 @@ TEST(MakeOwnFolder, RefusesALinkAndNamesIt) {
     const TempDir folder;
     make_own_folder(folder / "target/inside");
     fs::create_directory_symlink(folder / "target", folder / "link");
-    const auto error = test::caught([&] { make_own_folder(folder / "link"); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E220");
-    EXPECT_THAT(error->what(), HasSubstr((folder / "target").string()));
+    EXPECT_THAT(test::caught_text([&] { make_own_folder(folder / "link"); }),
+                testing::AllOf(HasSubstr("E220: "), HasSubstr((folder / "target").string())));
     EXPECT_NO_THROW(make_own_folder(folder / "link/inside")) << "what leads to it may be a link";
     EXPECT_NO_THROW(check_no_link(folder / "none"));
     fs::create_directory_symlink(folder / "nowhere", folder / "dangling");

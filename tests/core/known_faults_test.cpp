@@ -2,7 +2,6 @@
 #include "lockstep/core/known_faults.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

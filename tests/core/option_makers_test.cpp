@@ -19,7 +19,7 @@ std::string code_of(const Option& option, const std::string& text) {
 
 TEST(WholeOption, TakesNumbersOfItsRange) {
     int value = 5;
-    const Option option = whole_option("n", value, 1, 10, "");
+    const Option option = whole_option("n", value, {1, 10}, "");
     EXPECT_EQ(option.default_value, "5");
     option.assign({"10", from});
     EXPECT_EQ(value, 10);
@@ -31,7 +31,7 @@ TEST(WholeOption, TakesNumbersOfItsRange) {
 
 TEST(WholeOption, SaysTheValueItsOriginAndTheRange) {
     int value = 1;
-    const Option option = whole_option("epochs", value, 1, 1'000'000, "");
+    const Option option = whole_option("epochs", value, {1, 1'000'000}, "");
     EXPECT_EQ(caught_text([&] {
                   option.assign({"0", "a.toml:1:2"});
               }),
@@ -41,7 +41,7 @@ TEST(WholeOption, SaysTheValueItsOriginAndTheRange) {
 
 TEST(RealOption, TakesFiniteNumbersOfItsRange) {
     double value = 0.5;
-    const Option option = real_option("lr", value, 0, 1, "");
+    const Option option = real_option("lr", value, {0, 1}, "");
     option.assign({"1e-3", from});
     EXPECT_EQ(value, 1e-3);
     for (const char* bad : {"", "fast", "nan", "inf", "0,1"})

@@ -8,10 +8,8 @@
 #include "support/temp_dir.hpp"
 
 #include <array>
-#include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,12 +78,10 @@ TEST(RunProcess, GivesNoInput) {
 
 TEST(RunProcess, EndsAChildAndItsChildrenAfterTheTimeLimit) {
     const auto before = now_s();
-    const auto error = test::caught([] {
-        run_process({"sh", "-c", "sleep 100 & sleep 100"}, {}, 0.2);
-    });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E611");
-    EXPECT_THAT(error->what(), HasSubstr("'sh' took longer than 200ms"));
+    EXPECT_THAT(test::caught_text([] {
+                    run_process({"sh", "-c", "sleep 100 & sleep 100"}, {}, 0.2);
+                }),
+                testing::AllOf(HasSubstr("E611: "), HasSubstr("'sh' took longer than 200ms")));
     EXPECT_LT(now_s() - before, 20);
 }
 

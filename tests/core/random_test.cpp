@@ -3,13 +3,11 @@
 
 #include "philox_blocks.hpp"
 
-#include <algorithm>
 #include <numeric>
 #include <set>
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {

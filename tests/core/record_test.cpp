@@ -6,12 +6,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <optional>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

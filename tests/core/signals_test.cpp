@@ -3,14 +3,10 @@
 
 #include "lockstep/core/process.hpp"
 
-#include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <thread>
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

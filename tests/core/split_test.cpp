@@ -2,7 +2,6 @@
 #include "lockstep/core/split.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

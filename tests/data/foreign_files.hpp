@@ -5,6 +5,8 @@
 #include "lockstep/core/random.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,8 +23,8 @@ namespace lockstep::test {
 /// One data set to write. `bytes` are its rows.
 struct ForeignDataset {
     std::string path = "/x/data";
-    hid_t type = H5T_STD_U8LE;
-    std::vector<hsize_t> size, chunk;  ///< no chunk: contiguous
+    hid_t type = H5T_STD_U8LE, memory = 0;  ///< stored, and of `bytes`; 0: as stored
+    std::vector<hsize_t> size, chunk;       ///< no chunk: contiguous
     std::vector<std::byte> bytes;
     /// Given to H5Pset_filter, as optional ones that need not be known; a library that does not
     /// know them needs `encode`.
@@ -42,6 +44,18 @@ struct ForeignDataset {
 inline hid_t must(hid_t id) {
     if (id < 0) throw std::runtime_error("HDF5 refuses what a test wants to write");
     return id;
+}
+
+template <class Value>
+std::vector<std::byte> encoded(const std::vector<Value>& values,
+                               std::endian order = std::endian::little) {
+    std::vector<std::byte> bytes;
+    for (const Value value : values) {
+        auto element = std::bit_cast<std::array<std::byte, sizeof(Value)>>(value);
+        if (order == std::endian::big) std::ranges::reverse(element);
+        bytes.insert(bytes.end(), element.begin(), element.end());
+    }
+    return bytes;
 }
 
 inline std::vector<std::byte> random_bytes(std::size_t count, std::uint64_t seed) {
@@ -91,7 +105,8 @@ inline void write_dataset(hid_t file, const ForeignDataset& data) {
                                 stored.bytes.data()));
         }
     } else if (!data.bytes.empty()) {
-        must(H5Dwrite(dataset, data.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.bytes.data()));
+        const hid_t memory = data.memory == 0 ? data.type : data.memory;
+        must(H5Dwrite(dataset, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.bytes.data()));
     }
     H5Dclose(dataset);
     H5Pclose(creation);
@@ -142,11 +157,10 @@ inline std::vector<ForeignDataset> images_and_labels(std::uint64_t rows,
                                                      std::int64_t classes = 7) {
     ForeignDataset images{.size = {rows, 3, 5}, .bytes = random_bytes(rows * 15, seed)};
     ForeignDataset labels{.path = "/y", .type = H5T_STD_I64LE, .size = {rows}};
-    for (std::uint64_t row = 0; row < rows; ++row) {
-        const std::int64_t label = static_cast<std::int64_t>(row + seed) % classes;
-        const auto* bytes = reinterpret_cast<const std::byte*>(&label);
-        labels.bytes.insert(labels.bytes.end(), bytes, bytes + sizeof label);
-    }
+    std::vector<std::int64_t> classes_of_rows;
+    for (std::uint64_t row = 0; row < rows; ++row)
+        classes_of_rows.push_back(static_cast<std::int64_t>(row + seed) % classes);
+    labels.bytes = encoded(classes_of_rows);
     return {images, labels};
 }
 

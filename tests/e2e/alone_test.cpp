@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run as a thing of its own: resumed without other words, used without its data and in another
 // folder, on photos and tables as they are, and as the beginning of another run.
-#include "lockstep/core/files.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"
@@ -10,8 +9,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {

@@ -119,6 +119,11 @@ std::vector<BadInput> bad_data_sets() {
     };
 }
 
+void copy_inputs(const TempDir& folder) {
+    fs::copy_file(SmallData::get().images(), folder / "images");
+    fs::copy_file(SmallData::get().labels(), folder / "labels");
+}
+
 std::vector<BadInput> bad_files_to_pack() {
     const auto images = [] { return SmallData::get().images().string(); };
     const auto labels = [] { return SmallData::get().labels().string(); };
@@ -135,10 +140,7 @@ std::vector<BadInput> bad_files_to_pack() {
          "  why: 5 classes are numbered 0 to 4\n"
          "  fix: drop --classes: then the largest label decides the number of classes\n",
          Finder::command_line,
-         [=](const TempDir& folder) {
-             fs::copy_file(images(), folder / "images");
-             fs::copy_file(labels(), folder / "labels");
-         }},
+         copy_inputs},
         {"PackCountsDiffer",
          pack("<tmp>/images", "<tmp>/labels"),
          65,
@@ -180,8 +182,7 @@ std::vector<BadInput> bad_files_to_pack() {
          "  fix: give another name, or remove it first\n",
          Finder::command_line,
          [=](const TempDir& folder) {
-             fs::copy_file(images(), folder / "images");
-             fs::copy_file(labels(), folder / "labels");
+             copy_inputs(folder);
              folder.file("out/thesis.tex", "");
          }},
         {"PackOutputCannotBeMade",
@@ -197,10 +198,7 @@ std::vector<BadInput> bad_files_to_pack() {
          "lockstep: error E401: cannot create folder '<tmp>/labels': File exists\n"
          "  fix: a file has that name: give another one\n",
          Finder::command_line,
-         [=](const TempDir& folder) {
-             fs::copy_file(images(), folder / "images");
-             fs::copy_file(labels(), folder / "labels");
-         }},
+         copy_inputs},
         {"VerifyFindsDamage",
          {"data", "verify", "<tmp>/bad"},
          65,

@@ -6,8 +6,6 @@
 #include "small_data.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,17 +24,18 @@ class BadRuns : public testing::Test {
 };
 
 TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
-    ASSERT_EQ(run_lockstep(train({"--max-steps", "1"})).exit_code, 0);
-    const auto result = run_lockstep(train({"--max-steps", "1", "--lr", "0.5", "--seed", "3"}));
-    EXPECT_EQ(result.exit_code, 78);
-    EXPECT_EQ(result.output,
-              "lockstep: error E306: run '" + run_ +
-                  "' was made with other settings\n"
-                  "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
-                  "run, now 3 (from command line)\n"
-                  "  fix: go on with --lr 0.001 --seed 1, or begin another run with its weights: "
-                  "--from " +
-                  run_ + ", and another --run\n");
+    ASSERT_THAT(run_lockstep(train({"--max-steps", "1"})), ends(0));
+    EXPECT_THAT(
+        run_lockstep(train({"--max-steps", "1", "--lr", "0.5", "--seed", "3"})),
+        ends(78,
+             testing::Eq(
+                 "lockstep: error E306: run '" + run_ +
+                 "' was made with other settings\n"
+                 "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
+                 "run, now 3 (from command line)\n"
+                 "  fix: go on with --lr 0.001 --seed 1, or begin another run with its weights: "
+                 "--from " +
+                 run_ + ", and another --run\n")));
     EXPECT_THAT(run_lockstep(train({"--max-steps", "1", "--channels", "32"})).output,
                 testing::EndsWith("fix: go on without --channels, or use another run directory\n"))
         << "the weights would not fit";
@@ -45,77 +44,74 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
 TEST_F(BadRuns, NeedTheirTrainingDataAndModelToBeUsed) {
     const fs::path moved = folder_ / "moved";
     fs::copy(data_, moved, fs::copy_options::recursive);
-    ASSERT_EQ(run_lockstep(
-                  {"train", "--data", moved, "--run", run_, "--model", "mlp", "--max-steps", "1"})
-                  .exit_code,
-              0);
+    ASSERT_THAT(
+        run_lockstep(
+            {"train", "--data", moved, "--run", run_, "--model", "mlp", "--max-steps", "1"}),
+        ends(0));
     fs::remove_all(moved);
     const Words eval = {"eval", run_, "--data", data_};
-    EXPECT_EQ(run_lockstep(eval).exit_code, 0);
+    EXPECT_THAT(run_lockstep(eval), ends(0));
     fs::remove(run_ + "/data.json");  // as in runs of earlier versions
-    const ProcessResult refused = run_lockstep(eval);
-    EXPECT_EQ(refused.exit_code, 66);
-    EXPECT_THAT(refused.output, testing::HasSubstr("E201"));
-    EXPECT_THAT(refused.output,
-                testing::HasSubstr("fix: say with --train-data DIR where they are now"));
-    const ProcessResult given = run_lockstep(eval + Words{"--train-data", data_});
-    EXPECT_EQ(given.exit_code, 0) << given.output;
-    const ProcessResult none = run_lockstep(
-        {"train", "--data", data_, "--run", folder_ / "none", "--model", folder_ / "none.pt"});
-    EXPECT_EQ(none.exit_code, 66);
-    EXPECT_THAT(none.output, testing::HasSubstr("E201"));
+    EXPECT_THAT(run_lockstep(eval),
+                ends(66, "E201", "fix: say with --train-data DIR where they are now"));
+    EXPECT_THAT(run_lockstep(eval + Words{"--train-data", data_}), ends(0));
+    EXPECT_THAT(
+        run_lockstep(
+            {"train", "--data", data_, "--run", folder_ / "none", "--model", folder_ / "none.pt"}),
+        ends(66, "E201"));
 }
 
 TEST_F(BadRuns, BelongToOneJobAtATime) {
     const Words words = train({"--max-steps", "1", "--virtual-ranks", "2"});
-    ASSERT_EQ(run_lockstep(words).exit_code, 0);
+    ASSERT_THAT(run_lockstep(words), ends(0));
     const UniqueFd lock(::open((run_ + "/run.lock").c_str(), O_RDWR | O_CLOEXEC));
     ASSERT_EQ(::flock(lock.value(), LOCK_EX | LOCK_NB), 0);
     const std::string lease =
         R"({"by":"ada@n01","host":"n01","pid":812,"since":"2026-01-01T00:00:00.000Z"})";
     write_all(lock.value(), std::as_bytes(std::span(lease)), "run.lock");
-    const auto result = run_lockstep(words + Words{"--np", "2", "--oversubscribe"});
-    EXPECT_EQ(result.exit_code, 69);
-    EXPECT_EQ(result.output,
-              "lockstep: error E404: run '" + run_ +
-                  "' is in use (waited 20.0s)\n"
-                  "  why: its lock is held by process 812 on n01 (ada@n01) since "
-                  "2026-01-01T00:00:00.000Z\n"
-                  "  fix: 'lockstep stop " +
-                  run_ + "' makes it save and end; or wait for it, or use another run directory\n");
+    EXPECT_THAT(
+        run_lockstep(words + Words{"--np", "2", "--oversubscribe"}),
+        ends(
+            69,
+            testing::Eq(
+                "lockstep: error E404: run '" + run_ +
+                "' is in use (waited 20.0s)\n"
+                "  why: its lock is held by process 812 on n01 (ada@n01) since "
+                "2026-01-01T00:00:00.000Z\n"
+                "  fix: 'lockstep stop " +
+                run_ + "' makes it save and end; or wait for it, or use another run directory\n")));
 }
 
 TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
-    const auto result = run_lockstep(train({"--np", "4096"}));
-    EXPECT_EQ(result.exit_code, 64);
-    EXPECT_THAT(
-        result.output,
-        testing::MatchesRegex("lockstep: error E601: --np 4096 asks for more ranks than cores\n"
-                              "  why: this process may use [0-9]+ core\\(s\\)\n"
-                              "  fix: use --np [0-9]+, or --oversubscribe for a test\n"));
+    EXPECT_THAT(run_lockstep(train({"--np", "4096"})),
+                ends(64,
+                     testing::MatchesRegex(
+                         "lockstep: error E601: --np 4096 asks for more ranks than cores\n"
+                         "  why: this process may use [0-9]+ core\\(s\\)\n"
+                         "  fix: use --np [0-9]+, or --oversubscribe for a test\n")));
     EXPECT_FALSE(fs::exists(run_));
 }
 
 TEST_F(BadRuns, AreNotStartedByRootUnlessOpenMpiMay) {
     if (::geteuid() != 0) GTEST_SKIP() << "for root only";
-    const auto result = run_process(
-        typed("env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM %", {program()}) +
-        train({"--np", "2"}));
-    EXPECT_EQ(result.exit_code, 77);
-    EXPECT_EQ(result.output,
-              "lockstep: error E603: Open MPI refuses to run as root\n"
-              "  why: a mistake as root can damage the whole system\n"
-              "  fix: use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
-              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
+    EXPECT_THAT(
+        run_process(typed("env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM %",
+                          {program()}) +
+                    train({"--np", "2"})),
+        ends(77,
+             testing::Eq(
+                 "lockstep: error E603: Open MPI refuses to run as root\n"
+                 "  why: a mistake as root can damage the whole system\n"
+                 "  fix: use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
+                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n")));
 }
 
 TEST_F(BadRuns, NeedMpirunOnThePath) {
-    const auto result = run_lockstep(train({"--np", "2"}), {{"PATH", folder_.path()}});
-    EXPECT_EQ(result.exit_code, 66);
-    EXPECT_EQ(result.output,
-              "lockstep: error E610: cannot start 'mpirun'\n"
-              "  why: it is not on PATH\n"
-              "  fix: install Open MPI, or load its module\n");
+    EXPECT_THAT(run_lockstep(train({"--np", "2"}), {{"PATH", folder_.path()}}),
+                ends(66,
+                     testing::Eq("lockstep: error E610: cannot start 'mpirun'\n"
+                                 "  why: it is not on PATH\n"
+                                 "  fix: install Open MPI, or load its module\n")));
 }
 
 TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
@@ -127,15 +123,13 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
                                 "  fix: build or install both programs into one folder\n";
     for (const char* ranks : {"1", "2"}) {
         const Words launch = {alone, "train", "--np", ranks, "--oversubscribe"};
-        const auto result = run_process(launch + Words{"--data", data_, "--run", run_});
-        EXPECT_EQ(result.exit_code, 66);
-        EXPECT_EQ(result.output, message);
+        EXPECT_THAT(run_process(launch + Words{"--data", data_, "--run", run_}),
+                    ends(66, testing::Eq(message)));
     }
     const Words mpirun =
         typed("mpirun -np 2 --oversubscribe --mca orte_execute_quiet 1 % train", {alone});
-    const auto result = run_process(mpirun + Words{"--data", data_, "--run", run_});
-    EXPECT_EQ(result.exit_code, 66);
-    EXPECT_EQ(result.output, message);
+    EXPECT_THAT(run_process(mpirun + Words{"--data", data_, "--run", run_}),
+                ends(66, testing::Eq(message)));
 }
 
 /// What somebody else, who may do little, is told. By commands that do not need LibTorch, which is
@@ -160,26 +154,25 @@ class BadInputsOfOthers : public testing::Test {
 };
 
 TEST_F(BadInputsOfOthers, NeedAFolderThatMayBeWritten) {
-    const auto result = as_nobody(
-        typed("data pack --images % --labels % --out %",
-              {SmallData::get().images(), SmallData::get().labels(), folder_ / "new/out"}));
-    EXPECT_EQ(result.exit_code, 73);
-    EXPECT_EQ(result.output,
-              "lockstep: error E401: cannot create folder '" + (folder_ / "new").string() +
-                  "': Permission denied\n"
-                  "  fix: use a folder that you may write to\n");
+    EXPECT_THAT(as_nobody(typed(
+                    "data pack --images % --labels % --out %",
+                    {SmallData::get().images(), SmallData::get().labels(), folder_ / "new/out"})),
+                ends(73,
+                     testing::Eq("lockstep: error E401: cannot create folder '" +
+                                 (folder_ / "new").string() +
+                                 "': Permission denied\n"
+                                 "  fix: use a folder that you may write to\n")));
 }
 
 TEST_F(BadInputsOfOthers, NeedDataThatMayBeRead) {
     copy_train_set(folder_ / "data");
     const std::string manifest = folder_ / "data/manifest.json";
     fs::permissions(manifest, fs::perms(0600));
-    const auto result = as_nobody({"data", "inspect", folder_ / "data"});
-    EXPECT_EQ(result.exit_code, 77);
-    EXPECT_EQ(result.output,
-              "lockstep: error E202: cannot open '" + manifest +
-                  "': Permission denied\n"
-                  "  fix: ask its owner, or use your own copy\n");
+    EXPECT_THAT(as_nobody({"data", "inspect", folder_ / "data"}),
+                ends(77,
+                     testing::Eq("lockstep: error E202: cannot open '" + manifest +
+                                 "': Permission denied\n"
+                                 "  fix: ask its owner, or use your own copy\n")));
 }
 
 }  // namespace

@@ -15,8 +15,6 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -73,11 +71,8 @@ class CheckpointModes : public testing::Test {
     }
 
     void expect_undisturbed_end(const std::string& run, int ranks, const Words& more) const {
-        const ProcessResult result = trained(run, ranks, more);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_EQ(printed_hash(result.output), hash());
-        const auto verified = run_lockstep({"ckpt", "verify", folder_ / run});
-        EXPECT_EQ(verified.exit_code, 0) << verified.output;
+        EXPECT_EQ(printed_hash(output_of(trained(run, ranks, more))), hash());
+        EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / run}), ends(0));
     }
 
     // On a faulty disk, in the background.
@@ -97,9 +92,9 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
     for (const int ranks : {1, 2, 3}) {
         const auto name = [&](const char* mode) { return fmt::format("{}{}", mode, ranks); };
         const auto run = [&](const char* mode) {
-            const auto result = trained(name(mode), ranks, all_ + Words{"--checkpoint-mode", mode});
-            EXPECT_EQ(result.exit_code, 0) << result.output;
-            EXPECT_EQ(printed_hash(result.output), hash());
+            const std::string result =
+                output_of(trained(name(mode), ranks, all_ + Words{"--checkpoint-mode", mode}));
+            EXPECT_EQ(printed_hash(result), hash());
         };
         run("blocking");
         run("overlapped");
@@ -114,14 +109,13 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
 
 TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
     folder_.file("meminfo", "MemTotal: 16000000 kB\nMemAvailable: 900 kB\n");
-    const auto narrow =
-        trained("run", 2, {}, with_disk({{"FAULTY_MEMINFO", (folder_ / "meminfo").string()}}));
-    EXPECT_EQ(narrow.exit_code, 0) << narrow.output;
-    EXPECT_EQ(printed_hash(narrow.output), hash());
+    const std::string narrow = output_of(
+        trained("run", 2, {}, with_disk({{"FAULTY_MEMINFO", (folder_ / "meminfo").string()}})));
+    EXPECT_EQ(printed_hash(narrow), hash());
     const std::string told = "checkpoints are written between two steps: a copy of what a rank";
-    const auto first = narrow.output.find(told);
-    ASSERT_NE(first, std::string::npos) << narrow.output;
-    EXPECT_EQ(narrow.output.find(told, first + 1), std::string::npos) << "said once";
+    const auto first = narrow.find(told);
+    ASSERT_NE(first, std::string::npos) << narrow;
+    EXPECT_EQ(narrow.find(told, first + 1), std::string::npos) << "said once";
     EXPECT_EQ(checkpoints_of(folder_ / "run").size(), last_step / 2);
     EXPECT_THAT(trained("wide", 2, {}).output, Not(HasSubstr(told)));
 }
@@ -132,37 +126,35 @@ TEST_F(CheckpointModes, ComeAsOftenAsTheirCostAndTheFailuresSay) {
         return train_words(SmallData::get().train(), folder_ / run, "mlp", 24) +
                typed("--virtual-ranks 4 --max-steps 600 --keep last=1000", {}) + more + on_ranks(2);
     };
-    const auto chosen = run_lockstep(
-        words("chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {})));
-    EXPECT_EQ(chosen.exit_code, 0) << chosen.output;
+    const std::string chosen = output_of(run_lockstep(
+        words("chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {}))));
     EXPECT_THAT(
-        chosen.output,
+        chosen,
         testing::ContainsRegex("checkpoints: one each [0-9.]+m?s, as a save costs [0-9.]+m?s "
                                "and failures are [0-9.]+s apart; saves then cost [0-9.]+ % of"));
     EXPECT_GE(checkpoints_of(folder_ / "chosen").size(), 2u);
     const auto rare = run_lockstep(words("rare", {"--checkpoint-every", "auto"}));
     EXPECT_EQ(checkpoints_of(folder_ / "rare").size(), 1u) << "the end's";
-    EXPECT_EQ(printed_hash(chosen.output), printed_hash(rare.output));
-    const auto idle = run_lockstep(words("idle", {"--mtbf", "2s"}));
-    EXPECT_EQ(idle.exit_code, 64) << idle.output;
-    EXPECT_THAT(idle.output, HasSubstr("drop it, or use --checkpoint-every auto"));
+    EXPECT_EQ(printed_hash(chosen), printed_hash(rare.output));
+    EXPECT_THAT(run_lockstep(words("idle", {"--mtbf", "2s"})),
+                ends(64, "drop it, or use --checkpoint-every auto"));
 }
 
 // Each write takes longer than two steps.
 TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
-    const auto slow = trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}}));
-    EXPECT_EQ(slow.exit_code, 0) << slow.output;
-    EXPECT_EQ(printed_hash(slow.output), hash());
-    EXPECT_THAT(slow.output, HasSubstr("is left out, because that of step 2 is still being"));
-    EXPECT_THAT(slow.output, HasSubstr("(1 left out so far)"));
+    const std::string slow =
+        output_of(trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}})));
+    EXPECT_EQ(printed_hash(slow), hash());
+    EXPECT_THAT(slow, HasSubstr("is left out, because that of step 2 is still being"));
+    EXPECT_THAT(slow, HasSubstr("(1 left out so far)"));
     const auto there = checkpoints_of(folder_ / "slow");
     EXPECT_LT(there.size(), last_step / 2 - 1);
     EXPECT_TRUE(there.contains(fmt::format("step-{:06}", last_step)));
-    const auto verified = run_lockstep({"ckpt", "verify", folder_ / "slow"});
-    EXPECT_EQ(verified.exit_code, 0) << verified.output;
-    const auto between = trained(
-        "between", 2, {"--checkpoint-mode", "blocking"}, with_disk({{"FAULTY_DISK_MS", "3"}}));
-    EXPECT_EQ(between.exit_code, 0) << between.output;
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "slow"}), ends(0));
+    EXPECT_THAT(
+        trained(
+            "between", 2, {"--checkpoint-mode", "blocking"}, with_disk({{"FAULTY_DISK_MS", "3"}})),
+        ends(0));
     EXPECT_EQ(checkpoints_of(folder_ / "between").size(), last_step / 2);
 }
 
@@ -188,16 +180,13 @@ TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
 TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
     const Words more{"--comm-timeout", "2s"};
     const std::string told = "fix: check the file system of the run's folder, which does not take";
-    const auto ended = trained("end",
-                               2,
-                               more,
-                               with_disk({{"FAULTY_DISK_RANK", "1"},
-                                          {"FAULTY_DISK_AT", "2 fsync /shard-"},
-                                          {"FAULTY_DISK_DOES", "hang"}}));
-    EXPECT_EQ(ended.exit_code, 76) << ended.output;
-    EXPECT_THAT(ended.output, HasSubstr("rank 1 last finished"));
-    EXPECT_THAT(ended.output, HasSubstr("is writing a checkpoint since"));
-    EXPECT_THAT(ended.output, HasSubstr(told));
+    EXPECT_THAT(trained("end",
+                        2,
+                        more,
+                        with_disk({{"FAULTY_DISK_RANK", "1"},
+                                   {"FAULTY_DISK_AT", "2 fsync /shard-"},
+                                   {"FAULTY_DISK_DOES", "hang"}})),
+                ends(76, "rank 1 last finished", "is writing a checkpoint since", told));
     EXPECT_TRUE(checkpoints_of(folder_ / "end").contains("step-000002"));
     expect_undisturbed_end("end", 1, more);
 
@@ -218,27 +207,24 @@ TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
 
 // A shard of the newest is lost, and a bit of the one before flips.
 TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
-    const auto killed = trained("run",
-                                2,
-                                all_,
-                                with_disk({{"FAULTY_DISK_RANK", "0"},
-                                           {"FAULTY_DISK_AT", "4 rename /ckpt/step-"},
-                                           {"FAULTY_DISK_DOES", "kill"}}));
-    EXPECT_EQ(killed.exit_code, 76) << killed.output;
+    EXPECT_THAT(trained("run",
+                        2,
+                        all_,
+                        with_disk({{"FAULTY_DISK_RANK", "0"},
+                                   {"FAULTY_DISK_AT", "4 rename /ckpt/step-"},
+                                   {"FAULTY_DISK_DOES", "kill"}})),
+                ends(76));
     const fs::path saved = folder_ / "run/ckpt", flipped = "shard-00000-of-00002.safetensors";
     EXPECT_TRUE(fs::remove(saved / "step-000006/shard-00001-of-00002.safetensors"));
     std::string bytes = read_file(saved / "step-000004" / flipped);
     bytes.back() ^= 4;
     write_file_atomically(saved / "step-000004" / flipped, bytes);
-    const auto verified = run_lockstep({"ckpt", "verify", folder_ / "run"});
-    EXPECT_NE(verified.exit_code, 0) << verified.output;
-    const auto resumed = trained("run", 3, all_);
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_THAT(resumed.output, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
-    EXPECT_THAT(resumed.output, HasSubstr("checkpoint step-000004 is skipped: "));
-    EXPECT_THAT(resumed.output, HasSubstr("resumed from step 2 "));
-    EXPECT_EQ(printed_hash(resumed.output), hash());
-    EXPECT_EQ(run_lockstep({"ckpt", "verify", folder_ / "run"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), fails());
+    const std::string resumed = output_of(trained("run", 3, all_));
+    EXPECT_THAT(resumed, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
+    EXPECT_THAT(resumed, has("checkpoint step-000004 is skipped: ", "resumed from step 2 "));
+    EXPECT_EQ(printed_hash(resumed), hash());
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), ends(0));
 }
 
 // It is pending until the save is committed, many steps later.
@@ -254,10 +240,9 @@ TEST_F(CheckpointModes, AnswerARequestByOneSave) {
         return eventually([&] { return newest_step(run) >= step || job->has_ended(); }, 60);
     };
     EXPECT_TRUE(trains_to(1));
-    const auto saved = run_lockstep({"save", run});
-    EXPECT_EQ(saved.exit_code, 0) << saved.output;
+    EXPECT_THAT(run_lockstep({"save", run}), ends(0));
     EXPECT_TRUE(trains_to(newest_step(run) + 50));
-    EXPECT_EQ(run_lockstep({"stop", run, "--now"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"stop", run, "--now"}), ends(0));
     EXPECT_EQ(job->wait(100), 130) << output();
     EXPECT_EQ(checkpoints_of(run).size(), 1u);
 }
@@ -279,19 +264,17 @@ class CheckpointModesOnDisks
 TEST_P(CheckpointModesOnDisks, EndTheRunWithWhatToDoAndLoseNothing) {
     const auto [mode, fault] = GetParam();
     const Words more = all_ + Words{"--checkpoint-mode", mode};
-    const auto failed = trained("run",
-                                2,
-                                more,
-                                with_disk({{"FAULTY_DISK_RANK", fault.rank},
-                                           {"FAULTY_DISK_AT", fault.at},
-                                           {"FAULTY_DISK_DOES", fault.does}}));
-    EXPECT_EQ(failed.exit_code, fault.exit_code) << failed.output;
-    EXPECT_THAT(failed.output, HasSubstr(fault.says));
+    EXPECT_THAT(trained("run",
+                        2,
+                        more,
+                        with_disk({{"FAULTY_DISK_RANK", fault.rank},
+                                   {"FAULTY_DISK_AT", fault.at},
+                                   {"FAULTY_DISK_DOES", fault.does}})),
+                ends(fault.exit_code, fault.says));
     const auto there = checkpoints_of(folder_ / "run");
     EXPECT_THAT(there, testing::Contains("step-000002"));
     EXPECT_THAT(there, Not(testing::Contains("step-000004")));
-    const auto kept = run_lockstep({"ckpt", "verify", folder_ / "run"});
-    EXPECT_EQ(kept.exit_code, 0) << kept.output;
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), ends(0));
     expect_undisturbed_end("run", 3, more);
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands that show and explain: data inspect and verify, config, explain, version, --help.
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/core/process.hpp"
 
 #include "program.hpp"
 #include "small_data.hpp"
@@ -11,8 +9,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -21,16 +17,12 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 
 std::string output_of(const Words& words, const Variables& environment = {}) {
-    const ProcessResult result = run_lockstep(words, environment);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_lockstep(words, environment));
 }
 
 TEST(Commands, DescribeADataSet) {
-    const std::string text = output_of({"data", "inspect", SmallData::get().train()});
-    EXPECT_THAT(text, HasSubstr("600"));
-    EXPECT_THAT(text, HasSubstr("images"));
-    EXPECT_THAT(text, HasSubstr("labels"));
+    EXPECT_THAT(output_of({"data", "inspect", SmallData::get().train()}),
+                has("600", "images", "labels"));
 }
 
 TEST(Commands, FindAWholeDataSetWhole) {
@@ -43,8 +35,7 @@ TEST(Commands, FindAWholeDataSetWhole) {
 TEST(Commands, StartWithoutLibTorch) {
     const Variables list = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader's, as ldd does
     EXPECT_THAT(output_of({}, list), testing::AllOf(HasSubstr("libhdf5"), Not(HasSubstr("torch"))));
-    const ProcessResult trains = run_process({program() + "-train"}, list);
-    EXPECT_THAT(trains.output, HasSubstr("libtorch_cpu.so"));
+    EXPECT_THAT(run_process({program() + "-train"}, list), says("libtorch_cpu.so"));
 }
 
 TEST(Commands, ShowWhereSettingsComeFrom) {
@@ -60,8 +51,7 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
     EXPECT_THAT(text, HasSubstr(line("epochs = 7", "LOCKSTEP_EPOCHS")));
     EXPECT_THAT(text, HasSubstr(line("lr = 0.5", config + ":3:6")));
-    EXPECT_THAT(text, HasSubstr(line("momentum = 0.9", "default")));
-    EXPECT_THAT(text, HasSubstr(line("# data = \"\"", "default")));
+    EXPECT_THAT(text, has(line("momentum = 0.9", "default"), line("# data = \"\"", "default")));
 }
 
 TEST(Commands, ShowSettingsAsAFileThatIsRead) {
@@ -91,8 +81,7 @@ TEST(Commands, TakeTheUsersFileOverTheSites) {
         return fmt::format("{:<40} # {}\n", setting, origin);
     };
     EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
-    EXPECT_THAT(text, HasSubstr(line("lr = 0.5", user + ":2:6")));
-    EXPECT_THAT(text, HasSubstr(line("epochs = 3", site + ":3:10")));
+    EXPECT_THAT(text, has(line("lr = 0.5", user + ":2:6"), line("epochs = 3", site + ":3:10")));
     EXPECT_EQ(output_of({"config", "check", site}), fmt::format("'{}' is fine\n", site));
 }
 
@@ -107,10 +96,8 @@ TEST(Commands, AreAsTheReferenceSays) {
 TEST(Commands, WriteTheirManualIntoNoRun) {
     const TempDir folder;
     folder.file("run.json", "{}");
-    const ProcessResult refused = run_lockstep({"generate-manual", folder.path()});
-    EXPECT_EQ(refused.exit_code, 64);
-    EXPECT_THAT(refused.output, HasSubstr("E407"));
-    EXPECT_THAT(refused.output, HasSubstr("holds other files, such as 'run.json'"));
+    EXPECT_THAT(run_lockstep({"generate-manual", folder.path()}),
+                ends(64, "E407", "holds other files, such as 'run.json'"));
     EXPECT_FALSE(fs::exists(folder / "man"));
     fs::create_directories(folder / "share" / "applications");
     EXPECT_THAT(output_of({"generate-manual", folder / "share"}),
@@ -144,9 +131,7 @@ std::string printed_by(const std::string& shell, const std::string& script) {
     const TempDir home;
     const Variables own = {
         {"HOME", home.path()}, {"XDG_CONFIG_HOME", home.path()}, {"XDG_DATA_HOME", home.path()}};
-    const ProcessResult result = run_process({shell, "-c", script}, own);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_process({shell, "-c", script}, own));
 }
 
 TEST(Commands, AreCompletedByFish) {
@@ -203,9 +188,8 @@ TEST(Commands, HaveAManualPageWithoutMistakes) {
     const fs::path page = folder.path() / "man/man1/lockstep.1";
     EXPECT_THAT(content_of(page), HasSubstr("\n.B \\-\\-batch N\n"));
     if (find_program("groff").empty()) GTEST_SKIP() << "no groff here: scripts/setup test";
-    const ProcessResult shown =
-        run_process({"groff", "-man", "-Tascii", "-ww", "-z", page.string()});
-    EXPECT_EQ(shown.output, "");
+    EXPECT_THAT(run_process({"groff", "-man", "-Tascii", "-ww", "-z", page.string()}),
+                says(testing::Eq("")));
 }
 
 TEST(Commands, CheckAConfigurationFile) {
@@ -213,9 +197,7 @@ TEST(Commands, CheckAConfigurationFile) {
     const fs::path good = folder.file("good.toml", "batch = 64\n");
     EXPECT_EQ(output_of({"config", "check", good}), fmt::format("'{}' is fine\n", good.string()));
     const fs::path bad = folder.file("bad.toml", "batsch = 64\n");
-    const ProcessResult result = run_lockstep({"config", "check", bad});
-    EXPECT_EQ(result.exit_code, 78);
-    EXPECT_THAT(result.output, HasSubstr("did you mean 'batch'?"));
+    EXPECT_THAT(run_lockstep({"config", "check", bad}), ends(78, "did you mean 'batch'?"));
 }
 
 TEST(Commands, ExplainAnError) {
@@ -240,11 +222,10 @@ TEST(Commands, DoNotAlarmWithoutAGpu) {
 
 TEST(Commands, OfAGroupAreListed) {
     const std::string text = output_of({"data", "--help"});
-    EXPECT_THAT(text, HasSubstr("usage: lockstep data COMMAND"));
-    EXPECT_THAT(text, HasSubstr("\n  data pack "));
+    EXPECT_THAT(text, has("usage: lockstep data COMMAND", "\n  data pack "));
     EXPECT_THAT(text, testing::Not(HasSubstr("train")));
     EXPECT_EQ(output_of({"data", "help"}), text);
-    EXPECT_EQ(run_lockstep({"dato", "--help"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"dato", "--help"}), ends(64));
     EXPECT_THAT(run_lockstep({"data", "look", "."}).output,
                 HasSubstr("fix: lockstep data inspect"));
 }
@@ -257,13 +238,6 @@ std::vector<std::string> listed_commands() {
         if (line.starts_with("  ") && !line.starts_with("   "))
             commands.push_back(line.substr(2, line.find("  ", 2) - 2));
     return commands;
-}
-
-Words words_of(const std::string& command) {
-    std::istringstream text(command);
-    Words words;
-    for (std::string word; text >> word;) words.push_back(word);
-    return words;
 }
 
 TEST(Commands, AreAllListed) {
@@ -289,12 +263,12 @@ TEST(Commands, AreAllListed) {
 TEST(Commands, TeachThemselves) {
     constexpr std::size_t widest = 110;
     for (const std::string& command : listed_commands()) {
-        const std::string text = output_of(words_of(command) + Words{"--help"});
+        const std::string text = output_of(typed(command) + Words{"--help"});
         EXPECT_THAT(text, HasSubstr("\nusage: lockstep " + command)) << command;
         std::istringstream lines(text);
         for (std::string line; std::getline(lines, line);)
             EXPECT_LE(line.size(), widest) << command << ": " << line;
-        EXPECT_EQ(output_of(words_of(command) + Words{"-h"}), text);
+        EXPECT_EQ(output_of(typed(command) + Words{"-h"}), text);
     }
 }
 
@@ -331,9 +305,7 @@ TEST(Profile, ShowsTables) {
     const std::string text =
         output_of(Words{"profile", "gpt", "--batch", "2", "--steps", "1", "--top", "3"} + tokens);
     EXPECT_THAT(text, HasSubstr("model gpt | input [2, 6], output [2, 6, 256]"));
-    EXPECT_THAT(text, HasSubstr(" more: --top 0 lists all\n"));
-    EXPECT_THAT(text, HasSubstr("\nh.0.attn.c_attn"));
-    EXPECT_THAT(text, HasSubstr("[2, 6, 24]\n"));
+    EXPECT_THAT(text, has(" more: --top 0 lists all\n", "\nh.0.attn.c_attn", "[2, 6, 24]\n"));
     EXPECT_THAT(text, testing::ContainsRegex("parameters   [0-9,]+\nactivations  .*\ntime  "));
 }
 

@@ -11,8 +11,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -63,9 +61,7 @@ class Control : public testing::Test {
     /// The same command to `last` ends with what a run that nobody disturbed ends with.
     void expect_undisturbed_end(std::int64_t last) const {
         const auto steps = std::to_string(last);
-        const ProcessResult resumed = run_lockstep(train(run_, steps, "never"));
-        EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-        const auto hash = printed_hash(resumed.output);
+        const auto hash = printed_hash(output_of(run_lockstep(train(run_, steps, "never"))));
         EXPECT_EQ(hash.size(), 32u);
         EXPECT_EQ(hash,
                   printed_hash(run_lockstep(train(folder_ / "other", steps, "never")).output));
@@ -163,10 +159,8 @@ TEST_F(Control, KnowsARunThatWasKilled) {
     EXPECT_EQ(status().at("seconds").at("training"), 0.0);
     EXPECT_THAT(expect_done({"status", run_}).output,
                 HasSubstr("no process works on it: process "));
-    const auto refused = run_lockstep({"stop", run_});
-    EXPECT_EQ(refused.exit_code, 69);
-    EXPECT_THAT(refused.output, HasSubstr("lockstep: error E683: nothing runs in '"));
-    EXPECT_THAT(refused.output, HasSubstr("is gone\n"));
+    EXPECT_THAT(run_lockstep({"stop", run_}),
+                ends(69, "lockstep: error E683: nothing runs in '", "is gone\n"));
     EXPECT_FALSE(has_request());
 }
 
@@ -237,20 +231,18 @@ TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
     const Json first = parse_json(all, "status")[std::size_t{0}];
     EXPECT_EQ(first["settings"]["lr"].get<std::string>(), "0.01");
     EXPECT_EQ(first["best"]["metric"].get<std::string>(), "accuracy");
-    EXPECT_EQ(run_lockstep({"status", "--csv", folder_ / "none"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"status", "--csv", folder_ / "none"}), ends(64));
 }
 
 TEST(ControlCommands, RefuseWhatIsNoRun) {
     const TempDir folder;
     for (const std::string command : {"status", "stop", "save"}) {
-        EXPECT_EQ(run_lockstep({command, folder / "none"}).exit_code, 66);
-        const auto empty = run_lockstep({command, folder.path()});
-        EXPECT_EQ(empty.exit_code, 66);
-        EXPECT_THAT(empty.output, HasSubstr("lockstep: error E688: "));
-        EXPECT_EQ(run_lockstep({command}).exit_code, 64);
-        EXPECT_EQ(run_lockstep({command, "a", "b"}).exit_code, 64);
+        EXPECT_THAT(run_lockstep({command, folder / "none"}), ends(66));
+        EXPECT_THAT(run_lockstep({command, folder.path()}), ends(66, "lockstep: error E688: "));
+        EXPECT_THAT(run_lockstep({command}), ends(64));
+        EXPECT_THAT(run_lockstep({command, "a", "b"}), ends(64));
     }
-    EXPECT_EQ(run_lockstep({"stop", "a", "--now", "--after-checkpoint"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"stop", "a", "--now", "--after-checkpoint"}), ends(64));
     EXPECT_THAT(run_lockstep({"status", "--all", folder.path()}).output, HasSubstr("no runs in '"));
 }
 

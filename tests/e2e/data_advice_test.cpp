@@ -6,9 +6,6 @@
 
 #include <algorithm>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -26,9 +23,10 @@ class DataAdvice : public testing::Test {
     /// Python with NumPy as `n`, and h5py.
     void python(const std::string& program) const {
         const std::string text = "import h5py, numpy as n; r=n.random.default_rng(1)\n" + program;
-        const ProcessResult made = run_process(
-            {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text});
-        ASSERT_EQ(made.exit_code, 0) << made.output;
+        ASSERT_THAT(
+            run_process(
+                {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text}),
+            ends(0));
     }
 
     TempDir folder_;
@@ -43,9 +41,18 @@ std::string command_in(const std::string& output) {
     return begin == fix.npos ? "" : fix.substr(begin, fix.find('\n', begin) - begin);
 }
 
-// A mistake, and what works once the advice about it was followed.
+// From `begin` on to the end of the word.
+std::string option_in(const std::string& output, const std::string& begin) {
+    const std::size_t at = output.find(begin, output.find("  fix: "));
+    EXPECT_NE(at, output.npos) << output;
+    return output.substr(std::min(at, output.size()),
+                         output.find_first_of(" ,;\n", at + begin.size()) - at);
+}
+
+// A mistake, and what works once the advice about it was followed: its command was run, or the
+// option that begins so is added.
 struct Advised {
-    std::string name, python, mistake, code, then;
+    std::string name, python, mistake, code, then, option = {};
 };
 
 void PrintTo(const Advised& advised, std::ostream* out) {
@@ -57,15 +64,17 @@ class DataAdviceWorks : public DataAdvice, public testing::WithParamInterface<Ad
 TEST_P(DataAdviceWorks, AsItIsPrinted) {
     const Advised& advised = GetParam();
     python(advised.python);
-    const ProcessResult refused = shell(advised.mistake);
-    EXPECT_NE(refused.exit_code, 0);
-    EXPECT_THAT(refused.output, HasSubstr("error " + advised.code + ": "));
-    const std::string command = command_in(refused.output);
-    ASSERT_NE(command, "") << refused.output;
-    const ProcessResult followed = shell(command);
-    ASSERT_EQ(followed.exit_code, 0) << command << '\n' << followed.output;
-    const ProcessResult worked = shell(advised.then);
-    EXPECT_EQ(worked.exit_code, 0) << refused.output << worked.output;
+    const std::string refused = output_of(shell(advised.mistake), testing::Ne(0));
+    EXPECT_THAT(refused, HasSubstr("error " + advised.code + ": "));
+    if (!advised.option.empty()) {
+        const std::string option = option_in(refused, advised.option);
+        EXPECT_THAT(shell(advised.then + " " + option), ends(0)) << option << '\n';
+        return;
+    }
+    const std::string command = command_in(refused);
+    ASSERT_NE(command, "") << refused;
+    ASSERT_THAT(shell(command), ends(0)) << command << '\n';
+    EXPECT_THAT(shell(advised.then), ends(0)) << refused;
 }
 
 // `inspect` opens fields as `train` does.
@@ -230,35 +239,10 @@ std::string advised_name(const testing::TestParamInfo<Advised>& info) {
     return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
+INSTANTIATE_TEST_SUITE_P(Commands, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
 
-// A mistake, and options that its advice names: the same command works with them.
-struct Optioned {
-    std::string name, python, mistake, code, begin, then;
-};
-
-void PrintTo(const Optioned& optioned, std::ostream* out) {
-    *out << optioned.name;
-}
-
-class DataOptions : public DataAdvice, public testing::WithParamInterface<Optioned> {};
-
-TEST_P(DataOptions, WorkAsTheyArePrinted) {
-    const Optioned& optioned = GetParam();
-    python(optioned.python);
-    const ProcessResult refused = shell(optioned.mistake);
-    EXPECT_NE(refused.exit_code, 0);
-    EXPECT_THAT(refused.output, HasSubstr("error " + optioned.code + ": "));
-    const std::size_t fix = refused.output.find("  fix: ");
-    const std::size_t begin = refused.output.find(optioned.begin, fix);
-    ASSERT_NE(begin, refused.output.npos) << refused.output;
-    const std::size_t end = refused.output.find_first_of(" ,;\n", begin + optioned.begin.size());
-    const std::string option = refused.output.substr(begin, end - begin);
-    const ProcessResult worked = shell(optioned.then + " " + option);
-    EXPECT_EQ(worked.exit_code, 0) << option << '\n' << worked.output;
-}
-
-std::vector<Optioned> optioned() {
+// With options that the advice names, the same command works.
+std::vector<Advised> optioned() {
     const std::string floats =
         "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,4,4,3),'u1'); "
         "f['y']=n.arange(12.)%2; f['m']=n.zeros((12,4,4)); f['m'][0]=1; "
@@ -272,50 +256,50 @@ std::vector<Optioned> optioned() {
          floats,
          train + "--field labels=/y",
          "E217",
-         "--field labels=/y",
-         train},
+         train,
+         "--field labels=/y"},
         {"FloatsAsTargets",
          floats,
          train + "--field labels=/y",
          "E217",
-         "--field targets=/y",
-         train},
+         train,
+         "--field targets=/y"},
         {"FloatsAsClassesToPack",
          floats,
          pack + "--hdf5 f.h5 --field labels=/y",
          "E214",
-         "--field labels=/y",
-         pack + "--hdf5 f.h5"},
+         pack + "--hdf5 f.h5",
+         "--field labels=/y"},
         {"MasksAsLabels",
          floats,
          train + "--field labels=/m",
          "E217",
-         "--field masks=/m",
-         "lockstep data inspect f.h5 --field images=/x:HWC"},
+         "lockstep data inspect f.h5 --field images=/x:HWC",
+         "--field masks=/m"},
         {"NumbersAsFlags",
          floats,
          train + "--field labels=/k",
          "E210",
-         "--field targets=/k",
-         "rm -r R && " + train},
+         "rm -r R && " + train,
+         "--field targets=/k"},
         {"ANearName",
          floats,
          train + "--field labels=/yy",
          "E207",
-         "--field labels=/y",
-         train + "--task regression --field targets=/y"},
+         train + "--task regression --field targets=/y",
+         "--field labels=/y"},
         {"AnArrayOfAnArchive",
          "n.savez_compressed('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
          pack + "--npy images=m.npz --npy labels=m.npz:y",
          "E214",
-         "--npy images=m.npz:",
-         pack + "--npy labels=m.npz:y"},
+         pack + "--npy labels=m.npz:y",
+         "--npy images=m.npz:"},
         {"AnArrayOfAnArchiveAsImages",
          "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
          pack + "--images m.npz --labels m.npz:y",
          "E214",
-         "--npy images=m.npz:",
-         pack + "--npy labels=m.npz:y"},
+         pack + "--npy labels=m.npz:y",
+         "--npy images=m.npz:"},
         {"DecimalsOfTheOtherTable",
          "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
          "open('u.csv','w').write('a\\n0.5\\n')",
@@ -323,22 +307,24 @@ std::vector<Optioned> optioned() {
          "A >o && " +
              pack + "--csv u.csv --like A",
          "E239",
-         "--decimal ",
-         pack + "--csv u.csv --like A"},
+         pack + "--csv u.csv --like A",
+         "--decimal "},
         {"AnotherSeparator",
          "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
          pack + "--csv t.csv --label kind",
          "E106",
-         "--separator ",
-         pack + "--csv t.csv --label kind"},
+         pack + "--csv t.csv --label kind",
+         "--separator "},
         {"AnotherSeparatorWithoutALabel",
          "open('t.csv','w').write('a;b\\n0.5;1\\n1.5;2\\n')",
          pack + "--csv t.csv",
          "E239",
-         "--separator ",
-         pack + "--csv t.csv"},
+         pack + "--csv t.csv",
+         "--separator "},
     };
 }
+
+INSTANTIATE_TEST_SUITE_P(Options, DataAdviceWorks, testing::ValuesIn(optioned()), advised_name);
 
 // The same bits as of one file, and the same rows in packed data.
 TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
@@ -353,7 +339,7 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
     const std::string begin = " with their fields: ";
     const std::size_t at = refused.output.find(begin) + begin.size();
     const std::string advised = refused.output.substr(at, refused.output.find('\n', at) - at);
-    const ProcessResult worked =
+    EXPECT_THAT(
         shell(train + "--run R --data x.h5 " + advised + " | grep ^param >r; " + train +
               "--run Q --data one.h5 " + fields +
               " | grep ^param >q; cat r; cmp r q && mkdir away && cd away && lockstep train "
@@ -363,9 +349,9 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
               "data pack --hdf5 x.h5 --out P " +
               advised + " && lockstep data pack --hdf5 one.h5 --out Q1 " + fields +
               " && lockstep data export P --out p && lockstep data export Q1 --out q1 && cmp "
-              "p/labels.npy q1/labels.npy");
-    EXPECT_EQ(worked.exit_code, 0) << refused.output << worked.output;
-    EXPECT_THAT(worked.output, HasSubstr("param"));
+              "p/labels.npy q1/labels.npy"),
+        ends(0, "param"))
+        << refused.output;
     // Each fix that has no command leads to the command above.
     const std::string inspect = "lockstep data inspect x.h5 --field ";
     EXPECT_THAT(shell(inspect + "images=x.h5:/x:HWC --field labels=y.h5:/y").output,
@@ -442,23 +428,24 @@ TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
         "n.savez('s.npz',**k); n.savez_compressed('d.npz',**k)");
     const std::string train =
         "lockstep train --model mlp --virtual-ranks 2 --batch 8 --max-steps 3 ";
-    const ProcessResult worked = shell(
-        "for k in s d; do lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y --out $k "
-        "&& lockstep data export $k --out $k.npy; done && cmp s.npy/images.npy d.npy/images.npy && "
-        "cmp s.npy/labels.npy d.npy/labels.npy && lockstep data pack --npy images=s.npz:x --npy "
-        "labels=s.npz:y --seed 2 --out t && " +
-        train + "--data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 && " +
-        train +
-        "--data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 && lockstep eval one "
-        "--data "
-        "s");
-    EXPECT_EQ(worked.exit_code, 0) << worked.output;
-    EXPECT_THAT(worked.output, HasSubstr("2 packed data sets are joined: 80 samples"));
-    const ProcessResult unlike =
-        shell("lockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && " + train +
-              "--run three --data s --data u || lockstep data inspect u");
-    EXPECT_THAT(unlike.output, HasSubstr("error E208: "));
-    EXPECT_EQ(unlike.exit_code, 0) << unlike.output;
+    EXPECT_THAT(
+        shell("for k in s d; do lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y "
+              "--out $k "
+              "&& lockstep data export $k --out $k.npy; done && cmp s.npy/images.npy "
+              "d.npy/images.npy && "
+              "cmp s.npy/labels.npy d.npy/labels.npy && lockstep data pack --npy images=s.npz:x "
+              "--npy "
+              "labels=s.npz:y --seed 2 --out t && " +
+              train +
+              "--data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 && " +
+              train +
+              "--data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 && lockstep eval one "
+              "--data "
+              "s"),
+        ends(0, "2 packed data sets are joined: 80 samples"));
+    EXPECT_THAT(shell("lockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && " +
+                      train + "--run three --data s --data u || lockstep data inspect u"),
+                ends(0, "error E208: "));
 }
 
 // The same bits with any ranks, and for whoever uses the run; another way to normalise is told.
@@ -471,17 +458,17 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
         const std::string train =
             "lockstep train --model mlp --virtual-ranks 4 --batch 32 --max-steps 4 --data " + name +
             ".h5 --field images=/images --field labels=/labels --normalise ";
-        const ProcessResult worked = shell(
-            "for k in 1 2 4; do " + train + "dataset --run " + name +
-            "$k --np $k --oversubscribe >o || exit 1; grep "
-            "-h 'input images' o; grep ^param o >" +
-            name + "p$k; cmp " + name + "p1 " + name + "p$k || exit 1; cmp " + name +
-            "1/data.json " + name + "$k/data.json || exit 1; done; " + train + name + "1 --run " +
-            name + "5 | grep ^param >p && cmp p " + name + "p1 && lockstep train --resume " + name +
-            "1 --max-steps 5 && lockstep eval " + name + "1 --data " + name +
-            ".h5 && lockstep predict " + name + "1 --data " + name + ".h5 --out " + name + ".csv");
-        EXPECT_EQ(worked.exit_code, 0) << worked.output;
-        EXPECT_THAT(worked.output, HasSubstr("8, normalised by mean and deviation"));
+        EXPECT_THAT(
+            shell("for k in 1 2 4; do " + train + "dataset --run " + name +
+                  "$k --np $k --oversubscribe >o || exit 1; grep "
+                  "-h 'input images' o; grep ^param o >" +
+                  name + "p$k; cmp " + name + "p1 " + name + "p$k || exit 1; cmp " + name +
+                  "1/data.json " + name + "$k/data.json || exit 1; done; " + train + name +
+                  "1 --run " + name + "5 | grep ^param >p && cmp p " + name +
+                  "p1 && lockstep train --resume " + name + "1 --max-steps 5 && lockstep eval " +
+                  name + "1 --data " + name + ".h5 && lockstep predict " + name + "1 --data " +
+                  name + ".h5 --out " + name + ".csv"),
+            ends(0, "8, normalised by mean and deviation"));
     }
     const std::string train =
         "lockstep train --model mlp --batch 32 --max-steps 4 --data x.h5 --field images=/images "
@@ -489,12 +476,12 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     EXPECT_THAT(shell(train + "x2 --normalise none").output, HasSubstr("E306"));
     EXPECT_THAT(shell(train + "n --normalise f1").output, HasSubstr("E217: 'f1' has no mean"));
     // A file may go, and another one is told; a run that begins with its weights has them, too.
-    const ProcessResult file =
+    EXPECT_THAT(
         shell("cp x1/data.json s.json && " + train +
               "s --normalise s.json && lockstep train --resume s --max-steps 5 && rm s.json && "
               "lockstep train --resume s --max-steps 6 && lockstep train --from s --run s2 "
-              "--max-steps 1 && lockstep predict s --data x.h5 --out s.csv");
-    EXPECT_EQ(file.exit_code, 0) << file.output;
+              "--max-steps 1 && lockstep predict s --data x.h5 --out s.csv"),
+        ends(0));
     const std::string other =
         "lockstep data pack --hdf5 z.h5 --field images=/images --field labels=/labels --out Z >o; ";
     EXPECT_THAT(shell(other + "lockstep train --resume s --max-steps 7 --normalise Z").output,
@@ -502,19 +489,14 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     for (const char* wrong : {"nowhere", "never", "3/2"})
         EXPECT_THAT(shell(train + "n --normalise " + wrong).output, HasSubstr("E103"));
     // Packing finds the same of whole numbers, whatever their order.
-    const ProcessResult packed = shell(
-        "lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out P && "
-        "python3 -c \"import json,math; a,b=[[f for f in json.load(open(p))['fields'] if "
-        "f['name']=='images'][0] for p in ('P/manifest.json','x1/data.json')]; assert "
-        "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\"");
-    EXPECT_EQ(packed.exit_code, 0) << packed.output;
+    EXPECT_THAT(
+        shell("lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out "
+              "P && "
+              "python3 -c \"import json,math; a,b=[[f for f in json.load(open(p))['fields'] if "
+              "f['name']=='images'][0] for p in ('P/manifest.json','x1/data.json')]; assert "
+              "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\""),
+        ends(0));
 }
-
-std::string optioned_name(const testing::TestParamInfo<Optioned>& info) {
-    return info.param.name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Each, DataOptions, testing::ValuesIn(optioned()), optioned_name);
 
 // A file or folder, and the words of the line that trains on it, or of why there is none.
 struct Look {
@@ -551,14 +533,15 @@ n.save('s.npy', f4.reshape(40, 2, 4))
 open('t.csv', 'w').write('a,b,kind\n' + ''.join(f'{i},{i * i},{"uv"[i % 2]}\n' for i in range(40)))
 open('book.txt', 'w').write('all work and no play ' * 40)
 )");
-        const ProcessResult packed = shell(
-            "p='lockstep data pack'; $p --csv t.csv --label kind --out csv && "
-            "$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both && "
-            "$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph && "
-            "$p --npy features=x.npy --npy labels=l.npy --out many && "
-            "$p --npy features=s.npy --npy targets=z.npy --out series && "
-            "$p --text book.txt --length 16 --out text");
-        ASSERT_EQ(packed.exit_code, 0) << packed.output;
+        ASSERT_THAT(
+            shell(
+                "p='lockstep data pack'; $p --csv t.csv --label kind --out csv && "
+                "$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both && "
+                "$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph && "
+                "$p --npy features=x.npy --npy labels=l.npy --out many && "
+                "$p --npy features=s.npy --npy targets=z.npy --out series && "
+                "$p --text book.txt --length 16 --out text"),
+            ends(0));
     }
 
     static std::vector<Look> looks() {
@@ -587,15 +570,12 @@ open('book.txt', 'w').write('all work and no play ' * 40)
 TEST_F(LookLine, TrainsOnEachKindOfData) {
     make_files();
     for (const Look& look : looks()) {
-        const ProcessResult looked = shell("lockstep data inspect " + look.place);
-        EXPECT_EQ(looked.exit_code, 0) << looked.output;
-        EXPECT_THAT(looked.output, HasSubstr(look.words));
-        const std::size_t begin = looked.output.find("lockstep train --data ");
-        if (begin == looked.output.npos) continue;
-        const std::string line =
-            looked.output.substr(begin, looked.output.find('\n', begin) - begin);
-        const ProcessResult trained = shell(line + " --max-steps 2");
-        EXPECT_EQ(trained.exit_code, 0) << line << '\n' << trained.output;
+        const std::string looked = output_of(shell("lockstep data inspect " + look.place));
+        EXPECT_THAT(looked, HasSubstr(look.words));
+        const std::size_t begin = looked.find("lockstep train --data ");
+        if (begin == looked.npos) continue;
+        const std::string line = looked.substr(begin, looked.find('\n', begin) - begin);
+        EXPECT_THAT(shell(line + " --max-steps 2"), ends(0)) << line << '\n';
     }
 }
 

@@ -11,8 +11,6 @@
 #include <span>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -31,9 +29,7 @@ class TrainData : public testing::Test {
     }
     /// The parameters that a run ends with; "" if it fails.
     std::string hash(const std::string& name, int ranks, const Words& more = {}) const {
-        const ProcessResult result = run(name, ranks, more);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        return printed_hash(result.output);
+        return printed_hash(output_of(run(name, ranks, more)));
     }
 
     TempDir folder_;
@@ -60,14 +56,12 @@ TEST_F(TrainData, AndRunMayHaveNamesThatAreNotUtf8) {
     copy_train_set(data_);
     hash("r\xff", 2, {"--max-steps", "1"});
     EXPECT_THAT(run("r\xff", 1, {"--max-steps", "2"}).output, testing::HasSubstr("step 2 "));
-    EXPECT_EQ(run_lockstep({"status", folder_ / "r\xff"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"status", folder_ / "r\xff"}), ends(0));
 }
 
 TEST_F(TrainData, OrderOfARunCannotChange) {
     hash("run", 1, {"--max-steps", "3"});
-    const ProcessResult again = run("run", 1, {"--max-steps", "6", "--order", "uniform"});
-    EXPECT_NE(again.exit_code, 0);
-    EXPECT_THAT(again.output, testing::HasSubstr("order"));
+    EXPECT_THAT(run("run", 1, {"--max-steps", "6", "--order", "uniform"}), fails("order"));
 }
 
 // Two files as others write them: images without channels, labels of 32 bits.
@@ -115,18 +109,17 @@ TEST_F(ForeignTrainData, IsTheSameOnAnyNumberOfRanks) {
 }
 
 TEST_F(ForeignTrainData, IsTrainedOnByTheLineThatInspectShows) {
-    const ProcessResult look = run_lockstep({"data", "inspect", data_});
-    ASSERT_EQ(look.exit_code, 0) << look.output;
-    const std::size_t begin = look.output.find(" train --data ");
-    ASSERT_NE(begin, look.output.npos) << look.output;
-    const std::string words = look.output.substr(begin, look.output.find('\n', begin) - begin);
-    const ProcessResult trained =
+    const std::string look = output_of(run_lockstep({"data", "inspect", data_}));
+    const std::size_t begin = look.find(" train --data ");
+    ASSERT_NE(begin, look.npos) << look;
+    const std::string words = look.substr(begin, look.find('\n', begin) - begin);
+    EXPECT_THAT(
         run_process({"/bin/sh",
                      "-c",
                      "cd \"$0\" && exec \"$1\"" + words + " --model mlp --max-steps 1 --np 1",
                      folder_.path(),
-                     program()});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+                     program()}),
+        ends(0));
     EXPECT_TRUE(fs::exists(folder_ / "runs/foreign/run.json"));
 }
 
@@ -152,9 +145,8 @@ TEST_F(ForeignTrainData, MayHaveItsChannelsLast) {
     const ProcessResult small = run("small", 1, {"--field", "images=/x/data:nhwc,labels=/y"});
     EXPECT_EQ(printed_hash(small.output), wanted);
     EXPECT_THAT(small.output, testing::HasSubstr("images: u8, C 3, H 6, W 5 (stored H, W, C)"));
-    const ProcessResult unsaid = run("unsaid", 2, {"--field", "images=/x/data,labels=/y"});
-    EXPECT_EQ(unsaid.exit_code, 64) << unsaid.output;
-    EXPECT_THAT(unsaid.output, testing::HasSubstr("images=/x/data:HWC, or"));
+    EXPECT_THAT(run("unsaid", 2, {"--field", "images=/x/data,labels=/y"}),
+                ends(64, "images=/x/data:HWC, or"));
 }
 
 TEST_F(ForeignTrainData, MayBeFloats) {
@@ -174,9 +166,8 @@ TEST_F(ForeignTrainData, MayBeFloats) {
     const std::string flipped = hash("flipped", 2, moved);
     EXPECT_NE(flipped, one);
     EXPECT_EQ(hash("flipped by four", 4, moved), flipped);
-    const ProcessResult idle = run("idle", 2, fields + Words{"--transform", "normalise"});
-    EXPECT_EQ(idle.exit_code, 64) << idle.output;
-    EXPECT_THAT(idle.output, testing::HasSubstr("E248: 'normalise' would do nothing to 'images'"));
+    EXPECT_THAT(run("idle", 2, fields + Words{"--transform", "normalise"}),
+                ends(64, "E248: 'normalise' would do nothing to 'images'"));
 }
 
 // What is odd about data is said before the first step.
@@ -188,15 +179,14 @@ TEST_F(ForeignTrainData, IsNotTrainedOnWithoutAWordAboutItsNumbersAndClasses) {
     odd.path = "/y";
     data_ = folder_ / "odd.h5";
     write_foreign(data_, {contiguous({rows, 8, 8}, random_bytes(rows * 64, 1)), odd});
-    const ProcessResult result =
-        run("run", 1, {"--field", "images=/x/data,labels=/y", "--max-steps", "1"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const std::string result =
+        output_of(run("run", 1, {"--field", "images=/x/data,labels=/y", "--max-steps", "1"}));
     for (const char* wanted : {"warn: labels: 1 of 5 classes does not occur: 0. If they are",
                                "input images: u8, H 8, W 8, divided by 255, not normalised: a file "
                                "of others has no mean and deviation"}) {
-        const std::size_t place = result.output.find(wanted);
-        ASSERT_NE(place, result.output.npos) << wanted << "\n" << result.output;
-        EXPECT_LT(place, result.output.find("step 1 "));
+        const std::size_t place = result.find(wanted);
+        ASSERT_NE(place, result.npos) << wanted << "\n" << result;
+        EXPECT_LT(place, result.find("step 1 "));
     }
 }
 
@@ -237,7 +227,7 @@ TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
         EXPECT_THAT(content_of(folder_ / "output"),
                     testing::HasSubstr("error E251: '" + part(2).string() + "' changed"));
         EXPECT_THAT(state_of(run), testing::StartsWith("failed, step "));
-        EXPECT_EQ(run_lockstep({"ckpt", "verify", run}).exit_code, 0);
+        EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
         const auto failed = read_json(run / "state.json").at("step").get<std::int64_t>();
         EXPECT_FALSE(fs::exists(run / fmt::format("ckpt/step-{:06}", failed)));
         write(2, 2);
@@ -249,22 +239,17 @@ TEST_F(ChangingTrainData, WithOtherTimesGoesOnIfAllSamplesAreTheSame) {
     const auto end_at = [&](const char* steps, const Words& more = {}) {
         return run("run", 2, fields_ + Words{"--max-steps", steps} + more);
     };
-    EXPECT_EQ(end_at("20").exit_code, 0);
+    EXPECT_THAT(end_at("20"), ends(0));
     write(2, 2);  // now
-    const ProcessResult refused = end_at("40");
-    EXPECT_EQ(refused.exit_code, 78);
-    EXPECT_THAT(refused.output, testing::HasSubstr("all samples were compared and are the same"));
-    const ProcessResult accepted = end_at("40", {"--accept-data"});
-    EXPECT_EQ(accepted.exit_code, 0) << accepted.output;
-    EXPECT_EQ(printed_hash(accepted.output), wanted);
-    EXPECT_THAT(accepted.output, testing::HasSubstr("have other names or times"));
+    EXPECT_THAT(end_at("40"), ends(78, "all samples were compared and are the same"));
+    const std::string accepted = output_of(end_at("40", {"--accept-data"}));
+    EXPECT_EQ(printed_hash(accepted), wanted);
+    EXPECT_THAT(accepted, testing::HasSubstr("have other names or times"));
     const Words evaluated = Words{"eval", folder_ / "run", "--data", data_} + fields_;
-    EXPECT_EQ(run_lockstep(evaluated).exit_code, 0);
+    EXPECT_THAT(run_lockstep(evaluated), ends(0));
     write(2, 3);
-    const ProcessResult other = end_at("45", {"--accept-data"});
-    EXPECT_EQ(other.exit_code, 78);
-    EXPECT_THAT(other.output, testing::HasSubstr("the hash of their content is another"));
-    EXPECT_EQ(run_lockstep(evaluated).exit_code, 0) << "other data, for which the run holds all";
+    EXPECT_THAT(end_at("45", {"--accept-data"}), ends(78, "the hash of their content is another"));
+    EXPECT_THAT(run_lockstep(evaluated), ends(0)) << "other data, for which the run holds all";
 }
 
 TEST_F(ChangingTrainData, IsNamedWhereTheRunIsTestedOnIt) {
@@ -281,18 +266,13 @@ TEST_F(ChangingTrainData, IsNamedWhereTheRunIsTestedOnIt) {
 TEST_F(ForeignTrainData, OfTooManyDimensionsAreRefused) {
     data_ = folder_ / "volumes.h5";
     write_foreign(data_, {contiguous({40, 2, 2, 2, 2}, random_bytes(40 * 16, 5)), labels(40)});
-    const ProcessResult result =
-        run("run", 2, {"--field", "images=/x/data", "--field", "labels=/y"});
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.output, testing::HasSubstr("E217"));
-    EXPECT_THAT(result.output, testing::HasSubstr("x.reshape(len(x), 4, 2, 2)"));
+    EXPECT_THAT(run("run", 2, {"--field", "images=/x/data", "--field", "labels=/y"}),
+                fails("E217", "x.reshape(len(x), 4, 2, 2)"));
 }
 
 TEST_F(ForeignTrainData, WithoutSuchAFieldIsRefused) {
-    const ProcessResult result =
-        run("run", 2, {"--field", "images=/x/pictures", "--field", "labels=/y"});
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.output, testing::HasSubstr("/x/pictures"));
+    EXPECT_THAT(run("run", 2, {"--field", "images=/x/pictures", "--field", "labels=/y"}),
+                fails("/x/pictures"));
 }
 
 TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
@@ -306,10 +286,8 @@ TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
     write_foreign(data_, {contiguous({40, 4, 4}, pixels), labels(40)});
     write_foreign(folder_ / "floats.h5", {other, labels(40)});
     const Words fields = {"--field", "images=/x/data", "--field", "labels=/y"};
-    const ProcessResult result =
-        run("run", 2, fields + Words{"--test-data", folder_ / "floats.h5"});
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.output, testing::HasSubstr("they are f32, the training data u8"));
+    EXPECT_THAT(run("run", 2, fields + Words{"--test-data", folder_ / "floats.h5"}),
+                fails("they are f32, the training data u8"));
 }
 
 // Columns of very different size, of which the difference of two decides the class. The test set is
@@ -336,45 +314,40 @@ class TableTrainData : public TrainData {
         }
         if (name == "test") text += "101000,0,calm\n";  // classes are numbered as their names sort
         write_file_atomically(folder_ / (name + ".csv"), text);
-        const ProcessResult packed = run_lockstep(typed(
-            "data pack --csv % --label kind --out %", {folder_ / (name + ".csv"), folder_ / name}));
-        EXPECT_EQ(packed.exit_code, 0) << packed.output;
+        EXPECT_THAT(run_lockstep(typed("data pack --csv % --label kind --out %",
+                                       {folder_ / (name + ".csv"), folder_ / name})),
+                    ends(0));
     }
 };
 
 TEST_F(TableTrainData, LearnsFromFeaturesOnAnyNumberOfRanks) {
     const Words test = {"--test-data", folder_ / "test", "--lr", "0.01"};
-    const ProcessResult one = run("one", 1, test);
-    EXPECT_EQ(one.exit_code, 0) << one.output;
-    EXPECT_EQ(hash("four", 4, test), printed_hash(one.output));
+    const std::string one = output_of(run("one", 1, test));
+    EXPECT_EQ(hash("four", 4, test), printed_hash(one));
     EXPECT_GT(last_accuracy(folder_ / "one"), 0.95);
 }
 
 TEST_F(TableTrainData, KnowsTestDataWithFewerClassesByTheirNames) {
     pack("half", 100, [](std::uint64_t) { return 1U; });  // "storm" is its class 0
-    const ProcessResult result = run("run", 2, {"--test-data", folder_ / "half", "--lr", "0.01"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, testing::HasSubstr("classes of labels: 0 "));
+    EXPECT_THAT(run("run", 2, {"--test-data", folder_ / "half", "--lr", "0.01"}),
+                ends(0, "classes of labels: 0 "));
     EXPECT_GT(last_accuracy(folder_ / "run"), 0.95);
 }
 
 TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
-    EXPECT_EQ(run("run", 1, {"--max-steps", "1"}).exit_code, 0);
+    EXPECT_THAT(run("run", 1, {"--max-steps", "1"}), ends(0));
     EXPECT_THAT(run_lockstep({"data", "inspect", data_}).output,
                 testing::HasSubstr("\npressure of features: mean 101"));
     write_file_atomically(folder_ / "moved.csv", "drift,pressure,kind\n0,101000,calm\n");
-    ASSERT_EQ(run_lockstep(typed("data pack --csv % --label kind --out %",
-                                 {folder_ / "moved.csv", folder_ / "moved"}))
-                  .exit_code,
-              0);
+    ASSERT_THAT(run_lockstep(typed("data pack --csv % --label kind --out %",
+                                   {folder_ / "moved.csv", folder_ / "moved"})),
+                ends(0));
     const Words moved = {folder_ / "run", "--data", folder_ / "moved"};
     for (const Words& use :
          {Words{"eval"} + moved,
           Words{"predict"} + moved + Words{"--out", folder_ / "out.npy"},
           train(data_, folder_ / "other", 1) + Words{"--test-data", folder_ / "moved"}}) {
-        const ProcessResult result = run_lockstep(use);
-        EXPECT_EQ(result.exit_code, 65) << result.output;
-        EXPECT_THAT(result.output, testing::HasSubstr("column 1 of 'features' is 'drift'"));
+        EXPECT_THAT(run_lockstep(use), ends(65, "column 1 of 'features' is 'drift'"));
     }
 }
 
@@ -390,9 +363,7 @@ class DamagedTrainData : public TrainData {
 
 TEST_F(DamagedTrainData, EndsTheRunUnlessItIsMasked) {
     for (const char* mode : {"stream", "resident"}) {
-        const ProcessResult result = run(mode, 2, {"--data-mode", mode});
-        EXPECT_NE(result.exit_code, 0);
-        EXPECT_THAT(result.output, testing::HasSubstr("E213"));
+        EXPECT_THAT(run(mode, 2, {"--data-mode", mode}), fails("E213"));
     }
 }
 
@@ -425,9 +396,7 @@ TEST_F(KilledTrainData, IsSeenExactlyOnceAcrossRestarts) {
     kill_at(49, 4, options);
     EXPECT_EQ(hash("run", 3, options), hash("undisturbed", 2));
     EXPECT_EQ(training_steps(run_), all_steps(steps_of_epoch));
-    const ProcessResult ledger = run_lockstep({"data", "ledger", run_});
-    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
-    EXPECT_THAT(ledger.output, testing::HasSubstr("exactly once"));
+    EXPECT_THAT(run_lockstep({"data", "ledger", run_}), ends(0, "exactly once"));
 }
 
 TEST_F(TrainData, TransformedIsTheSameOnAnyNumberOfRanks) {

@@ -12,8 +12,6 @@
 #include <csignal>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -97,8 +95,7 @@ TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
         const fs::path run = folder / std::to_string(runs++), file = run.string() + "-waits";
         Words words = train(run, Words{"--device", "cuda", "--model", "mlp"} + options, steps);
         std::ranges::replace(words, "2steps", "never");
-        const auto result = run_on(2, words, {{"SIMCUDA_WAITS", file}});
-        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(run_on(2, words, {{"SIMCUDA_WAITS", file}}), ends(0));
         return std::stoi(content_of(file.string() + ".0"));
     };
     const auto of_a_step = [&](const Words& options) {
@@ -116,22 +113,21 @@ TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
 TEST(Device, SavesTheSameBytesBesideItsStepsHoweverLateItsStreamsAre) {
     const TempDir folder;
     for (const char* mode : {"blocking", "overlapped"}) {
-        const auto result = run_on(2,
-                                   train(folder / mode,
-                                         typed("--device cuda --model cnn-bn --on-nonfinite "
-                                               "rollback --checkpoint-mode %",
-                                               {mode})),
-                                   {{"SIMCUDA_DELAY_US", "500"}});
-        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(run_on(2,
+                           train(folder / mode,
+                                 typed("--device cuda --model cnn-bn --on-nonfinite "
+                                       "rollback --checkpoint-mode %",
+                                       {mode})),
+                           {{"SIMCUDA_DELAY_US", "500"}}),
+                    ends(0));
     }
     for (const char* step : {"step-000002", "step-000004", "step-000006"})
         expect_same_files(folder / "overlapped/ckpt" / step, folder / "blocking/ckpt" / step);
 }
 
 TEST(Device, GivesOtherBitsWithPlainSums) {
-    const auto result = verify({"--ranks", "1,2,4", "--model", "cnn", "--plain"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("different, as ordinary summation"));
+    EXPECT_THAT(verify({"--ranks", "1,2,4", "--model", "cnn", "--plain"}),
+                ends(0, "different, as ordinary summation"));
 }
 
 // What is recorded once and replayed is what is computed: with late streams, micro-batches and half
@@ -182,11 +178,10 @@ TEST(Device, ComputesLeavesAsAlwaysWhereTheyCannotBeRecorded) {
         EXPECT_EQ(result->exit_code, 0) << result->output;
         EXPECT_EQ(printed_hash(result->output), printed_hash(computed.output));
     }
-    const auto asked = run_with("on", {"--graph", "on"}, "5");
-    EXPECT_EQ(asked.exit_code, 64) << asked.output;
-    EXPECT_THAT(asked.output, HasSubstr("error E103: this rank's leaves cannot be recorded"));
-    const auto on_cpu = run_lockstep(train(folder / "cpu", {"--graph", "on", "--model", "mlp"}));
-    EXPECT_THAT(on_cpu.output, HasSubstr("  why: it is for GPUs"));
+    EXPECT_THAT(run_with("on", {"--graph", "on"}, "5"),
+                ends(64, "error E103: this rank's leaves cannot be recorded"));
+    EXPECT_THAT(run_lockstep(train(folder / "cpu", {"--graph", "on", "--model", "mlp"})),
+                says("  why: it is for GPUs"));
 }
 
 // What is added inside a node first has the bits of one node; hosts are apart as NCCL has it.
@@ -195,12 +190,10 @@ TEST(Device, GivesTheSameBitsOnSeveralNodes) {
     const auto run_with = [&](const std::string& name, const std::string& host) {
         const Words words = train(folder / name, {"--device", "cuda", "--model", "cnn-bn"});
         const std::string line = "export NCCL_HOSTID=" + host + "; exec \"$@\"";
-        const auto result =
+        return output_of(
             run_process(mpirun_words(4) + Words{"bash", "-c", line, "bash", program()} + words,
                         with_gpus({{"SIMCUDA_DELAY_US", "300"}}),
-                        ample_s);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        return result.output;
+                        ample_s));
     };
     const std::string one = run_with("one", "n");
     const std::string two = run_with("two", "n$((OMPI_COMM_WORLD_RANK / 2))");
@@ -231,22 +224,21 @@ void expect_way_between_three_ranks(const fs::path& run, const std::string& outp
 TEST(Device, SaysWhichWayNcclTakesAndResumesOnAnotherNumberOfGpus) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
-    const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
-    EXPECT_EQ(whole.exit_code, 0) << whole.output;
-    EXPECT_THAT(whole.output, HasSubstr("by nccl"));
-    expect_way_between_three_ranks(folder / "whole", whole.output);
+    const std::string whole =
+        output_of(run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus()));
+    EXPECT_THAT(whole, HasSubstr("by nccl"));
+    expect_way_between_three_ranks(folder / "whole", whole);
     EXPECT_THAT(content_of(folder / "whole" / "run.json"), HasSubstr("CUDA 13.0, cuDNN 9.10.2"));
-    const auto cut = run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
-    EXPECT_THAT(cut.output, HasSubstr("leaves: 2 a rank of 6 samples, computed together"));
-    const auto resumed = run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus());
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_THAT(resumed.output, HasSubstr("resumed from step"));
-    EXPECT_EQ(printed_hash(resumed.output), printed_hash(whole.output));
+    EXPECT_THAT(run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus()),
+                says("leaves: 2 a rank of 6 samples, computed together"));
+    const std::string resumed =
+        output_of(run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus()));
+    EXPECT_THAT(resumed, HasSubstr("resumed from step"));
+    EXPECT_EQ(printed_hash(resumed), printed_hash(whole));
     // Where the weights are decides bits.
-    const auto on_cpus = run_lockstep(
-        train(folder / "cut", Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2)));
-    EXPECT_EQ(on_cpus.exit_code, 78) << on_cpus.output;
-    EXPECT_THAT(on_cpus.output, HasSubstr("device"));
+    EXPECT_THAT(run_lockstep(train(folder / "cut",
+                                   Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2))),
+                ends(78, "device"));
 }
 
 // Two hosts of one machine that have an RDMA port in /sys, and an NCCL that finds none.
@@ -263,29 +255,28 @@ TEST(Device, WarnsOfRdmaThatIsThereAndUnused) {
     if (run.exit_code == 77) GTEST_SKIP() << "needs root: " << run.output;
     EXPECT_EQ(run.exit_code, 0) << run.output;
     EXPECT_THAT(run.output,
-                HasSubstr("network: 3 ranks on 2 nodes: shared memory inside nodes; sockets (lo) "
-                          "between\n"));
-    EXPECT_THAT(run.output,
-                HasSubstr("RDMA hardware mlx5_0:1 is active on a, b, but NCCL sends between nodes "
-                          "over sockets: NCCL finds no RDMA device that it may use; fix: "));
+                has("network: 3 ranks on 2 nodes: shared memory inside nodes; sockets (lo) "
+                    "between\n",
+                    "RDMA hardware mlx5_0:1 is active on a, b, but NCCL sends between nodes "
+                    "over sockets: NCCL finds no RDMA device that it may use; fix: "));
     EXPECT_THAT(run.output, HasSubstr("warn: F6: neither nvidia_peermem nor")) << "GPUs count";
 }
 
 TEST(Device, LeavesNcclsReportWhereTheUserHasIt) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "mlp"};
-    const auto quiet = run_lockstep(train(folder / "quiet", words + on_ranks(2)),
-                                    with_gpus({{"NCCL_DEBUG", "WARN"}}));
-    EXPECT_THAT(quiet.output, HasSubstr("not reported: NCCL_DEBUG=WARN is set"));
+    EXPECT_THAT(run_lockstep(train(folder / "quiet", words + on_ranks(2)),
+                             with_gpus({{"NCCL_DEBUG", "WARN"}})),
+                says("not reported: NCCL_DEBUG=WARN is set"));
     EXPECT_FALSE(fs::exists(folder / "quiet/logs/i1/nccl-00000.log"));
-    const auto loud = run_lockstep(train(folder / "loud", words + on_ranks(2)),
-                                   with_gpus({{"NCCL_DEBUG", "INFO"}}));
-    EXPECT_THAT(loud.output, HasSubstr("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM"));
-    EXPECT_THAT(loud.output, HasSubstr("not reported: NCCL_DEBUG=INFO sends NCCL's report to"));
-    const auto own = run_lockstep(
-        train(folder / "own", words + on_ranks(2)),
-        with_gpus({{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}}));
-    EXPECT_THAT(own.output, HasSubstr("network: 2 ranks on 1 node: shared memory\n"));
+    EXPECT_THAT(run_lockstep(train(folder / "loud", words + on_ranks(2)),
+                             with_gpus({{"NCCL_DEBUG", "INFO"}})),
+                says("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM",
+                     "not reported: NCCL_DEBUG=INFO sends NCCL's report to"));
+    EXPECT_THAT(run_lockstep(train(folder / "own", words + on_ranks(2)),
+                             with_gpus({{"NCCL_DEBUG", "INFO"},
+                                        {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}})),
+                says("network: 2 ranks on 1 node: shared memory\n"));
     EXPECT_FALSE(fs::exists(folder / "own/logs/i1/nccl-00000.log"));
 }
 
@@ -302,11 +293,9 @@ struct Fault {
 const std::string& undisturbed_hash_on_gpus() {
     static const std::string hash = [] {
         const TempDir folder;
-        const auto whole = run_lockstep(
+        return printed_hash(output_of(run_lockstep(
             train(folder / "run", Words{"--device", "cuda", "--model", "mlp"} + on_ranks(2)),
-            with_gpus());
-        EXPECT_EQ(whole.exit_code, 0) << whole.output;
-        return printed_hash(whole.output);
+            with_gpus())));
     }();
     return hash;
 }
@@ -365,11 +354,10 @@ TEST(Device, NamesNobodyWhereNoGpuStandsOut) {
         2,
         {"SIMCUDA_HANG", "1:14", "E660", "nothing arrives between rank 0 .* and rank 1 ", stuck_s});
     const Words words{"--device", "cuda", "--model", "mlp", "--comm-timeout", stuck_s, "--plain"};
-    const auto plain = run_lockstep(train(folder / "plain", words + on_ranks(3)),
-                                    with_gpus({{"SIMCUDA_HANG", "1:15"}}));
-    EXPECT_THAT(plain.output,
-                testing::ContainsRegex(
-                    "error E660: the GPUs of ranks 0-2 are in gradients #.*\n.*not known"));
+    EXPECT_THAT(run_lockstep(train(folder / "plain", words + on_ranks(3)),
+                             with_gpus({{"SIMCUDA_HANG", "1:15"}})),
+                says(testing::ContainsRegex(
+                    "error E660: the GPUs of ranks 0-2 are in gradients #.*\n.*not known")));
 }
 
 TEST(Device, NamesARankThatIsStopped) {
@@ -402,33 +390,27 @@ TEST(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
     };
     const auto roomy = result("roomy", {});
     EXPECT_THAT(roomy.output, HasSubstr("computed together"));
-    const auto narrow = result("narrow", {{"SIMCUDA_MEMORY", "80000000"}});
-    EXPECT_EQ(narrow.exit_code, 0) << narrow.output;
-    EXPECT_THAT(narrow.output,
+    const std::string narrow = output_of(result("narrow", {{"SIMCUDA_MEMORY", "80000000"}}));
+    EXPECT_THAT(narrow,
                 HasSubstr("computed one by one: comparing takes more than the GPU's memory"));
-    EXPECT_EQ(printed_hash(narrow.output), printed_hash(roomy.output));
+    EXPECT_EQ(printed_hash(narrow), printed_hash(roomy.output));
 }
 
 TEST(Device, IsAGpuByItselfWhereEachRankHasOne) {
     const TempDir folder;
-    const auto run = run_lockstep(
-        train(folder / "run",
-              Words{"--model", "mlp", "--test-data", SmallData::get().test()} + on_ranks(2)),
-        with_gpus());
-    EXPECT_EQ(run.exit_code, 0) << run.output;
-    EXPECT_THAT(run.output, HasSubstr("by nccl"));
-    const auto two_on_one =
-        run_lockstep(train(folder / "shared", Words{"--model", "mlp"} + on_ranks(2)),
-                     with_gpus({{"SIMCUDA_GPUS", "1"}}));
-    EXPECT_EQ(two_on_one.exit_code, 0) << two_on_one.output;
-    EXPECT_THAT(two_on_one.output, HasSubstr("GPUs are left idle"));
+    EXPECT_THAT(run_lockstep(train(folder / "run",
+                                   Words{"--model", "mlp", "--test-data", SmallData::get().test()} +
+                                       on_ranks(2)),
+                             with_gpus()),
+                ends(0, "by nccl"));
+    EXPECT_THAT(run_lockstep(train(folder / "shared", Words{"--model", "mlp"} + on_ranks(2)),
+                             with_gpus({{"SIMCUDA_GPUS", "1"}})),
+                ends(0, "GPUs are left idle"));
 }
 
 TEST(Device, IsRefusedWhereThereIsNone) {
     const TempDir folder;
-    const auto result = run_lockstep(train(folder / "run", {"--device", "cuda"}));
-    EXPECT_THAT(result.output, HasSubstr("error E670"));
-    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(run_lockstep(train(folder / "run", {"--device", "cuda"})), fails("error E670"));
     EXPECT_FALSE(fs::exists(folder / "run"));
 }
 

@@ -7,14 +7,10 @@
 
 #include <csignal>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// How many things are in a folder.
 std::size_t count_in(const fs::path& folder) {
@@ -24,10 +20,10 @@ std::size_t count_in(const fs::path& folder) {
 
 TEST(Drill, SeesAKilledRankEndAsItShould) {
     const TempDir scratch, out;
-    const auto result = run_lockstep(Words{"drill", "--fault", "killed-rank,node-loss"} +
-                                     Words{"--scratch", scratch.path(), "--json"} +
-                                     Words{"--out", out / "page.json"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(run_lockstep(Words{"drill", "--fault", "killed-rank,node-loss"} +
+                             Words{"--scratch", scratch.path(), "--json"} +
+                             Words{"--out", out / "page.json"}),
+                ends(0));
     const Json page = read_json(out / "page.json");
     EXPECT_EQ(page["passed"].get<int>(), 1) << page;
     EXPECT_EQ(page["skipped"].get<int>(), 1) << page;

@@ -5,8 +5,6 @@
 #include "support/temp_dir.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -87,9 +85,7 @@ TEST_F(DataGrammar, IsRefusedAlikeWhereItIsNone) {
         {"predict", folder_ / "none", "--out", folder_ / "o", "--data", where}};
     for (const Words& command : commands) {
         const auto refused = [&](const std::string& field) {
-            const ProcessResult result = run_lockstep(command + Words{"--field", field});
-            EXPECT_NE(result.exit_code, 0);
-            return result.output;
+            return output_of(run_lockstep(command + Words{"--field", field}), testing::Ne(0));
         };
         EXPECT_THAT(refused("images=/x/data:banana"), HasSubstr("'banana' is no layout"));
         EXPECT_THAT(refused("images"), HasSubstr("E235"));
@@ -103,9 +99,8 @@ TEST_F(DataGrammar, FollowsLinksWhereTheyAreTrusted) {
     const std::string file = folder_ / "links.h5";
     link_foreign(file, {{"x", folder_ / "data.h5", "/x/data"}, {"y", folder_ / "data.h5", "/y"}});
     const Words fields{"--field", "images=/x:HW", "--field", "labels=/y"};
-    const ProcessResult refused = run_lockstep(Words{"data", "inspect", file} + fields);
-    EXPECT_THAT(refused.output, HasSubstr("E205"));
-    EXPECT_THAT(refused.output, HasSubstr("if you trust what the file names, add --follow-links"));
+    EXPECT_THAT(run_lockstep(Words{"data", "inspect", file} + fields),
+                says("E205", "if you trust what the file names, add --follow-links"));
     const Words followed = fields + Words{"--follow-links"};
     for (const char* command : {"inspect", "verify"})
         output(Words{"data", command, file} + followed);
@@ -126,13 +121,11 @@ TEST_F(DataGrammar, OfWhatIsForPackedDataNamesTheCommandThatPacks) {
                                       {"data", "stage", file, "--to", folder_ / "o"},
                                       {"data", "stage", folder_ / "d", "--to", folder_ / "o"}};
     for (const Words& command : commands) {
-        const ProcessResult refused = run_lockstep(command);
-        EXPECT_NE(refused.exit_code, 0);
-        EXPECT_THAT(refused.output, HasSubstr("E216"));
-        EXPECT_THAT(refused.output,
-                    HasSubstr("pack it first, such as lockstep data pack --hdf5 " + file));
-        EXPECT_THAT(refused.output,
-                    HasSubstr(" --field images=/x/data --field labels=/y --out NAME\n"));
+        EXPECT_THAT(run_lockstep(command),
+                    ends(testing::Ne(0),
+                         "E216",
+                         "pack it first, such as lockstep data pack --hdf5 " + file,
+                         " --field images=/x/data --field labels=/y --out NAME\n"));
         EXPECT_FALSE(fs::exists(folder_ / "o"));
     }
 }
@@ -149,11 +142,8 @@ TEST_F(DataGrammar, OfDamagedFilesNamesTheBlock) {
     std::string bad = before;
     bad[at] = static_cast<char>(bad[at] ^ 4);
     write_file_atomically(folder_ / "d/a.h5", bad);
-    const ProcessResult result = run_lockstep(Words{"data", "verify", folder_ / "d"} + fields_);
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.output, HasSubstr("E213"));
-    EXPECT_THAT(result.output, HasSubstr("field 'images', block 2"));
-    EXPECT_THAT(result.output, HasSubstr("1 finding(s)"));
+    EXPECT_THAT(run_lockstep(Words{"data", "verify", folder_ / "d"} + fields_),
+                fails("E213", "field 'images', block 2", "1 finding(s)"));
 }
 
 }  // namespace

@@ -6,12 +6,8 @@
 #include "small_data.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 
 namespace lockstep::test {
@@ -87,12 +83,10 @@ std::vector<fs::path> Kept::first_events_;
 
 TEST_F(Kept, ResumeFromAnOlderOneTakesItsState) {
     const fs::path whole = *home_ / "whole", cut = *home_ / "cut";
-    ASSERT_THAT(resumed_, HasSubstr("checkpoint step-000015 is skipped"));
-    ASSERT_THAT(resumed_, HasSubstr("resumed from step 10 "));
+    ASSERT_THAT(resumed_, has("checkpoint step-000015 is skipped", "resumed from step 10 "));
     EXPECT_EQ(printed_hash(resumed_), printed_hash(whole_));
     // Averages, optimizer state, counters.
-    const ProcessResult compared = run_lockstep({"ckpt", "diff", whole, cut});
-    EXPECT_EQ(compared.exit_code, 0) << compared.output;
+    EXPECT_THAT(run_lockstep({"ckpt", "diff", whole, cut}), ends(0));
     const Json one = manifest_of(whole, 25).at("state"), other = manifest_of(cut, 25).at("state");
     for (const char* part : {"best", "loss_scale", "evaluated", "order", "updates", "counters"})
         EXPECT_EQ(one.at(part), other.at(part)) << part;
@@ -104,9 +98,7 @@ TEST_F(Kept, ResumeFromAnOlderOneLeavesNoFutureInItsRecords) {
     const fs::path cut = *home_ / "cut";
     EXPECT_EQ(training_steps(cut), all_steps(25));
     EXPECT_EQ(evaluations_of(cut), evaluations_of(*home_ / "whole"));
-    const ProcessResult ledger = run_lockstep({"data", "ledger", cut});
-    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
-    EXPECT_THAT(ledger.output, HasSubstr("every sample exactly once"));
+    EXPECT_THAT(run_lockstep({"data", "ledger", cut}), ends(0, "every sample exactly once"));
     const auto is_later = [](const fs::path& file) {
         return std::ranges::count(first_events_, file) == 0;
     };
@@ -127,9 +119,8 @@ TEST_F(Kept, OnesAreListedWithWhatKeepsThem) {
 
 TEST_F(Kept, OneIsShownWithAllItHolds) {
     const fs::path whole = *home_ / "whole";
-    const ProcessResult shown = run_lockstep({"ckpt", "inspect", whole, "--json"});
-    ASSERT_EQ(shown.exit_code, 0) << shown.output;
-    const Json facts = parse_json(shown.output, "facts");
+    const std::string shown = output_of(run_lockstep({"ckpt", "inspect", whole, "--json"}));
+    const Json facts = parse_json(shown, "facts");
     EXPECT_EQ(facts.at("state"), manifest_of(whole, 25).at("state"));
     EXPECT_EQ(facts.at("state").at("contract").at("deciding").at("batch"), Json(24));
     EXPECT_TRUE(facts.at("versions").contains("lockstep"));
@@ -137,38 +128,29 @@ TEST_F(Kept, OneIsShownWithAllItHolds) {
     for (const Json& tensor : facts.at("tensors")) bytes += tensor.at("bytes").get<std::uint64_t>();
     for (const auto& [name, size] : facts.at("files").items()) files += size.get<std::uint64_t>();
     EXPECT_EQ(bytes, files);
-    const ProcessResult text = run_lockstep({"ckpt", "inspect", whole / "ckpt/step-000010"});
-    EXPECT_THAT(text.output, testing::ContainsRegex("\n  step +10, after [0-9]+ updates\n"));
-    EXPECT_THAT(text.output, HasSubstr("\n  written by  1 rank of 4 virtual ranks\n"));
-    EXPECT_THAT(text.output,
-                testing::ContainsRegex("\n  fc1.weight +f32 +\\[[0-9]+,784\\] +[0-9,]+\n"));
+    EXPECT_THAT(run_lockstep({"ckpt", "inspect", whole / "ckpt/step-000010"}),
+                says(testing::ContainsRegex("\n  step +10, after [0-9]+ updates\n"),
+                     "\n  written by  1 rank of 4 virtual ranks\n",
+                     testing::ContainsRegex("\n  fc1.weight +f32 +\\[[0-9]+,784\\] +[0-9,]+\n")));
 }
 
 TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
     EXPECT_THAT(run_lockstep({"ckpt", "export", *home_ / "whole"}).output,
                 HasSubstr("fix: lockstep export\n"));
-    const ProcessResult done = run_lockstep({"export",
-                                             *home_ / "whole",
-                                             "--step",
-                                             "10",
-                                             "--average",
-                                             "--out",
-                                             folder_ / "w.safetensors"});
-    EXPECT_THAT(done.output, HasSubstr("exported 4 tensors of step 10 to ")) << done.output;
+    EXPECT_THAT(run_lockstep(typed("export % --step 10 --average --out %",
+                                   {*home_ / "whole", folder_ / "w.safetensors"})),
+                says("exported 4 tensors of step 10 to "));
 }
 
 TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {
     const fs::path run = copied();
-    const ProcessResult all = run_lockstep({"ckpt", "rm", run, "10", "20", "25"});
-    EXPECT_EQ(all.exit_code, 65);
-    EXPECT_THAT(all.output, HasSubstr("error E303: no whole checkpoint would be left"));
-    EXPECT_EQ(run_lockstep({"ckpt", "rm", run, "10", "15"}).exit_code, 66) << "there is no 15";
-    const ProcessResult tried = run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"});
-    EXPECT_THAT(tried.output, HasSubstr("would free"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10", "20", "25"}),
+                ends(65, "error E303: no whole checkpoint would be left"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10", "15"}), ends(66)) << "there is no 15";
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"}), says("would free"));
     EXPECT_EQ(kept_in(run).size(), 3u);
-    const ProcessResult done = run_lockstep({"ckpt", "rm", run, "newest"});
-    EXPECT_EQ(done.exit_code, 0) << done.output;
-    EXPECT_THAT(done.output, HasSubstr("the run goes on from step 20\n"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "newest"}),
+                ends(0, "the run goes on from step 20\n"));
     EXPECT_THAT(content_of(run / "latest"), testing::StartsWith("step-000020 "));
     flip_last_byte(run / "ckpt/step-000020/shard-00000-of-00001.safetensors");
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10"}).output, HasSubstr("that of step 10 is"));
@@ -187,17 +169,14 @@ TEST_F(Kept, NewestOfARunOfAnEarlierVersionStayAsMany) {
     record["config"]["keep-checkpoints"] = {{"value", "7"}, {"origin", "command line"}};
     record["config"].erase("keep");
     write_file_atomically(run / "run.json", record.dump(2));
-    const ProcessResult shown = run_lockstep({"config", "show", "--resume", run});
-    EXPECT_THAT(shown.output, HasSubstr("keep = \"last=7\"")) << shown.output;
+    EXPECT_THAT(run_lockstep({"config", "show", "--resume", run}), says("keep = \"last=7\""));
 }
 
 TEST_F(Kept, NoneIsRemovedFromARunThatIsHeld) {
     const fs::path run = copied();
     const UniqueFd lock(::open((run / "run.lock").c_str(), O_RDWR | O_CLOEXEC));
     ASSERT_EQ(::flock(lock.value(), LOCK_EX | LOCK_NB), 0);
-    const ProcessResult refused = run_lockstep({"ckpt", "rm", run, "10"});
-    EXPECT_EQ(refused.exit_code, 69) << refused.output;
-    EXPECT_THAT(refused.output, HasSubstr("error E404"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10"}), ends(69, "error E404"));
     EXPECT_EQ(kept_in(run).size(), 3u);
 }
 

@@ -12,8 +12,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 namespace lockstep::test {
@@ -78,8 +76,7 @@ class Launch : public testing::Test {
 
     void expect_completes() const {
         const std::int64_t length = newest_step(run_) + usual_steps;
-        const ProcessResult result = run_lockstep(train(1, length));
-        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(run_lockstep(train(1, length)), ends(0));
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", length));
     }
 
@@ -129,11 +126,11 @@ TEST_F(Launch, GoesOnAndSavesWithoutAReader) {
     for (const int ranks : {1, 2}) {
         const std::string line =
             R"("$@" --log-every 20 2>"$ERRORS" | head -1; echo ${PIPESTATUS[0]})";
-        const ProcessResult result =
-            run_process(Words{"bash", "-c", line, "bash", program()} + train(ranks),
-                        {{"ERRORS", folder_ / "errors"}},
-                        100);
-        EXPECT_THAT(result.output, testing::EndsWith("\n0\n")) << ranks;
+        EXPECT_THAT(run_process(Words{"bash", "-c", line, "bash", program()} + train(ranks),
+                                {{"ERRORS", folder_ / "errors"}},
+                                100),
+                    says(testing::EndsWith("\n0\n")))
+            << ranks;
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", usual_steps));
         const std::string errors = content_of(folder_ / "errors");
         const std::string said = "warn: stdout is closed: the training continues";
@@ -151,9 +148,8 @@ Variables without_numbers(const std::string& how) {
 
 TEST_F(Launch, NamesAModelThatEndsTheProcess) {
     for (const auto& [ranks, how] : {std::pair{1, "exit"}, {1, "_Exit"}, {2, "exit"}}) {
-        const ProcessResult result = run_lockstep(train(ranks), without_numbers(how));
-        EXPECT_EQ(result.exit_code, 70) << result.output;
-        EXPECT_THAT(result.output, HasSubstr("error E713: the model ended the process: it called"));
+        EXPECT_THAT(run_lockstep(train(ranks), without_numbers(how)),
+                    ends(70, "error E713: the model ended the process: it called"));
         EXPECT_THAT(state_of(run_), testing::MatchesRegex("failed, step [0-9]+, exit 70"));
         EXPECT_THAT(run_lockstep({"status", run_}).output, HasSubstr("E713: "));
         fs::remove_all(run_);
@@ -161,16 +157,13 @@ TEST_F(Launch, NamesAModelThatEndsTheProcess) {
 }
 
 TEST_F(Launch, NamesAModelThatLoopsForEver) {
-    const ProcessResult result =
-        run_lockstep(train(1) + Words{"--comm-timeout", "1s"}, without_numbers("loop"));
-    EXPECT_EQ(result.exit_code, 76) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("error E660: rank 0 ("));
-    EXPECT_THAT(result.output, HasSubstr(") has not finished a phase for "));
-    EXPECT_THAT(result.output, HasSubstr("and is in update since "));
+    EXPECT_THAT(run_lockstep(train(1) + Words{"--comm-timeout", "1s"}, without_numbers("loop")),
+                ends(76,
+                     "error E660: rank 0 (",
+                     ") has not finished a phase for ",
+                     "and is in update since "));
     EXPECT_THAT(state_of(run_), testing::EndsWith("exit 76"));
-    const ProcessResult later = run_lockstep({"diagnose", run_});
-    EXPECT_EQ(later.exit_code, 76);
-    EXPECT_THAT(later.output, HasSubstr("no progress: rank 0 ("));
+    EXPECT_THAT(run_lockstep({"diagnose", run_}), ends(76, "no progress: rank 0 ("));
     EXPECT_THAT(run_lockstep({"logs", run_, "--first-error"}).output, HasSubstr("no progress"));
 }
 
@@ -196,48 +189,40 @@ TEST_F(Launch, LeavesNoRankThatBeginsAfterItsLauncherIsGone) {
                             {"LOCKSTEP_LAUNCHER_PID", std::to_string(pid)}},
                            60);
     };
-    EXPECT_EQ(launched_by(gone->pid()).exit_code, 137);
-    EXPECT_NE(launched_by(::getpid()).exit_code, 137);
+    EXPECT_THAT(launched_by(gone->pid()), ends(137));
+    EXPECT_THAT(launched_by(::getpid()), ends(testing::Ne(137)));
 }
 
 TEST_F(Launch, GoesOnWhereSharedMemoryIsTooSmallForOpenMpi) {
     if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a small /dev/shm";
     for (const char* size : {"2m", "8m"}) {
-        const ProcessResult result = run_process(
-            typed("unshare -m timeout -s KILL 100 bash -c % bash %",
-                  {fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm; exec \"$@\"", size),
-                   program()}) +
-                train(2),
-            {},
-            120);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_THAT(result.output,
-                    HasSubstr("/dev/shm has " + std::string(size, 1) + " MiB: they go to"));
+        EXPECT_THAT(
+            run_process(
+                typed("unshare -m timeout -s KILL 100 bash -c % bash %",
+                      {fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm; exec \"$@\"", size),
+                       program()}) +
+                    train(2),
+                {},
+                120),
+            ends(0, "/dev/shm has " + std::string(size, 1) + " MiB: they go to"));
         fs::remove_all(run_);
     }
 }
 
 TEST_F(Launch, NamesALimitUnderWhichMpirunWouldWaitForEver) {
-    const ProcessResult files = run_after("ulimit -n 32");
-    EXPECT_EQ(files.exit_code, 78) << files.output;
-    EXPECT_THAT(files.output,
-                HasSubstr("error E693: this process may open 32 files, mpirun needs 48"));
-    const ProcessResult sizes = run_after("ulimit -f 2000");
-    EXPECT_EQ(sizes.exit_code, 78) << sizes.output;
-    EXPECT_THAT(sizes.output,
-                HasSubstr("error E693: files of this process may have at most 2.0 MiB"));
+    EXPECT_THAT(run_after("ulimit -n 32"),
+                ends(78, "error E693: this process may open 32 files, mpirun needs 48"));
+    EXPECT_THAT(run_after("ulimit -f 2000"),
+                ends(78, "error E693: files of this process may have at most 2.0 MiB"));
     EXPECT_FALSE(fs::exists(run_));
-    const ProcessResult raised = run_after("ulimit -S -n 32");
-    EXPECT_EQ(raised.exit_code, 0) << raised.output;
+    EXPECT_THAT(run_after("ulimit -S -n 32"), ends(0));
 }
 
 TEST_F(Launch, RefusesThreadsThatWouldTakeMinutesForAStep) {
     if (std::thread::hardware_concurrency() >= 64) GTEST_SKIP() << "1024 are not too many here";
     Words words = train(1) + Words{"--threads", "1024"};
     std::erase(words, "--oversubscribe");
-    const ProcessResult result = run_lockstep(words);
-    EXPECT_EQ(result.exit_code, 64) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("error E601: --threads 1024 asks for more than 16"));
+    EXPECT_THAT(run_lockstep(words), ends(64, "error E601: --threads 1024 asks for more than 16"));
     EXPECT_FALSE(fs::exists(run_));
 }
 
@@ -258,60 +243,48 @@ TEST_F(Launch, GivesTheBitsOfOneRank) {
 }
 
 TEST_F(Launch, NamesBothNumbersIfALauncherStartedOtherRanksThanAsked) {
-    const ProcessResult other = run_under_mpirun(1, train(2, few_steps));
-    EXPECT_EQ(other.exit_code, 78) << other.output;
-    EXPECT_THAT(other.output,
-                HasSubstr("error E604: mpirun started 1 rank(s), but 2 are requested"));
+    EXPECT_THAT(run_under_mpirun(1, train(2, few_steps)),
+                ends(78, "error E604: mpirun started 1 rank(s), but 2 are requested"));
     EXPECT_FALSE(fs::exists(run_));
-    const ProcessResult same = run_under_mpirun(2, train(2, few_steps));
-    EXPECT_EQ(same.exit_code, 0) << same.output;
-    EXPECT_THAT(same.output, HasSubstr("2 ranks x"));
+    EXPECT_THAT(run_under_mpirun(2, train(2, few_steps)), ends(0, "2 ranks x"));
 }
 
 TEST_F(Launch, TakesVariablesOfAnotherLaunchForNone) {
-    const ProcessResult result = run_lockstep(
-        train(2, few_steps), {{"PMI_RANK", "0"}, {"PMIX_RANK", "0"}, {"OMPI_UNIVERSE_SIZE", "3"}});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("2 ranks x"));
+    EXPECT_THAT(run_lockstep(train(2, few_steps),
+                             {{"PMI_RANK", "0"}, {"PMIX_RANK", "0"}, {"OMPI_UNIVERSE_SIZE", "3"}}),
+                ends(0, "2 ranks x"));
 }
 
 TEST_F(Launch, RefusesMpichsMpiexec) {
     const Variables of_mpiexec{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
     for (const Words& words : {train(1, few_steps), train(2, few_steps)}) {
-        const ProcessResult result = run_lockstep(words, of_mpiexec);
-        EXPECT_EQ(result.exit_code, 78) << result.output;
-        EXPECT_THAT(result.output, HasSubstr("error E604: mpiexec started 2 processes"));
+        EXPECT_THAT(run_lockstep(words, of_mpiexec),
+                    ends(78, "error E604: mpiexec started 2 processes"));
     }
     EXPECT_FALSE(fs::exists(run_));
-    const ProcessResult doctor = run_lockstep({"doctor", "--only", "D"}, of_mpiexec);
-    EXPECT_EQ(doctor.exit_code, 78) << doctor.output;
-    EXPECT_THAT(doctor.output, HasSubstr("D1"));
+    EXPECT_THAT(run_lockstep({"doctor", "--only", "D"}, of_mpiexec), ends(78, "D1"));
 }
 
 TEST_F(Launch, SaysThatTasksOfABatchScriptAreIdle) {
-    const ProcessResult result = run_lockstep(
-        train(1, few_steps), {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(
-        result.output,
-        HasSubstr("warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
+    EXPECT_THAT(run_lockstep(train(1, few_steps),
+                             {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}),
+                ends(0, "warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
 }
 
 // A job or step of one task, and one that is over: its nodes and tasks are not asked for. Nor is
 // ssh needed: a container may have none.
 TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {
-    const ProcessResult result = run_lockstep(train(2, few_steps),
-                                              {{"SLURM_JOBID", "1"},
-                                               {"SLURM_JOB_ID", "1"},
-                                               {"SLURM_JOB_NODELIST", "nowhere"},
-                                               {"SLURM_NODELIST", "nowhere"},
-                                               {"SLURM_NNODES", "1"},
-                                               {"SLURM_TASKS_PER_NODE", "1"},
-                                               {"SLURM_STEP_ID", "0"},
-                                               {"SLURM_STEP_NUM_TASKS", "1"},
-                                               {"OMPI_MCA_plm_rsh_agent", "no-such-agent"}});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, testing::Not(HasSubstr("D3")));
+    EXPECT_THAT(run_lockstep(train(2, few_steps),
+                             {{"SLURM_JOBID", "1"},
+                              {"SLURM_JOB_ID", "1"},
+                              {"SLURM_JOB_NODELIST", "nowhere"},
+                              {"SLURM_NODELIST", "nowhere"},
+                              {"SLURM_NNODES", "1"},
+                              {"SLURM_TASKS_PER_NODE", "1"},
+                              {"SLURM_STEP_ID", "0"},
+                              {"SLURM_STEP_NUM_TASKS", "1"},
+                              {"OMPI_MCA_plm_rsh_agent", "no-such-agent"}}),
+                ends(0, testing::Not(HasSubstr("D3"))));
 }
 
 // Files that Open MPI 4.1 and 5.0 read.
@@ -322,21 +295,16 @@ TEST_F(Launch, PassesOnWhyMpirunStartsNoRank) {
         fs::create_directory(folder_ / folder);
         folder_.file(std::string(folder) + "/mca-params.conf", std::string(line) + "\n");
     }
-    const ProcessResult result =
-        run_lockstep(train(2, few_steps), {{"HOME", folder_.path().string()}});
-    EXPECT_EQ(result.exit_code, 78) << result.output;
-    EXPECT_THAT(result.output,
-                testing::AllOf(HasSubstr("Open MPI: Your job has requested more processes"),
-                               HasSubstr("PPR: 1:node"),
-                               testing::Not(HasSubstr("-----")),
-                               HasSubstr("error E697: mpirun ended with exit code "),
-                               HasSubstr("take the lines out of " +
-                                         (folder_ / ".openmpi/mca-params.conf").string())));
+    EXPECT_THAT(run_lockstep(train(2, few_steps), {{"HOME", folder_.path().string()}}),
+                ends(78,
+                     "Open MPI: Your job has requested more processes",
+                     "PPR: 1:node",
+                     testing::Not(HasSubstr("-----")),
+                     "error E697: mpirun ended with exit code ",
+                     "take the lines out of " + (folder_ / ".openmpi/mca-params.conf").string()));
     fs::remove_all(folder_ / ".openmpi");
     fs::remove_all(folder_ / ".prte");
-    const ProcessResult advised =
-        run_lockstep(train(2, few_steps), {{"HOME", folder_.path().string()}});
-    EXPECT_EQ(advised.exit_code, 0) << advised.output;
+    EXPECT_THAT(run_lockstep(train(2, few_steps), {{"HOME", folder_.path().string()}}), ends(0));
 }
 
 TEST_F(Launch, SaysIfTheFirstMpirunIsAnotherMpis) {
@@ -347,12 +315,12 @@ TEST_F(Launch, SaysIfTheFirstMpirunIsAnotherMpis) {
         const fs::path other =
             folder_.file("mpirun", fmt::format("#!/bin/sh\necho '{}'; exit 255\n", version));
         fs::permissions(other, fs::perms(0755));
-        const ProcessResult result = run_lockstep(
-            train(2, few_steps), {{"PATH", folder_.path().string() + ":" + std::getenv("PATH")}});
-        EXPECT_EQ(result.exit_code, 78) << result.output;
-        EXPECT_THAT(result.output,
-                    HasSubstr(fmt::format(
-                        "the mpirun that comes first in PATH is {} ({})", owner, other.string())));
+        EXPECT_THAT(
+            run_lockstep(train(2, few_steps),
+                         {{"PATH", folder_.path().string() + ":" + std::getenv("PATH")}}),
+            ends(78,
+                 fmt::format(
+                     "the mpirun that comes first in PATH is {} ({})", owner, other.string())));
     }
 }
 
@@ -368,12 +336,11 @@ TEST_F(Launch, RefusesAHostNameThatOpenMpi4DoesNotSurvive) {
     };
     const bool is_old =
         run_process({"mpirun", "--version"}).output.find("(Open MPI) 4.") != std::string::npos;
-    const ProcessResult longer = on_host(57);
-    EXPECT_EQ(longer.exit_code, is_old ? 78 : 0) << longer.output;
+    const std::string longer = output_of(on_host(57), is_old ? 78 : 0);
     if (!is_old) return;
-    EXPECT_THAT(longer.output,
+    EXPECT_THAT(longer,
                 HasSubstr("E697: this mpirun crashes on a host whose name has 57 characters"));
-    EXPECT_EQ(on_host(56).exit_code, 0);
+    EXPECT_THAT(on_host(56), ends(0));
 }
 
 // Open MPI 4.1 looks for a home, which neither a variable nor the password file names.
@@ -385,9 +352,7 @@ TEST_F(Launch, NeedsNoHome) {
     };
     if (::geteuid() != 0 || as_stranger({"version"}).exit_code != 0)
         GTEST_SKIP() << "no other user can start it";
-    const ProcessResult result =
-        as_stranger({"doctor", "--np", "2", "--oversubscribe", "--only", "D1"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(as_stranger({"doctor", "--np", "2", "--oversubscribe", "--only", "D1"}), ends(0));
 }
 
 TEST_F(Launch, BindsRanksAlsoWhereVariablesHaveOpenMpBindThem) {
@@ -395,19 +360,16 @@ TEST_F(Launch, BindsRanksAlsoWhereVariablesHaveOpenMpBindThem) {
     const Variables binding{{"OMP_PROC_BIND", "spread"}, {"OMP_PLACES", "threads"}};
     Words words = train(2, few_steps);
     std::erase(words, "--oversubscribe");
-    const ProcessResult two = run_lockstep(words, binding);
-    EXPECT_EQ(two.exit_code, 0) << two.output;
+    EXPECT_THAT(run_lockstep(words, binding), ends(0));
     fs::remove_all(run_);
-    const ProcessResult one = run_lockstep(train(1, few_steps) + Words{"--threads", "2"}, binding);
-    EXPECT_EQ(one.exit_code, 0) << one.output;
-    EXPECT_THAT(one.output, testing::Not(HasSubstr("threads share CPU")));
+    EXPECT_THAT(run_lockstep(train(1, few_steps) + Words{"--threads", "2"}, binding),
+                ends(0, testing::Not(HasSubstr("threads share CPU"))));
 }
 
 TEST_F(Launch, NamesAPlaceForTemporaryFilesThatIsNotThere) {
-    const ProcessResult result =
-        run_lockstep({"verify", "--data", SmallData::get().train()}, {{"TMPDIR", "/nonexistent"}});
-    EXPECT_EQ(result.exit_code, 66);
-    EXPECT_THAT(result.output, HasSubstr("'/nonexistent (TMPDIR)'"));
+    EXPECT_THAT(
+        run_lockstep({"verify", "--data", SmallData::get().train()}, {{"TMPDIR", "/nonexistent"}}),
+        ends(66, "'/nonexistent (TMPDIR)'"));
 }
 
 }  // namespace

@@ -4,11 +4,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 

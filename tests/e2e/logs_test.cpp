@@ -15,15 +15,12 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
 
 using testing::AllOf;
 using testing::ContainsRegex;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -35,17 +32,14 @@ Words logged_train(const fs::path& data, const fs::path& run, int ranks, std::in
 }
 
 std::string logs_of(const fs::path& run, const Words& more = {}) {
-    const ProcessResult result = run_lockstep(Words{"logs", run} + more);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_lockstep(Words{"logs", run} + more));
 }
 
 /// As `logs` tells it, and `report` in the same words.
 Json first_error_of(const fs::path& run) {
     const Json told = parse_json(logs_of(run, {"--first-error", "--json"}), "first error");
-    const ProcessResult result = run_lockstep({"report", run, "--format", "json"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    const Json report = parse_json(result.output, "report");
+    const std::string result = output_of(run_lockstep({"report", run, "--format", "json"}));
+    const Json report = parse_json(result, "report");
     for (const char* key : {"rank", "ranks", "host", "code", "what"})
         EXPECT_EQ(report.at("cause").at(key), told.at(key));
     EXPECT_EQ(report.at("cause").value("trouble", Json()), told.value("trouble", Json()));
@@ -60,11 +54,8 @@ class Logs : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         folder_ = new TempDir;
-        const ProcessResult result =
-            run_lockstep(logged_train(SmallData::get().train(), run(), 2, 20),
-                         {{"LD_PRELOAD", "/nonexistent/library.so"}});
-        ASSERT_EQ(result.exit_code, 0) << result.output;
-        output_ = result.output;
+        output_ = output_of(run_lockstep(logged_train(SmallData::get().train(), run(), 2, 20),
+                                         {{"LD_PRELOAD", "/nonexistent/library.so"}}));
     }
     static void TearDownTestSuite() {
         delete folder_;
@@ -137,8 +128,8 @@ TEST_F(Logs, RefuseWhatTheyDoNotHave) {
     EXPECT_THAT(refused({"--since", "soon"}), HasSubstr("error E103: --since is 'soon'"));
     EXPECT_THAT(refused({"--incarnation", "2"}), HasSubstr("error E102: --incarnation is 2"));
     EXPECT_THAT(refused({"--follow", "--first-error"}), HasSubstr("error E106"));
-    EXPECT_EQ(run_lockstep({"logs", run() / "none"}).exit_code, 66);
-    EXPECT_EQ(run_lockstep({"logs", SmallData::get().train()}).exit_code, 66);
+    EXPECT_THAT(run_lockstep({"logs", run() / "none"}), ends(66));
+    EXPECT_THAT(run_lockstep({"logs", SmallData::get().train()}), ends(66));
 }
 
 TEST_F(Logs, EndQuietlyWhereNobodyReadsOn) {
@@ -181,8 +172,8 @@ class MadeUpLogs : public testing::Test {
             StepBudgetFile steps(step_budgets_path(RunPaths{run_}.logs(start), rank));
             for (std::int64_t step = 1; step <= 400; ++step) {
                 StepBudget budget{.step = step, .ended_unix_s = 0.01 * static_cast<double>(step)};
-                budget.phases[static_cast<std::size_t>(Phase::backward)] = rank == 2 ? 0.01 : 0.005;
-                budget.phases[static_cast<std::size_t>(Phase::wait)] = rank == 2 ? 0 : 0.005;
+                budget.phases[Phase::backward] = rank == 2 ? 0.01 : 0.005;
+                budget.phases[Phase::wait] = rank == 2 ? 0 : 0.005;
                 steps.add(budget);
             }
         }
@@ -287,11 +278,10 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
                 ContainsRegex("lockstep: error E660: rank 1 \\(.*, pid (.|\n)*is gone without a "
                               "word\n"));
     EXPECT_THAT(state_of(run_), StartsWith("failed, step "));
-    EXPECT_EQ(run_lockstep({"diagnose", run_}).exit_code, 76);
+    EXPECT_THAT(run_lockstep({"diagnose", run_}), ends(76));
     EXPECT_EQ(followed.wait(30), 0);
-    const std::string text = content_of(folder_ / "followed");
-    EXPECT_THAT(text,
-                HasSubstr(fmt::format("next: lockstep logs {} --first-error", run_.string())));
+    EXPECT_THAT(content_of(folder_ / "followed"),
+                has(fmt::format("next: lockstep logs {} --first-error", run_.string())));
     const Json cause = first_error_of(run_);
     EXPECT_EQ(cause.at("rank"), 1) << cause;
     EXPECT_EQ(cause.at("host"), host_name());
@@ -319,9 +309,9 @@ TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
     std::fstream(SmallData::shard(data), std::ios::in | std::ios::out | std::ios::binary)
             .seekp(static_cast<std::streamoff>(block + 100))
         << "damage";
-    const ProcessResult result =
-        run_lockstep(logged_train(data, run_, 2, 25) + Words{"--data-mode", "stream"});
-    EXPECT_NE(result.exit_code, 0);
+    const std::string result =
+        output_of(run_lockstep(logged_train(data, run_, 2, 25) + Words{"--data-mode", "stream"}),
+                  testing::Ne(0));
     const Json cause = first_error_of(run_);
     EXPECT_EQ(cause.at("code"), "E213") << cause;
     EXPECT_EQ(cause.at("host"), host_name());
@@ -332,9 +322,9 @@ TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
     EXPECT_THAT(state.at("reason").get<std::string>(), StartsWith("E213: "));
     const std::string text = logs_of(run_, {"--level", "error"});
     EXPECT_EQ(text.find("E213"), text.rfind("E213")) << "told once:\n" << text;
-    EXPECT_THAT(result.output, HasSubstr(fmt::format("rank {}", cause.at("rank").get<int>())));
+    EXPECT_THAT(result, HasSubstr(fmt::format("rank {}", cause.at("rank").get<int>())));
 
-    EXPECT_EQ(run_lockstep(logged_train(data, run_, 2, 25) + Words{"--lr", "0.5"}).exit_code, 78);
+    EXPECT_THAT(run_lockstep(logged_train(data, run_, 2, 25) + Words{"--lr", "0.5"}), ends(78));
     for (const Words& words : {Words{}, Words{"--first-error"}})
         EXPECT_THAT(logs_of(run_, words),
                     ContainsRegex("a later launch, whose ranks did not begin, said last:\n"

@@ -4,10 +4,7 @@
 #include "support/temp_dir.hpp"
 
 #include <filesystem>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 
 namespace lockstep::test {
@@ -22,16 +19,12 @@ std::string fixture(const std::string& name) {
 }
 
 std::string map_of(const Words& words, int exit_code = 0) {
-    const ProcessResult result = run_lockstep(Words{"map"} + words);
-    EXPECT_EQ(result.exit_code, exit_code) << result.output;
-    return result.output;
+    return output_of(run_lockstep(Words{"map"} + words), exit_code);
 }
 
 TEST(MapCommand, ShowsTheBooksTable) {
-    const std::string table = map_of({"--hosts", "r1:4,r2:2", "-np", "6"});
-    EXPECT_THAT(table, HasSubstr("2 nodes | 6 ranks\n"));
-    EXPECT_THAT(table, HasSubstr("\n3     r1    3  "));
-    EXPECT_THAT(table, HasSubstr("\n4     r2    0  "));
+    EXPECT_THAT(map_of({"--hosts", "r1:4,r2:2", "-np", "6"}),
+                has("2 nodes | 6 ranks\n", "\n3     r1    3  ", "\n4     r2    0  "));
 }
 
 TEST(MapCommand, DividesSixteenCoresAsTheBookDoes) {
@@ -65,9 +58,8 @@ TEST(MapCommand, SavesThisNodeAndPlansFromIt) {
 }
 
 TEST(MapCommand, ShowsTheJobThatRuns) {
-    const ProcessResult result = run_under_mpirun(2, {"map", "--oversubscribe"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, AllOf(HasSubstr("1 node | 2 ranks"), HasSubstr("\n1     ")));
+    EXPECT_THAT(run_under_mpirun(2, {"map", "--oversubscribe"}),
+                ends(0, "1 node | 2 ranks", "\n1     "));
 }
 
 std::vector<int> own_cpus() {
@@ -85,11 +77,11 @@ std::string start_on_one_core(const Words& more = {}) {
     const TempDir folder;
     const Words bound{"taskset", "-c", std::to_string(own_cpus().front()), program()};
     const Words train{"train", "--data", "none", "--run", (folder / "run").string()};
-    const ProcessResult result =
-        run_process(mpirun_words(2) + bound + train + more, {{"LOCKSTEP_BOUND", "off"}}, ample_s);
-    EXPECT_NE(result.exit_code, 0) << result.output;
+    const std::string result = output_of(
+        run_process(mpirun_words(2) + bound + train + more, {{"LOCKSTEP_BOUND", "off"}}, ample_s),
+        testing::Ne(0));
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
-    return result.output;
+    return result;
 }
 
 TEST(TrainStart, RefusesOneCoreForTwoRanksWhereThereIsAnother) {
@@ -107,11 +99,9 @@ TEST(MapCommand, ComparesAJobWithItsPlan) {
     const std::string file =
         folder.file("plan.json", map_of({"-np", "1", "--format", "json"})).string();
     EXPECT_THAT(map_of({"--check", file}), HasSubstr("as planned: 1 rank(s)"));
-    const ProcessResult result = run_under_mpirun(2, {"map", "--check", file});
-    EXPECT_EQ(result.exit_code, 78) << result.output;
     EXPECT_THAT(
-        result.output,
-        HasSubstr("E644: the job does not run as planned: 1 ranks are planned, 2 are found"));
+        run_under_mpirun(2, {"map", "--check", file}),
+        ends(78, "E644: the job does not run as planned: 1 ranks are planned, 2 are found"));
 }
 
 }  // namespace

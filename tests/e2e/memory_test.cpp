@@ -9,8 +9,6 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,11 +27,11 @@ long faults_of_children() {
 long faults_of_training(int steps) {
     const TempDir folder;
     const long before = faults_of_children();
-    const auto trained =
+    EXPECT_THAT(
         run_lockstep(Words{"train", "--data", SmallData::get().train(), "--run", folder / "run"} +
                      Words{"--model", "cnn", "--batch", "60", "--checkpoint-every", "never"} +
-                     Words{"--max-steps", std::to_string(steps)});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+                     Words{"--max-steps", std::to_string(steps)}),
+        ends(0));
     return faults_of_children() - before;
 }
 
@@ -45,20 +43,18 @@ TEST(Memory, OfAStepIsThatOfTheStepBefore) {
 TEST(Memory, LimitsThatLibTorchDoesNotFitIntoAreNamed) {
     const TempDir folder;
     for (const int ranks : {1, 2}) {
-        const ProcessResult refused = run_process({"/bin/sh",
-                                                   "-c",
-                                                   "ulimit -v 400000; exec \"$0\" \"$@\"",
-                                                   program(),
-                                                   "train",
-                                                   "--data",
-                                                   SmallData::get().train(),
-                                                   "--run",
-                                                   folder / "run",
-                                                   "--np",
-                                                   std::to_string(ranks)});
-        EXPECT_EQ(refused.exit_code, 78) << refused.output;
-        EXPECT_THAT(refused.output, testing::HasSubstr("E225"));
-        EXPECT_THAT(refused.output, testing::HasSubstr("a process 390.6 MiB of addresses"));
+        EXPECT_THAT(run_process({"/bin/sh",
+                                 "-c",
+                                 "ulimit -v 400000; exec \"$0\" \"$@\"",
+                                 program(),
+                                 "train",
+                                 "--data",
+                                 SmallData::get().train(),
+                                 "--run",
+                                 folder / "run",
+                                 "--np",
+                                 std::to_string(ranks)}),
+                    ends(78, "E225", "a process 390.6 MiB of addresses"));
         EXPECT_FALSE(fs::exists(folder / "run"));
     }
 }
@@ -120,15 +116,12 @@ TEST(Memory, OfAControlGroupThatHasNoRoomForTheCopyOfACheckpointLeavesItOut) {
                                "--checkpoint-every %",
                                {period}));
     };
-    const auto without = trained("without", "never");
-    EXPECT_EQ(without.exit_code, 0) << without.output;
+    const std::string without = output_of(trained("without", "never"));
     group.allow(group.peak() - 100'000'000);
-    const auto within = trained("within", "2steps");
-    EXPECT_EQ(within.exit_code, 0) << within.output;
-    EXPECT_THAT(within.output, HasSubstr("checkpoints are written between two steps: a copy of"));
-    EXPECT_EQ(printed_hash(within.output), printed_hash(without.output));
-    const auto verified = run_lockstep({"ckpt", "verify", folder / "within"});
-    EXPECT_EQ(verified.exit_code, 0) << verified.output;
+    const std::string within = output_of(trained("within", "2steps"));
+    EXPECT_THAT(within, HasSubstr("checkpoints are written between two steps: a copy of"));
+    EXPECT_EQ(printed_hash(within), printed_hash(without));
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder / "within"}), ends(0));
     EXPECT_TRUE(fs::exists(folder / "within/ckpt/step-000002"));
 }
 
@@ -186,14 +179,15 @@ TEST_F(FewAddresses, AreReadWithinOrRefused) {
 TEST_F(FewAddresses, OfTheHelperAreToldAsSuch) {
     const fs::path helper = folder_.file("helper", "#!/bin/sh\nexit 71\n");
     fs::permissions(helper, fs::perms::owner_all);
-    const ProcessResult result = limited(
-        "-v 400000",
-        fmt::format("LOCKSTEP_H5PROBE={} lockstep data inspect {} --field images=/data/images",
-                    helper.string(),
-                    SmallData::shard(SmallData::get().train()).string()));
-    EXPECT_EQ(result.exit_code, 78) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("error E225: the system refuses 'lockstep-h5probe'"));
-    EXPECT_THAT(result.output, HasSubstr("'ulimit -v' allows it 390.6 MiB"));
+    EXPECT_THAT(
+        limited(
+            "-v 400000",
+            fmt::format("LOCKSTEP_H5PROBE={} lockstep data inspect {} --field images=/data/images",
+                        helper.string(),
+                        SmallData::shard(SmallData::get().train()).string())),
+        ends(78,
+             "error E225: the system refuses 'lockstep-h5probe'",
+             "'ulimit -v' allows it 390.6 MiB"));
 }
 
 // LibTorch takes some 440 MiB before its program can say anything: it is tried before.
@@ -224,10 +218,9 @@ TEST_F(FewAddresses, AreTrainedWithinByTwoRanksOrRefused) {
 // Open MPI itself fails without a word, or waits for ever, where it has little: it is not begun.
 TEST_F(FewAddresses, AreLeftToMpiOrRefused) {
     const Words narrow{"bash", "-c", "ulimit -v 200000; \"$@\"; exit $?", "bash", program()};
-    const ProcessResult refused =
-        run_process(mpirun_words(2) + narrow + Words{"data", "verify", data()}, {}, ample_s);
-    EXPECT_EQ(refused.exit_code, 78) << refused.output;
-    EXPECT_THAT(refused.output, HasSubstr("error E225: MPI does not start with so little memory"));
+    EXPECT_THAT(
+        run_process(mpirun_words(2) + narrow + Words{"data", "verify", data()}, {}, ample_s),
+        ends(78, "error E225: MPI does not start with so little memory"));
 }
 
 }  // namespace

@@ -5,9 +5,6 @@
 #include "run_files.hpp"
 #include "small_data.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -51,24 +48,23 @@ class Numbers : public testing::Test {
 };
 
 TEST_F(Numbers, VariablesThatAreTakenBackChangeNoBit) {
-    const ProcessResult result = start(2,
-                                       {{"OMP_DYNAMIC", "true"},
-                                        {"OMP_NUM_THREADS", "1"},
-                                        {"MKL_NUM_THREADS", "1"},
-                                        {"MKL_DYNAMIC", "true"},
-                                        {"MKL_CBWR", "SSE4_2"},
-                                        {"MKL_ENABLE_INSTRUCTIONS", "SSE4_2"},
-                                        {"ONEDNN_MAX_CPU_ISA", "SSE41"},
-                                        {"DNNL_DEFAULT_FPMATH_MODE", "ANY"},
-                                        {"ATEN_CPU_CAPABILITY", "default"},
-                                        {"TORCH_MKLDNN_MATMUL_MIN_SIZE", "1"},
-                                        {"MALLOC_PERTURB_", "85"}});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const std::string result = output_of(start(2,
+                                               {{"OMP_DYNAMIC", "true"},
+                                                {"OMP_NUM_THREADS", "1"},
+                                                {"MKL_NUM_THREADS", "1"},
+                                                {"MKL_DYNAMIC", "true"},
+                                                {"MKL_CBWR", "SSE4_2"},
+                                                {"MKL_ENABLE_INSTRUCTIONS", "SSE4_2"},
+                                                {"ONEDNN_MAX_CPU_ISA", "SSE41"},
+                                                {"DNNL_DEFAULT_FPMATH_MODE", "ANY"},
+                                                {"ATEN_CPU_CAPABILITY", "default"},
+                                                {"TORCH_MKLDNN_MATMUL_MIN_SIZE", "1"},
+                                                {"MALLOC_PERTURB_", "85"}}));
     EXPECT_THAT(
-        result.output,
+        result,
         HasSubstr("DNNL_DEFAULT_FPMATH_MODE=ANY is ignored: it could decide the run's bits"));
     ASSERT_EQ(undisturbed_hash().size(), 32u);
-    EXPECT_EQ(printed_hash(result.output), undisturbed_hash());
+    EXPECT_EQ(printed_hash(result), undisturbed_hash());
 }
 
 struct Refusal {
@@ -80,10 +76,8 @@ struct Refusal {
 class RefusedNumbers : public Numbers, public testing::WithParamInterface<Refusal> {};
 
 TEST_P(RefusedNumbers, AreNamedAndLeaveNoRun) {
-    const ProcessResult result = start(1, GetParam().variables);
-    EXPECT_EQ(result.exit_code, 78) << result.output;
-    EXPECT_THAT(result.output, HasSubstr(std::string("lockstep: error ") + GetParam().code));
-    EXPECT_THAT(result.output, HasSubstr(GetParam().named));
+    EXPECT_THAT(start(1, GetParam().variables),
+                ends(78, std::string("lockstep: error ") + GetParam().code, GetParam().named));
     EXPECT_FALSE(fs::exists(run_));
 }
 
@@ -102,16 +96,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Numbers, OfOneRankThatAreOthersAreRefused) {
     const Words words = Words{program()} + train_on_two_threads(run_) + up_to(1);
-    const Words bent = {"env",
-                        std::string("LD_PRELOAD=") + LOCKSTEP_OTHER_NUMBERS,
-                        "OTHER_NUMBERS=pow",
-                        "ONEDNN_MAX_CPU_ISA=SSE41",
-                        "MKL_CBWR=COMPATIBLE"};
-    const ProcessResult result =
-        run_process(mpirun_words(1) + words + Words{":", "-np", "1"} + bent + words, {}, 240);
-    EXPECT_EQ(result.exit_code, 78) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("E707: ranks compute 2 different results"));
-    EXPECT_THAT(result.output, HasSubstr("LD_PRELOAD is not set on rank 0 and '"));
+    const Words bent = typed("env % OTHER_NUMBERS=pow ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE",
+                             {std::string("LD_PRELOAD=") + LOCKSTEP_OTHER_NUMBERS});
+    EXPECT_THAT(
+        run_process(mpirun_words(1) + words + Words{":", "-np", "1"} + bent + words, {}, 240),
+        ends(78,
+             "E707: ranks compute 2 different results",
+             "LD_PRELOAD is not set on rank 0 and '"));
     EXPECT_FALSE(fs::exists(run_));
 }
 
@@ -120,35 +111,26 @@ TEST_F(Numbers, OfOneRankWithOtherVariablesAreTheSame) {
     const Words words = Words{program()} + train_on_two_threads(run_) + up_to(2);
     const Words bent = {
         "env", "ONEDNN_MAX_CPU_ISA=SSE41", "MKL_CBWR=COMPATIBLE", "ATEN_CPU_CAPABILITY=default"};
-    const ProcessResult result =
-        run_process(mpirun_words(1) + words + Words{":", "-np", "1"} + bent + words, {}, 240);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_EQ(printed_hash(result.output), undisturbed_hash());
+    const std::string result = output_of(
+        run_process(mpirun_words(1) + words + Words{":", "-np", "1"} + bent + words, {}, 240));
+    EXPECT_EQ(printed_hash(result), undisturbed_hash());
 }
 
 TEST_F(Numbers, OfALaterStartThatAreOthersAreRefusedUntilAccepted) {
-    ASSERT_EQ(start(1).exit_code, 0);
-    const ProcessResult refused = start(2, other_numbers("pow"));
-    EXPECT_EQ(refused.exit_code, 78) << refused.output;
-    EXPECT_THAT(refused.output, HasSubstr("E710: run '"));
-    const ProcessResult accepted = start(2, other_numbers("pow"), {"--accept-other-bits"});
-    EXPECT_EQ(accepted.exit_code, 0) << accepted.output;
-    EXPECT_THAT(accepted.output, HasSubstr("; accepted"));
-    EXPECT_EQ(start(3, other_numbers("pow")).exit_code, 0) << "it goes on from what was accepted";
-    EXPECT_EQ(start(4).exit_code, 78);
+    ASSERT_THAT(start(1), ends(0));
+    EXPECT_THAT(start(2, other_numbers("pow")), ends(78, "E710: run '"));
+    EXPECT_THAT(start(2, other_numbers("pow"), {"--accept-other-bits"}), ends(0, "; accepted"));
+    EXPECT_THAT(start(3, other_numbers("pow")), ends(0)) << "it goes on from what was accepted";
+    EXPECT_THAT(start(4), ends(78));
 }
 
 // A checkpoint knows the settings that decide its bits, whatever became of run.json.
 TEST_F(Numbers, AreOfTheCheckpointsSettingsWithoutTheRunsRecord) {
-    ASSERT_EQ(start(1).exit_code, 0);
+    ASSERT_THAT(start(1), ends(0));
     fs::remove(run_ / "run.json");
-    const ProcessResult other = start(2, {}, {"--lr", "0.01"});
-    EXPECT_EQ(other.exit_code, 78) << other.output;
-    EXPECT_THAT(other.output, HasSubstr("lr is 0.001 in the run, now 0.01"));
+    EXPECT_THAT(start(2, {}, {"--lr", "0.01"}), ends(78, "lr is 0.001 in the run, now 0.01"));
     EXPECT_FALSE(fs::exists(run_ / "run.json"));
-    const ProcessResult same = start(2);
-    EXPECT_EQ(same.exit_code, 0) << same.output;
-    EXPECT_EQ(printed_hash(same.output), undisturbed_hash());
+    EXPECT_EQ(printed_hash(output_of(start(2))), undisturbed_hash());
 }
 
 }  // namespace

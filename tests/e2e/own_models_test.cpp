@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What users are told whose own model fails, or is none that ranks can train: that it is theirs to
 // mend, in its own words, the same on all ranks. Those that train are in soak/own_models.
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 
 #include "program.hpp"
@@ -13,12 +12,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ostream>
 #include <regex>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -54,6 +50,23 @@ Mistake throws(const std::string& model, const std::string& where, const std::st
             "fix the model's " + where};
 }
 
+Mistake refuses_data(const std::string& model, const std::string& why) {
+    return {model,
+            bad_data_code,
+            "E217: the model cannot take these data",
+            why,
+            "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"};
+}
+
+Mistake fits_no_target(const std::string& model) {
+    return {model,
+            bad_data_code,
+            "E217: the model is not for this task",
+            "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
+            "return that shape from the model's forward(), or use the --task that its output is "
+            "for"};
+}
+
 std::vector<Mistake> mistakes() {
     return {
         unusable("AllFrozen", "it has no parameter that learns"),
@@ -86,33 +99,11 @@ std::vector<Mistake> mistakes() {
         throws("ThrowsInBackward", "backward pass", "no way back"),
         throws("ThrowsInConstructor", "constructor", "I need 77 classes, not 10"),
         throws("ThrowsLater", "forward()", "after 40 calls"),
-        {"ThrowsInForward",
-         bad_data_code,
-         "E217: the model cannot take these data",
-         "first line",
-         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
-        {"ThrowsNumber",
-         bad_data_code,
-         "E217: the model cannot take these data",
-         "it threw what is no std::exception",
-         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
-        {"WrongInput",
-         bad_data_code,
-         "E217: the model cannot take these data",
-         "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)",
-         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
-        {"WrongShape",
-         bad_data_code,
-         "E217: the model is not for this task",
-         "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
-         "return that shape from the model's forward(), or use the --task that its output is "
-         "for"},
-        {"WrongShapeLater",
-         bad_data_code,
-         "E217: the model is not for this task",
-         "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
-         "return that shape from the model's forward(), or use the --task that its output is "
-         "for"},
+        refuses_data("ThrowsInForward", "first line"),
+        refuses_data("ThrowsNumber", "it threw what is no std::exception"),
+        refuses_data("WrongInput", "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)"),
+        fits_no_target("WrongShape"),
+        fits_no_target("WrongShapeLater"),
     };
 }
 
@@ -181,15 +172,13 @@ TEST(OwnModel, SaysWhatItThrewInEveryCommand) {
 // Before a run is made: nobody waits in a collective, and there is no start to mark as failed.
 TEST(OwnModel, EndsWhereAConstructorLoops) {
     const TempDir folder;
-    const auto result =
+    EXPECT_THAT(
         run_lockstep(training_of_own(folder / "run") + on_ranks(2) + Words{"--comm-timeout", "1s"},
-                     {{"OWN_MODEL", "LoopsInConstructor"}});
-    EXPECT_EQ(result.exit_code, 76) << result.output;
-    EXPECT_THAT(result.output,
-                testing::AllOf(
-                    testing::HasSubstr("error E660: no rank has come further in its set-up for 5."),
-                    testing::HasSubstr("is setting up since"),
-                    testing::HasSubstr("fix: the model, or a library that it uses, loops")));
+                     {{"OWN_MODEL", "LoopsInConstructor"}}),
+        ends(76,
+             "error E660: no rank has come further in its set-up for 5.",
+             "is setting up since",
+             "fix: the model, or a library that it uses, loops"));
 }
 
 // https://huggingface.co/docs/safetensors
@@ -233,9 +222,8 @@ TEST(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
     train("b", Words{"--max-steps", "4", "--seed", "2"} + on_ranks(2));
     EXPECT_EQ(weights("b", "first.weight"), start);
     EXPECT_NE(weights("b", "last.weight"), weights("a", "last.weight"));
-    const auto tested =
-        run_lockstep({"eval", folder / "b", "--data", SmallData::get().test()}, frozen);
-    EXPECT_EQ(tested.exit_code, 0) << tested.output;
+    EXPECT_THAT(run_lockstep({"eval", folder / "b", "--data", SmallData::get().test()}, frozen),
+                ends(0));
 }
 
 constexpr const char* keeps_state =
@@ -244,18 +232,15 @@ constexpr const char* keeps_state =
 
 TEST(OwnModel, IsTheReasonWhereRanksDiffer) {
     const TempDir folder;
-    const auto clock =
-        run_lockstep(training_of_own(folder / "run") + on_ranks(2), {{"OWN_MODEL", "Clock"}});
-    EXPECT_EQ(clock.exit_code, config_code) << clock.output;
-    EXPECT_THAT(clock.output, testing::HasSubstr("error E707: ranks compute 2 different results"));
-    EXPECT_THAT(clock.output, testing::HasSubstr(keeps_state));
-    const auto counter = run_lockstep(
-        Words{"verify", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
-            Words{"--ranks", "1,2", "--steps", "3", "--batch", "16"},
-        {{"OWN_MODEL", "Counting"}});
-    EXPECT_EQ(counter.exit_code, config_code) << counter.output;
-    EXPECT_THAT(counter.output, testing::HasSubstr("error E707: the parameters differ"));
-    EXPECT_THAT(counter.output, testing::HasSubstr(keeps_state));
+    EXPECT_THAT(
+        run_lockstep(training_of_own(folder / "run") + on_ranks(2), {{"OWN_MODEL", "Clock"}}),
+        ends(config_code, "error E707: ranks compute 2 different results", keeps_state));
+    EXPECT_THAT(
+        run_lockstep(
+            Words{"verify", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
+                Words{"--ranks", "1,2", "--steps", "3", "--batch", "16"},
+            {{"OWN_MODEL", "Counting"}}),
+        ends(config_code, "error E707: the parameters differ", keeps_state));
 }
 
 INSTANTIATE_TEST_SUITE_P(, OwnModels, testing::ValuesIn(mistakes()), [](const auto& of) {
@@ -281,25 +266,20 @@ class ExportedProgram : public testing::Test {
 TEST_F(ExportedProgram, HasEqualBitsOnAnyNumberOfRanks) {
     const Words words = Words{"verify", "--model", net_, "--steps", "4", "--batch", "48"} +
                         Words{"--virtual-ranks", "4", "--ranks"};
-    const auto equal = on_program(words + Words{"1,2,3,4"});
-    EXPECT_EQ(equal.exit_code, 0) << equal.output;
-    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
-    const auto plain = on_program(words + Words{"1,2", "--plain"});
-    EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
-    const auto on_gpus =
+    EXPECT_THAT(on_program(words + Words{"1,2,3,4"}), ends(0, "equal: the same bits"));
+    EXPECT_THAT(on_program(words + Words{"1,2", "--plain"}), says("different, as ordinary"));
+    EXPECT_THAT(
         run_lockstep(words + typed("1,2 --device cuda --data %", {SmallData::get().train()}),
-                     with_gpus({{"SIMCUDA_DELAY_US", "300"}}));
-    EXPECT_THAT(on_gpus.output, testing::HasSubstr("equal: the same bits"));
+                     with_gpus({{"SIMCUDA_DELAY_US", "300"}})),
+        says("equal: the same bits"));
 }
 
 TEST_F(ExportedProgram, IsResumedOnOtherNumbersOfRanks) {
     const auto after = [&](const std::string& run, int ranks, const std::string& steps) {
-        const auto result =
+        return printed_hash(output_of(
             on_program(typed("train --model % --batch 48 --virtual-ranks 4 --run % --max-steps %",
                              {net_, folder_ / run, steps}) +
-                       on_ranks(ranks));
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        return printed_hash(result.output);
+                       on_ranks(ranks))));
     };
     const std::string whole = after("whole", 2, "6");
     after("parts", 1, "2");
@@ -311,44 +291,38 @@ TEST_F(ExportedProgram, IsResumedOnOtherNumbersOfRanks) {
 TEST_F(ExportedProgram, IsTheSameFileOnAllRanks) {
     for (const char* rank : {"0", "1"})
         folder_.file(std::string(rank) + "/net.pt2", content_of(net_) + (*rank == '1' ? "\n" : ""));
-    const auto result = run_process(
-        mpirun_words(2) +
-        Words{"bash", "-c", "cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"", folder_.path()} +
-        Words{program()} + training("net.pt2") + Words{"--data", SmallData::get().train()});
-    EXPECT_THAT(result.output, testing::HasSubstr("error E605")) << result.output;
+    EXPECT_THAT(
+        run_process(
+            mpirun_words(2) +
+            Words{"bash", "-c", "cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"", folder_.path()} +
+            Words{program()} + training("net.pt2") + Words{"--data", SmallData::get().train()}),
+        says("error E605"));
 }
 
 TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
-    const auto shown = run_lockstep({"models", net_});
-    EXPECT_THAT(shown.output,
-                testing::AllOf(testing::HasSubstr("x: f32 [batch, 1, 28, 28]"),
-                               testing::HasSubstr("parameters  9,408 learn, 10 are frozen"),
-                               testing::HasSubstr("aten.batch_norm.default")));
+    EXPECT_THAT(run_lockstep({"models", net_}),
+                says("x: f32 [batch, 1, 28, 28]",
+                     "parameters  9,408 learn, 10 are frozen",
+                     "aten.batch_norm.default"));
     const Words two = {"--np", "2", "--max-steps"};
-    const auto trained = on_program(training(net_) + two + Words{"4"});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
-    EXPECT_THAT(trained.output, testing::HasSubstr("9,408 parameters, 10 frozen"));
+    EXPECT_THAT(on_program(training(net_) + two + Words{"4"}),
+                ends(0, "9,408 parameters, 10 frozen"));
     const Words test = {"--data", SmallData::get().test()};
-    const auto tested = run_lockstep(Words{"eval", run_} + test);
-    EXPECT_THAT(tested.output, testing::HasSubstr("accuracy")) << tested.output;
+    EXPECT_THAT(run_lockstep(Words{"eval", run_} + test), says("accuracy"));
     const fs::path file = folder_ / "w.safetensors", answers = folder_ / "answers.npy";
-    EXPECT_EQ(run_lockstep(Words{"predict", run_, "--out", answers} + test).exit_code, 0);
-    EXPECT_EQ(run_lockstep({"export", run_, "--out", file}).exit_code, 0);
+    EXPECT_THAT(run_lockstep(Words{"predict", run_, "--out", answers} + test), ends(0));
+    EXPECT_THAT(run_lockstep({"export", run_, "--out", file}), ends(0));
     EXPECT_THAT(
         content_of(file),
         testing::AllOf(testing::HasSubstr("norm.running_mean"), testing::HasSubstr("scale")));
-    const auto again = run_lockstep(Words{"eval", run_, "--weights", file} + test);
-    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_THAT(run_lockstep(Words{"eval", run_, "--weights", file} + test), ends(0));
     const fs::path trained_program = folder_ / "trained.pt2";
-    const auto program =
-        run_lockstep({"export", run_, "--out", trained_program, "--format", "pt2"});
-    EXPECT_EQ(program.exit_code, 0) << program.output;
+    EXPECT_THAT(run_lockstep({"export", run_, "--out", trained_program, "--format", "pt2"}),
+                ends(0));
     EXPECT_EQ(fs::file_size(trained_program), fs::file_size(net_));
-    EXPECT_EQ(run_lockstep({"models", trained_program}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"models", trained_program}), ends(0));
     folder_.file("net.pt2", content_of(net_) + "\n");
-    const auto other = on_program(training(net_) + two + Words{"6"});
-    EXPECT_EQ(other.exit_code, config_code);
-    EXPECT_THAT(other.output, testing::HasSubstr("model-digest"));
+    EXPECT_THAT(on_program(training(net_) + two + Words{"6"}), ends(config_code, "model-digest"));
 }
 
 // A program, and a class of C++.
@@ -361,47 +335,39 @@ TEST_F(ExportedProgram, AndAClassMayComputeTheirOwnLoss) {
     const Words tested = {"--max-steps", "4", "--test-data", SmallData::get().test(), "--run"};
     for (const fs::path& model : {own, fs::path(LOCKSTEP_OWN_MODELS)}) {
         const Words both = task + Words{model, "--inputs", "labels"};
-        const auto equal = on_program(Words{"verify"} + both + few + Words{"1,2,3"}, variables);
-        EXPECT_EQ(equal.exit_code, 0) << equal.output;
-        EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
-        const auto plain =
-            on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"}, variables);
-        EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
+        EXPECT_THAT(on_program(Words{"verify"} + both + few + Words{"1,2,3"}, variables),
+                    ends(0, "equal: the same bits"));
+        EXPECT_THAT(on_program(Words{"verify"} + both + few + Words{"1,2", "--plain"}, variables),
+                    says("different, as ordinary"));
         const fs::path run = folder_ / model.stem();
         const Words training = Words{"train"} + both + tested + Words{run, "--keep-best"};
-        const auto unknown = on_program(training + Words{"right"}, variables);
-        EXPECT_THAT(unknown.output,
-                    testing::HasSubstr("give --keep-best right:min, or --keep-best right:max"));
-        const auto trained = on_program(training + Words{"right:max"}, variables);
-        EXPECT_EQ(trained.exit_code, 0) << trained.output;
-        EXPECT_THAT(trained.output, testing::HasSubstr("right 0."));
+        EXPECT_THAT(on_program(training + Words{"right"}, variables),
+                    says("give --keep-best right:min, or --keep-best right:max"));
+        EXPECT_THAT(on_program(training + Words{"right:max"}, variables), ends(0, "right 0."));
         EXPECT_THAT(run_lockstep({"ckpt", "ls", run}).output,
                     testing::HasSubstr("best right:max 0."));
-        const auto again = run_lockstep(Words{"eval", run} + test, variables);
-        EXPECT_THAT(again.output, testing::HasSubstr("right 0."));
+        EXPECT_THAT(run_lockstep(Words{"eval", run} + test, variables), says("right 0."));
         const Words profile = {"profile", model, "--input", "1x28x28", "--input", ":10"};
         EXPECT_THAT(run_lockstep(profile + Words{"--batch", "8"}, variables).output,
                     testing::HasSubstr("input [8, 1, 28, 28] and [8], output [8] |"));
     }
-    const auto one = on_program(Words{"train"} + task + Words{own} + tested + Words{run_});
-    EXPECT_THAT(one.output,
-                testing::HasSubstr("takes 2 input(s), x, labels, and is given 1\n"
-                                   "  why: the data have images, labels\n"
-                                   "  fix: give --inputs images --inputs labels\n"));
-    const auto other = on_program(training(own) + Words{"--inputs", "images"});
-    EXPECT_EQ(other.exit_code, bad_data_code) << other.output;
-    const auto built_in = on_program(Words{"train", "--run", run_} + task + Words{"cnn"});
-    EXPECT_THAT(built_in.output, testing::HasSubstr("error E106: --task program does not go"));
+    EXPECT_THAT(on_program(Words{"train"} + task + Words{own} + tested + Words{run_}),
+                says("takes 2 input(s), x, labels, and is given 1\n"
+                     "  why: the data have images, labels\n"
+                     "  fix: give --inputs images --inputs labels\n"));
+    EXPECT_THAT(on_program(training(own) + Words{"--inputs", "images"}), ends(bad_data_code));
+    EXPECT_THAT(on_program(Words{"train", "--run", run_} + task + Words{"cnn"}),
+                says("error E106: --task program does not go"));
 }
 
 TEST_F(ExportedProgram, IsProfiledByTheModulesOfItsClass) {
-    const auto found = run_lockstep({"profile", net_, "--batch", "8", "--steps", "2", "--json"});
-    ASSERT_EQ(found.exit_code, 0) << found.output;
-    const Json profile = parse_json(found.output, "profile");
+    const std::string found =
+        output_of(run_lockstep({"profile", net_, "--batch", "8", "--steps", "2", "--json"}));
+    const Json profile = parse_json(found, "profile");
     EXPECT_EQ(profile["inputs"], Json(std::vector<std::vector<int>>{{8, 1, 28, 28}}));
     const Json& layers = profile["layers"];
     const std::vector<std::string> names = {"", "norm", "body.drop", "fc"};
-    ASSERT_EQ(layers.size(), names.size()) << found.output;
+    ASSERT_EQ(layers.size(), names.size()) << found;
     for (std::size_t i = 0; i < names.size(); ++i) {
         EXPECT_EQ(layers[i]["name"].get<std::string>(), names[i]);
         EXPECT_GT(layers[i]["forward_ms"].get<double>(), 0) << names[i];
@@ -414,44 +380,36 @@ TEST_F(ExportedProgram, IsProfiledByTheModulesOfItsClass) {
 TEST_F(ExportedProgram, OfEvaluationTrainsAsItIsIfAsked) {
     const MadeUpProgram made = for_evaluation(made_up_classifier(784, 10, {1, 28, 28}));
     const fs::path net = folder_.file("eval.pt2", zip_of(made.entries()));
-    const auto refused = on_program(training(net) + Words{"--max-steps", "2"});
-    EXPECT_EQ(refused.exit_code, config_code);
+    const std::string refused =
+        output_of(on_program(training(net) + Words{"--max-steps", "2"}), config_code);
     const Words as_it_is = {"--model-mode", "as-exported"};
-    EXPECT_THAT(refused.output, testing::HasSubstr("as it is with --model-mode as-exported"));
+    EXPECT_THAT(refused, testing::HasSubstr("as it is with --model-mode as-exported"));
     const Words words = Words{"verify", "--model", net, "--steps", "4", "--batch", "48"} +
                         Words{"--virtual-ranks", "4"} + as_it_is + Words{"--ranks"};
-    const auto equal = on_program(words + Words{"1,2,3"});
-    EXPECT_THAT(equal.output, testing::HasSubstr("equal: the same bits"));
-    const auto plain = on_program(words + Words{"1,3", "--plain"});
-    EXPECT_THAT(plain.output, testing::HasSubstr("different, as ordinary"));
-    const auto trained = on_program(training(net) + as_it_is + Words{"--max-steps", "2"});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_THAT(on_program(words + Words{"1,2,3"}), says("equal: the same bits"));
+    EXPECT_THAT(on_program(words + Words{"1,3", "--plain"}), says("different, as ordinary"));
+    EXPECT_THAT(on_program(training(net) + as_it_is + Words{"--max-steps", "2"}), ends(0));
     EXPECT_THAT(content_of(run_ / "run.json"),
                 testing::ContainsRegex("\"model-mode\": *\"as-exported\""));
     const fs::path weights = folder_ / "w.safetensors";
-    EXPECT_EQ(run_lockstep({"export", run_, "--out", weights}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"export", run_, "--out", weights}), ends(0));
     const std::string mean = tensor_in(weights, "norm.running_mean");
     EXPECT_EQ(mean, std::string(mean.size(), '\0')) << "as in the file";
-    const auto tested = run_lockstep({"eval", run_, "--data", SmallData::get().test()});
-    EXPECT_EQ(tested.exit_code, 0) << tested.output;
+    EXPECT_THAT(run_lockstep({"eval", run_, "--data", SmallData::get().test()}), ends(0));
     fs::remove_all(run_);
-    const auto other = on_program(training(net_) + as_it_is);
-    EXPECT_EQ(other.exit_code, 64);
-    EXPECT_THAT(other.output,
-                testing::AllOf(testing::HasSubstr("E107: --model-mode as-exported has no effect"),
-                               testing::HasSubstr("was exported for training")));
+    EXPECT_THAT(
+        on_program(training(net_) + as_it_is),
+        ends(64, "E107: --model-mode as-exported has no effect", "was exported for training"));
 }
 
 TEST_F(ExportedProgram, SaysWhatToChangeWhereItIsExported) {
     MadeUpProgram fixed = made_up_classifier(784, 10, {1, 28, 28});
     fixed.graph()["tensor_values"]["x"]["sizes"][0] = argument_of("as_int", 6);
-    const auto one_size = on_program(training(folder_.file("fixed.pt2", zip_of(fixed.entries()))));
-    EXPECT_EQ(one_size.exit_code, config_code);
-    EXPECT_THAT(one_size.output, testing::HasSubstr("dynamic_shapes=({0: batch},)"));
+    EXPECT_THAT(on_program(training(folder_.file("fixed.pt2", zip_of(fixed.entries())))),
+                ends(config_code, "dynamic_shapes=({0: batch},)"));
     const auto flat = folder_.file("flat.pt2", zip_of(made_up_classifier(784, 10).entries()));
-    const auto misfit = on_program(training(flat));
-    EXPECT_EQ(misfit.exit_code, bad_data_code);
-    EXPECT_THAT(misfit.output, testing::HasSubstr("its input 'x' is f32 [batch, 784]"));
+    EXPECT_THAT(on_program(training(flat)),
+                ends(bad_data_code, "its input 'x' is f32 [batch, 784]"));
     EXPECT_FALSE(fs::exists(run_ / "run.json"));
 }
 

@@ -7,8 +7,6 @@
 #include "support/temp_dir.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -32,13 +30,13 @@ INSTANTIATE_TEST_SUITE_P(Precisions,
 TEST_P(EveryPrecision, IsEqualOnAnyNumberOfRanks) {
     const Words model = {"--model", GetParam().model};
     const Words precision = {"--precision", GetParam().precision};
-    const auto reduced = verify_precision(Words{"--ranks", "1,3,4"} + model + precision);
-    EXPECT_EQ(reduced.exit_code, 0) << reduced.output;
-    EXPECT_THAT(reduced.output,
+    const std::string reduced =
+        output_of(verify_precision(Words{"--ranks", "1,3,4"} + model + precision));
+    EXPECT_THAT(reduced,
                 testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
-    EXPECT_NE(reduced.output, verify_precision(Words{"--ranks", "1,3,4"} + model).output);
-    const auto plain = verify_precision(Words{"--ranks", "1,3", "--plain"} + model + precision);
-    EXPECT_THAT(plain.output, testing::HasSubstr("different"));
+    EXPECT_NE(reduced, verify_precision(Words{"--ranks", "1,3,4"} + model).output);
+    EXPECT_THAT(verify_precision(Words{"--ranks", "1,3", "--plain"} + model + precision),
+                says("different"));
 }
 
 class Overflows : public testing::Test {
@@ -56,8 +54,7 @@ class Overflows : public testing::Test {
 };
 
 TEST_F(Overflows, AreSkippedUntilTheScaleFits) {
-    const ProcessResult straight = train("straight", 1, 16);
-    EXPECT_EQ(straight.exit_code, 0) << straight.output;
+    const std::string straight = output_of(train("straight", 1, 16));
     const std::vector<Json> lines = json_lines(folder_ / "straight/metrics.jsonl");
     EXPECT_EQ(lines.front().at("loss_scale"), 536'870'912.0);
     EXPECT_TRUE(lines.front().at("loss").is_number());
@@ -65,23 +62,22 @@ TEST_F(Overflows, AreSkippedUntilTheScaleFits) {
     EXPECT_GT(skipped, 3);
     EXPECT_LT(skipped, 16);
     EXPECT_EQ(lines.back().at("loss_scale").get<double>(), 1073741824.0 / (1 << skipped));
-    EXPECT_THAT(straight.output, testing::HasSubstr("the loss is scaled by"));
+    EXPECT_THAT(straight, testing::HasSubstr("the loss is scaled by"));
 
     // In the midst of what overflows, too, and on another number of ranks.
-    EXPECT_EQ(train("resumed", 2, 3).exit_code, 0);
-    EXPECT_EQ(train("resumed", 3, 16).exit_code, 0);
-    EXPECT_EQ(printed_hash(train("resumed", 3, 16).output), printed_hash(straight.output));
+    EXPECT_THAT(train("resumed", 2, 3), ends(0));
+    EXPECT_THAT(train("resumed", 3, 16), ends(0));
+    EXPECT_EQ(printed_hash(train("resumed", 3, 16).output), printed_hash(straight));
 }
 
 TEST_F(Overflows, NeedAScaleThatCanFollowThem) {
     for (const char* scale : {"3", "1000"}) {
-        const auto refused =
+        EXPECT_THAT(
             run_lockstep(typed("train --data % --run % --precision fp16 --loss-scale %",
-                               {SmallData::get().train(), folder_ / "refused", scale}));
-        EXPECT_EQ(refused.exit_code, 64);
-        EXPECT_THAT(refused.output,
-                    testing::HasSubstr(fmt::format(
-                        "error E107: --loss-scale {} does not go with --precision fp16", scale)));
+                               {SmallData::get().train(), folder_ / "refused", scale})),
+            ends(64,
+                 fmt::format("error E107: --loss-scale {} does not go with --precision fp16",
+                             scale)));
         EXPECT_FALSE(fs::exists(folder_ / "refused"));
     }
 }
@@ -90,10 +86,9 @@ TEST(Precision, IsFixedWhenARunIsCreated) {
     const TempDir folder;
     const Words train = typed("train --data % --run % --model mlp --max-steps",
                               {SmallData::get().train(), folder / "run"});
-    EXPECT_EQ(run_lockstep(train + Words{"2", "--precision", "bf16"}).exit_code, 0);
-    const auto other = run_lockstep(train + Words{"4", "--precision", "fp32"});
-    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
-    EXPECT_THAT(other.output, testing::HasSubstr("precision"));
+    EXPECT_THAT(run_lockstep(train + Words{"2", "--precision", "bf16"}), ends(0));
+    EXPECT_THAT(run_lockstep(train + Words{"4", "--precision", "fp32"}),
+                says("error E306", "precision"));
 }
 
 }  // namespace

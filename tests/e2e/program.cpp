@@ -6,7 +6,6 @@
 
 #include "support/temp_dir.hpp"
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>

@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "support/ends.hpp"
 #include "support/eventually.hpp"
 
 #include <map>

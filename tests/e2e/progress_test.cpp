@@ -6,11 +6,8 @@
 
 #include <array>
 #include <cstdlib>
-#include <map>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,7 +82,7 @@ class Lasting : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         folder_ = std::make_unique<TempDir>();
-        ASSERT_EQ(run_lockstep(train("run")).exit_code, 0);
+        ASSERT_THAT(run_lockstep(train("run")), ends(0));
     }
     static void TearDownTestSuite() { folder_.reset(); }
 
@@ -155,9 +152,8 @@ TEST_F(Lasting, ShowNoControlCharacterInAFile) {
     const auto all = commands("-file");
     for (const std::string name : {"pack", "verify checkpoints"}) {
         SCOPED_TRACE(name);
-        const auto result = run_lockstep(all.at(name), {{"TERM", "xterm"}});
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_EQ(result.output.find_first_of("\r\x1b"), result.output.npos) << result.output;
+        const std::string result = output_of(run_lockstep(all.at(name), {{"TERM", "xterm"}}));
+        EXPECT_EQ(result.find_first_of("\r\x1b"), result.npos) << result;
     }
 }
 

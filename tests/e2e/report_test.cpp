@@ -11,8 +11,6 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 namespace lockstep::test {
@@ -28,12 +26,11 @@ class ReportOfRun : public testing::Test {
     static void SetUpTestSuite() {
         folder_ = new TempDir;
         const auto& data = SmallData::get();
-        const ProcessResult result =
-            run_lockstep(train_words(data.train(), run(), "mlp", 24) + on_ranks(2) +
-                         typed("--test-data % --evaluate-every 10steps --log-every 5 "
-                               "--virtual-ranks 4 --max-steps 30",
-                               {data.test()}));
-        ASSERT_EQ(result.exit_code, 0) << result.output;
+        ASSERT_THAT(run_lockstep(train_words(data.train(), run(), "mlp", 24) + on_ranks(2) +
+                                 typed("--test-data % --evaluate-every 10steps --log-every 5 "
+                                       "--virtual-ranks 4 --max-steps 30",
+                                       {data.test()})),
+                    ends(0));
     }
     static void TearDownTestSuite() {
         delete folder_;
@@ -47,9 +44,7 @@ class ReportOfRun : public testing::Test {
         return run_lockstep(Words{"report", run()} + more);
     }
     static Json report_as_json(const fs::path& of) {
-        const ProcessResult result = run_lockstep({"report", of, "--format", "json"});
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        return parse_json(result.output, "report");
+        return parse_json(output_of(run_lockstep({"report", of, "--format", "json"})), "report");
     }
 
   private:
@@ -95,7 +90,7 @@ TEST_F(ReportOfRun, IsAPageInTheRunOrWhereItIsWanted) {
     struct stat facts {};
     ASSERT_EQ(::stat(page.c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 0777, 0600u);
-    EXPECT_EQ(report({"--format", "markdown", "--out", beside("a.md")}).exit_code, 0);
+    EXPECT_THAT(report({"--format", "markdown", "--out", beside("a.md")}), ends(0));
     EXPECT_THAT(content_of(beside("a.md")), HasSubstr("\n## Where a step goes\n"));
     EXPECT_EQ(::stat(beside("a.md").c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 0777, 0600u);
@@ -105,17 +100,15 @@ TEST_F(ReportOfRun, RefusesWhatItDoesNotKnow) {
     EXPECT_THAT(report({"--format", "pdf"}).output,
                 AllOf(HasSubstr("error E103: --format is 'pdf'"), HasSubstr("markdown")));
     EXPECT_THAT(report({"--incarnation", "2"}).output, HasSubstr("error E102: --incarnation is 2"));
-    EXPECT_EQ(run_lockstep({"report", beside("none")}).exit_code, 66);
+    EXPECT_THAT(run_lockstep({"report", beside("none")}), ends(66));
     EXPECT_THAT(run_lockstep({"report", SmallData::get().train()}).output, HasSubstr("error E688"));
     EXPECT_THAT(run_lockstep({"report"}).output, HasSubstr("error E105"));
 }
 
 TEST_F(ReportOfRun, SaysWhereItCannotWrite) {
-    const ProcessResult result = report({"--out", beside("none") / "a.html", "--format", "html"});
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.output, HasSubstr("none/a.html"));
-    const ProcessResult folder = report({"--out", beside("run")});
-    EXPECT_NE(folder.exit_code, 0);
+    EXPECT_THAT(report({"--out", beside("none") / "a.html", "--format", "html"}),
+                fails("none/a.html"));
+    EXPECT_THAT(report({"--out", beside("run")}), fails());
     EXPECT_TRUE(fs::is_directory(beside("run")));
     for (const auto& entry : fs::directory_iterator(beside(".")))
         EXPECT_THAT(entry.path().string(), Not(HasSubstr(".tmp-"))) << "nothing half is left";

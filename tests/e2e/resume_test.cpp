@@ -12,8 +12,6 @@
 #include <csignal>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -70,9 +68,8 @@ class Resume : public testing::Test {
 
     /// Runs on `ranks` ranks to the end and compares with the undisturbed run.
     void expect_undisturbed_end(int ranks) const {
-        const ProcessResult result = run_lockstep(train(run_) + on_ranks(ranks));
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_EQ(printed_hash(result.output), undisturbed_hash());
+        const std::string result = output_of(run_lockstep(train(run_) + on_ranks(ranks)));
+        EXPECT_EQ(printed_hash(result), undisturbed_hash());
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", total_steps));
         EXPECT_EQ(training_steps(run_), all_steps(total_steps));
     }
@@ -192,16 +189,12 @@ class ResumeWithOtherSettings : public testing::Test {
     }
 
     void expect_accepted(const Words& more, const Variables& variables = {}) {
-        const ProcessResult result = go_on(more, variables);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(go_on(more, variables), ends(0));
         EXPECT_EQ(newest_step(folder_ / "run"), steps_);
     }
 
     void expect_refused(const Words& more, const std::string& difference) {
-        const ProcessResult result = go_on(more);
-        EXPECT_EQ(result.exit_code, 78) << result.output;
-        EXPECT_THAT(result.output, testing::HasSubstr("error E306: run '"));
-        EXPECT_THAT(result.output, testing::HasSubstr(difference));
+        EXPECT_THAT(go_on(more), ends(78, "error E306: run '", difference));
     }
 
     TempDir folder_;
@@ -262,13 +255,13 @@ TEST(ResumeOfAnEarlyStop, KeepsTheBestAndCountsOn) {
                         Words{"--optimizer", "sgd", "--lr", "0", "--evaluate-every", "5steps"} +
                         Words{"--keep-best", "accuracy", "--early-stop", "3"} +
                         Words{"--checkpoint-every", "4steps", "--keep", "last=1"};
-    EXPECT_EQ(run_lockstep(words + Words{"--max-steps", "10"} + on_ranks(2)).exit_code, 0);
+    EXPECT_THAT(run_lockstep(words + Words{"--max-steps", "10"} + on_ranks(2)), ends(0));
     for (const int ranks : {3, 1}) {
-        const auto stopped = run_lockstep(words + Words{"--max-steps", "90"} + on_ranks(ranks));
-        EXPECT_EQ(stopped.exit_code, 0) << stopped.output;
-        EXPECT_THAT(stopped.output,
-                    testing::ContainsRegex("stopped early after step 20: 3 evaluations without a "
-                                           "better accuracy than [0-9.]+ of step 5\n"));
+        EXPECT_THAT(
+            run_lockstep(words + Words{"--max-steps", "90"} + on_ranks(ranks)),
+            ends(0,
+                 testing::ContainsRegex("stopped early after step 20: 3 evaluations without a "
+                                        "better accuracy than [0-9.]+ of step 5\n")));
         EXPECT_EQ(state_of(folder / "run"), "complete, step 20, exit 0");
         EXPECT_THAT(read_json(folder / "run/state.json").at("reason").get<std::string>(),
                     testing::StartsWith("stopped early: 3 evaluations without"));
@@ -294,13 +287,12 @@ TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
     hash_of("cut", 3, 2);
     hash_of("cut", 6, 3);
     EXPECT_EQ(hash_of("cut", 10, 2), hash);
-    const ProcessResult ledger = run_lockstep({"data", "ledger", folder / "cut"});
-    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
-    EXPECT_THAT(ledger.output,
-                testing::StartsWith("600 samples, 88 of them in no epoch (--drop-last, --split)"));
-    EXPECT_THAT(ledger.output,
-                testing::HasSubstr("512          0          0           0        0  "
-                                   "every sample but those dropped exactly once\n"));
+    EXPECT_THAT(
+        run_lockstep({"data", "ledger", folder / "cut"}),
+        ends(0,
+             testing::StartsWith("600 samples, 88 of them in no epoch (--drop-last, --split)"),
+             "512          0          0           0        0  "
+             "every sample but those dropped exactly once\n"));
 }
 
 }  // namespace

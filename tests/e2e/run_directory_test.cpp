@@ -13,8 +13,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -168,12 +166,13 @@ TEST_F(RunDirectory, HasStepsWhosePhasesSumToTheWallTime) {
         EXPECT_NEAR(wall_s, loop_s, 0.01 * loop_s);
         EXPECT_GE(exact, 18) << "a rank may be stopped between two looks at the clock";
         for (const std::size_t saved : {8, 16})
-            EXPECT_GT(steps[saved].at(Phase::checkpoint), 0) << "before step " << saved + 1;
-        EXPECT_GT(steps[10].at(Phase::evaluate), 0);
-        EXPECT_GT(steps[19].at(Phase::evaluate), 0) << "what came after the last step is its own";
-        EXPECT_GT(steps[19].at(Phase::checkpoint), 0);
-        EXPECT_EQ(steps[5].at(Phase::evaluate), 0);
-        EXPECT_GT(steps[5].at(Phase::backward), 0);
+            EXPECT_GT(steps[saved].phases[Phase::checkpoint], 0) << "before step " << saved + 1;
+        EXPECT_GT(steps[10].phases[Phase::evaluate], 0);
+        EXPECT_GT(steps[19].phases[Phase::evaluate], 0)
+            << "what came after the last step is its own";
+        EXPECT_GT(steps[19].phases[Phase::checkpoint], 0);
+        EXPECT_EQ(steps[5].phases[Phase::evaluate], 0);
+        EXPECT_GT(steps[5].phases[Phase::backward], 0);
     }
 }
 
@@ -244,53 +243,45 @@ TEST_F(RunDirectory, IsToldOnTheTerminalInTheFormThatTheBookShows) {
 }
 
 TEST_F(RunDirectory, ListsItsCheckpoints) {
-    const auto list = run_lockstep({"ckpt", "ls", path()});
-    EXPECT_EQ(list.exit_code, 0);
-    EXPECT_THAT(list.output,
-                MatchesRegex("step +epoch +ranks +size +age +kept +parameters\n"
-                             "8 +0 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
-                             "16 +1 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
-                             "20 +2 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"));
-    EXPECT_THAT(list.output, HasSubstr(printed_hash(output()) + "\n"));
-    const auto verified = run_lockstep({"ckpt", "verify", path()});
-    EXPECT_EQ(verified.exit_code, 0);
-    EXPECT_EQ(verified.output,
-              "step 8          whole\nstep 16         whole\nstep 20         whole\n");
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", path()}),
+                ends(0,
+                     MatchesRegex("step +epoch +ranks +size +age +kept +parameters\n"
+                                  "8 +0 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
+                                  "16 +1 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
+                                  "20 +2 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"),
+                     printed_hash(output()) + "\n"));
+    EXPECT_THAT(
+        run_lockstep({"ckpt", "verify", path()}),
+        ends(0,
+             testing::Eq("step 8          whole\nstep 16         whole\nstep 20         whole\n")));
 }
 
 TEST_F(RunDirectory, HasCheckpointsThatAreCompared) {
-    const auto same = run_lockstep({"ckpt", "diff", path(), path() / "ckpt/step-000020"});
-    EXPECT_EQ(same.exit_code, 0) << same.output;
-    EXPECT_THAT(same.output,
-                testing::ContainsRegex("\nall [0-9]+ tensors and counters have the same"));
-    const auto other = run_lockstep({"ckpt", "diff", path() / "ckpt/step-000016", path()});
-    EXPECT_EQ(other.exit_code, 1) << other.output;
-    EXPECT_THAT(other.output, HasSubstr("first   step 16 of "));
-    EXPECT_THAT(other.output, HasSubstr("second  step 20 of "));
+    EXPECT_THAT(run_lockstep({"ckpt", "diff", path(), path() / "ckpt/step-000020"}),
+                ends(0, testing::ContainsRegex("\nall [0-9]+ tensors and counters have the same")));
     EXPECT_THAT(
-        other.output,
-        testing::ContainsRegex("[a-z0-9.]+ +[0-9]+ of [0-9]+ elements differ, by [0-9.e-]+"));
-    EXPECT_THAT(other.output,
-                testing::ContainsRegex("[0-9]+ of [0-9]+ tensors and counters differ"));
-    const auto missing = run_lockstep({"ckpt", "diff", path(), path() / "nothing"});
-    EXPECT_EQ(missing.exit_code, 66) << missing.output;
-    EXPECT_THAT(missing.output, HasSubstr("E201"));
+        run_lockstep({"ckpt", "diff", path() / "ckpt/step-000016", path()}),
+        ends(1,
+             "first   step 16 of ",
+             "second  step 20 of ",
+             testing::ContainsRegex("[a-z0-9.]+ +[0-9]+ of [0-9]+ elements differ, by [0-9.e-]+"),
+             testing::ContainsRegex("[0-9]+ of [0-9]+ tensors and counters differ")));
+    EXPECT_THAT(run_lockstep({"ckpt", "diff", path(), path() / "nothing"}), ends(66, "E201"));
 }
 
 TEST_F(RunDirectory, HasFlightRecordsThatDiagnoseIsContentWith) {
-    const auto text = run_lockstep({"diagnose", path()});
-    EXPECT_EQ(text.exit_code, 0);
-    EXPECT_THAT(text.output, HasSubstr("incarnation 1: is over: all its ranks finished\n"));
-    EXPECT_THAT(text.output, testing::ContainsRegex("\n   1 .* finished .* #[0-9]+ "));
-    const auto json = run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"});
-    EXPECT_EQ(json.exit_code, 0);
-    const Json content = parse_json(json.output, "diagnose --json");
+    EXPECT_THAT(run_lockstep({"diagnose", path()}),
+                ends(0,
+                     "incarnation 1: is over: all its ranks finished\n",
+                     testing::ContainsRegex("\n   1 .* finished .* #[0-9]+ ")));
+    const std::string json =
+        output_of(run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"}));
+    const Json content = parse_json(json, "diagnose --json");
     EXPECT_EQ(content.at("verdict").at("verdict"), "none");
     ASSERT_EQ(content.at("ranks").size(), 2u);
     EXPECT_EQ(content.at("ranks")[0].at("finished"), content.at("ranks")[1].at("finished"));
-    const auto none = run_lockstep({"diagnose", path(), "--incarnation", "7"});
-    EXPECT_EQ(none.exit_code, 66);
-    EXPECT_THAT(none.output, HasSubstr("lockstep: error E663: no flight records in "));
+    EXPECT_THAT(run_lockstep({"diagnose", path(), "--incarnation", "7"}),
+                ends(66, "lockstep: error E663: no flight records in "));
 }
 
 // A copy of the run whose newest checkpoint has one bit flipped.
@@ -307,24 +298,21 @@ fs::path damaged_copy(const fs::path& run, const TempDir& folder) {
 TEST_F(RunDirectory, HasCheckpointsWhoseDamageIsFound) {
     const TempDir folder;
     const fs::path copy = damaged_copy(path(), folder);
-    const auto verified = run_lockstep({"ckpt", "verify", copy});
-    EXPECT_EQ(verified.exit_code, 65);
-    EXPECT_THAT(verified.output,
-                HasSubstr("step 16         whole\nstep 20         E310 '" + copy.string()));
-    EXPECT_THAT(verified.output,
-                HasSubstr("lockstep: error E310: 1 of 3 checkpoints are damaged\n"));
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", copy}),
+                ends(65,
+                     "step 16         whole\nstep 20         E310 '" + copy.string(),
+                     "lockstep: error E310: 1 of 3 checkpoints are damaged\n"));
 }
 
 TEST_F(RunDirectory, ResumesFromTheNewestWholeCheckpoint) {
     const TempDir folder;
     const fs::path copy = damaged_copy(path(), folder);
-    const auto again =
+    const std::string again = output_of(
         run_lockstep(typed("train --data % --run % --model mlp --batch 60 --epochs 2 --lr 0.002",
-                           {SmallData::get().train(), copy}));
-    EXPECT_EQ(again.exit_code, 0) << again.output;
-    EXPECT_THAT(again.output, HasSubstr("resumed from step 16 (epoch 1)\n"));
-    EXPECT_EQ(printed_hash(again.output), printed_hash(output()));
-    EXPECT_EQ(run_lockstep({"ckpt", "verify", copy}).exit_code, 0);
+                           {SmallData::get().train(), copy})));
+    EXPECT_THAT(again, HasSubstr("resumed from step 16 (epoch 1)\n"));
+    EXPECT_EQ(printed_hash(again), printed_hash(output()));
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", copy}), ends(0));
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -20,9 +18,7 @@ using testing::Not;
 constexpr const char* book_times = "1=707,2=393,3=276,4=208,5=172,6=142,7=122,8=109";
 
 std::string said(const Words& words) {
-    const ProcessResult result = run_lockstep(words);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return output_of(run_lockstep(words));
 }
 
 Json told(const Words& words) {
@@ -47,10 +43,10 @@ class ScaleRuns : public testing::Test {
   private:
     static void train(const std::string& name, int ranks, int batch) {
         const SmallData& data = SmallData::get();
-        const ProcessResult result = run_lockstep(
-            train_words(data.train(), run(name), "mlp", batch) + on_ranks(ranks) +
-            Words{"--virtual-ranks", "2", "--epochs", "2", "--test-data", data.test()});
-        ASSERT_EQ(result.exit_code, 0) << result.output;
+        ASSERT_THAT(run_lockstep(
+                        train_words(data.train(), run(name), "mlp", batch) + on_ranks(ranks) +
+                        Words{"--virtual-ranks", "2", "--epochs", "2", "--test-data", data.test()}),
+                    ends(0));
     }
     static TempDir* folder_;
 };
@@ -72,8 +68,7 @@ TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     const std::string text =
         said({"scale", run("p2"), run("p1"), "--forecast", "4", "--cores", "4"});
     EXPECT_THAT(text, ContainsRegex("\n +2 +[0-9.]+ % = 100 [-+] [0-9.]+ "));
-    EXPECT_THAT(text, HasSubstr("test_accuracy"));
-    EXPECT_THAT(text, HasSubstr("forecast"));
+    EXPECT_THAT(text, has("test_accuracy", "forecast"));
 }
 
 // Every rank says which cores it has: without that, ranks that share them would be taken for ranks

@@ -6,12 +6,7 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <cstdint>
-#include <string>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -72,16 +67,16 @@ class SharedState : public testing::Test {
 
 // Each host has a /dev/shm of its own.
 TEST_F(SharedState, IsNotTrainedWhereNodesHaveFoldersOfTheirOwn) {
-    const ProcessResult apart = run_process(
-        on_hosts("a:1,b:1", "all").start + typed("train --data % --run /dev/shm/run --max-steps 2",
-                                                 {SmallData::get().train().string()}),
-        {},
-        ample_s);
-    EXPECT_EQ(apart.exit_code, 78) << apart.output;
-    EXPECT_THAT(apart.output,
-                testing::ContainsRegex("E605: this node has another folder '/dev/shm/run' than "
-                                       "rank 0's, or none \\(rank 1 on b only\\)"));
-    EXPECT_THAT(apart.output, HasSubstr("give --run on a file system that all nodes share"));
+    EXPECT_THAT(
+        run_process(on_hosts("a:1,b:1", "all").start +
+                        typed("train --data % --run /dev/shm/run --max-steps 2",
+                              {SmallData::get().train().string()}),
+                    {},
+                    ample_s),
+        ends(78,
+             testing::ContainsRegex("E605: this node has another folder '/dev/shm/run' than "
+                                    "rank 0's, or none \\(rank 1 on b only\\)"),
+             "give --run on a file system that all nodes share"));
 }
 
 TEST_F(SharedState, OfANodeIsHalfOfItOnTwoNodesWithTheSameBits) {
@@ -120,12 +115,12 @@ TEST_F(SharedState, IsResumedOnEveryOtherLayout) {
 
 TEST(ShardState, OfOneNodeSaysThatItHasNoEffect) {
     const TempDir folder;
-    const auto trained = run_lockstep(typed(
-        "train --data % --run % --model mlp --batch 48 --virtual-ranks 4 --max-steps 2 --np 2 "
-        "--oversubscribe --shard-state all",
-        {SmallData::get().train().string(), (folder.path() / "run").string()}));
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
-    EXPECT_THAT(trained.output, HasSubstr("--shard-state all has no effect: one node"));
+    EXPECT_THAT(
+        run_lockstep(typed(
+            "train --data % --run % --model mlp --batch 48 --virtual-ranks 4 --max-steps 2 --np 2 "
+            "--oversubscribe --shard-state all",
+            {SmallData::get().train().string(), (folder.path() / "run").string()})),
+        ends(0, "--shard-state all has no effect: one node"));
 }
 
 }  // namespace

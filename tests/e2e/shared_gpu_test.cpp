@@ -6,9 +6,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -28,23 +25,22 @@ Words two_ranks(const fs::path& run, const Words& more) {
 }
 
 TEST(SharedGpu, GivesEqualBitsToAnyNumberOfRanks) {
-    const auto result =
+    EXPECT_THAT(
         on_one_gpu(typed("verify --data % --device cuda --share-gpu --ranks 1,2,4 --steps 4 "
                          "--batch 24 --model cnn-bn",
-                         {SmallData::get().train()}));
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("equal: the same bits for every number of ranks"));
+                         {SmallData::get().train()})),
+        ends(0, "equal: the same bits for every number of ranks"));
 }
 
 TEST(SharedGpu, IsATrialWhichTheLogSaysOnceAndHasTheTimeOfCopiesInItsMetrics) {
     const TempDir folder;
-    const auto run = on_one_gpu(two_ranks(folder / "run", {"--device", "cuda", "--share-gpu"}));
-    EXPECT_EQ(run.exit_code, 0) << run.output;
+    const std::string run =
+        output_of(on_one_gpu(two_ranks(folder / "run", {"--device", "cuda", "--share-gpu"})));
     const std::string warning = "warn: 2 ranks share 1 GPU(s) by NCCL_HOSTID: a trial of bits, ";
-    const auto first = run.output.find(warning);
-    ASSERT_NE(first, std::string::npos) << run.output;
-    EXPECT_EQ(run.output.find(warning, first + 1), std::string::npos);
-    EXPECT_THAT(run.output, HasSubstr("network: 2 ranks on 2 nodes: sockets (lo) between"));
+    const auto first = run.find(warning);
+    ASSERT_NE(first, std::string::npos) << run;
+    EXPECT_EQ(run.find(warning, first + 1), std::string::npos);
+    EXPECT_THAT(run, HasSubstr("network: 2 ranks on 2 nodes: sockets (lo) between"));
     const auto on_gpu = json_lines(folder / "run/metrics.jsonl");
     ASSERT_EQ(on_gpu.size(), 4u);
     EXPECT_EQ(on_gpu.front().at("copy_s").get<double>(), 0);
@@ -57,15 +53,14 @@ TEST(SharedGpu, IsATrialWhichTheLogSaysOnceAndHasTheTimeOfCopiesInItsMetrics) {
 
 TEST(SharedGpu, IsRefusedUnlessAskedFor) {
     const TempDir folder;
-    const auto not_asked = on_one_gpu(two_ranks(folder / "a", {"--device", "cuda"}));
-    EXPECT_THAT(not_asked.output, HasSubstr("error E608"));
-    EXPECT_THAT(not_asked.output, HasSubstr("--share-gpu for a test"));
+    EXPECT_THAT(on_one_gpu(two_ranks(folder / "a", {"--device", "cuda"})),
+                says("error E608", "--share-gpu for a test"));
     // What the user has set stays, and NCCL would refuse it.
-    const auto one_host = on_one_gpu(two_ranks(folder / "b", {"--device", "cuda", "--share-gpu"}),
-                                     {{"NCCL_HOSTID", "one"}});
-    EXPECT_THAT(one_host.output, HasSubstr("error E673: ranks 0 and 1 use the same GPU"));
-    const auto automatic = on_one_gpu(two_ranks(folder / "c", {"--share-gpu"}));
-    EXPECT_THAT(automatic.output, HasSubstr("error E107: --share-gpu has no effect"));
+    EXPECT_THAT(on_one_gpu(two_ranks(folder / "b", {"--device", "cuda", "--share-gpu"}),
+                           {{"NCCL_HOSTID", "one"}}),
+                says("error E673: ranks 0 and 1 use the same GPU"));
+    EXPECT_THAT(on_one_gpu(two_ranks(folder / "c", {"--share-gpu"})),
+                says("error E107: --share-gpu has no effect"));
 }
 
 }  // namespace

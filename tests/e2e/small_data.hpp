@@ -5,8 +5,6 @@
 #include "data/samples.hpp"
 #include "support/temp_dir.hpp"
 
-#include <string>
-
 namespace lockstep::test {
 
 /// 600 images of 28x28 in 10 classes for training and 200 to test on, with their IDX files.

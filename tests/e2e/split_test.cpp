@@ -9,9 +9,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -27,12 +24,10 @@ class TestedOn : public testing::Test {
     }
     // Of a training that ends well: its hash of parameters and its last evaluation.
     std::string result(const std::string& name, int ranks, const Words& more) const {
-        const ProcessResult ended = train(name, ranks, more);
-        EXPECT_EQ(ended.exit_code, 0) << ended.output;
-        const std::size_t at = ended.output.find("test          ");
-        EXPECT_NE(at, std::string::npos) << ended.output;
-        return printed_hash(ended.output) +
-               ended.output.substr(at, ended.output.find('\n', at) - at);
+        const std::string ended = output_of(train(name, ranks, more));
+        const std::size_t at = ended.find("test          ");
+        EXPECT_NE(at, std::string::npos) << ended;
+        return printed_hash(ended) + ended.substr(at, ended.find('\n', at) - at);
     }
     // The line of the last evaluation, as `train` and `eval` print it.
     static std::string last_evaluation(const std::string& output) {
@@ -40,10 +35,9 @@ class TestedOn : public testing::Test {
         return at == output.npos ? "no evaluation" : output.substr(at, output.find('\n', at) - at);
     }
     std::string error(const Words& more) const {
-        const ProcessResult ended = train("bad", 1, more);
-        EXPECT_NE(ended.exit_code, 0);
+        const std::string ended = output_of(train("bad", 1, more), testing::Ne(0));
         EXPECT_FALSE(fs::exists(folder_ / "bad")) << "no run is made";
-        return ended.output;
+        return ended;
     }
 
     TempDir folder_;
@@ -64,20 +58,16 @@ TEST_F(Split, GivesTheSameBitsAndTestsOnAnyNumberOfRanks) {
 }
 
 TEST_F(Split, IsSaidAndCoversEachSampleOnce) {
-    const ProcessResult ended = train("run", 2, split("0.9", {"--ledger", "--epochs", "2"}));
-    EXPECT_EQ(ended.exit_code, 0) << ended.output;
-    EXPECT_THAT(ended.output,
-                HasSubstr("split 0.9: 534 samples to train on, 66 to test on, by a hash of"));
-    EXPECT_THAT(ended.output, HasSubstr("mean and deviation of a field are those of all samples"));
-    EXPECT_THAT(ended.output, HasSubstr(" of 66)"));
-    const ProcessResult ledger = run_lockstep({"data", "ledger", folder_ / "run"});
-    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
-    EXPECT_THAT(ledger.output, HasSubstr("600 samples, 66 of them in no epoch"));
-    EXPECT_THAT(ledger.output, HasSubstr("534"));
-    const ProcessResult all =
-        run_lockstep({"eval", folder_ / "run", "--data", SmallData::get().train()});
-    EXPECT_THAT(all.output, HasSubstr("of 600)")) << "eval has no split";
-    EXPECT_THAT(all.output, HasSubstr("trained on 534 of these 600 samples: --part held-out"));
+    EXPECT_THAT(train("run", 2, split("0.9", {"--ledger", "--epochs", "2"})),
+                ends(0,
+                     "split 0.9: 534 samples to train on, 66 to test on, by a hash of",
+                     "mean and deviation of a field are those of all samples",
+                     " of 66)"));
+    EXPECT_THAT(run_lockstep({"data", "ledger", folder_ / "run"}),
+                ends(0, "600 samples, 66 of them in no epoch", "534"));
+    EXPECT_THAT(run_lockstep({"eval", folder_ / "run", "--data", SmallData::get().train()}),
+                says("of 600)", "trained on 534 of these 600 samples: --part held-out"))
+        << "eval has no split";
 }
 
 TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
@@ -87,19 +77,17 @@ TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
         return run_lockstep(Words{"eval", run, "--data", data, "--oversubscribe"} + more);
     };
     for (const char* ranks : {"1", "3"}) {
-        const ProcessResult held_out = eval({"--part", "held-out", "--np", ranks});
-        EXPECT_EQ(held_out.exit_code, 0) << held_out.output;
-        EXPECT_THAT(held_out.output, HasSubstr("samples       66\n" + last));
+        EXPECT_THAT(eval({"--part", "held-out", "--np", ranks}),
+                    ends(0, "samples       66\n" + last));
     }
     EXPECT_THAT(eval({"--part", "train"}).output, HasSubstr("of 534)"));
-    const ProcessResult other =
-        run_lockstep({"eval", run, "--data", SmallData::get().test(), "--part", "held-out"});
-    EXPECT_THAT(other.output, HasSubstr("E106"));
-    EXPECT_THAT(other.output, HasSubstr("of the data that the run was trained on"));
+    EXPECT_THAT(
+        run_lockstep({"eval", run, "--data", SmallData::get().test(), "--part", "held-out"}),
+        says("E106", "of the data that the run was trained on"));
     const auto predict = [&](const std::string& name, const Words& more) {
-        const ProcessResult written =
-            run_lockstep(Words{"predict", run, "--data", data, "--out", folder_ / name} + more);
-        EXPECT_EQ(written.exit_code, 0) << written.output;
+        EXPECT_THAT(
+            run_lockstep(Words{"predict", run, "--data", data, "--out", folder_ / name} + more),
+            ends(0));
         return read_file(folder_ / name);
     };
     // Rows of 10 f32 behind the header.
@@ -115,24 +103,21 @@ TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
 }
 
 TEST_F(Split, IsWhatPartsAreOf) {
-    EXPECT_EQ(train("whole", 1, {"--data", SmallData::get().train()}).exit_code, 0);
-    const ProcessResult refused = run_lockstep(
-        {"eval", folder_ / "whole", "--data", SmallData::get().train(), "--part", "held-out"});
-    EXPECT_THAT(refused.output, HasSubstr("--part held-out is for runs with --split"));
+    EXPECT_THAT(train("whole", 1, {"--data", SmallData::get().train()}), ends(0));
+    EXPECT_THAT(
+        run_lockstep(
+            {"eval", folder_ / "whole", "--data", SmallData::get().train(), "--part", "held-out"}),
+        says("--part held-out is for runs with --split"));
 }
 
 TEST_F(Split, GoesOnOverAResumeAndCannotChange) {
     const std::string whole = result("whole", 2, split("0.75", {"--max-steps", "40"}));
     const Words steps = {"--max-steps", "17", "--checkpoint-every", "5steps"};
-    EXPECT_EQ(train("cut", 3, split("0.75", steps)).exit_code, 0);
+    EXPECT_THAT(train("cut", 3, split("0.75", steps)), ends(0));
     EXPECT_EQ(result("cut", 1, split("0.75", {"--max-steps", "40"})), whole);
-    const ProcessResult other = train("cut", 1, split("0.5", {"--max-steps", "60"}));
-    EXPECT_NE(other.exit_code, 0);
-    EXPECT_THAT(other.output, HasSubstr("E306"));
-    EXPECT_THAT(other.output, HasSubstr("split"));
-    const ProcessResult none =
-        train("cut", 1, {"--data", SmallData::get().train(), "--max-steps", "60"});
-    EXPECT_THAT(none.output, HasSubstr("E306"));
+    EXPECT_THAT(train("cut", 1, split("0.5", {"--max-steps", "60"})), fails("E306", "split"));
+    EXPECT_THAT(train("cut", 1, {"--data", SmallData::get().train(), "--max-steps", "60"}),
+                says("E306"));
 }
 
 TEST_F(Split, OfImpossibleSharesIsRefused) {
@@ -182,9 +167,9 @@ class OneFile : public TestedOn {
     }
     fs::path packed(const fs::path& file, const std::string& part) const {
         const fs::path out = folder_ / ("packed-" + part);
-        const ProcessResult result = run_lockstep(
-            Words{"data", "pack", "--hdf5", file, "--out", out} + fields("--field", part));
-        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(run_lockstep(Words{"data", "pack", "--hdf5", file, "--out", out} +
+                                 fields("--field", part)),
+                    ends(0));
         return out;
     }
 
@@ -204,11 +189,11 @@ TEST_F(OneFile, HasFieldsToTrainAndToTestOn) {
 }
 
 TEST_F(OneFile, NamesClassesInLogAndConfusion) {
-    const ProcessResult ended =
+    EXPECT_THAT(
         train("run",
               1,
-              Words{"--data", both_} + fields("--field", "train") + fields("--test-field", "test"));
-    EXPECT_THAT(ended.output, HasSubstr("classes of labels: 0 ant, 1 cat, 2 owl, 3 yak"));
+              Words{"--data", both_} + fields("--field", "train") + fields("--test-field", "test")),
+        says("classes of labels: 0 ant, 1 cat, 2 owl, 3 yak"));
     EXPECT_THAT(read_file(folder_ / "run/confusion.csv"),
                 testing::StartsWith("class,ant,cat,owl,yak\nant,"));
 }
@@ -236,10 +221,9 @@ TEST_F(OneFile, WhoseTestFieldsDoNotFitIsRefused) {
     EXPECT_THAT(error(train + Words{"--test-field", "images=/x_test:HWC"}), HasSubstr("E209"))
         << "labels are still those of training";
     write_foreign(tested_, {images("/x_test", 200, 2), names("/y_test", 200)});
-    const std::string unknown =
-        error(Words{"--data", tested_, "--test-data", trained_} + fields("--field", "test") +
-              fields("--test-field", "nowhere"));
-    EXPECT_THAT(unknown, HasSubstr("E207"));
+    EXPECT_THAT(error(Words{"--data", tested_, "--test-data", trained_} +
+                      fields("--field", "test") + fields("--test-field", "nowhere")),
+                HasSubstr("E207"));
     const fs::path packed_train = packed(trained_, "train");
     const std::string asks = error({"--data", packed_train, "--test-data", tested_});
     EXPECT_THAT(asks, HasSubstr("--test-field images=/x_test:CHW --test-field labels=/y_test"));
@@ -257,19 +241,16 @@ TEST_F(OneFile, WithOneHotLabelsIsToldHowToSaySo) {
     labels.path = "/hot";
     write_foreign(both_, {images("/x", 200, 1), labels});
     const Words data{"--data", both_, "--field", "images=/x:CHW", "--field"};
-    const ProcessResult several = train("several", 1, data + Words{"labels=/hot"});
-    EXPECT_EQ(several.exit_code, 0) << several.output;
-    EXPECT_THAT(several.output, HasSubstr("taken for 3 labels a sample"));
-    EXPECT_THAT(several.output, HasSubstr("write --field labels=/hot:onehot"));
+    EXPECT_THAT(train("several", 1, data + Words{"labels=/hot"}),
+                ends(0, "taken for 3 labels a sample", "write --field labels=/hot:onehot"));
     const Words said = data + Words{"labels=/hot:onehot", "--split", "0.8"};
     EXPECT_EQ(result("one", 1, said), result("three", 3, said));
 }
 
 TEST_F(OneFile, WithAClassThatTrainingHasNotIsRefusedByItsName) {
-    const std::string text =
-        error(Words{"--data", both_} + fields("--field", "test") + fields("--test-field", "train"));
-    EXPECT_THAT(text, HasSubstr("E217"));
-    EXPECT_THAT(text, HasSubstr("class 'yak' of 'labels', which 50 have"));
+    EXPECT_THAT(
+        error(Words{"--data", both_} + fields("--field", "test") + fields("--test-field", "train")),
+        has("E217", "class 'yak' of 'labels', which 50 have"));
 }
 
 }  // namespace

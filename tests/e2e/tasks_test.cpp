@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every task beside classification: data that were made for it are learned, and any number of ranks
 // evaluates and predicts the same. That they train to the same bits, soak/equal_bits shows.
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 
 #include "program.hpp"
@@ -11,11 +10,8 @@
 
 #include <cmath>
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <hdf5.h>
 
 namespace lockstep::test {
@@ -185,10 +181,8 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
             Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "2", "--ema", "0.5"} +
             Words{"--np", std::to_string(ranks), "--oversubscribe"} + more);
     };
-    const ProcessResult stopped = trained("stopped", 2, {});
-    EXPECT_EQ(stopped.exit_code, 65) << stopped.output;
-    EXPECT_THAT(stopped.output, testing::HasSubstr("error E701: the loss is nan at step "));
-    EXPECT_THAT(stopped.output, testing::HasSubstr("why: 'features' of sample "));
+    EXPECT_THAT(trained("stopped", 2, {}),
+                ends(65, "error E701: the loss is nan at step ", "why: 'features' of sample "));
     std::set<std::string> hashes;
     for (const int ranks : {1, 2, 3}) {
         const std::string run = fmt::format("skipped-{}", ranks);
@@ -233,10 +227,8 @@ TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
             Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
             more);
     };
-    const ProcessResult result = train("run", {});
-    EXPECT_EQ(result.exit_code, 65) << result.output;
-    EXPECT_THAT(result.output, testing::HasSubstr("why: 'targets' of sample "));
-    EXPECT_THAT(result.output, testing::HasSubstr("fix: begin a new run with --scale-targets"));
+    EXPECT_THAT(train("run", {}),
+                ends(65, "why: 'targets' of sample ", "fix: begin a new run with --scale-targets"));
     expect_success(train("scaled", {"--scale-targets"}));
     EXPECT_THAT(
         run_lockstep({"export", folder / "scaled", "--out", folder / "w.safetensors"}).output,
@@ -283,10 +275,8 @@ TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
                                        "[^|]*\nstep 10 "));
     // Losses are finite, and gradients are beyond fp16 whatever the scale.
     make_sums(folder / "large", {}, 1e15F);
-    const ProcessResult large = trained("large", {});
-    EXPECT_EQ(large.exit_code, 65) << large.output;
-    EXPECT_THAT(large.output,
-                testing::HasSubstr("error E701: the loss scale has fallen to 3.05e-05 at step 31"));
+    EXPECT_THAT(trained("large", {}),
+                ends(65, "error E701: the loss scale has fallen to 3.05e-05 at step 31"));
 }
 
 /// Steps 6, 7, 12, 16, 25 and 30 have a sample that is no number; every other step is saved.
@@ -310,11 +300,10 @@ TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
     const ProcessResult one = trained("one", 1, due_);
     expect_success(one);
     EXPECT_THAT(one.output,
-                testing::HasSubstr("step 6: loss or gradient is not finite; weights "
-                                   "are again those of step 4\n"));
-    EXPECT_THAT(one.output,
-                testing::HasSubstr("step 7: loss or gradient is not finite; weights "
-                                   "are still those of step 6\n"));
+                has("step 6: loss or gradient is not finite; weights "
+                    "are again those of step 4\n",
+                    "step 7: loss or gradient is not finite; weights "
+                    "are still those of step 6\n"));
     EXPECT_EQ(manifest_of(folder_ / "one", 30).at("state").at("updates"), 20);
 
     // The step after it fails: the checkpoint before the last one must still be there.
@@ -328,29 +317,24 @@ TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
     EXPECT_EQ(printed_hash(trained("stopped", 3, due_).output), printed_hash(one.output));
 
     flip_last_byte(folder_ / "damaged/ckpt/step-000014/shard-00000-of-00002.safetensors");
-    const ProcessResult damaged = trained("damaged", 1, due_);
-    EXPECT_EQ(damaged.exit_code, 65) << damaged.output;
-    EXPECT_THAT(damaged.output, testing::HasSubstr("error E701: step 16 is not finite"));
-    EXPECT_THAT(damaged.output, testing::HasSubstr("step 14 is gone or damaged"));
+    EXPECT_THAT(trained("damaged", 1, due_),
+                ends(65, "error E701: step 16 is not finite", "step 14 is gone or damaged"));
 }
 
 TEST_F(RolledBack, StepsNeedACheckpointThatWasDue) {
-    const ProcessResult none = trained("none", 1, {"--checkpoint-every", "3epochs"});
-    EXPECT_EQ(none.exit_code, 65) << none.output;
-    EXPECT_THAT(none.output, testing::HasSubstr("no checkpoint was due before it"));
-    const ProcessResult other = trained("none", 1, {"--checkpoint-every", "3steps"});
-    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
+    EXPECT_THAT(trained("none", 1, {"--checkpoint-every", "3epochs"}),
+                ends(65, "no checkpoint was due before it"));
+    EXPECT_THAT(trained("none", 1, {"--checkpoint-every", "3steps"}), says("error E306"));
 }
 
 TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
     const TempDir folder;
     make_up(folder / "data", {"--kind", "regression", "--size", "4"}, 200);
-    const ProcessResult result =
+    EXPECT_THAT(
         run_lockstep(Words{"train", "--data", folder / "data/train", "--run", folder / "run"} +
                      Words{"--model", "mlp", "--optimizer", "sgd", "--lr", "1e6"} +
-                     Words{"--epochs", "500", "--on-nonfinite", "skip"});
-    EXPECT_EQ(result.exit_code, 65) << result.output;
-    EXPECT_THAT(result.output, testing::HasSubstr("error E701: 100 steps in a row were skipped"));
+                     Words{"--epochs", "500", "--on-nonfinite", "skip"}),
+        ends(65, "error E701: 100 steps in a row were skipped"));
 }
 
 // What numpy makes of whole numbers, and other types that the same numbers have elsewhere.
@@ -412,9 +396,7 @@ class Infer : public testing::Test {
     }
 
     std::string said(const std::string& command, const Words& words) {
-        const ProcessResult result = run_lockstep(Words{command, run_} + words);
-        EXPECT_NE(result.exit_code, 0);
-        return result.output;
+        return output_of(run_lockstep(Words{command, run_} + words), testing::Ne(0));
     }
 
     TempDir folder_;
@@ -507,14 +489,11 @@ TEST(MultiLabel, RefusesNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
             typed("train --data % --test-data % --run % --model mlp --batch 32 --max-steps 3",
                   {folder / name, folder / name, folder / (name + "-run")}));
     };
-    const ProcessResult result = trained("sevens", '\7');
-    EXPECT_EQ(result.exit_code, 65);
-    EXPECT_THAT(result.output,
-                testing::ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "));
-    EXPECT_THAT(result.output, testing::HasSubstr("fix: if it is unknown, store -1; to predict"));
-    const ProcessResult unknown = trained("unknown", '\xff');
-    EXPECT_EQ(unknown.exit_code, 0) << unknown.output;
-    EXPECT_THAT(unknown.output, testing::HasSubstr(" % unknown, left out)"));
+    EXPECT_THAT(trained("sevens", '\7'),
+                ends(65,
+                     testing::ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "),
+                     "fix: if it is unknown, store -1; to predict"));
+    EXPECT_THAT(trained("unknown", '\xff'), ends(0, " % unknown, left out)"));
 }
 
 }  // namespace

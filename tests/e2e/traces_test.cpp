@@ -10,12 +10,9 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {
@@ -126,9 +123,8 @@ TEST_F(Traces, TellOfTheSameSumsOnAllRanks) {
 }
 
 TEST_F(Traces, AreMergedIntoOneFile) {
-    const ProcessResult merged = run_lockstep({"trace", "merge", run()});
-    EXPECT_EQ(merged.exit_code, 0) << merged.output;
-    EXPECT_THAT(merged.output, HasSubstr("start 1: steps=3-5 of 2 rank(s), "));
+    EXPECT_THAT(run_lockstep({"trace", "merge", run()}),
+                ends(0, "start 1: steps=3-5 of 2 rank(s), "));
     std::set<std::string> ranks;
     std::map<std::string, std::set<std::string>> arrows;
     const Json json = read_json(run() / "trace-i1.json");
@@ -144,35 +140,29 @@ TEST_F(Traces, AreMergedIntoOneFile) {
 }
 
 TEST_F(Traces, EndWithTheRun) {
-    const ProcessResult none = run_lockstep({"trace", "merge", resumed()});
-    EXPECT_EQ(none.exit_code, 66);
-    EXPECT_THAT(none.output, HasSubstr("error E201: no start of run"));
-    const ProcessResult result = traced_train(resumed(), 1, 10, {"--trace", "steps=9-20"});
-    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}),
+                ends(66, "error E201: no start of run"));
+    ASSERT_THAT(traced_train(resumed(), 1, 10, {"--trace", "steps=9-20"}), ends(0));
     const StepTrace trace = read_trace(trace_path(RunPaths{resumed()}.logs(2), 0));
     std::vector<std::int64_t> steps;
     for (const TraceSlice& slice : trace.slices)
         if (slice.kind == SliceKind::step) steps.push_back(slice.step);
     EXPECT_THAT(steps, ElementsAre(9, 10));
     EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}).output, HasSubstr("start 2: "));
-    EXPECT_EQ(run_lockstep({"trace", "merge", resumed(), "--incarnation", "1"}).exit_code, 66);
+    EXPECT_THAT(run_lockstep({"trace", "merge", resumed(), "--incarnation", "1"}), ends(66));
 }
 
 TEST_F(Traces, AreOfStepsThatMakeSense) {
     for (const char* steps : {"5-3", "steps=5-3", "steps=0-3", "3"}) {
-        const ProcessResult result = traced_train(run(), 1, 8, {"--trace", steps});
-        EXPECT_EQ(result.exit_code, 64) << result.output;
         EXPECT_THAT(
-            result.output,
-            HasSubstr(fmt::format("error E103: --trace is '{}' (from command line)", steps)));
+            traced_train(run(), 1, 8, {"--trace", steps}),
+            ends(64, fmt::format("error E103: --trace is '{}' (from command line)", steps)));
     }
 }
 
 TEST_F(Traces, GoWithFiguresForOtherPrograms) {
     const auto metrics = [&](const Words& more) {
-        const ProcessResult result = run_lockstep(Words{"metrics", run()} + more);
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        return result.output;
+        return output_of(run_lockstep(Words{"metrics", run()} + more));
     };
     const std::string csv = metrics({});
     EXPECT_THAT(csv, ContainsRegex("^kind,step,epoch,loss,lr,"));
@@ -185,8 +175,8 @@ TEST_F(Traces, GoWithFiguresForOtherPrograms) {
     EXPECT_THAT(text, HasSubstr(fmt::format("lockstep_step{{run=\"{}\"}} 8\n", run().string())));
     for (const int rank : {0, 1})
         EXPECT_THAT(text, HasSubstr(fmt::format("rank=\"{}\",host=", rank)));
-    EXPECT_EQ(run_lockstep({"metrics", run() / "none"}).exit_code, 66);
-    EXPECT_EQ(run_lockstep({"metrics", run(), "--format", "xml"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"metrics", run() / "none"}), ends(66));
+    EXPECT_THAT(run_lockstep({"metrics", run(), "--format", "xml"}), ends(64));
 }
 
 TEST_F(Traces, GoWithTextsAndHistogramsForTensorBoard) {

@@ -7,9 +7,6 @@
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -23,12 +20,11 @@ Words tune(const fs::path& out) {
 // The gain is the machine's; that equal bits were seen, and by how many trainings, is not.
 TEST(Tune, TriesInTurnsAndProvesThatNoBitChanges) {
     const TempDir folder;
-    const auto result =
-        run_lockstep(tune(folder / "tuned.toml") +
-                     Words{"--knobs", "leaves,transport", "--rounds", "2", "--json"} +
-                     Words{"--np", "1", "--virtual-ranks", "4", "--steps", "30"});
-    ASSERT_EQ(result.exit_code, 0) << result.output;
-    const Json found = parse_json(result.output, "tune");
+    const std::string result =
+        output_of(run_lockstep(tune(folder / "tuned.toml") +
+                               Words{"--knobs", "leaves,transport", "--rounds", "2", "--json"} +
+                               Words{"--np", "1", "--virtual-ranks", "4", "--steps", "30"}));
+    const Json found = parse_json(result, "tune");
     EXPECT_EQ(found["virtual_ranks"].get<int>(), 4);
     EXPECT_EQ(found["parameters"].get<std::string>().size(), 32u);
     EXPECT_GE(found["tried"].size(), 2u) << found;
@@ -40,10 +36,11 @@ TEST(Tune, TriesInTurnsAndProvesThatNoBitChanges) {
     EXPECT_FALSE(found["changes_bits"].get<bool>());
     EXPECT_THAT(found["not_tried"].dump(), HasSubstr("transport: it has one value here"));
     EXPECT_THAT(read_file(folder / "tuned.toml"), HasSubstr("# Found by lockstep tune, "));
-    const auto trained = run_lockstep(
-        Words{"train", "--config", folder / "tuned.toml", "--data", SmallData::get().train()} +
-        Words{"--run", folder / "run", "--model", "mlp", "--batch", "48", "--max-steps", "2"});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_THAT(
+        run_lockstep(
+            Words{"train", "--config", folder / "tuned.toml", "--data", SmallData::get().train()} +
+            Words{"--run", folder / "run", "--model", "mlp", "--batch", "48", "--max-steps", "2"}),
+        ends(0));
 }
 
 TEST(Tune, SaysWhatIsWrong) {
@@ -60,9 +57,8 @@ TEST(Tune, SaysWhatIsWrong) {
     EXPECT_THAT(said(tune(out)), HasSubstr("error E407: "));
     EXPECT_EQ(read_file(out), "");
     const fs::path other = folder / "other.toml";
-    const auto little = run_lockstep(tune(other) + Words{"--minutes", "0.01"});
-    EXPECT_EQ(little.exit_code, 64) << little.output;
-    EXPECT_THAT(little.output, HasSubstr("error E742: --minutes 0.01 is too little"));
+    EXPECT_THAT(run_lockstep(tune(other) + Words{"--minutes", "0.01"}),
+                ends(64, "error E742: --minutes 0.01 is too little"));
     EXPECT_FALSE(fs::exists(other));
 }
 

@@ -9,9 +9,6 @@
 #include <set>
 #include <sstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -55,15 +52,11 @@ void expect_equal_on(const std::vector<int>& ranks, const ProcessResult& result)
 
 TEST(Verify, EndsAsTheTrainingThatFailed) {
     const TempDir folder;
-    const auto refused =
-        verify({"--ranks", "1,2", "--model", folder.file("net.pt", "no model").string()});
-    EXPECT_EQ(refused.exit_code, 78) << refused.output;
-    EXPECT_THAT(refused.output, testing::HasSubstr("error E250"));
-    EXPECT_THAT(refused.output, testing::HasSubstr("E705: training on 1 rank(s) ended with"));
-    EXPECT_EQ(verify({"--ranks", "1,2", "--inputs", "none"}).exit_code, 65);
-    const auto unknown = verify({"--ranks", "1,2", "--model", "cnm"});
-    EXPECT_NE(unknown.exit_code, 0);
-    EXPECT_THAT(unknown.output, testing::HasSubstr("lockstep: error E103: no model 'cnm'"));
+    EXPECT_THAT(verify({"--ranks", "1,2", "--model", folder.file("net.pt", "no model").string()}),
+                ends(78, "error E250", "E705: training on 1 rank(s) ended with"));
+    EXPECT_THAT(verify({"--ranks", "1,2", "--inputs", "none"}), ends(65));
+    EXPECT_THAT(verify({"--ranks", "1,2", "--model", "cnm"}),
+                fails("lockstep: error E103: no model 'cnm'"));
 }
 
 // Six steps of 128: five are an epoch of 600 samples, four without its last.
@@ -104,11 +97,9 @@ TEST(Verify, FindsFrozenAndSlowerParametersEqual) {
 }
 
 TEST(Verify, ShowsThatPlainSummationDiffers) {
-    const auto result = verify({"--ranks", "1,2,4", "--plain"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_GT(different_hashes(rows_of(result.output)), 1u) << result.output;
-    EXPECT_THAT(result.output,
-                testing::EndsWith("different, as ordinary summation is expected to be\n"));
+    const std::string result = output_of(verify({"--ranks", "1,2,4", "--plain"}));
+    EXPECT_GT(different_hashes(rows_of(result)), 1u) << result;
+    EXPECT_THAT(result, testing::EndsWith("different, as ordinary summation is expected to be\n"));
 }
 
 TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
@@ -162,17 +153,16 @@ TEST_F(LeafModes, DecideNoBit) {
     EXPECT_EQ(printed_hash(one_by_one.output), hash) << one_by_one.output;
     const auto mixed = run_mixed("mixed");
     EXPECT_EQ(printed_hash(mixed.output), hash) << mixed.output;
-    EXPECT_EQ(run_lockstep(train("resumed", "together", 3)).exit_code, 0);
+    EXPECT_THAT(run_lockstep(train("resumed", "together", 3)), ends(0));
     const auto resumed = run_lockstep(train("resumed", "one-by-one"));
     EXPECT_EQ(printed_hash(resumed.output), hash) << resumed.output;
 }
 
 TEST_F(LeafModes, SayWhatStandsInTheWay) {
-    const auto refused = run_lockstep(train("few", "together", 6, "24"));
-    EXPECT_THAT(refused.output, testing::HasSubstr("why: 3 samples each are too few\n"));
-    const auto cut = run_lockstep(train("cut", "auto", 1) + Words{"--micro-batches", "2"});
-    EXPECT_THAT(cut.output,
-                testing::HasSubstr("computed one by one: they are cut into micro-batches\n"));
+    EXPECT_THAT(run_lockstep(train("few", "together", 6, "24")),
+                says("why: 3 samples each are too few\n"));
+    EXPECT_THAT(run_lockstep(train("cut", "auto", 1) + Words{"--micro-batches", "2"}),
+                says("computed one by one: they are cut into micro-batches\n"));
 }
 
 TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
@@ -187,9 +177,7 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
                 testing::HasSubstr("virtual ranks: 8 by default, for as many ranks with the same "
                                    "bits\n"));
     EXPECT_THAT(alone.output, testing::HasSubstr("8 a rank of 8 samples, computed together"));
-    const auto three = train(3);
-    EXPECT_EQ(three.exit_code, 0) << three.output;
-    EXPECT_EQ(printed_hash(three.output), printed_hash(alone.output));
+    EXPECT_EQ(printed_hash(output_of(train(3))), printed_hash(alone.output));
 }
 
 TEST(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
@@ -200,12 +188,12 @@ TEST(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
     };
     synth("train", "256");
     synth("test", "6000");
-    const auto result = run_lockstep(
-        Words{"train", "--data", folder / "train", "--test-data", folder / "test", "--run"} +
-        Words{folder / "run", "--model", "mlp", "--batch", "256", "--virtual-ranks", "64"} +
-        Words{"--max-steps", "1"});
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, testing::HasSubstr("of 6,000)"));
+    EXPECT_THAT(
+        run_lockstep(
+            Words{"train", "--data", folder / "train", "--test-data", folder / "test", "--run"} +
+            Words{folder / "run", "--model", "mlp", "--batch", "256", "--virtual-ranks", "64"} +
+            Words{"--max-steps", "1"}),
+        ends(0, "of 6,000)"));
 }
 
 // With two micro-batches, too: only whole leaves' gradients count.
@@ -219,9 +207,9 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
             Words{"--micro-batches", "2", "--np", std::to_string(ranks), "--oversubscribe"} + more);
     };
     const Words measured = {"--noise-scale-every", "2"};
-    const auto one = train("one", 1, measured), three = train("three", 3, measured);
-    EXPECT_EQ(one.exit_code, 0) << one.output;
-    EXPECT_THAT(one.output,
+    const std::string one = output_of(train("one", 1, measured));
+    EXPECT_THAT(train("three", 3, measured), ends(0));
+    EXPECT_THAT(one,
                 testing::ContainsRegex(
                     "gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
     const auto found = [&](const std::string& run) {
@@ -229,7 +217,7 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
     };
     EXPECT_GT(found("one"), 1);
     EXPECT_EQ(found("one"), found("three"));
-    EXPECT_EQ(printed_hash(one.output), printed_hash(train("none", 1, {}).output));
+    EXPECT_EQ(printed_hash(one), printed_hash(train("none", 1, {}).output));
 }
 
 }  // namespace

@@ -4,9 +4,6 @@
 #include "run_files.hpp"
 #include "small_data.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 namespace {
 
@@ -24,12 +21,8 @@ class Weights : public testing::Test {
   protected:
     // A run of one step, and its weights.
     void SetUp() override {
-        const ProcessResult trained = run_lockstep(train(folder_ / "first", "0.1"));
-        ASSERT_EQ(trained.exit_code, 0) << trained.output;
-        hash_ = printed_hash(trained.output);
-        const ProcessResult result = exported({"--out", file_});
-        ASSERT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_THAT(result.output, HasSubstr("tensors of step 1 to"));
+        hash_ = printed_hash(output_of(run_lockstep(train(folder_ / "first", "0.1"))));
+        ASSERT_THAT(exported({"--out", file_}), ends(0, "tensors of step 1 to"));
     }
     ProcessResult exported(const Words& more) {
         return run_lockstep(Words{"export", folder_ / "first"} + more);
@@ -45,19 +38,13 @@ class Weights : public testing::Test {
 
 // A step at a rate of 0 changes no weight.
 TEST_F(Weights, OfOneRunBeginAnother) {
-    const ProcessResult loaded = run_lockstep(loading("second"));
-    ASSERT_EQ(loaded.exit_code, 0) << loaded.output;
-    EXPECT_EQ(printed_hash(loaded.output), hash_);
+    EXPECT_EQ(printed_hash(output_of(run_lockstep(loading("second")))), hash_);
     EXPECT_NE(printed_hash(run_lockstep(train(folder_ / "none", "0")).output), hash_);
 
-    const ProcessResult resumed = run_lockstep(train(folder_ / "second", "0"));
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.output << "the checkpoint has them";
-    const ProcessResult without = run_lockstep(loading("none"));
-    EXPECT_THAT(without.output, HasSubstr("E306")) << "it began with others";
+    EXPECT_THAT(run_lockstep(train(folder_ / "second", "0")), ends(0)) << "the checkpoint has them";
+    EXPECT_THAT(run_lockstep(loading("none")), says("E306")) << "it began with others";
     fs::resize_file(file_, fs::file_size(file_) - 4);
-    const ProcessResult other = run_lockstep(loading("second"));
-    EXPECT_THAT(other.output, HasSubstr("E306"));
-    EXPECT_THAT(other.output, HasSubstr("load-weights"));
+    EXPECT_THAT(run_lockstep(loading("second")), says("E306", "load-weights"));
     EXPECT_THAT(run_lockstep(loading("third")).output, HasSubstr("E309"));
     EXPECT_FALSE(fs::exists(folder_ / "third" / "run.json"));
     fs::remove(file_);
@@ -66,27 +53,22 @@ TEST_F(Weights, OfOneRunBeginAnother) {
 }
 
 TEST_F(Weights, ThatDoNotFitAreNamedOrSkipped) {
-    const ProcessResult small = run_lockstep(loading("small") + Words{"--no-bias"});
-    EXPECT_THAT(small.output, HasSubstr("E304"));
-    EXPECT_THAT(small.output, HasSubstr("not in the model: "));
-    const ProcessResult skipped =
-        run_lockstep(loading("small") + Words{"--no-bias", "--load-skip", "*bias"});
-    EXPECT_EQ(skipped.exit_code, 0) << skipped.output;
-    const ProcessResult idle =
-        run_lockstep(train(folder_ / "idle", "0") + Words{"--load-skip", "*bias"});
-    EXPECT_THAT(idle.output, HasSubstr("E107: --load-skip has no effect"));
+    EXPECT_THAT(run_lockstep(loading("small") + Words{"--no-bias"}),
+                says("E304", "not in the model: "));
+    EXPECT_THAT(run_lockstep(loading("small") + Words{"--no-bias", "--load-skip", "*bias"}),
+                ends(0));
+    EXPECT_THAT(run_lockstep(train(folder_ / "idle", "0") + Words{"--load-skip", "*bias"}),
+                says("E107: --load-skip has no effect"));
 }
 
 TEST_F(Weights, ThatAreLoadedAreCounted) {
-    const ProcessResult some = run_lockstep(loading("some") + Words{"--load-skip", "fc2.*"});
-    EXPECT_THAT(some.output, HasSubstr("weights: 2 of 4 tensors of the model loaded from '"));
-    EXPECT_THAT(some.output, HasSubstr("w.safetensors', 2 of its 4 not used")) << some.output;
-    const ProcessResult typo = run_lockstep(loading("typo") + Words{"--load-skip", "typo.*"});
-    EXPECT_EQ(typo.exit_code, 64);
-    EXPECT_THAT(typo.output, HasSubstr("E107: --load-skip 'typo.*' has no effect"));
-    const ProcessResult none = run_lockstep(loading("none") + Words{"--load-skip", "*"});
-    EXPECT_EQ(none.exit_code, 64);
-    EXPECT_THAT(none.output, HasSubstr("E107: --load-skip '*' leaves nothing to load"));
+    EXPECT_THAT(run_lockstep(loading("some") + Words{"--load-skip", "fc2.*"}),
+                says("weights: 2 of 4 tensors of the model loaded from '",
+                     "w.safetensors', 2 of its 4 not used"));
+    EXPECT_THAT(run_lockstep(loading("typo") + Words{"--load-skip", "typo.*"}),
+                ends(64, "E107: --load-skip 'typo.*' has no effect"));
+    EXPECT_THAT(run_lockstep(loading("none") + Words{"--load-skip", "*"}),
+                ends(64, "E107: --load-skip '*' leaves nothing to load"));
 }
 
 // As DistributedDataParallel makes names.
@@ -112,29 +94,28 @@ TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("prefix.py", prefixing_script),
                    ddp = folder_ / "ddp.safetensors";
-    ASSERT_EQ(run_process({"python3", script, file_, ddp}).exit_code, 0);
-    const ProcessResult refused =
-        run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", ddp});
-    EXPECT_THAT(refused.output, HasSubstr("E304"));
-    EXPECT_THAT(refused.output, HasSubstr("why: names begin with 'module.' in the file only"));
-    EXPECT_THAT(refused.output, HasSubstr("fix: give --load-prefix module., too"));
+    ASSERT_THAT(run_process({"python3", script, file_, ddp}), ends(0));
+    EXPECT_THAT(run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", ddp}),
+                says("E304",
+                     "why: names begin with 'module.' in the file only",
+                     "fix: give --load-prefix module., too"));
     EXPECT_EQ(printed_hash(run_lockstep(train(folder_ / "third", "0") +
                                         Words{"--load-weights", ddp, "--load-prefix", "module."})
                                .output),
               hash_);
     const fs::path npz = folder_ / "w.npz", other = folder_ / "ddp.npz";
-    ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
-    ASSERT_EQ(run_process({"python3", "-c", prefixing_npz, npz, other}).exit_code, 0);
+    ASSERT_THAT(exported({"--out", npz, "--format", "npz"}), ends(0));
+    ASSERT_THAT(run_process({"python3", "-c", prefixing_npz, npz, other}), ends(0));
     for (const fs::path& file : {ddp, other}) {
         const ProcessResult evaluation = run_lockstep(
             {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", file});
         const std::size_t command = evaluation.output.find("python3 -c");
         ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
-        const ProcessResult renamed = run_process(
-            {"sh",
-             "-c",
-             evaluation.output.substr(command, evaluation.output.find('\n', command) - command)});
-        EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
+        EXPECT_THAT(run_process({"sh",
+                                 "-c",
+                                 evaluation.output.substr(
+                                     command, evaluation.output.find('\n', command) - command)}),
+                    ends(0));
         const fs::path made = folder_ / ("ddp.new" + file.extension().string());
         const Words loading_it = train(folder_ / ("run" + file.extension().string()), "0") +
                                  Words{"--load-weights", made};
@@ -148,19 +129,13 @@ TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
     };
     const std::string command = "'lockstep export " + (folder_ / "first").string() +
                                 " --out weights.safetensors', and give that";
-    EXPECT_THAT(loaded(folder_ / "first"), HasSubstr("E206"));
-    EXPECT_THAT(loaded(folder_ / "first"), HasSubstr(command));
-    const std::string shard =
-        loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors");
-    EXPECT_THAT(shard, HasSubstr("E304"));
-    EXPECT_THAT(shard, HasSubstr(command));
-    const ProcessResult other = run_lockstep({"eval",
-                                              folder_ / "first",
-                                              "--data",
-                                              SmallData::get().train(),
-                                              "--weights",
-                                              folder_ / "first"});
-    EXPECT_THAT(other.output, HasSubstr(command));
+    EXPECT_THAT(loaded(folder_ / "first"), has("E206", command));
+    EXPECT_THAT(loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors"),
+                has("E304", command));
+    EXPECT_THAT(
+        run_lockstep(typed("eval % --data % --weights %",
+                           {folder_ / "first", SmallData::get().train(), folder_ / "first"})),
+        says(command));
     folder_.file("w.npz", "PK\x03\x04");
     EXPECT_THAT(loaded(folder_ / "w.npz"), HasSubstr("it begins like a zip archive"));
 }
@@ -181,11 +156,11 @@ TEST_F(Weights, AreExportedAsTold) {
     EXPECT_THAT(exported({"--out", folder_ / "x", "--average", "--all"}).output,
                 HasSubstr("E106: --all and --average are both given"));
     const fs::path all = folder_ / "all.safetensors";
-    EXPECT_EQ(exported({"--out", all, "--all"}).exit_code, 0);
+    EXPECT_THAT(exported({"--out", all, "--all"}), ends(0));
     EXPECT_GT(fs::file_size(all), 3 * fs::file_size(file_) / 2) << "momentum is as large";
-    EXPECT_EQ(exported({"--out", folder_ / "w.npz", "--format", "npz"}).exit_code, 0);
+    EXPECT_THAT(exported({"--out", folder_ / "w.npz", "--format", "npz"}), ends(0));
     fs::remove(folder_ / "w.npz");
-    EXPECT_EQ(exported({"--out", folder_ / "w.npz", "--format", "npz"}).exit_code, 0);
+    EXPECT_THAT(exported({"--out", folder_ / "w.npz", "--format", "npz"}), ends(0));
     const Json facts = parse_json(content_of(folder_ / "w.npz.json"), "w.npz.json");
     EXPECT_EQ(facts.at("step").get<int>(), 1);
     EXPECT_EQ(facts.at("task").get<std::string>(), "classification");
@@ -204,17 +179,16 @@ TEST_F(Weights, AreExportedAsTold) {
 TEST_F(Weights, ArePrunedToFewerChannels) {
     const fs::path small = folder_ / "small.safetensors";
     const Words prune = {"prune", folder_ / "first", "--out", small};
-    const ProcessResult pruned = run_lockstep(prune + Words{"--keep", "0.25"});
-    ASSERT_EQ(pruned.exit_code, 0) << pruned.output;
-    EXPECT_THAT(pruned.output, HasSubstr("channels    256 -> 64\nparameters  203,530 -> 50,890\n"));
-    EXPECT_THAT(pruned.output, HasSubstr("--model mlp --channels 64 --load-weights "));
-    const ProcessResult trained =
-        run_lockstep(train(folder_ / "small", "0.1") +
-                     Words{"--channels", "64", "--load-weights", small.string()});
-    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    ASSERT_THAT(run_lockstep(prune + Words{"--keep", "0.25"}),
+                ends(0,
+                     "channels    256 -> 64\nparameters  203,530 -> 50,890\n",
+                     "--model mlp --channels 64 --load-weights "));
+    EXPECT_THAT(run_lockstep(train(folder_ / "small", "0.1") +
+                             Words{"--channels", "64", "--load-weights", small.string()}),
+                ends(0));
     const Words eval = {
         "eval", folder_ / "first", "--data", SmallData::get().train(), "--weights", small};
-    EXPECT_EQ(run_lockstep(eval + Words{"--channels", "64"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep(eval + Words{"--channels", "64"}), ends(0));
     EXPECT_THAT(run_lockstep(eval).output,
                 testing::AllOf(HasSubstr("E304"), testing::Not(HasSubstr("--load-skip"))));
     EXPECT_THAT(run_lockstep(eval + Words{"--channels", "64,3"}).output,
@@ -248,7 +222,7 @@ print('alike:', len(names))
 
 TEST_F(Weights, AreReadByOtherPrograms) {
     const fs::path npz = folder_ / "w.npz";
-    ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
+    ASSERT_THAT(exported({"--out", npz, "--format", "npz"}), ends(0));
     const auto loaded = [&](const std::string& run, const fs::path& file) {
         return run_lockstep(train(folder_ / run, "0") + Words{"--load-weights", file});
     };
@@ -266,9 +240,7 @@ TEST_F(Weights, AreReadByOtherPrograms) {
     fs::rename(folder_ / "moved", file_);
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("read.py", reading_script);
-    const ProcessResult read = run_process({"python3", script, npz, file_}, {}, 60);
-    EXPECT_EQ(read.exit_code, 0) << read.output;
-    EXPECT_THAT(read.output, HasSubstr("alike: "));
+    EXPECT_THAT(run_process({"python3", script, npz, file_}, {}, 60), ends(0, "alike: "));
 }
 
 }  // namespace

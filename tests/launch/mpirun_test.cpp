@@ -8,7 +8,6 @@
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 namespace lockstep {

@@ -8,11 +8,9 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -116,12 +114,10 @@ TEST(Supervise, ReachesAStoppedLauncher) {
 TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
     SupervisedRanks ranks = at_work();
     ranks.limits = {.begin_s = 60, .gone_s = 0.5, .end_s = 0.2};
-    const auto error = test::caught([&] {
-        supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
-    });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E691");
-    EXPECT_THAT(error->what(), testing::HasSubstr("no living rank"));
+    EXPECT_THAT(test::caught_text([&] {
+                    supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
+                }),
+                testing::AllOf(testing::HasSubstr("E691: "), testing::HasSubstr("no living rank")));
 }
 
 // As mpirun that waits for a host behind a firewall; its owner knows the verdict.
@@ -130,11 +126,10 @@ TEST(Supervise, EndsALauncherThatStaysOnceItsRanksHaveGivenUp) {
     ranks.are_here = false;
     ranks.have_given_up = [] { return true; };
     ranks.limits.given_up_s = 0.5;
-    const auto error = test::caught([&] {
-        supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
-    });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E612");
+    EXPECT_THAT(test::caught_text([&] {
+                    supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
+                }),
+                testing::HasSubstr("E612: "));
     EXPECT_EQ(supervise({"bash", "-c", "exit 76"}, {}, ranks), 76) << "that ends by itself";
 }
 
@@ -142,14 +137,12 @@ TEST(Supervise, EndsALauncherWhoseRanksDoNotBeginAndWhatItStarted) {
     const test::TempDir folder;
     SupervisedRanks ranks = not_begun();
     ranks.limits = {.begin_s = 3, .gone_s = 60, .end_s = 0.2};
-    const auto error = test::caught([&] {
-        supervise({"bash", "-c", "trap '' TERM; sleep 60 & echo $! > $PIDS; wait"},
-                  {{"PIDS", folder / "pids"}},
-                  ranks);
-    });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E691");
-    EXPECT_THAT(error->what(), testing::HasSubstr("have not begun"));
+    EXPECT_THAT(test::caught_text([&] {
+                    supervise({"bash", "-c", "trap '' TERM; sleep 60 & echo $! > $PIDS; wait"},
+                              {{"PIDS", folder / "pids"}},
+                              ranks);
+                }),
+                testing::AllOf(testing::HasSubstr("E691: "), testing::HasSubstr("have not begun")));
     pid_t left = 0;
     std::ifstream(folder / "pids") >> left;
     ASSERT_GT(left, 0);

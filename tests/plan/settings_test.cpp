@@ -6,11 +6,9 @@
 #include "support/caught.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -235,16 +233,16 @@ constexpr EffectFacts facts{.samples = 600, .total_steps = 100, .age = RunAge::c
 
 struct NoEffect {
     std::string name;
-    std::function<void(TrainSettings&)> change;
-    std::string code;
+    std::vector<std::pair<std::string, std::string>> given;
     std::string text;  // a part of the message
+    std::string code = "E107";
 };
 
 class SettingsWithoutEffect : public testing::TestWithParam<NoEffect> {};
 
 TEST_P(SettingsWithoutEffect, AreErrorsOfANewRun) {
     TrainSettings settings = settled();
-    GetParam().change(settings);
+    for (const auto& [name, value] : GetParam().given) set_setting(settings, name, value);
     const std::string text = caught_text([&] { check_effects(settings, facts); });
     EXPECT_THAT(text, HasSubstr("error " + GetParam().code));
     EXPECT_THAT(text, HasSubstr(GetParam().text));
@@ -253,162 +251,86 @@ TEST_P(SettingsWithoutEffect, AreErrorsOfANewRun) {
 std::vector<NoEffect> idle_cases() {
     return {
         {"MomentumOfAdam",
-         [](auto& s) { s.optimizer.momentum = 0.5; },
-         "E107",
+         {{"momentum", "0.5"}},
          "--momentum has no effect\n  why: --optimizer adam has none\n"
          "  fix: drop it, or use --optimizer sgd"},
-        {"BetaOfSgd",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::sgd;
-             s.optimizer.beta1 = 0.5;
-         },
-         "E107",
-         "--beta1 has no effect"},
+        {"BetaOfSgd", {{"optimizer", "sgd"}, {"beta1", "0.5"}}, "--beta1 has no effect"},
         {"BetaOfLars",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::lars;
-             s.optimizer.beta2 = 0.5;
-         },
-         "E107",
+         {{"optimizer", "lars"}, {"beta2", "0.5"}},
          "--beta2 has no effect\n  why: --optimizer lars has none"},
         {"NesterovOfAdam",
-         [](auto& s) { s.optimizer.nesterov = true; },
-         "E107",
+         {{"nesterov", "true"}},
          "--nesterov has no effect\n  why: --optimizer adam has none\n"
          "  fix: drop it, or use --optimizer sgd"},
         {"NesterovWithoutMomentum",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::sgd;
-             s.optimizer.momentum = 0;
-             s.optimizer.nesterov = true;
-         },
-         "E107",
+         {{"optimizer", "sgd"}, {"momentum", "0"}, {"nesterov", "true"}},
          "--nesterov has no effect\n  why: there is no --momentum to look along"},
         {"SharingOfNoGpu",
-         [](auto& s) { s.shares_gpus = true; },
-         "E107",
+         {{"share-gpu", "true"}},
          "--share-gpu has no effect\n  why: it is for GPUs, and those are not asked for\n"
          "  fix: drop it, or use --device cuda"},
         {"ShardsOfGpus",
-         [](auto& s) {
-             s.device = DeviceKind::cuda;
-             s.shard_state = ShardState::node;
-         },
-         "E107",
+         {{"device", "cuda"}, {"shard-state", "node"}},
          "--shard-state has no effect\n  why: each GPU has its own part of the optimizer's state "
          "already\n  fix: drop it, or use --device cpu"},
         {"TrustOfLamb",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::lamb;
-             s.optimizer.trust = 0.1;
-         },
-         "E107",
+         {{"optimizer", "lamb"}, {"trust", "0.1"}},
          "--trust has no effect\n  why: --optimizer lamb has none"},
         {"RatesByGroupOfLamb",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::lamb;
-             s.optimizer.rate_factors = "fc.*=0.1";
-         },
-         "E107",
+         {{"optimizer", "lamb"}, {"lr-group", "fc.*=0.1"}},
          "--lr-group has no effect\n  why: --optimizer lamb finds a rate for each tensor\n"
          "  fix: drop it, or use --optimizer adam"},
         {"ModeOfAModelThatIsNoProgram",
-         [](auto& s) { s.model.program_mode = ProgramMode::as_exported; },
-         "E107",
+         {{"model-mode", "as-exported"}},
          "--model-mode has no effect\n  why: --model cnn has no choice of it\n"
          "  fix: drop it, or use --model FILE.pt2"},
         {"PrefixWithoutWeights",
-         [](auto& s) { s.load_prefix = "module."; },
-         "E107",
+         {{"load-prefix", "module."}},
          "--load-prefix has no effect\n  why: there is no --load-weights to take it off"},
         {"DecayAllOfSgd",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::sgd;
-             s.optimizer.decays_all = true;
-         },
-         "E107",
+         {{"optimizer", "sgd"}, {"decay-all", "true"}},
          "--decay-all has no effect\n  why: --optimizer sgd treats all tensors alike\n"
          "  fix: drop it, or use --optimizer adamw"},
         {"DecayAllWithoutDecay",
-         [](auto& s) {
-             s.optimizer.kind = OptimizerKind::adamw;
-             s.optimizer.decays_all = true;
-         },
-         "E107",
+         {{"optimizer", "adamw"}, {"decay-all", "true"}},
          "--decay-all has no effect\n  why: --weight-decay is 0"},
         {"LrEveryOfACosine",
-         [](auto& s) {
-             s.schedule.kind = ScheduleKind::cosine;
-             s.schedule.every = {Period::Unit::steps, 5};
-         },
-         "E107",
+         {{"schedule", "cosine"}, {"lr-every", "5steps"}},
          "--lr-every has no effect\n  why: --schedule cosine has none\n"
          "  fix: drop it, or use --schedule step"},
         {"LrGammaOfAConstant",
-         [](auto& s) { s.schedule.gamma = 0.5; },
-         "E107",
+         {{"lr-gamma", "0.5"}},
          "--lr-gamma has no effect\n  why: --schedule constant has none"},
         {"LrPowerOfALine",
-         [](auto& s) {
-             s.schedule.kind = ScheduleKind::linear;
-             s.schedule.power = 3;
-         },
-         "E107",
+         {{"schedule", "linear"}, {"lr-power", "3"}},
          "--lr-power has no effect\n  why: --schedule linear has none"},
         {"LossScaleOfBf16",
-         [](auto& s) {
-             s.precision = Precision::bf16;
-             s.loss_scale = 128;
-         },
-         "E107",
+         {{"precision", "bf16"}, {"loss-scale", "128"}},
          "--loss-scale has no effect\n  why: --precision bf16 needs none"},
         {"ReferenceBatchWithoutAScale",
-         [](auto& s) { s.schedule.reference_batch = 64; },
-         "E107",
+         {{"reference-batch", "64"}},
          "--reference-batch has no effect\n  why: --lr-scale is none"},
         {"LrEndOfSteps",
-         [](auto& s) {
-             s.schedule.kind = ScheduleKind::step;
-             s.schedule.end = 1e-5;
-         },
-         "E107",
+         {{"schedule", "step"}, {"lr-end", "1e-5"}},
          "--lr-end has no effect\n  why: --schedule step has none"},
-        {"LanesOfAUniformOrder",
-         [](auto& s) {
-             s.order = OrderKind::uniform;
-             s.lanes = 8;
-         },
-         "E107",
-         "--lanes has no effect"},
+        {"LanesOfAUniformOrder", {{"order", "uniform"}, {"lanes", "8"}}, "--lanes has no effect"},
         {"EvaluateEveryWithoutTestData",
-         [](auto& s) {
-             s.evaluate_every = {Period::Unit::steps, 5};
-         },
-         "E107",
+         {{"evaluate-every", "5steps"}},
          "--evaluate-every has no effect\n  why: there is no --test-data"},
         {"KeepBestWithoutTestData",
-         [](auto& s) { s.keep_best = "loss"; },
-         "E107",
+         {{"keep-best", "loss"}},
          "--keep-best has no effect\n  why: there is no --test-data"},
         {"EarlyStopWithoutTestData",
-         [](auto& s) { s.early_stop = 3; },
-         "E107",
+         {{"early-stop", "3"}},
          "--early-stop has no effect\n  why: there is no --test-data"},
         {"AcceptDataOfPackedOnes",
-         [](auto& s) { s.accepts_data = true; },
-         "E107",
+         {{"accept-data", "true"}},
          "--accept-data has no effect\n  why: packed data are known by their hashes"},
         {"FollowLinksOfPackedData",
-         [](auto& s) { s.follows_links = true; },
-         "E107",
+         {{"follow-links", "true"}},
          "--follow-links has no effect\n  why: packed data have no links"},
         {"EarlyStopWithoutEvaluations",
-         [](auto& s) {
-             s.early_stop = 3;
-             s.test_data = "D";
-             s.evaluate_every = {};
-         },
-         "E107",
+         {{"early-stop", "3"}, {"test-data", "D"}, {"evaluate-every", "never"}},
          "--early-stop has no effect\n  why: the run is evaluated at its end only"},
     };
 }
@@ -416,62 +338,37 @@ std::vector<NoEffect> idle_cases() {
 std::vector<NoEffect> misfit_cases() {
     return {
         {"BatchAboveTheSamples",
-         [](auto& s) { s.batch = 604; },
-         "E107",
+         {{"batch", "604"}},
          "--batch 604 is more than the 600 samples\n  why: no step would have that many\n"
          "  fix: use --batch 600 or less"},
-        {"MicroBatchesAboveALeaf",
-         [](auto& s) { s.micro_batches = 33; },
-         "E107",
-         "use --micro-batches 32 or less"},
+        {"MicroBatchesAboveALeaf", {{"micro-batches", "33"}}, "use --micro-batches 32 or less"},
         {"WarmupBeyondTheCosine",
-         [](auto& s) {
-             s.schedule = {ScheduleKind::cosine, 101};
-         },
-         "E107",
+         {{"schedule", "cosine"}, {"warmup-steps", "101"}},
          "--warmup-steps 101 is beyond the run's 100 steps"},
         {"LrEndAboveLr",
-         [](auto& s) {
-             s.schedule.kind = ScheduleKind::linear;
-             s.schedule.end = 0.5;
-         },
-         "E107",
+         {{"schedule", "linear"}, {"lr-end", "0.5"}},
          "--lr-end 0.5 is above the rate of 0.001\n  why: the rate of --schedule linear falls\n"
          "  fix: use a smaller --lr-end"},
         {"LrEveryByTheClock",
-         [](auto& s) {
-             s.schedule.kind = ScheduleKind::step;
-             s.schedule.every = {Period::Unit::seconds, 600};
-         },
-         "E103",
+         {{"schedule", "step"}, {"lr-every", "10m"}},
          "--lr-every is '10m'\n  why: the learning rate falls after steps or epochs\n"
-         "  fix: for example --lr-every 30epochs"},
+         "  fix: for example --lr-every 30epochs",
+         "E103"},
         {"EvaluationsByTheClock",
-         [](auto& s) {
-             s.test_data = "t";
-             s.evaluate_every = {Period::Unit::seconds, 600};
-         },
-         "E103",
+         {{"test-data", "t"}, {"evaluate-every", "10m"}},
          "--evaluate-every is '10m'\n  why: evaluations come after steps or epochs, so that they "
-         "do not depend on time\n  fix: for example --evaluate-every 500steps"},
+         "do not depend on time\n  fix: for example --evaluate-every 500steps",
+         "E103"},
         {"RollbackByTheClock",
-         [](auto& s) {
-             s.on_nonfinite = NonFinite::rollback;
-             s.checkpoint_every = {Period::Unit::seconds, 600};
-         },
-         "E107",
+         {{"on-nonfinite", "rollback"}, {"checkpoint-every", "10m"}},
          "--on-nonfinite rollback does not go with --checkpoint-every 10m"},
         {"UniformOrderStreamed",
-         [](auto& s) {
-             s.order = OrderKind::uniform;
-             s.data_mode = DataMode::stream;
-         },
-         "E107",
+         {{"order", "uniform"}, {"data-mode", "stream"}},
          "--order uniform does not go with --data-mode stream"},
         {"DeadlineInSeconds",
-         [](auto& s) { s.deadline = 5; },
-         "E102",
-         "--deadline is 5\n  why: it is seconds since 1970, not from now"},
+         {{"deadline", "5"}},
+         "--deadline is 5\n  why: it is seconds since 1970, not from now",
+         "E102"},
     };
 }
 

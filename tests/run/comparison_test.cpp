@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -32,8 +31,8 @@ RunFigures run_with_steps(std::vector<double> seconds, int ranks = 1) {
         std::int64_t step = 0;
         for (const double each : seconds) {
             StepBudget budget{.step = ++step};
-            budget.phases[static_cast<std::size_t>(Phase::comm)] = rank * each;
-            budget.phases[static_cast<std::size_t>(Phase::other)] = (ranks - rank) * each;
+            budget.phases[Phase::comm] = rank * each;
+            budget.phases[Phase::other] = (ranks - rank) * each;
             run.ranks.back().steps.push_back(budget);
         }
     }
@@ -110,7 +109,7 @@ TEST(PhaseScatter, TakesEachStepByItsNumber) {
     RunFigures run = run_with_steps({1, 1, 1, 1}, 2);
     std::vector<StepBudget>& steps = run.ranks[1].steps;
     steps.erase(steps.begin() + 1);  // damaged: steps 3 and 4 are left of it
-    steps[1].phases[static_cast<std::size_t>(Phase::comm)] = 3;
+    steps[1].phases[Phase::comm] = 3;
     EXPECT_EQ(phase_scatter(run, Phase::comm).mean, (0 + 1.5 + 0.5) / 3);
 }
 

@@ -7,14 +7,12 @@
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 namespace lockstep {
 namespace {
 
 using test::caught_code;
-using testing::HasSubstr;
 using testing::MatchesRegex;
 
 class Control : public testing::Test {

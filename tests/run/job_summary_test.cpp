@@ -2,11 +2,8 @@
 #include "lockstep/run/job_summary.hpp"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -18,8 +15,8 @@ constexpr std::uint64_t gib = std::uint64_t{1} << 30;
 
 StepBudget step_of(std::int64_t step, double backward_s, double wait_s) {
     StepBudget budget{.step = step, .ended_unix_s = static_cast<double>(step)};
-    budget.phases[static_cast<std::size_t>(Phase::backward)] = backward_s;
-    budget.phases[static_cast<std::size_t>(Phase::wait)] = wait_s;
+    budget.phases[Phase::backward] = backward_s;
+    budget.phases[Phase::wait] = wait_s;
     return budget;
 }
 
@@ -110,8 +107,7 @@ TEST(JobSummary, NamesAStraggler) {
 JobSummary alone(Phase phase, double share) {
     RankUse rank = rank_of(0, "n1", 1 - share);
     for (StepBudget& stretch : rank.stretches)
-        std::swap(stretch.phases[static_cast<std::size_t>(phase)],
-                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+        std::swap(stretch.phases[phase], stretch.phases[Phase::wait]);
     return summary_of(std::vector{rank});
 }
 
@@ -127,23 +123,21 @@ TEST(JobSummary, SaysWhatTheTimeIsLostTo) {
 TEST(JobSummary, AdvisesNothingThatIsSoAlready) {
     RankUse rank = rank_of(0, "n1", 0.26);
     for (StepBudget& stretch : rank.stretches) {
-        double& rest_s = stretch.phases[static_cast<std::size_t>(Phase::wait)];
-        stretch.phases[static_cast<std::size_t>(Phase::evaluate)] = 0.54 / 0.74 * rest_s;
-        stretch.phases[static_cast<std::size_t>(Phase::checkpoint)] = 0.20 / 0.74 * rest_s;
+        double& rest_s = stretch.phases[Phase::wait];
+        stretch.phases[Phase::evaluate] = 0.54 / 0.74 * rest_s;
+        stretch.phases[Phase::checkpoint] = 0.20 / 0.74 * rest_s;
         rest_s = 0;
     }
     EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("evaluation takes long: 54 %"));
     std::vector saved_once{rank_of(0, "n1", 0.8)};
     for (StepBudget& stretch : saved_once[0].stretches)
-        std::swap(stretch.phases[static_cast<std::size_t>(Phase::checkpoint)],
-                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+        std::swap(stretch.phases[Phase::checkpoint], stretch.phases[Phase::wait]);
     EXPECT_THAT(summary_of(saved_once).why, HasSubstr("saving takes long: 20 %"));
     saved_once[0].saves = 1;
     EXPECT_EQ(summary_of(saved_once).why, "") << "it can be no rarer";
     std::vector resident{rank_of(0, "n1", 0.7)};
     for (StepBudget& stretch : resident[0].stretches)
-        std::swap(stretch.phases[static_cast<std::size_t>(Phase::data)],
-                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+        std::swap(stretch.phases[Phase::data], stretch.phases[Phase::wait]);
     EXPECT_THAT(summary_of(resident).advice, HasSubstr("--data-mode resident"));
     resident[0].has_resident_data = true;
     EXPECT_THAT(summary_of(resident).why, HasSubstr("though the data are in memory: 30 %"));
@@ -232,8 +226,7 @@ TEST(JobSummary, SaysThatOthersUseTheCores) {
     rank.coreless_s = 60;
     EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("other processes used the cores"));
     for (StepBudget& stretch : rank.stretches)
-        std::swap(stretch.phases[static_cast<std::size_t>(Phase::data)],
-                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+        std::swap(stretch.phases[Phase::data], stretch.phases[Phase::wait]);
     EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("batches come too slowly"));
 }
 

@@ -3,18 +3,15 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/log.hpp"
 #include "lockstep/run/log_text.hpp"
 
 #include "log_lines.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <random>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 namespace lockstep {

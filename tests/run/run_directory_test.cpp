@@ -12,7 +12,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -142,12 +141,11 @@ TEST_F(RunDirectoryTest, RefusesADamagedRecord) {
 
 TEST_F(RunDirectoryTest, BelongsToOneProcessAtATime) {
     const auto first = open();
-    const auto error = caught([&] { open(); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E404");
-    EXPECT_THAT(error->what(), HasSubstr(root_.string()));
-    EXPECT_THAT(error->why(), HasSubstr("process " + std::to_string(::getpid()) + " on "));
-    EXPECT_THAT(error->why(), HasSubstr(" since 20"));
+    const Error error = test::error_of([&] { open(); });
+    EXPECT_EQ(error.code(), "E404");
+    EXPECT_THAT(error.what(), HasSubstr(root_.string()));
+    EXPECT_THAT(error.why(), HasSubstr("process " + std::to_string(::getpid()) + " on "));
+    EXPECT_THAT(error.why(), HasSubstr(" since 20"));
 }
 
 TEST_F(RunDirectoryTest, IsFreeAgainWhenClosed) {
@@ -239,15 +237,14 @@ TEST_F(RunDirectoryTest, GoesOnWithEqualSettings) {
 }
 
 TEST_F(RunDirectoryTest, NamesEverySettingThatDiffers) {
-    const auto error = caught([&] {
+    const Error error = test::error_of([&] {
         check_same_deciding(root_,
                             {{"lr", 0.1}, {"model", "cnn"}, {"seed", 1}, {"old", true}},
                             {{"lr", 0.2}, {"model", "cnn"}, {"seed", 2}, {"new", "x"}},
                             {{"lr", "--lr"}});
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E306");
-    EXPECT_EQ(error->why(),
+    EXPECT_EQ(error.code(), "E306");
+    EXPECT_EQ(error.why(),
               "lr is 0.1 in the run, now 0.2 (from --lr); seed is 1 in the run, now 2; old is true "
               "in the run, now not set; new is not set in the run, now \"x\"");
 }
@@ -287,10 +284,9 @@ TEST_F(RunDirectoryTest, WritesNothingOnceItsFolderWasMoved) {
     auto run = open();
     run.begin_incarnation();
     fs::rename(root_, folder_ / "runs/b");
-    const auto error = caught([&] { run.write_state({.step = 6}); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E410");
-    EXPECT_THAT(error->what(), HasSubstr("is no longer there"));
+    const Error error = test::error_of([&] { run.write_state({.step = 6}); });
+    EXPECT_EQ(error.code(), "E410");
+    EXPECT_THAT(error.what(), HasSubstr("is no longer there"));
     EXPECT_FALSE(fs::exists(root_));
 }
 

@@ -18,8 +18,8 @@ void write_steps(const fs::path& logs, int rank, double seconds) {
     for (std::int64_t step = 1; step <= 5; ++step) {
         StepBudget budget{.step = step, .ended_unix_s = static_cast<double>(step), .phases = {}};
         const double wall_s = seconds * (step == 1 ? 10 : 1);
-        budget.phases[static_cast<std::size_t>(Phase::backward)] = 0.9 * wall_s;
-        budget.phases[static_cast<std::size_t>(Phase::wait)] = 0.1 * wall_s;
+        budget.phases[Phase::backward] = 0.9 * wall_s;
+        budget.phases[Phase::wait] = 0.1 * wall_s;
         file.add(budget);
     }
 }
@@ -163,7 +163,7 @@ TEST(MeanStep, LeavesTheFirstStepOut) {
     EXPECT_EQ(mean_step(run.ranks[0]).steps, 4);
     EXPECT_NEAR(mean_step(run.ranks[0]).wall_s(), 1, 1e-6);
     EXPECT_NEAR(mean_step(run).wall_s(), 1.5, 1e-6);
-    EXPECT_NEAR(mean_step(run).phases[static_cast<std::size_t>(Phase::wait)], 0.15, 1e-6);
+    EXPECT_NEAR(mean_step(run).phases[Phase::wait], 0.15, 1e-6);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/run/run_directory.hpp"
 
+#include "log_lines.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -14,7 +15,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,9 +25,9 @@ namespace {
 
 using test::caught;
 using test::caught_code;
+using test::LogFolder;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr double t0 = 1.5e9;  // when the first start begins, long ago
 
@@ -76,18 +76,27 @@ class Status : public testing::Test {
   protected:
     RunDirectory open() const { return RunDirectory::open(root_); }
 
+    /// Makes the run, if there is none, and begins a start that writes `state`.
+    RunDirectory started(const RunState& state) const {
+        RunDirectory run = open();
+        if (run.is_new()) run.create({});
+        run.begin_incarnation();
+        run.write_state(state);
+        return run;
+    }
+
     /// The run as a first start leaves it that was killed: state `running`, its lease still there.
     void leave_killed(const std::string& host, std::int64_t pid) {
-        {
-            auto run = open();
-            run.create({});
-            run.begin_incarnation();
-            run.write_state({.step = 5, .steps_total = 40});
-        }
+        started({.step = 5, .steps_total = 40});
         folder_.file(
             "run/run.lock",
             fmt::format(
                 R"({{"by": "u@{0}", "host": "{0}", "pid": {1}, "since": "then"}})", host, pid));
+    }
+    /// An hour.
+    void make_old(std::initializer_list<const char*> names) const {
+        const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+        for (const char* name : names) fs::last_write_time(root_ / name, long_ago);
     }
     void log(std::int64_t incarnation, const LogText& text) {
         folder_.file(fmt::format("run/logs/i{}/rank-00000.jsonl", incarnation), text.text());
@@ -119,12 +128,7 @@ TEST_F(Status, IsWhatTheRunSaidWhenItEnded) {
          {std::pair(RunPhase::checkpointed, RunCondition::checkpointed),
           std::pair(RunPhase::complete, RunCondition::complete),
           std::pair(RunPhase::failed, RunCondition::failed)}) {
-        {
-            auto run = open();
-            if (run.is_new()) run.create({});
-            run.begin_incarnation();
-            run.write_state({.phase = phase, .step = 7, .reason = "why", .exit = 9});
-        }
+        started({.phase = phase, .step = 7, .reason = "why", .exit = 9});
         const RunStatus found = status();
         EXPECT_EQ(found.condition, condition);
         EXPECT_FALSE(found.is_alive());
@@ -137,10 +141,7 @@ TEST_F(Status, IsWhatTheRunSaidWhenItEnded) {
 TEST_F(Status, RecognisesARunWhoseProcessWasKilled) {
     const auto child = ::fork();
     if (child == 0) {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.write_state({.step = 5, .steps_total = 40});
+        const RunDirectory run = started({.step = 5, .steps_total = 40});
         ::raise(SIGKILL);
     }
     ::waitpid(child, nullptr, 0);
@@ -153,8 +154,7 @@ TEST_F(Status, RecognisesARunWhoseProcessWasKilled) {
 // Where the file system does not carry locks between hosts, signs of life decide.
 TEST_F(Status, BelievesTheHeartbeatOfAnotherHost) {
     leave_killed("elsewhere.invalid", 1);
-    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-    for (const auto* name : {"run.lock", "state.json"}) fs::last_write_time(root_ / name, long_ago);
+    make_old({"run.lock", "state.json"});
     const double now = unix_time_s();
     EXPECT_EQ(status({.heartbeat_unix_s = now - 60}).condition, RunCondition::running);
     EXPECT_EQ(status({.heartbeat_unix_s = now - 600}).condition, RunCondition::lost);
@@ -166,8 +166,7 @@ TEST_F(Status, BelievesTheHeartbeatOfAnotherHost) {
 // Of a host whose clock is an hour ahead of this one, by nobody knows how much.
 TEST_F(Status, DoesNotBelieveAHeartbeatFromTheFuture) {
     leave_killed("elsewhere.invalid", 1);
-    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-    for (const auto* name : {"run.lock", "state.json"}) fs::last_write_time(root_ / name, long_ago);
+    make_old({"run.lock", "state.json"});
     EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() + 3600}).condition, RunCondition::lost);
     EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() + 1}).condition, RunCondition::running);
 }
@@ -217,10 +216,7 @@ TEST_F(Status, DoesNotDisturbWhoTakesTheLock) {
 }
 
 TEST_F(Status, SaysWhenARunningRunWillBeDone) {
-    auto run = open();
-    run.create({});
-    run.begin_incarnation();
-    run.write_state({.step = 0, .steps_total = 100});
+    const RunDirectory run = started({.step = 0, .steps_total = 100});
     log(1,
         LogText(t0).at(t0 + 2).first_step(1).at(t0 + 12).steps(20, 10).at(t0 + 22).steps(40, 10));
     const RunStatus found = status({.now_unix_s = t0 + 25});
@@ -232,10 +228,7 @@ TEST_F(Status, SaysWhenARunningRunWillBeDone) {
 }
 
 TEST_F(Status, PromisesNothingByRatesOfLongAgo) {
-    auto run = open();
-    run.create({});
-    run.begin_incarnation();
-    run.write_state({.step = 0, .steps_total = 100});
+    const RunDirectory run = started({.step = 0, .steps_total = 100});
     log(1, LogText(t0).at(t0 + 2).first_step(1).at(t0 + 22).steps(40, 20));
     EXPECT_GE(status({.now_unix_s = t0 + 100}).eta_s, 0);
     const RunStatus found = status({.now_unix_s = t0 + 1222});
@@ -246,10 +239,7 @@ TEST_F(Status, PromisesNothingByRatesOfLongAgo) {
 
 TEST_F(Status, IsStuckWhereItsRanksAreInTrouble) {
     {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.write_state({.step = 5, .steps_total = 40});
+        RunDirectory run = started({.step = 5, .steps_total = 40});
         const RunStatus found = status({.trouble = "rank dead: rank 1 (n2)"});
         EXPECT_EQ(found.condition, RunCondition::stuck);
         EXPECT_TRUE(found.is_alive()) << "somebody still holds it";
@@ -280,13 +270,8 @@ TEST_F(Status, DoesNotCallAbsentWhatItMayNotSee) {
 }
 
 TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
-    {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.begin_incarnation();
-        run.write_state({.phase = RunPhase::complete, .step = 40, .steps_total = 40});
-    }
+    started({});
+    started({.phase = RunPhase::complete, .step = 40, .steps_total = 40});
     log(1,
         LogText(t0)
             .at(t0 + 3)
@@ -326,11 +311,8 @@ TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
 
 TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
     leave_killed("elsewhere.invalid", 1);
-    for (const auto* name : {"run.lock", "state.json"})
-        fs::last_write_time(root_ / name, fs::file_time_type::clock::now() - std::chrono::hours(1));
     log(1, LogText(t0).first_step(1).at(t0 + 20).steps(20, 20));
-    fs::last_write_time(root_ / "logs/i1/rank-00000.jsonl",
-                        fs::file_time_type::clock::now() - std::chrono::hours(1));
+    make_old({"run.lock", "state.json", "logs/i1/rank-00000.jsonl"});
     EXPECT_NEAR(status({.saved_step = 5}).times.training, 5, 1e-9);
     const RunStatus unsaved = status({.heartbeat_unix_s = t0 + 25});
     EXPECT_EQ(unsaved.times.training, 0);
@@ -340,12 +322,7 @@ TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
 
 // Steps were kept, and no report says how long they took.
 TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
-    {
-        auto run = open();
-        run.create({});
-        run.begin_incarnation();
-        run.write_state({.phase = RunPhase::failed, .step = 20, .steps_total = 40});
-    }
+    started({.phase = RunPhase::failed, .step = 20, .steps_total = 40});
     log(1, LogText(t0).at(t0 + 3).first_step(1));
     const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 20});
     EXPECT_THAT(status_text(found), HasSubstr("| from step 0, without a report"));
@@ -358,10 +335,7 @@ TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
 }
 
 TEST_F(Status, ShowsWhatWasAskedAndNotMetYet) {
-    auto run = open();
-    run.create({});
-    run.begin_incarnation();
-    run.write_state({});
+    RunDirectory run = started({});
     ask_run(root_, ControlAction::stop_after_checkpoint, 1);
     EXPECT_THAT(status_text(status()), HasSubstr("to stop after checkpoint"));
     run.control_request();
@@ -531,6 +505,54 @@ TEST_F(LongLog, TellsTheSameAsAllOfIt) {
         EXPECT_NEAR(a.kept_s, b.kept_s, 1e-6);
         EXPECT_GT(a.kept_s, 1000);
         EXPECT_LT(a.kept_s, a.train_s - 1000);
+    }
+}
+
+constexpr double hour_s = 3600, heard_s = 1.6e9;
+
+// Ranks 0 and 1 are on n1, rank 2 is on n2, whose clock is `ahead_s` ahead.
+RunClock clock_of(LogFolder& logs, double ahead_s) {
+    logs.clock(0, 0).clock(1, 0).clock(2, ahead_s);
+    return read_run_clock(logs.path());
+}
+
+TEST(RunClock, KnowsRanksAndHostsByWhatTheyMeasured) {
+    for (const double ahead_s : {hour_s, -hour_s}) {
+        LogFolder logs;
+        const RunClock clock = clock_of(logs, ahead_s);
+        EXPECT_EQ(clock.ahead_s(1), 0);
+        EXPECT_EQ(clock.ahead_s(2), ahead_s);
+        EXPECT_EQ(clock.ahead_s(3), 0) << "which has no log";
+        EXPECT_EQ(clock.ahead_on("n1"), 0);
+        EXPECT_EQ(clock.ahead_on("n2"), ahead_s);
+        EXPECT_FALSE(clock.ahead_on("n3").has_value());
+        EXPECT_FALSE(clock.ahead_on("").has_value());
+    }
+    EXPECT_EQ(read_run_clock("/nonexistent").ahead_s(0), 0);
+}
+
+TEST(RunClock, TakesTheReadersClockForWhatItIs) {
+    for (const double ahead_s : {hour_s, -hour_s}) {
+        LogFolder logs;
+        const RunClock clock = clock_of(logs, ahead_s);
+        EXPECT_EQ(clock.present_s(heard_s + 1, "n1", heard_s), heard_s + 1);
+        EXPECT_EQ(clock.present_s(heard_s + 1 + ahead_s, "n2", heard_s), heard_s + 1);
+        EXPECT_EQ(clock.present_s(heard_s + 1, "login", heard_s), heard_s + 1);
+    }
+}
+
+// Where no rank is on the reader's host, the file server tells how rank 0's clock stands.
+TEST(RunClock, AsksTheFileSystemWhereASignOfLifeCannotBeOfNow) {
+    for (const double ahead_s : {hour_s, -hour_s}) {
+        LogFolder logs;
+        const RunClock clock = clock_of(logs, 0);
+        const fs::path log = logs.path() / "rank-00000.jsonl";
+        const double here_s = 1e-9 * static_cast<double>(file_stamp(log).time_ns);
+        logs.line(0, here_s + ahead_s, "step");
+        EXPECT_NEAR(clock.present_s(here_s, "login", here_s + ahead_s), here_s + ahead_s, 5);
+        EXPECT_EQ(clock.present_s(here_s + 10 * hour_s, "login", here_s + ahead_s),
+                  here_s + 10 * hour_s)
+            << "it is over for long";
     }
 }
 

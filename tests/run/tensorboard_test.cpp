@@ -13,10 +13,8 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -10,12 +10,9 @@
 #include "trace/gzip.hpp"
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -296,10 +293,9 @@ TEST(MergedTraces, NameWhoIsMissing) {
     fs::remove(trace_path(run.logs(), 0));
     EXPECT_THAT(merge_traces(run.root(), 0).missing, ElementsAre(0));
     fs::remove(trace_path(run.logs(), 1));
-    const auto failed = test::caught([&] { merge_traces(run.root(), 0); });
-    ASSERT_TRUE(failed);
-    EXPECT_EQ(failed->code(), "E201");
-    EXPECT_THAT(failed->text(), HasSubstr("--trace steps=FIRST-LAST"));
+    const Error failed = test::error_of([&] { merge_traces(run.root(), 0); });
+    EXPECT_EQ(failed.code(), "E201");
+    EXPECT_THAT(failed.text(), HasSubstr("--trace steps=FIRST-LAST"));
 }
 
 TEST(MergedTraces, LeaveNothingBehindThatIsNotWhole) {

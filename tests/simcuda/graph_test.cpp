@@ -3,7 +3,6 @@
 // what was recorded, with the numbers of its own seed.
 #include "replica/gpu.hpp"
 #include "simcuda/settings.hpp"
-#include "simcuda/torch_device.hpp"
 
 #include <memory>
 #include <string>

@@ -5,7 +5,6 @@
 #include "nccl/nccl_types.hpp"
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include <mpi.h>

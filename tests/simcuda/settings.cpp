@@ -6,7 +6,6 @@
 #include <fstream>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 
 namespace simcuda {

@@ -4,7 +4,6 @@
 
 #include "simcuda/gpus.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>

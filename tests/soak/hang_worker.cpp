@@ -6,9 +6,8 @@
 #include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
-#include "support/faulty.hpp"
-
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -21,7 +20,6 @@
 namespace {
 
 using namespace lockstep;
-using test::Fault;
 
 struct Options {
     fs::path folder;
@@ -31,11 +29,9 @@ struct Options {
     double timeout_s;
 };
 
-const std::map<std::string, Fault> faults = {{"stop", Fault::stop},
-                                             {"kill", Fault::kill},
-                                             {"hang", Fault::hang},
-                                             {"exit", Fault::none},
-                                             {"size", Fault::none}};
+/// The signal of each fault; 0: none.
+const std::map<std::string, int> faults = {
+    {"stop", SIGSTOP}, {"kill", SIGKILL}, {"exit", 0}, {"size", 0}};
 
 void pause_ms(int milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
@@ -73,24 +69,23 @@ struct Rank {
     for (;;) pause_ms(1000);
 }
 
-void exchange_buckets(Rank& rank, const Options& options, const test::Faults& mine) {
+void exchange_buckets(Rank& rank, const Options& options) {
     const std::vector<std::size_t> counts(8, 4000);
     const FlatLayout layout(counts, 16, BucketLimits{16 << 10, 32 << 10});
     const TreePlan plan(4, rank.ranks.size());
-    test::Faults in_calls = mine;
-    in_calls.at_call *= layout.bucket_count();
-    const auto exchange =
-        recorded(test::faulty(make_exchange(rank.ranks, layout, plan), layout, in_calls),
-                 layout,
-                 rank.recorder);
+    const auto exchange = recorded(make_exchange(rank.ranks, layout, plan), layout, rank.recorder);
     rank.recorder.mark_running();
     for (std::uint64_t step = 0;; ++step) {
-        if (rank.is_victim && step == options.at_step) {
+        const bool is_hit = rank.is_victim && step == options.at_step;
+        if (is_hit) {
             note_time(options.folder);
             if (options.fault == "exit") return rank.recorder.mark_finished();
             if (options.fault == "size") call_another_size(rank);
         }
-        for (std::size_t b = 0; b < layout.bucket_count(); ++b) exchange->arrive(b);
+        for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
+            exchange->arrive(b);
+            if (is_hit && faults.at(options.fault) != 0) ::raise(faults.at(options.fault));
+        }
         for (std::size_t b = 0; b < layout.bucket_count(); ++b) exchange->reduce(b, Wait::yes);
         exchange->publish();
         pause_ms(1);
@@ -103,9 +98,7 @@ int run_rank(const Options& options) {
     const Communicator world = Communicator::world();
     try {
         Rank rank(world, options);
-        const test::Faults mine = {.fault = rank.is_victim ? faults.at(options.fault) : Fault::none,
-                                   .at_call = options.at_step};
-        exchange_buckets(rank, options, mine);
+        exchange_buckets(rank, options);
         return 0;
     } catch (const Error& error) {
         fmt::print(stderr, "{}\n", error.text(fmt::format("rank {}", world.rank())));
@@ -128,7 +121,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words.size() == 2 && words[0] == "diagnose") return diagnose_folder(words[1]);
     if (words.size() != 5 || !faults.contains(words[1])) {
-        fmt::print(stderr, "usage: hang_worker FOLDER stop|kill|hang|exit|size VICTIM STEP S\n");
+        fmt::print(stderr, "usage: hang_worker FOLDER stop|kill|exit|size VICTIM STEP S\n");
         return 64;
     }
     return run_rank(

@@ -20,6 +20,12 @@ std::optional<Error> caught(Action&& action) {
     return {};
 }
 
+/// What `action` throws, or an error of code "none".
+template <class Action>
+Error error_of(Action&& action) {
+    return caught(action).value_or(Error("none", ""));
+}
+
 /// The code of what `action` throws, or "".
 template <class Action>
 std::string caught_code(Action&& action) {

@@ -76,9 +76,14 @@ std::uint64_t packed(const PhaseMark& mark);
 /// Reverses packed().
 PhaseMark unpacked_phase(std::uint64_t word);
 
-using PhaseSeconds =
-    std::array<double,
-               static_cast<std::size_t>(Phase::count)>;  ///< seconds of each phase, by Phase
+/// The seconds of each phase.
+struct PhaseSeconds : std::array<double, static_cast<std::size_t>(Phase::count)> {
+    using array::operator[];
+    double& operator[](Phase phase) { return (*this)[static_cast<std::size_t>(phase)]; }
+    double operator[](Phase phase) const { return (*this)[static_cast<std::size_t>(phase)]; }
+    PhaseSeconds& operator+=(const PhaseSeconds& more);  ///< by phase
+    double sum() const;                                  ///< of all phases
+};
 
 class PhaseListener;
 

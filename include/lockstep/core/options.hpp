@@ -86,9 +86,17 @@ Option path_option(const std::string& name,
                    const std::string& help);
 /// Returns `option`, which then refuses an empty text. Errors of its assign(): E103.
 Option filled(Option option);
-/// Makes an option with a number from `least` to `most`.
-Option real_option(
-    const std::string& name, double& target, double least, double most, const std::string& help);
+/// The numbers that an option takes.
+template <class Number>
+struct OptionRange {
+    Number least, most;  ///< both are taken
+};
+
+/// Makes an option with a number of `range`.
+Option real_option(const std::string& name,
+                   double& target,
+                   OptionRange<double> range,
+                   const std::string& help);
 /// Makes an option that parse_period() reads.
 Option period_option(const std::string& name, Period& target, const std::string& help);
 /// Makes an option with a time in s, m or h. 0 or never means none.
@@ -99,12 +107,11 @@ Option bytes_option(const std::string& name,
                     const std::string& help,
                     std::uint64_t least_bytes = 1u << 20);
 
-/// Makes an option with a whole number from `least` to `most`.
+/// Makes an option with a whole number of `range`.
 template <class Whole>
 Option whole_option(const std::string& name,
                     Whole& target,
-                    std::int64_t least,
-                    std::int64_t most,
+                    OptionRange<std::int64_t> range,
                     const std::string& help);
 
 /// Makes an option with a number of steps from 0: "20" or, as for periods, "20steps".

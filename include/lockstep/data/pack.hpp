@@ -73,13 +73,6 @@ PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,
                         const PackReport& report = {});
 
-/// Opens the rows of a data set, as stored; each block is read once if rows are requested in order.
-/// Keeps `cached_blocks` blocks of each field. Names, statistics and the order of rows are those of
-/// the data set; the fingerprint is made from its digest. Errors of read(): those of damage (E213
-/// naming shard, field, block, offset and samples; E204; E210).
-std::unique_ptr<RowSource> open_packed(std::shared_ptr<const DatasetIndex> index,
-                                       std::size_t cached_blocks);
-
 /// Collective. Packs `input` into options.output, streaming: memory is for some blocks per thread.
 /// Samples and their order stay, unless options.shuffle_seed is given: then they are first
 /// distributed to files next to the output, of which each fits into `memory_bytes`, so that nothing

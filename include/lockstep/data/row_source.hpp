@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -20,11 +21,11 @@ class RowSource {
   public:
     virtual ~RowSource() = default;
 
-    virtual std::uint64_t samples() const = 0;  ///< number of rows for read()
+    std::uint64_t samples() const { return samples_; }  ///< number of rows for read()
 
     /// Returns name, type, shape and layout of each field, and the names of classes if the input
     /// has them; statistics are empty, unless they are known to be right.
-    virtual const std::vector<Field>& fields() const = 0;
+    const std::vector<Field>& fields() const { return fields_; }
 
     /// Returns the order of the rows; it becomes a manifest's row_order unless they are shuffled.
     virtual std::string row_order() const { return "source"; }
@@ -40,6 +41,13 @@ class RowSource {
     /// Returns a hash of the input's content, which may require reading all of it; equal inputs
     /// give equal data sets.
     virtual Hash128 fingerprint() const = 0;
+
+  protected:
+    explicit RowSource(std::uint64_t samples = 0, std::vector<Field> fields = {})
+        : samples_(samples), fields_(std::move(fields)) {}
+
+    std::uint64_t samples_;  ///< both are set when the constructor ends
+    std::vector<Field> fields_;
 };
 
 }  // namespace lockstep

@@ -49,8 +49,7 @@ struct ReportFact {
 
 /// The places of the ranks: a table from rank 0's log.
 struct PlacementTable {
-    std::vector<std::string> columns;
-    std::vector<std::vector<std::string>> rows;  ///< each with a cell per column
+    std::vector<std::vector<std::string>> rows;  ///< the heading and the ranks; none: no table
     std::vector<std::string> notes;              ///< lines above and below it
 };
 
@@ -116,40 +115,13 @@ struct HeatMap {
     std::vector<HeatRow> rows;
 };
 
-/// The subject of a finding.
-enum class FindingKind {
-    failure,
-    straggler,
-    uneven_leaves,
-    waiting,
-    data_bound,
-    communication,
-    other_time,
-    saving,
-    evaluating,
-    slow_start,
-    first_step,
-    repeated_steps,
-    restarts,
-    loss_not_finite,
-    skipped_steps,
-    overfitting,
-    masked_samples,
-    read_retries,
-    no_steps,
-    damaged_steps,
-    all_well,
-    count,
-};
-std::string_view finding_name(FindingKind kind);  ///< the enumerator's name, as in JSON
-
 /// The importance of a finding.
 enum class FindingWeight { note, warning, problem };
 std::string_view finding_weight_name(FindingWeight weight);  ///< the enumerator's name
 
 /// An observation, and what to try.
 struct ReportFinding {
-    FindingKind kind = FindingKind::all_well;
+    std::string_view kind{};  ///< its subject, as in JSON
     FindingWeight weight = FindingWeight::note;
     std::string title;      ///< one sentence, with the number
     std::string advice;     ///< what to try, or what it means

@@ -20,14 +20,13 @@ struct StepBudget {
     double ended_unix_s = 0;  ///< by the rank's own clock
     PhaseSeconds phases{};
 
-    double wall_s() const;  ///< sum of all phases
-    double own_s()
-        const;  ///< wall_s() without Phase::wait: time that other ranks may have waited for
+    double wall_s() const { return phases.sum(); }
+
+    /// Returns wall_s() without Phase::wait: time that other ranks may have waited for.
+    double own_s() const { return wall_s() - phases[Phase::wait]; }
+
     /// Extends this to the end of `next`, which follows it or is another part of it.
     StepBudget& operator+=(const StepBudget& next);
-
-    /// Returns the seconds of one phase.
-    double at(Phase phase) const { return phases[static_cast<std::size_t>(phase)]; }
 };
 
 /// Returns "`logs`/rank-00003.steps"; `logs` is a start's folder of logs.

@@ -71,7 +71,8 @@ OptionSection sizes(BenchOptions& o) {
         {with_letter("b", bytes_option("min-bytes", o.min_bytes, "smallest buffer", 8)),
          with_letter("e", bytes_option("max-bytes", o.max_bytes, "largest buffer", 8)),
          with_letter(
-             "f", real_option("factor", o.factor, 1.01, 1e6, "factor from one size to the next"))}};
+             "f",
+             real_option("factor", o.factor, {1.01, 1e6}, "factor from one size to the next"))}};
 }
 
 OptionSection what(BenchOptions& o) {
@@ -95,25 +96,25 @@ OptionSection how(BenchOptions& o) {
         {with_letter("n",
                      whole_option("iterations",
                                   o.iterations,
-                                  0,
-                                  1'000'000,
+                                  {0, 1'000'000},
                                   "sums in a timed block; 0: as many as fill 5 ms")),
          with_letter("w",
-                     whole_option("warmup", o.warmup, 0, 1'000'000, "untimed sums of each size")),
-         whole_option(
-             "rounds", o.rounds, 1, 1000, "timed blocks of each size; the all-reduces take turns"),
+                     whole_option("warmup", o.warmup, {0, 1'000'000}, "untimed sums of each size")),
+         whole_option("rounds",
+                      o.rounds,
+                      {1, 1000},
+                      "timed blocks of each size; the all-reduces take turns"),
          with_letter(
              "c",
              whole_option(
-                 "check", o.checks, 0, 1000, "sums of each size that are checked exactly"))}};
+                 "check", o.checks, {0, 1000}, "sums of each size that are checked exactly"))}};
 }
 
 OptionSection output(BenchOptions& o) {
     return {"Output",
             {real_option("min-busbw",
                          o.min_busbw,
-                         0,
-                         1e6,
+                         {0, 1e6},
                          "fail if Lockstep's best bus bandwidth is below this, in GB/s")}};
 }
 

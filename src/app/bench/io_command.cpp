@@ -116,8 +116,9 @@ OptionTable table_of(BenchIoOptions& o) {
                                                   {"cold", {CacheState::cold}},
                                                   {"both", {CacheState::hot, CacheState::cold}}},
                                                  "state of the page cache"),
-          whole_option("rounds", o.plan.rounds, 1, 1000, "passes of each way; the ways take turns"),
-          whole_option("batch", o.plan.batch, 1, 1 << 20, "samples per batch"),
+          whole_option(
+              "rounds", o.plan.rounds, {1, 1000}, "passes of each way; the ways take turns"),
+          whole_option("batch", o.plan.batch, {1, 1 << 20}, "samples per batch"),
           bytes_option("pass", o.plan.least_bytes, "least size that a hot pass reads, decoded"),
           bytes_option("limit",
                        o.plan.limit_bytes,

@@ -59,7 +59,7 @@ OptionTable table_of(DoctorOptions& options) {
               "preflight", options.preflight, "make only checks that take less than two seconds"),
           flag_option("list", options.list, "list the checks and end")}},
         {"What the run will be",
-         {whole_option("threads", options.plan.threads, 1, 4096, "threads of each rank"),
+         {whole_option("threads", options.plan.threads, {1, 4096}, "threads of each rank"),
           choice_option<std::optional<ComputeOn>>(
               "device",
               options.device,

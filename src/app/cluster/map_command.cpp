@@ -154,11 +154,11 @@ OptionTable map_table(MapOptions& o) {
     return {
         {"What to plan; without any of these, the job that runs",
          {path_option("topology", "FILE", o.topology, "plan for nodes like the one in this file"),
-          whole_option("nodes", o.nodes, 0, 1 << 16, "number of nodes; 0: one"),
-          whole_option("ntasks-per-node", o.tasks_per_node, 0, 1 << 16, "ranks of each node"),
+          whole_option("nodes", o.nodes, {0, 1 << 16}, "number of nodes; 0: one"),
+          whole_option("ntasks-per-node", o.tasks_per_node, {0, 1 << 16}, "ranks of each node"),
           filled(list_option(
               "hosts", "NAME:SLOTS,...", o.hosts, "hosts, and how many ranks each takes")),
-          whole_option("np", o.np, 0, 1 << 20, "ranks, also -np; 0: one for each slot"),
+          whole_option("np", o.np, {0, 1 << 20}, "ranks, also -np; 0: one for each slot"),
           choice_option<MapBy>("map-by",
                                o.map_by,
                                {{"slot", MapBy::slot}, {"node", MapBy::node}},
@@ -166,8 +166,7 @@ OptionTable map_table(MapOptions& o) {
         {"Rules",
          {whole_option("threads",
                        o.rules.threads,
-                       0,
-                       4096,
+                       {0, 4096},
                        "threads that compute in each rank; 0: one per core"),
           choice_option<CommCore>(
               "comm-core",

@@ -291,8 +291,7 @@ OptionSection details(PackInputs& in) {
                      "are class numbers"),
          whole_option("length",
                       in.length,
-                      0,
-                      1 << 24,
+                      {0, 1 << 24},
                       "with --text and --tokens: tokens that a model is given; a sample has one "
                       "more"),
          choice_option<RawTokens>(

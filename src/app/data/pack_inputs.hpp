@@ -4,8 +4,6 @@
 
 #include "lockstep/data/sources.hpp"
 
-#include "options.hpp"
-
 #include <filesystem>
 #include <memory>
 #include <optional>

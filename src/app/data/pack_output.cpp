@@ -11,11 +11,11 @@
 namespace lockstep {
 
 OptionTable pack_output_table(PackArguments& arguments, const std::string& seed_name) {
-    return {
-        data_set_group(arguments.pack, arguments.restart),
-        rows_group(arguments.pack, arguments.keep_order),
-        {"Shuffling",
-         {whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "seed of the shuffling")}}};
+    return {data_set_group(arguments.pack, arguments.restart),
+            rows_group(arguments.pack, arguments.keep_order),
+            {"Shuffling",
+             {whole_option(
+                 seed_name, arguments.shuffle_seed, {0, 1LL << 62}, "seed of the shuffling")}}};
 }
 
 void check_output_given(const PackArguments& arguments) {

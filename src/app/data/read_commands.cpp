@@ -164,8 +164,8 @@ Command data_inspect_command() {
         .table = {foreign_group(arguments->fields, arguments->follows_links),
                   {"Job",
                    {whole_option(
-                        "ranks", arguments->ranks, 0, 1 << 20, "ranks of the job; 0: none"),
-                    whole_option("nodes", arguments->nodes, 1, 1 << 20, "nodes of the job")}},
+                        "ranks", arguments->ranks, {0, 1 << 20}, "ranks of the job; 0: none"),
+                    whole_option("nodes", arguments->nodes, {1, 1 << 20}, "nodes of the job")}},
                   train_rows("Training", arguments->job, {"batch", "lanes", "window-blocks"}),
                   {"Output",
                    {path_option("png",

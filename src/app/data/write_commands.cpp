@@ -93,20 +93,20 @@ OptionSection samples_section(SynthOptions& synth) {
                                    {"regression", SynthKind::regression},
                                    {"text", SynthKind::text}},
                                   "kind of samples"),
-         whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "number of samples"),
+         whole_option("samples", synth.samples, {1, std::int64_t{1} << 40}, "number of samples"),
          whole_option("first",
                       synth.first,
-                      0,
-                      std::int64_t{1} << 60,
+                      {0, std::int64_t{1} << 60},
                       "number of the first sample; a test set begins where the training data end"),
-         whole_option("seed", synth.seed, 0, 1LL << 62, "seed of the data"),
+         whole_option("seed", synth.seed, {0, 1LL << 62}, "seed of the data"),
          whole_option("size",
                       synth.size,
-                      1,
-                      65536,
+                      {1, 65536},
                       "height and width of images, features of regression, or tokens of text"),
-         whole_option(
-             "classes", synth.classes, 2, 255, "classes of labels or masks; vocabulary of text")}};
+         whole_option("classes",
+                      synth.classes,
+                      {2, 255},
+                      "classes of labels or masks; vocabulary of text")}};
 }
 
 constexpr std::int64_t no_seed = -1;
@@ -145,14 +145,12 @@ OptionTable table_of(ReshardArguments& arguments) {
             {"Layout",
              {whole_option("block-rows",
                            options.block_rows,
-                           0,
-                           1 << 30,
+                           {0, 1 << 30},
                            "rows per block; 0: as in DIR. Another number changes the order in "
                            "training, and so the bits of a model"),
               whole_option("shuffle-seed",
                            arguments.seed,
-                           no_seed,
-                           1LL << 62,
+                           {no_seed, 1LL << 62},
                            "shuffle rows again; -1: keep their order"),
               bytes_option("memory", arguments.memory, "memory of each rank for shuffling")}}};
 }
@@ -164,8 +162,7 @@ Command data_pack_command() {
     OptionTable table = pack_input_sections(arguments->inputs);
     table[1].options.push_back(whole_option("classes",
                                             arguments->classes,
-                                            0,
-                                            max_classes,
+                                            {0, max_classes},
                                             "number of classes of labels and masks, or of tokens "
                                             "(the vocabulary); 0: the largest + 1"));
     for (OptionSection& section : pack_output_table(arguments->output, "seed"))

@@ -70,12 +70,11 @@ OptionTable table_of(DrillOptions& options) {
     return {
         {"Faults", {some_option("fault", options.faults, fault_names(), "faults to try")}},
         {"Trainings",
-         {whole_option("np", options.np, 2, 8, "ranks of each training, on this machine"),
+         {whole_option("np", options.np, {2, 8}, "ranks of each training, on this machine"),
           hosts_option(options.hosts),
           whole_option("steps",
                        options.steps,
-                       0,
-                       10'000'000,
+                       {0, 10'000'000},
                        "steps of each training; the fault comes after a tenth; 0: as many as "
                        "take some seconds"),
           path_option("scratch",

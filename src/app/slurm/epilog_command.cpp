@@ -126,7 +126,7 @@ int epilog(const EpilogOptions& options) {
 OptionTable epilog_table(EpilogOptions& options) {
     return {giving_up_group(options.run, options.limits),
             {"What happened",
-             {whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun"),
+             {whole_option("rc", options.launcher_exit, {0, 255}, "exit code of mpirun or srun"),
               path_option("rank-ends",
                           "DIR",
                           options.rank_ends,

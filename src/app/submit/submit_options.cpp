@@ -129,8 +129,7 @@ OptionTable submit_option_table(SubmitOptions& o) {
           path_option("run", "DIR", o.run, "run directory"),
           whole_option("chain",
                        o.chain,
-                       1,
-                       1000,
+                       {1, 1000},
                        "number of jobs that continue one run, one after the other"),
           text_option("container", "IMAGE", o.image, "container image to start the ranks in"),
           choice_option<ContainerRuntime>(
@@ -142,8 +141,7 @@ OptionTable submit_option_table(SubmitOptions& o) {
               "program that starts the container; auto: the site's, or apptainer"),
           whole_option("parameters",
                        o.parameters,
-                       0,
-                       1LL << 50,
+                       {0, 1LL << 50},
                        "parameters of your model, for the estimate"),
           flag_option("dry-run", o.dry_run, "print script, map and estimate, submit nothing")}}};
 }
@@ -162,7 +160,7 @@ SitePreset read_site_preset(const fs::path& path) {
         text_option("gpu-partition", "", site.gpu_partition, ""),
         text_option("preemptible-partition", "", site.preemptible_partition, ""),
         list_option("modules", "", modules, ""),
-        whole_option("signal-seconds", site.signal_s, 1, 65535, ""),
+        whole_option("signal-seconds", site.signal_s, {1, 65535}, ""),
         choice_option<Launcher>("launcher",
                                 site.launcher,
                                 {{"mpirun", Launcher::mpirun}, {"srun", Launcher::srun}},

@@ -69,7 +69,7 @@ Command prune_command() {
             {{"What",
               {path_option("out", "FILE", settings->output, "new safetensors file"),
                real_option(
-                   "keep", settings->keep, 1e-3, 1, "share of each layer's channels to keep")}},
+                   "keep", settings->keep, {1e-3, 1}, "share of each layer's channels to keep")}},
              weights_group(settings->weights, settings->train_data)},
         .positionals = 1,
         .run = [settings](const Invocation& call) { return run(*settings, call); }};

@@ -163,7 +163,7 @@ Command verify_command() {
     OptionTable table = {
         {"Comparison",
          {text_option("ranks", "LIST", options->ranks, "numbers of ranks to compare"),
-          whole_option("steps", options->steps, 1, 1'000'000, "steps of each training")}}};
+          whole_option("steps", options->steps, {1, 1'000'000}, "steps of each training")}}};
     for (OptionSection& section : train_option_table(options->train))
         table.push_back(std::move(section));
     return {

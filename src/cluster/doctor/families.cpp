@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/families.hpp"
 
-#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/topology.hpp"
 
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "topology/nvml.hpp"

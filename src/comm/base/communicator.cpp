@@ -16,11 +16,9 @@
 #include <cstdio>
 #include <exception>
 #include <limits>
-#include <string>
 #include <thread>
 
 #include <fmt/format.h>
-#include <mpi.h>
 #include <unistd.h>
 
 namespace lockstep {

@@ -2,10 +2,7 @@
 #include "spin.hpp"
 
 #include <cstring>
-#include <new>
 #include <string>
-
-#include <sched.h>
 
 namespace lockstep {
 

@@ -13,9 +13,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstddef>
 #include <memory>
-#include <vector>
 
 namespace lockstep {
 namespace {

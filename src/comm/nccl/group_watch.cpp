@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <new>
-#include <utility>
 
 namespace lockstep {
 namespace {

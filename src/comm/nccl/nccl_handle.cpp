@@ -17,7 +17,6 @@
 // and fails on command.
 #include "nccl/nccl_handle.hpp"
 
-#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 
@@ -28,7 +27,6 @@
 #include <chrono>
 #include <exception>
 #include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 

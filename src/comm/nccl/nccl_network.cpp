@@ -8,7 +8,6 @@
 #include "nccl/rank_facts.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/record.hpp"
 
 #include "nccl/nccl_api.hpp"
 

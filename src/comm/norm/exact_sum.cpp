@@ -27,12 +27,8 @@
 
 #include "lockstep/comm/exact_sum.hpp"
 
-#include "lockstep/comm/exact_words.hpp"
-
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>

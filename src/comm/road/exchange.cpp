@@ -31,7 +31,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

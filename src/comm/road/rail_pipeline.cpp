@@ -16,7 +16,6 @@
 #include "road/rail_pipeline.hpp"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 namespace lockstep {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "road/signatures.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects what is known of data: of files of others their data sets, of fields how they lie.
-// Tested: data/check/inspect_test.cpp, data/check/inspect_files_test.cpp
+// Tested: data/check/inspect_test.cpp
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inspected data as lines for a terminal.
-// Tested: data/check/inspect_test.cpp, data/check/inspect_files_test.cpp
+// Tested: data/check/inspect_test.cpp
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"

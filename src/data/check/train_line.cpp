@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the command that trains on the fields, with a suitable model and batch, or the remedy if
-// there is none. Tested: data/check/inspect_files_test.cpp; data/foreign_matrix and
+// there is none. Tested: data/check/inspect_test.cpp; data/foreign_matrix and
 // e2e/data_advice_test.cpp run the commands
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/manifest.hpp"

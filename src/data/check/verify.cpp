@@ -253,7 +253,7 @@ std::vector<std::vector<StoredBlock>> Verification::indexes_of(std::size_t numbe
 // the file may have made the manifest too, so a child looks.
 void Verification::verify_structure(const ShardView& shard) {
     const std::vector<ProbedField> probed =
-        probe_untrusted_shard(sandbox_, shard.path, manifest_, shard.number).fields;
+        probe_shard(shard.path, manifest_, shard.number, &sandbox_).fields;
     for (std::size_t f = 0; f < shard.blocks.size(); ++f) {
         const bool agrees = std::ranges::equal(
             probed[f].blocks,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "look.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string_view>

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <set>
-#include <system_error>
 
 #include <fmt/format.h>
 

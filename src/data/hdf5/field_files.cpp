@@ -35,6 +35,14 @@ fs::path common_folder(const std::vector<fs::path>& files) {
     return folder;
 }
 
+std::vector<fs::path> canonical(std::vector<fs::path> files) {
+    for (fs::path& file : files) {
+        static_cast<void>(open_for_reading(file));
+        file = fs::canonical(file);
+    }
+    return files;
+}
+
 void check_fields(const std::vector<FieldMapping>& fields) {
     std::set<std::string> names;
     for (const FieldMapping& field : fields) {
@@ -49,14 +57,6 @@ void check_fields(const std::vector<FieldMapping>& fields) {
 }
 
 namespace {
-
-std::vector<fs::path> canonical(std::vector<fs::path> files) {
-    for (fs::path& file : files) {
-        static_cast<void>(open_for_reading(file));
-        file = fs::canonical(file);
-    }
-    return files;
-}
 
 std::uint64_t largest_row(const DatasetIndex& index) {
     std::uint64_t bytes = 0;

@@ -55,10 +55,7 @@ ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
     : mappings_(mappings), becomes_labels_(mappings.size()), labels_(mappings.size()) {
     check_fields(mappings);
     check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
-    for (const fs::path& file : files) {
-        static_cast<void>(open_for_reading(file));
-        files_.push_back(fs::canonical(file));
-    }
+    files_ = canonical(files);
     folder_ = common_folder(files_);
     warned_of_ = files_.size();
     for (const FieldMapping& mapping : mappings) {

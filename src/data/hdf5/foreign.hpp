@@ -43,6 +43,9 @@ ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
 /// Returns the folder that all files lie below, so that they have names within one.
 fs::path common_folder(const std::vector<fs::path>& files);
 
+/// Returns the files without links in their paths. Errors: those of opening them.
+std::vector<fs::path> canonical(std::vector<fs::path> files);
+
 /// Checks that there are fields, each with a name of its own. Errors: E235.
 void check_fields(const std::vector<FieldMapping>& fields);
 

@@ -4,6 +4,7 @@
 #include "driver.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -24,13 +25,6 @@ Handle space_of(const std::vector<hsize_t>& size) {
                          ? H5Screate(H5S_SCALAR)
                          : H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr);
     return {checked(id, "E402", "prepare", "HDF5 space"), H5Sclose};
-}
-
-Handle text_type(std::size_t size) {
-    Handle type(checked(H5Tcopy(H5T_C_S1), "E402", "prepare", "HDF5 type"), H5Tclose);
-    checked(H5Tset_size(type.id(), std::max<std::size_t>(size, 1)), "E402", "prepare", "HDF5 type");
-    checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", "HDF5 type");
-    return type;
 }
 
 void write_values(const Handle& object,
@@ -89,12 +83,9 @@ herr_t refuse_to_leave(
 
 }  // namespace
 
-Handle& Handle::operator=(Handle&& other) noexcept {
-    if (this != &other) {
-        reset();
-        id_ = std::exchange(other.id_, -1);
-        close_ = other.close_;
-    }
+Handle& Handle::operator=(Handle other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
     return *this;
 }
 
@@ -162,6 +153,20 @@ std::string file_name(const Handle& object) {
     H5Fget_name(object.id(), name.data(), name.size());
     name.pop_back();
     return name;
+}
+
+std::vector<hsize_t> extent_of(const Handle& dataset) {
+    const Handle space(H5Dget_space(dataset.id()), H5Sclose);
+    std::array<hsize_t, H5S_MAX_RANK> size{};
+    const int rank = H5Sget_simple_extent_dims(space.id(), size.data(), nullptr);
+    return {size.begin(), size.begin() + std::max(rank, 0)};
+}
+
+Handle text_type(std::size_t size) {
+    Handle type(checked(H5Tcopy(H5T_C_S1), "E402", "prepare", "HDF5 type"), H5Tclose);
+    checked(H5Tset_size(type.id(), std::max<std::size_t>(size, 1)), "E402", "prepare", "HDF5 type");
+    checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", "HDF5 type");
+    return type;
 }
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path) {

@@ -24,7 +24,7 @@ class Handle {
     Handle() = default;
     Handle(hid_t id, Close close) : id_(id), close_(close) {}
     Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
-    Handle& operator=(Handle&& other) noexcept;
+    Handle& operator=(Handle other) noexcept;
     ~Handle() { reset(); }
 
     hid_t id() const { return id_; }
@@ -80,6 +80,12 @@ Handle open_for_probing(const std::filesystem::path& path);
 Handle access_to_dataset(Links links, bool* was_refused = nullptr);
 
 std::string file_name(const Handle& object);
+
+/// Returns the size of a data set, by dimension; none for a single value and for nothing.
+std::vector<hsize_t> extent_of(const Handle& dataset);
+
+/// Returns a type of UTF-8 texts of `size` bytes.
+Handle text_type(std::size_t size);
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
 

@@ -58,12 +58,11 @@ struct HotRow {
 
 template <class Value>
 void add_hot(std::span<const std::byte> rows,
-             std::size_t places,
              const RowsOfFile& from,
              std::uint64_t first,
-             std::vector<std::uint32_t>& numbers) {
-    std::vector<Value> values(places);
-    const std::size_t row_bytes = places * sizeof(Value);
+             LabelColumn& column) {
+    std::vector<Value> values(column.counts.size());
+    const std::size_t row_bytes = values.size() * sizeof(Value);
     for (std::size_t row = 0; row < rows.size() / row_bytes; ++row) {
         std::memcpy(values.data(), rows.data() + row * row_bytes, row_bytes);
         const HotRow<Value> hot{values};
@@ -77,12 +76,9 @@ void add_hot(std::span<const std::byte> rows,
                                        "--field targets={0} to predict these numbers",
                                        from.dataset));
         });
-        numbers.push_back(static_cast<std::uint32_t>(*place));
+        column.numbers.push_back(static_cast<std::uint32_t>(*place));
+        ++column.counts[*place];
     }
-}
-
-void count(LabelColumn& column) {
-    for (const std::uint32_t number : column.numbers) ++column.counts[number];
 }
 
 }  // namespace
@@ -168,27 +164,18 @@ LabelColumn TextLabels::finish() {
     }
     column.counts.resize(column.names.size());
     column.numbers = std::move(numbers_);
-    for (std::uint32_t& number : column.numbers) number = sorted[number];
-    count(column);
+    for (std::uint32_t& number : column.numbers) {
+        number = sorted[number];
+        ++column.counts[number];
+    }
     return column;
-}
-
-HotLabels::HotLabels(std::uint64_t places) {
-    column_.counts.resize(places);
 }
 
 void HotLabels::add(ElementType type,
                     std::span<const std::byte> rows,
                     const RowsOfFile& from,
                     std::uint64_t first) {
-    with_type(type, [&]<class Value>(Value) {
-        add_hot<Value>(rows, column_.counts.size(), from, first, column_.numbers);
-    });
-}
-
-LabelColumn HotLabels::finish() {
-    count(column_);
-    return std::move(column_);
+    with_type(type, [&]<class Value>(Value) { add_hot<Value>(rows, from, first, column_); });
 }
 
 }  // namespace lockstep

@@ -63,7 +63,7 @@ class TextLabels {
 class HotLabels {
   public:
     /// `places`: number of classes, which is that of a row's numbers.
-    explicit HotLabels(std::uint64_t places);
+    explicit HotLabels(std::uint64_t places) { column_.counts.resize(places); }
 
     /// Adds the next rows, of elements of `type`; `first` is the number of the first one in the
     /// file. Errors: E210 naming file and row.
@@ -72,7 +72,7 @@ class HotLabels {
              const RowsOfFile& from,
              std::uint64_t first);
 
-    LabelColumn finish();
+    LabelColumn finish() { return std::move(column_); }
 
   private:
     LabelColumn column_;

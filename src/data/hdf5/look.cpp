@@ -196,15 +196,6 @@ void describe_type(const h5::Handle& type, DatasetFacts& facts) {
         facts.type = ElementType::u8;
 }
 
-std::vector<std::uint64_t> size_of(const h5::Handle& dataset) {
-    const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
-    if (H5Sget_simple_extent_type(space.id()) != H5S_SIMPLE) return {};
-    const int rank = H5Sget_simple_extent_ndims(space.id());
-    std::vector<hsize_t> size(static_cast<std::size_t>(std::max(rank, 0)));
-    if (rank > 0) H5Sget_simple_extent_dims(space.id(), size.data(), nullptr);
-    return {size.begin(), size.end()};
-}
-
 std::vector<FilterFacts> filters_of(const h5::Handle& properties) {
     std::vector<FilterFacts> filters;
     const int count = std::max(H5Pget_nfilters(properties.id()), 0);
@@ -257,7 +248,8 @@ DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name, Li
     facts.has_numbers = has_numbers(type.id());
     facts.has_bytes = has_bytes(type.id());
     if (facts.number && facts.members.empty()) facts.cf = cf_attributes_of(dataset, *facts.number);
-    facts.size = size_of(dataset);
+    const std::vector<hsize_t> size = h5::extent_of(dataset);
+    facts.size.assign(size.begin(), size.end());
     facts.layout = layout_of(properties);
     if (std::string place = h5::file_name(dataset); place != h5::file_name(file))
         facts.file = std::move(place);

@@ -62,13 +62,6 @@ bool is_within_file(const h5::Handle& dataset) {
            H5Pget_external_count(properties.id()) == 0;
 }
 
-std::vector<hsize_t> extent_of(const h5::Handle& dataset) {
-    const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
-    std::array<hsize_t, H5S_MAX_RANK> size{};
-    const int rank = H5Sget_simple_extent_dims(space.id(), size.data(), nullptr);
-    return {size.begin(), size.begin() + std::max(rank, 0)};
-}
-
 // Bytes of the rows that are asked for; 0 if they are none, or more than `most`.
 std::uint64_t bytes_of_rows(const RowsRequest& request,
                             const std::vector<hsize_t>& size,
@@ -187,7 +180,7 @@ void RowReading::open(const RowsRequest& request) {
         found.reset();  // or the library keeps the prefix that it was opened with
         found = opened();
     }
-    size_ = extent_of(found);
+    size_ = h5::extent_of(found);
     is_value_ = size_.empty();
     if (is_value_) size_ = {1};
     dataset_ = std::move(found);

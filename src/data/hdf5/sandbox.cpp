@@ -375,21 +375,21 @@ void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double 
     if (!fill(out, deadline_s)) fail();
 }
 
-Texts Sandbox::read_texts(const RowsRequest& request) {
-    ask_for_rows(
-        FrameKind::text, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
+std::vector<std::byte> Sandbox::rows_of_texts(FrameKind kind,
+                                              const RowsRequest& request,
+                                              FrameKind wanted) {
+    ask_for_rows(kind, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
     const double deadline_s = now_s() + limits_.wall_s;
-    const std::vector<std::byte> bytes =
-        receive_body(rows_head(FrameKind::texts, deadline_s), deadline_s);
+    return receive_body(rows_head(wanted, deadline_s), deadline_s);
+}
+
+Texts Sandbox::read_texts(const RowsRequest& request) {
+    const auto bytes = rows_of_texts(FrameKind::text, request, FrameKind::texts);
     return believed([&] { return texts_from(bytes, request.rows); });
 }
 
 Lists Sandbox::read_lists(const RowsRequest& request) {
-    ask_for_rows(
-        FrameKind::lists, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
-    const double deadline_s = now_s() + limits_.wall_s;
-    const std::vector<std::byte> bytes =
-        receive_body(rows_head(FrameKind::bytes, deadline_s), deadline_s);
+    const auto bytes = rows_of_texts(FrameKind::lists, request, FrameKind::bytes);
     return believed([&] { return lists_from(bytes, request.rows); });
 }
 

@@ -109,6 +109,9 @@ class Sandbox {
     std::vector<std::byte> receive_body(const Frame& frame, double deadline_s);
     void ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s);
     Frame rows_head(FrameKind wanted, double deadline_s);
+    std::vector<std::byte> rows_of_texts(FrameKind kind,
+                                         const RowsRequest& request,
+                                         FrameKind wanted);
     Error nonsense(const std::string& why);
     template <class Parse>
     auto believed(const Parse& parse);

@@ -26,18 +26,14 @@ struct ProbedShard {
     BlockForms forms;
 };
 
-/// Opens shard number `number` of `manifest` at `path` in this process and finds every block; for
-/// files just written, and files whose hash is right. Errors: E203, E204, E205; E207 (a field is
-/// missing); E208 (another data set's or another shape); E212 (a filter, or chunks that cut rows).
+/// Opens shard number `number` of `manifest` at `path` and finds every block: in `sandbox`, or in
+/// this process for files just written, and files whose hash is right. Errors: E203, E204, E205;
+/// E207 (a field is missing); E208 (another data set's or another shape); E212 (a filter, or chunks
+/// that cut rows); those of Sandbox::look().
 ProbedShard probe_shard(const std::filesystem::path& path,
                         const Manifest& manifest,
-                        std::size_t number);
-
-/// Does the same for an untrusted file. Errors: also those of Sandbox::look().
-ProbedShard probe_untrusted_shard(Sandbox& sandbox,
-                                  const std::filesystem::path& path,
-                                  const Manifest& manifest,
-                                  std::size_t number);
+                        std::size_t number,
+                        Sandbox* sandbox = nullptr);
 
 /// The kind of a file by its begin.
 struct FileGuess {

@@ -304,9 +304,7 @@ void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path
     std::string padded;
     for (const std::string& text : list.texts)
         padded += text + std::string(longest - text.size(), '\0');
-    const h5::Handle type(h5::checked(H5Tcopy(H5T_C_S1), "E402", "prepare", path), H5Tclose);
-    h5::checked(H5Tset_size(type.id(), longest), "E402", "prepare", path);
-    h5::checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", path);
+    const h5::Handle type = h5::text_type(longest);
     h5::checked(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "E402", "prepare", path);
     const h5::Handle dataset =
         h5::create_dataset(file, list.name, type.id(), {{list.texts.size()}, {}}, path);

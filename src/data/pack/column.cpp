@@ -96,9 +96,8 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 }
 
 ColumnSource::ColumnSource(std::vector<Field> fields, std::vector<Column> columns)
-    : fields_(std::move(fields)), columns_(std::move(columns)) {
-    expect(!fields_.empty() && fields_.size() == columns_.size(), "each field has a column");
-    samples_ = rows_of(columns_.front());
+    : RowSource(rows_of(columns.at(0)), std::move(fields)), columns_(std::move(columns)) {
+    expect(fields_.size() == columns_.size(), "each field has a column");
     for (const Column& column : columns_)
         expect(rows_of(column) == samples_, "each column has all samples");
 }

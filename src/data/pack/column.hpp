@@ -74,8 +74,6 @@ class ColumnSource : public RowSource {
 
     void name_rows(std::vector<std::string> names) { row_names_ = std::move(names); }
 
-    std::uint64_t samples() const override { return samples_; }
-    const std::vector<Field>& fields() const override { return fields_; }
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override;
     std::string row_name(std::uint64_t row) const override {
         return row_names_.empty() ? "" : row_names_[row];
@@ -87,10 +85,8 @@ class ColumnSource : public RowSource {
   private:
     void add_run(std::size_t field, const FileRows& run, Hasher128& hasher) const;
 
-    std::vector<Field> fields_;
     std::vector<Column> columns_;
     std::vector<std::string> row_names_;
-    std::uint64_t samples_ = 0;
 };
 
 /// One writer; then finish() and read by any number of threads. The file has no name: it is gone

@@ -228,15 +228,12 @@ Listing list_images(const fs::path& folder, bool may_have_folders) {
 class FolderSource : public RowSource {
   public:
     FolderSource(const fs::path& folder, const FolderOptions& options)
-        : folder_(folder),
-          options_(options),
-          fields_(options.content == FolderContent::classes ? 2 : 1) {
+        : folder_(folder), options_(options) {
         find_images();
+        samples_ = images_.size();
+        fields_.resize(options.content == FolderContent::classes ? 2 : 1);
         describe(decoded(0));
     }
-
-    std::uint64_t samples() const override { return images_.size(); }
-    const std::vector<Field>& fields() const override { return fields_; }
 
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
         if (field == 1) {
@@ -326,7 +323,6 @@ class FolderSource : public RowSource {
 
     fs::path folder_;
     FolderOptions options_;
-    std::vector<Field> fields_;
     std::vector<std::string> folders_;  // names of classes, if they are some
     std::vector<ClassImage> images_;
     std::optional<ImageRows> rows_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of masks beside a folder of images: files are pairs by their names without ending.
-// Tested: data/pack/mask_source_test.cpp.
+// Tested: data/pack/folder_source_test.cpp.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
@@ -137,8 +137,9 @@ class MaskedFolder : public RowSource {
                                .color = options.color,
                                .resize = options.resize})),
           files_(paired(*images_, folder_, masks_)),
-          classes_(classes_of(options.mask_values)),
-          fields_(images_->fields()) {
+          classes_(classes_of(options.mask_values)) {
+        samples_ = images_->samples();
+        fields_ = images_->fields();
         Field masks_of_images;
         masks_of_images.name = "masks";
         masks_of_images.layout = "HW";
@@ -146,8 +147,6 @@ class MaskedFolder : public RowSource {
         fields_.push_back(masks_of_images);
     }
 
-    std::uint64_t samples() const override { return images_->samples(); }
-    const std::vector<Field>& fields() const override { return fields_; }
     std::string row_name(std::uint64_t row) const override { return images_->row_name(row); }
 
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
@@ -260,7 +259,6 @@ class MaskedFolder : public RowSource {
     std::unique_ptr<RowSource> images_;
     std::vector<std::string> files_;  // within masks_, by row
     Classes classes_;
-    std::vector<Field> fields_;
 };
 
 }  // namespace

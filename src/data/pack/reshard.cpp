@@ -87,7 +87,7 @@ class BlockCache {
 // Each record carries its place, so that it does not matter which member wrote it into which file
 // and when.
 //
-// Tested: data/pack/pack_test.cpp.
+// Tested: data/pack/pack_test.cpp; statistics: data/pack/sources_test.cpp, e2e/numbers_test.cpp.
 
 struct ShuffleOptions {
     std::uint64_t seed = 0;
@@ -212,7 +212,8 @@ void distribute(const RowSource& source,
 class ShuffledSource : public RowSource {
   public:
     ShuffledSource(const RowSource& source, const ShuffleOptions& options)
-        : source_(source),
+        : RowSource(source.samples(), source.fields()),
+          source_(source),
           layout_(layout_of(source, options.memory_bytes)),
           seed_(options.seed),
           members_(options.team.size),
@@ -223,8 +224,6 @@ class ShuffledSource : public RowSource {
     const Layout& layout() const { return layout_; }
     const fs::path& folder() const { return folder_; }
 
-    std::uint64_t samples() const override { return source_.samples(); }
-    const std::vector<Field>& fields() const override { return source_.fields(); }
     std::string row_order() const override { return fmt::format("shuffled:{}", seed_); }
     Hash128 fingerprint() const override {
         return hash128(fmt::format("{} shuffled {}", source_.fingerprint().hex(), seed_));
@@ -304,33 +303,40 @@ std::unique_ptr<RowSource> shuffle_rows(const RowSource& source,
     return shuffled;
 }
 
+/// Fields of a data set, as stored: each block is read once if rows are requested in order. Names,
+/// statistics and the order of rows are those of the data set. Errors of read(): those of damage
+/// (E213 naming shard, field, block, offset and samples; E204; E210).
 class PackedSource : public RowSource {
   public:
-    PackedSource(std::shared_ptr<const DatasetIndex> index, std::size_t cached_blocks)
-        : files_(index), index_(std::move(index)) {
-        for (std::size_t f = 0; f < fields().size(); ++f)
-            caches_.push_back(std::make_unique<BlockCache>(cached_blocks));
+    /// The fields at `places`; the `cached_blocks` blocks used last are kept.
+    PackedSource(const std::shared_ptr<const DatasetIndex>& index,
+                 std::vector<std::size_t> places,
+                 std::size_t cached_blocks)
+        : RowSource(index->samples()),
+          files_(index),
+          places_(std::move(places)),
+          blocks_(index->blocks()),
+          cache_(cached_blocks) {
+        for (const std::size_t place : places_) fields_.push_back(index->fields()[place]);
     }
 
-    std::uint64_t samples() const override { return index_->samples(); }
-    const std::vector<Field>& fields() const override { return index_->fields(); }
-    std::string row_order() const override { return index_->manifest().row_order; }
-    Hash128 fingerprint() const override { return hash128(index_->digest()); }
+    std::string row_order() const override { return files_.index().manifest().row_order; }
+    Hash128 fingerprint() const override { return hash128(files_.index().digest()); }
 
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
-        const auto& blocks = index_->stored_blocks(field);
-        const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
-        const auto number = static_cast<std::size_t>(after - blocks.begin()) - 1;
-        const auto bytes = caches_[field]->block(number, [&] { return read_block(field, number); });
-        const std::uint64_t inside = (row - blocks[number].first_row) * out.size();
+        const auto after = std::ranges::upper_bound(blocks_, row, {}, &RowBlock::first);
+        const auto number = static_cast<std::size_t>(after - blocks_.begin()) - 1;
+        const auto bytes = cache_.block(field * blocks_.size() + number,
+                                        [&] { return read_block(field, blocks_[number]); });
+        const std::uint64_t inside = (row - blocks_[number].first) * out.size();
         std::ranges::copy(std::span(*bytes).subspan(inside, out.size()), out.begin());
     }
 
   private:
-    std::vector<std::byte> read_block(std::size_t field, std::size_t number) const {
+    std::vector<std::byte> read_block(std::size_t field, const RowBlock& block) const {
         auto reader = take_reader();
-        const auto rows = reader->read_block(field, number);
-        std::vector<std::byte> bytes(rows.begin(), rows.end());
+        std::vector<std::byte> bytes(block.rows * fields_[field].bytes_per_sample());
+        reader->read_rows(places_[field], block.first, block.rows, bytes);
         const std::scoped_lock lock(mutex_);
         idle_.push_back(std::move(reader));
         return bytes;
@@ -344,8 +350,9 @@ class PackedSource : public RowSource {
     }
 
     mutable ShardFiles files_;
-    std::shared_ptr<const DatasetIndex> index_;
-    std::vector<std::unique_ptr<BlockCache>> caches_;
+    std::vector<std::size_t> places_;
+    std::vector<RowBlock> blocks_;
+    mutable BlockCache cache_;
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<BlockReader>> idle_;
 };
@@ -357,26 +364,36 @@ PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
                            std::uint64_t memory_bytes,
                            const PackReport& report) {
     together(options.team, [&] { check_is_free(options.output); });
+    std::vector<std::size_t> places(input->fields().size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
     const auto blocks = static_cast<std::size_t>(2 * worker_count(options.threads) + 2);
-    const auto packed = open_packed(input, blocks);
+    const PackedSource packed(input, places, blocks * places.size());
     PackOptions plan = options;
     plan.classes = 0;
     plan.class_names.clear();
     if (plan.split.empty()) plan.split = input->split();
     if (plan.block_rows == 0) plan.block_rows = input->manifest().block_rows;
-    if (!plan.shuffle_seed) return pack_dataset(*packed, plan, report);
+    if (!plan.shuffle_seed) return pack_dataset(packed, plan, report);
     const ShuffleOptions shuffle{
         *plan.shuffle_seed, options.output, memory_bytes, options.threads, options.team};
-    const auto shuffled = shuffle_rows(*packed, shuffle, [&](std::uint64_t done) {
-        if (report) report({"shuffle", done, packed->samples()});
+    const auto shuffled = shuffle_rows(packed, shuffle, [&](std::uint64_t done) {
+        if (report) report({"shuffle", done, packed.samples()});
     });
     plan.shuffle_seed.reset();
     return pack_dataset(*shuffled, plan, report);
 }
 
-std::unique_ptr<RowSource> open_packed(std::shared_ptr<const DatasetIndex> index,
-                                       std::size_t cached_blocks) {
-    return std::make_unique<PackedSource>(std::move(index), cached_blocks);
+// Rows of the index are scanned as those of an input are before they are packed.
+std::vector<Field> find_statistics(const std::shared_ptr<const DatasetIndex>& index,
+                                   const std::vector<std::size_t>& places,
+                                   const Team& team,
+                                   int threads,
+                                   const PackReport& report) {
+    PackOptions options;
+    options.team = team;
+    options.threads = threads;
+    const auto blocks = static_cast<std::size_t>(worker_count(threads) + 1);
+    return scan_fields(PackedSource(index, places, blocks), options, report);
 }
 
 }  // namespace lockstep

@@ -80,10 +80,8 @@ std::uint8_t clamped(std::int32_t value) {
 
 class SynthSource : public RowSource {
   public:
-    explicit SynthSource(const SynthOptions& options) : options_(options), fields_(2) {}
-
-    std::uint64_t samples() const override { return options_.samples; }
-    const std::vector<Field>& fields() const override { return fields_; }
+    explicit SynthSource(const SynthOptions& options)
+        : RowSource(options.samples, std::vector<Field>(2)), options_(options) {}
 
     Hash128 fingerprint() const override {
         return hash128(fmt::format("synthetic 1 {} {} {} {} {} {}",
@@ -118,7 +116,6 @@ class SynthSource : public RowSource {
     }
 
     SynthOptions options_;
-    std::vector<Field> fields_;
 };
 
 class ClassSource : public SynthSource {

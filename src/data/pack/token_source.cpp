@@ -105,15 +105,13 @@ class TokenSource : public RowSource {
         if (rest > 0)
             once(
                 Level::info, "the last {} token(s) fill no window and are left out", grouped(rest));
-        fields_[0].name = "tokens";
-        fields_[0].shape = {static_cast<std::int64_t>(length_ + 1)};
         const bool are_bytes =
             std::ranges::all_of(runs_, [](const TokenRun& run) { return run.type->bytes == 1; });
-        fields_[0].type = are_bytes ? ElementType::u8 : ElementType::i32;
+        fields_ = {{.name = "tokens",
+                    .type = are_bytes ? ElementType::u8 : ElementType::i32,
+                    .shape = {static_cast<std::int64_t>(length_ + 1)}}};
     }
 
-    std::uint64_t samples() const override { return samples_; }
-    const std::vector<Field>& fields() const override { return fields_; }
     void read(std::size_t, std::uint64_t row, std::span<std::byte> out) const override {
         read_tokens(row * length_, out);
     }
@@ -156,8 +154,6 @@ class TokenSource : public RowSource {
 
     std::vector<TokenRun> runs_;
     std::uint64_t length_;
-    std::uint64_t samples_ = 0;
-    std::vector<Field> fields_{1};
 };
 
 std::shared_ptr<const InputFile> open_filled(const fs::path& path) {

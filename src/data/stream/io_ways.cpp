@@ -74,7 +74,7 @@ void draw(std::span<std::byte> image,
 class ScratchRows : public RowSource {
   public:
     explicit ScratchRows(const ScratchShape& shape)
-        : samples_(shape.samples), classes_(static_cast<std::uint64_t>(shape.classes)) {
+        : RowSource(shape.samples), classes_(static_cast<std::uint64_t>(shape.classes)) {
         expect(shape.image.size() == 3 && shape.classes > 0, "scratch images are CHW with classes");
         fields_ = {
             {.name = "images", .type = ElementType::u8, .shape = shape.image, .layout = "CHW"},
@@ -86,8 +86,6 @@ class ScratchRows : public RowSource {
             draw(std::span(images_).subspan(i * row_bytes_, row_bytes_), shape.image, i);
     }
 
-    std::uint64_t samples() const override { return samples_; }
-    const std::vector<Field>& fields() const override { return fields_; }
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
         const auto label = static_cast<std::int64_t>(row % classes_);
         if (field == 0)
@@ -99,8 +97,7 @@ class ScratchRows : public RowSource {
     Hash128 fingerprint() const override { return hash128(std::span(std::as_const(images_))); }
 
   private:
-    std::uint64_t samples_, classes_, row_bytes_ = 0, distinct_ = 0;
-    std::vector<Field> fields_;
+    std::uint64_t classes_, row_bytes_ = 0, distinct_ = 0;
     std::vector<std::byte> images_;
 };
 

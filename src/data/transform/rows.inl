@@ -4,7 +4,6 @@
 
 #include "rows.hpp"
 
-#include <cstddef>
 
 // pixel.hpp in a namespace of this instruction set: the linker must not take one copy for all.
 #define pixel LOCKSTEP_ROWS_PIXEL(LOCKSTEP_ROWS)

@@ -14,9 +14,6 @@
 #include <iostream>
 #include <map>
 #include <set>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

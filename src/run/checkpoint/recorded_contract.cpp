@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <map>
 #include <ranges>
-#include <system_error>
 
 #include <fmt/format.h>
 

@@ -27,13 +27,9 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 
-/// Thrown and caught in this file: the words of RankTrace::damage.
-struct Damage {
-    std::string text;
-};
-
-void require(bool ok, std::string_view otherwise) {
-    if (!ok) throw Damage{std::string(otherwise)};
+/// Errors: E222, caught in this file, with the words of RankTrace::damage.
+void require(bool ok, const char* otherwise) {
+    check(ok, [&] { return Error("E222", otherwise); });
 }
 
 /// Opens without following links and without waiting at what is no file.
@@ -220,8 +216,6 @@ std::optional<int> rank_in(const std::string& name) {
 std::optional<ProcessIdentity> read_ring_process(const fs::path& ring) {
     try {
         return process_in(read_header(open_ring(ring), ring)->identity);
-    } catch (const Damage&) {
-        return std::nullopt;
     } catch (const Error&) {
         return std::nullopt;
     }
@@ -232,8 +226,6 @@ LastWords read_last_words(const fs::path& ring) {
         const auto header = read_header(open_ring(ring), ring);
         const int signal = static_cast<int>(header->state.signal.load() & 127);
         return {header->state.end.load() != 0, is_crash(signal) ? 0 : signal};
-    } catch (const Damage&) {
-        return {};
     } catch (const Error&) {
         return {};
     }
@@ -252,8 +244,6 @@ RankTrace read_rank_trace(const fs::path& path, std::size_t most) {
     trace.rank = rank_in(path.filename().string()).value_or(0);
     try {
         read_ring(path, most, trace);
-    } catch (const Damage& damage) {
-        trace.damage = damage.text;
     } catch (const Error& error) {
         trace.damage = error.what();
     }

@@ -135,9 +135,9 @@ Traces silent_first(const Scene& scene, const Traces& gone) {
     constexpr double clearly_s = 3;
     double newest = 0;
     for (const RankTrace* trace : scene.traces()) newest = std::max(newest, trace->heartbeat_s);
-    Traces earlier;
-    for (const RankTrace* trace : gone)
-        if (newest - trace->heartbeat_s > clearly_s) earlier.push_back(trace);
+    Traces earlier = gone;
+    std::erase_if(earlier,
+                  [&](const RankTrace* t) { return newest - t->heartbeat_s <= clearly_s; });
     return earlier.empty() ? gone : earlier;
 }
 
@@ -152,13 +152,6 @@ std::string placed_text(const Traces& traces) {
         hosts.size() > most_named ? fmt::format(" and {} more", hosts.size() - most_named) : "";
     hosts.resize(std::min(hosts.size(), most_named));
     return fmt::format("{} ({}{})", ranks_text(traces), fmt::join(hosts, ", "), rest);
-}
-
-Traces crashed_of(const Traces& gone) {
-    Traces crashed;
-    for (const RankTrace* trace : gone)
-        if (is_crash(trace->signal)) crashed.push_back(trace);
-    return crashed;
 }
 
 Verdict crash_verdict(const Scene& scene, const Traces& crashed) {
@@ -178,8 +171,9 @@ Verdict crash_verdict(const Scene& scene, const Traces& crashed) {
 Verdict dead(const Scene& scene, double) {
     Traces gone = scene.where([&](const RankTrace& t) { return scene.is_gone_silently(t); });
     if (gone.empty()) return {};
-    if (const Traces crashed = crashed_of(gone); !crashed.empty())
-        return crash_verdict(scene, crashed);
+    Traces crashed = gone;
+    std::erase_if(crashed, [](const RankTrace* t) { return !is_crash(t->signal); });
+    if (!crashed.empty()) return crash_verdict(scene, crashed);
     const bool all = gone.size() == scene.traces().size();
     if (all && gone.size() > 1) gone = silent_first(scene, gone);
     const bool is_known = gone.front()->life == Life::gone;

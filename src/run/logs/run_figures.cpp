@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -161,16 +160,12 @@ std::string what_bound(std::span<const StepsEvent> reports) {
     return most == waited.end() || most->second <= 0 ? "" : most->first;
 }
 
-double MeanStep::wall_s() const {
-    return std::accumulate(phases.begin(), phases.end(), 0.0);
-}
-
 MeanStep mean_step(const RankFigures& rank) {
     MeanStep mean;
     for (const StepBudget& step : rank.steps) {
         if (&step == &rank.steps.front() && rank.steps.size() > 1) continue;
         ++mean.steps;
-        for (std::size_t i = 0; i < mean.phases.size(); ++i) mean.phases[i] += step.phases[i];
+        mean.phases += step.phases;
     }
     for (double& seconds : mean.phases)
         seconds /= std::max<double>(1, static_cast<double>(mean.steps));
@@ -185,7 +180,7 @@ MeanStep mean_step(const RunFigures& run) {
         if (own.steps == 0) continue;
         ++ranks;
         mean.steps = std::max(mean.steps, own.steps);
-        for (std::size_t i = 0; i < mean.phases.size(); ++i) mean.phases[i] += own.phases[i];
+        mean.phases += own.phases;
     }
     for (double& seconds : mean.phases) seconds /= std::max(1.0, ranks);
     return mean;

@@ -14,7 +14,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 #include <span>
 
 #include <fcntl.h>
@@ -44,7 +43,8 @@ struct Place {
     std::array<float, 12> seconds{};
 };
 static_assert(sizeof(Place) == place_bytes);
-static_assert(std::tuple_size_v<PhaseSeconds> <= std::tuple_size_v<decltype(Place::seconds)>);
+static_assert(static_cast<std::size_t>(Phase::count) <=
+              std::tuple_size_v<decltype(Place::seconds)>);
 
 Place place_of(const StepBudget& budget) {
     Place place{budget.step, budget.ended_unix_s, {}};
@@ -95,18 +95,10 @@ std::vector<StepBudget> joined(const std::vector<StepBudget>& parts) {
 
 }  // namespace
 
-double StepBudget::wall_s() const {
-    return std::accumulate(phases.begin(), phases.end(), 0.0);
-}
-
 StepBudget& StepBudget::operator+=(const StepBudget& next) {
     ended_unix_s = next.ended_unix_s;
-    for (std::size_t i = 0; i < phases.size(); ++i) phases[i] += next.phases[i];
+    phases += next.phases;
     return *this;
-}
-
-double StepBudget::own_s() const {
-    return wall_s() - at(Phase::wait);
 }
 
 fs::path step_budgets_path(const fs::path& logs, int rank) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -30,10 +29,10 @@ std::string short_exponent(double value) {
 
 /// Shares of the phases that a user acts on; the rest is the model's own work.
 std::string phases_text(const PhaseSeconds& phases) {
-    const double total = std::accumulate(phases.begin(), phases.end(), 0.0);
+    const double total = phases.sum();
     std::string text;
     for (const auto phase : {Phase::data, Phase::copy, Phase::comm, Phase::wait}) {
-        const double seconds = phases[static_cast<std::size_t>(phase)];
+        const double seconds = phases[phase];
         if (phase == Phase::copy && seconds == 0) continue;  // without a GPU nothing is copied
         text += fmt::format("{}{} {:.0f} %",
                             text.empty() ? "" : " ",

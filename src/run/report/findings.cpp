@@ -27,10 +27,10 @@ double save_cost_s(const RunFigures& run) {
     if (run.ranks.empty()) return 0;
     double most = 0, sum = 0, saves = 0;
     for (const StepBudget& step : run.ranks.front().steps)
-        most = std::max(most, step.at(Phase::checkpoint));
+        most = std::max(most, step.phases[Phase::checkpoint]);
     for (const StepBudget& step : run.ranks.front().steps)
-        if (step.at(Phase::checkpoint) > 0.1 * most) {
-            sum += step.at(Phase::checkpoint);
+        if (step.phases[Phase::checkpoint] > 0.1 * most) {
+            sum += step.phases[Phase::checkpoint];
             ++saves;
         }
     return saves > 0 ? sum / saves : 0;
@@ -51,7 +51,7 @@ Found find_saving(const Evidence& seen) {
     if (share < much_saving || seen.times().saving < worth_s) return {};
     const double cost_s = save_cost_s(seen.run);
     return ReportFinding{
-        FindingKind::saving,
+        "saving",
         FindingWeight::warning,
         fmt::format("saving took {} of the time ({})",
                     share_text(share),
@@ -69,7 +69,7 @@ Found find_evaluating(const Evidence& seen) {
                                               static_cast<double>(all.size() - 1);
     const double rarer = std::ceil(2 * share / much_evaluating);
     return ReportFinding{
-        FindingKind::evaluating,
+        "evaluating",
         FindingWeight::warning,
         fmt::format("evaluating took {} of the time ({} for {} evaluations)",
                     share_text(share),
@@ -84,7 +84,7 @@ Found find_slow_start(const Evidence& seen) {
     const double share = seen.share(seen.times().starting);
     if (share < much_starting || seen.times().starting < slow_start_s) return {};
     return ReportFinding{
-        FindingKind::slow_start,
+        "slow_start",
         FindingWeight::warning,
         fmt::format("{} start(s) took {} before their first step, {} of the time",
                     seen.status().starts.size(),
@@ -100,7 +100,7 @@ Found find_repeated_steps(const Evidence& seen) {
     if (share < much_repeated || seen.times().repeated < worth_s) return {};
     const double every_s = young_s(seen);
     return ReportFinding{
-        FindingKind::repeated_steps,
+        "repeated_steps",
         FindingWeight::warning,
         fmt::format("{} of the time went into steps that were done again or lost ({})",
                     share_text(share),
@@ -114,7 +114,7 @@ Found find_restarts(const Evidence& seen) {
     if (starts < many_starts) return {};
     const double lost_s = seen.times().starting + seen.times().down + seen.times().repeated;
     return ReportFinding{
-        FindingKind::restarts,
+        "restarts",
         FindingWeight::warning,
         fmt::format(
             "{} starts: {} between them, in starting and in steps done again, {} of the time",
@@ -134,7 +134,7 @@ Found find_bad_loss(const Evidence& seen) {
     if (reports == 0) return {};
     const auto rate = parse_real(setting_of(seen.run.record, "lr"));
     return ReportFinding{
-        FindingKind::loss_not_finite,
+        "loss_not_finite",
         FindingWeight::problem,
         fmt::format("the loss is not finite in {} of {} reports, first at step {}",
                     reports,
@@ -152,7 +152,7 @@ Found find_skipped_steps(const Evidence& seen) {
     if (most == 0) return {};
     const bool is_usual = setting_of(seen.run.record, "precision") == "fp16";
     return ReportFinding{
-        FindingKind::skipped_steps,
+        "skipped_steps",
         is_usual ? FindingWeight::note : FindingWeight::warning,
         fmt::format("{} step(s) were skipped: loss or gradient was not finite", most),
         is_usual ? "with fp16 a few are usual, until the loss scale fits"
@@ -167,7 +167,7 @@ Found find_overfitting(const Evidence& seen) {
             if (curve.points.size() < 3) continue;
             if (curve.best_low <= 0 || curve.last < much_worse * curve.best_low) continue;
             return ReportFinding{
-                FindingKind::overfitting,
+                "overfitting",
                 FindingWeight::warning,
                 fmt::format("the test loss was {} at step {} and is {} now: {} more",
                             figure_text(curve.best_low),
@@ -185,7 +185,7 @@ Found find_masked_samples(const Evidence& seen) {
     for (const StepsEvent& event : seen.run.reports) masked += event.data.masked_samples;
     if (masked == 0) return {};
     return ReportFinding{
-        FindingKind::masked_samples,
+        "masked_samples",
         FindingWeight::warning,
         fmt::format("{} damaged sample(s) counted as nothing on rank 0", grouped(masked)),
         "the data are damaged: copy them again",
@@ -197,7 +197,7 @@ Found find_read_retries(const Evidence& seen) {
     for (const StepsEvent& event : seen.run.reports) retries += event.data.retries;
     if (retries == 0) return {};
     return ReportFinding{
-        FindingKind::read_retries,
+        "read_retries",
         FindingWeight::note,
         fmt::format("{} read(s) of rank 0 failed and were done again", grouped(retries)),
         "the file server is busy or its network loses packets",
@@ -208,7 +208,7 @@ Found failure(const Evidence& seen) {
     const RunStatus& status = seen.status();
     if (const auto& cause = seen.report.clues.cause) {
         const std::string reason = cause->error.fix.empty() ? cause->error.why : cause->error.fix;
-        return ReportFinding{FindingKind::failure,
+        return ReportFinding{"failure",
                              FindingWeight::problem,
                              cause_title(*cause) + ": " + plain_text(cause->error.what),
                              plain_text(reason),
@@ -216,7 +216,7 @@ Found failure(const Evidence& seen) {
     }
     if (mood_of(status.condition) != ReportMood::bad) return {};
     return ReportFinding{
-        FindingKind::failure,
+        "failure",
         FindingWeight::problem,
         fmt::format("the run is {}, and no rank says why", run_condition_name(status.condition)),
         status.reason.empty() ? "the launcher's output may say more" : plain_text(status.reason),
@@ -228,7 +228,7 @@ Found no_steps(const Evidence& seen) {
         return !rank.steps.empty() || !rank.damage.empty();
     });
     if (has_any) return {};
-    return ReportFinding{FindingKind::no_steps,
+    return ReportFinding{"no_steps",
                          FindingWeight::note,
                          "no rank recorded its steps, so the time of a step is not known",
                          "no step was done yet, or an earlier version of Lockstep made the run",
@@ -240,7 +240,7 @@ Found damaged_steps(const Evidence& seen) {
         seen.run.ranks, [](const RankFigures& rank) { return !rank.damage.empty(); });
     if (damaged == seen.run.ranks.end()) return {};
     return ReportFinding{
-        FindingKind::damaged_steps,
+        "damaged_steps",
         FindingWeight::warning,
         fmt::format("the steps of rank {} are not known: {}",
                     damaged->facts.rank,
@@ -252,7 +252,7 @@ Found damaged_steps(const Evidence& seen) {
 ReportFinding all_well(const Evidence& seen) {
     const double computing =
         seen.share(Phase::forward) + seen.share(Phase::backward) + seen.share(Phase::update);
-    return {FindingKind::all_well,
+    return {"all_well",
             FindingWeight::note,
             computing > 0
                 ? fmt::format("nothing stands out: {} of a step is forward, backward and update",
@@ -265,7 +265,7 @@ ReportFinding all_well(const Evidence& seen) {
 }  // namespace
 
 double Evidence::seconds(Phase phase) const {
-    return report.mean.phases[static_cast<std::size_t>(phase)];
+    return report.mean.phases[phase];
 }
 
 double Evidence::share(Phase phase) const {

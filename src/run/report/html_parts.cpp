@@ -47,18 +47,10 @@ BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
         BarRow bar{ranks_label(row.first, row.last) + (row.hosts.empty() ? "" : " · " + row.hosts),
                    step_length_text(row.mean.wall_s()),
                    {}};
-        for (const Phase phase : phases)
-            bar.values.push_back(row.mean.phases[static_cast<std::size_t>(phase)] / unit_s);
+        for (const Phase phase : phases) bar.values.push_back(row.mean.phases[phase] / unit_s);
         chart.rows.push_back(std::move(bar));
     }
     return chart;
-}
-
-std::string budget_table(const Report& report) {
-    std::vector<HtmlCells> rows = budget_rows(report, most_table_rows);
-    const HtmlCells heading = std::move(rows.front());
-    rows.erase(rows.begin());
-    return html_table("a step by rank", heading, 2, rows);
 }
 
 std::string host_of_rank(const Report& report, int rank) {
@@ -89,14 +81,14 @@ std::string html_section(std::string_view title, const std::string& content) {
 }
 
 std::string html_table(std::string_view name,
-                       const HtmlCells& heading,
                        std::size_t numbers,
-                       const std::vector<HtmlCells>& rows) {
+                       std::span<const HtmlCells> rows) {
     std::string table = fmt::format(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" "
         "aria-label=\"{}\"><table>\n<thead>{}</thead>\n<tbody>\n",
         html_text(name),
-        html_row(heading, CellKind::heading, numbers));
+        html_row(rows.front(), CellKind::heading, numbers));
+    rows = rows.subspan(1);
     for (const HtmlCells& row : rows) table += html_row(row, CellKind::value, numbers);
     table += "</tbody></table></div>\n";
     if (rows.size() <= open_table_rows) return table;
@@ -121,7 +113,8 @@ std::string html_legend(const std::vector<PartWord>& parts, const HtmlCells& not
 std::string html_curves(const Report& report) {
     if (report.charts.empty()) return "";
     std::string figures;
-    std::vector<HtmlCells> rows;
+    std::vector<HtmlCells> rows{
+        {"figure", "curve", "first", "last", "least", "at update", "most", "at update"}};
     for (std::size_t i = 0; i < report.charts.size(); ++i) {
         const ReportChart& chart = report.charts[i];
         figures += fmt::format("<figure><figcaption>{}</figcaption>\n{}</figure>\n",
@@ -148,12 +141,7 @@ std::string html_curves(const Report& report) {
             "Of all starts. Where a point stands for several reports it is their mean, and "
             "the pale band their range." +
                 batch) +
-            "<div class=\"charts\">\n" + figures + "</div>\n" +
-            html_table(
-                "curves",
-                {"figure", "curve", "first", "last", "least", "at update", "most", "at update"},
-                2,
-                rows));
+            "<div class=\"charts\">\n" + figures + "</div>\n" + html_table("curves", 2, rows));
 }
 
 std::string html_budget(const Report& report) {
@@ -162,8 +150,7 @@ std::string html_budget(const Report& report) {
     const BarChart chart = bars_of_ranks(report, phases);
     HtmlCells shares;
     for (const Phase phase : phases)
-        shares.push_back(
-            share_of(report.mean.phases[static_cast<std::size_t>(phase)], report.mean.wall_s()));
+        shares.push_back(share_of(report.mean.phases[phase], report.mean.wall_s()));
     return html_section(
         "Where a step goes",
         html_paragraph("note",
@@ -173,14 +160,15 @@ std::string html_budget(const Report& report) {
                                    count_words(report.mean.steps),
                                    report.incarnation)) +
             html_legend(chart.parts, shares) + "<div class=\"wide\">" +
-            stacked_bars(chart, "budget") + "</div>\n" + budget_table(report));
+            stacked_bars(chart, "budget") + "</div>\n" +
+            html_table("a step by rank", 2, budget_rows(report, most_table_rows)));
 }
 
 std::string html_heat_map(const Report& report) {
     const HeatMap& heat = report.heat;
     if (heat.rows.empty()) return "";
     HtmlCells hosts;
-    std::vector<HtmlCells> rows;
+    std::vector<HtmlCells> rows{{"rank", "node", "mean", "most", "at update"}};
     for (const HeatRow& row : heat.rows) {
         hosts.push_back(host_of_rank(report, row.first));
         double most = 0;
@@ -210,7 +198,7 @@ std::string html_heat_map(const Report& report) {
             "same steps; of one rank alone, of all its steps. A dark row is a slow rank, a "
             "dark column a slow moment.") +
             legend + "</ul>\n<div class=\"wide\">" + heat_chart(heat, hosts, "heat") + "</div>\n" +
-            html_table("ranks over time", {"rank", "node", "mean", "most", "at update"}, 2, rows));
+            html_table("ranks over time", 2, rows));
 }
 
 std::string html_starts(const RunStatus& status) {
@@ -229,7 +217,8 @@ std::string html_starts(const RunStatus& status) {
         notes.push_back(fmt::format(
             "{}, {}", duration_text(part.seconds), share_of(part.seconds, status.times.elapsed)));
     }
-    std::vector<HtmlCells> rows;
+    std::vector<HtmlCells> rows{
+        {"start", "began", "steps", "took", "to its first step", "saving", "evaluating"}};
     for (const StartRecord& start : status.starts)
         rows.push_back({fmt::format("{}", start.incarnation),
                         utc_text(start.began_unix_s),
@@ -238,15 +227,10 @@ std::string html_starts(const RunStatus& status) {
                         duration_text(start.first_report_s),
                         duration_text(start.save_s),
                         duration_text(start.evaluate_s)});
-    return html_section(
-        "Starts and goodput",
-        html_legend(chart.parts, notes) + "<div class=\"wide\">" + stacked_bars(chart, "starts") +
-            "</div>\n" +
-            html_table(
-                "starts",
-                {"start", "began", "steps", "took", "to its first step", "saving", "evaluating"},
-                3,
-                rows));
+    return html_section("Starts and goodput",
+                        html_legend(chart.parts, notes) + "<div class=\"wide\">" +
+                            stacked_bars(chart, "starts") + "</div>\n" +
+                            html_table("starts", 3, rows));
 }
 
 }  // namespace lockstep

@@ -21,12 +21,9 @@ std::string html_paragraph(std::string_view css, std::string_view text);
 /// Returns `content` below a heading; "" if it is empty.
 std::string html_section(std::string_view title, const std::string& content);
 
-/// Returns a table that screen readers call `name`. Columns from `numbers` on are aligned to the
-/// right. A long table is collapsed.
-std::string html_table(std::string_view name,
-                       const HtmlCells& heading,
-                       std::size_t numbers,
-                       const std::vector<HtmlCells>& rows);
+/// Returns a table that screen readers call `name`; its first row is its heading. Columns from
+/// `numbers` on are aligned to the right. A long table is collapsed.
+std::string html_table(std::string_view name, std::size_t numbers, std::span<const HtmlCells> rows);
 
 /// Returns a legend of the parts of bars, each with a note.
 std::string html_legend(const std::vector<PartWord>& parts, const HtmlCells& notes);

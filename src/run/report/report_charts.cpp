@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <span>
 #include <utility>
 
@@ -105,13 +106,10 @@ bool is_row(const std::string& line) {
 
 /// Leaves out columns in which no rank has anything.
 void drop_empty(PlacementTable& table) {
-    for (std::size_t i = table.columns.size(); i-- > 0;) {
-        if (!std::ranges::all_of(table.rows, [&](const auto& row) { return row[i] == "-"; }))
-            continue;
-        const auto at = static_cast<std::ptrdiff_t>(i);
-        table.columns.erase(table.columns.begin() + at);
-        for (auto& row : table.rows) row.erase(row.begin() + at);
-    }
+    for (std::size_t i = table.rows.front().size(); i-- > 0;)
+        if (std::ranges::all_of(table.rows | std::views::drop(1),
+                                [&](const auto& row) { return row[i] == "-"; }))
+            for (auto& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
@@ -249,7 +247,7 @@ PlacementTable read_placement(const fs::path& log) try {
     PlacementTable table;
     if (heading == lines.end()) return table;
     const auto places = word_places(*heading);
-    table.columns = cells_of(*heading, places);
+    table.rows.push_back(cells_of(*heading, places));
     if (heading != lines.begin()) table.notes.push_back(heading[-1]);
     auto line = heading + 1;
     for (; line != lines.end() && is_row(*line); ++line)

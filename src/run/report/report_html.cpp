@@ -19,6 +19,7 @@
 namespace lockstep {
 namespace {
 
+/// The style sheet: light and dark by the reader's system, and paper.
 constexpr std::string_view style = R"(
 :root{color-scheme:light dark;
 --paper:#fcfcfa;--card:#fff;--ink:#1d2126;--soft:#5c646d;--faint:#dfe2e0;--grid:#ebedeb;
@@ -100,11 +101,6 @@ footer{margin-top:56px;border-top:1px solid var(--faint);padding-top:14px;color:
 h2{break-after:avoid;margin-top:26px}.charts{grid-template-columns:1fr 1fr}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 )";
-
-/// Its style sheet: light and dark by the reader's system, and paper.
-std::string_view report_style() {
-    return style;
-}
 
 // The top of the page.
 
@@ -205,11 +201,10 @@ std::string findings_section(const Report& report) {
 std::string facts_section(const Report& report) {
     std::string content = facts_list(report.facts, "");
     const PlacementTable& placement = report.placement;
-    if (!placement.rows.empty()) {
+    if (placement.rows.size() > 1) {
         content += "<h3>Placement</h3>\n";
         for (const std::string& note : placement.notes) content += html_paragraph("note", note);
-        content +=
-            html_table("placement", placement.columns, placement.columns.size(), placement.rows);
+        content += html_table("placement", placement.rows.front().size(), placement.rows);
     }
     return html_section("What ran", content);
 }
@@ -267,7 +262,7 @@ std::string report_html(const Report& report) {
         "name=\"color-scheme\" content=\"light dark\">\n"
         "<title>{}: Lockstep run report</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n",
         html_text(report.run()),
-        report_style(),
+        style,
         part_styles());
     page += header_of(report) + cause_section(report) + findings_section(report) +
             html_curves(report) + html_budget(report) + html_heat_map(report) +

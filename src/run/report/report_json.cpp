@@ -4,6 +4,8 @@
 
 #include "report/report_words.hpp"
 
+#include <ranges>
+
 namespace lockstep {
 namespace {
 
@@ -15,7 +17,7 @@ Json json_of(const ReportCause& cause) {
 }
 
 Json json_of(const ReportFinding& finding) {
-    return {{"kind", finding_name(finding.kind)},
+    return {{"kind", finding.kind},
             {"weight", finding_weight_name(finding.weight)},
             {"title", finding.title},
             {"advice", finding.advice},
@@ -24,9 +26,9 @@ Json json_of(const ReportFinding& finding) {
 
 Json json_of(const PlacementTable& placement) {
     Json rows = Json::array();
-    for (const auto& row : placement.rows) {
+    for (const auto& row : placement.rows | std::views::drop(1)) {
         Json cells = Json::object();
-        for (std::size_t i = 0; i < row.size(); ++i) cells[placement.columns[i]] = row[i];
+        for (std::size_t i = 0; i < row.size(); ++i) cells[placement.rows.front()[i]] = row[i];
         rows.push_back(std::move(cells));
     }
     return rows;
@@ -55,8 +57,7 @@ Json json_of(const ReportCurve& curve, std::int64_t batch) {
 
 Json json_of(const MeanStep& mean) {
     Json phases = Json::object();
-    for (const Phase phase : phase_order)
-        phases[phase_name(phase)] = mean.phases[static_cast<std::size_t>(phase)];
+    for (const Phase phase : phase_order) phases[phase_name(phase)] = mean.phases[phase];
     return {{"steps", mean.steps}, {"wall_s", mean.wall_s()}, {"phases_s", std::move(phases)}};
 }
 

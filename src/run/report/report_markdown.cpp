@@ -5,8 +5,6 @@
 
 #include "report/report_words.hpp"
 
-#include <utility>
-
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -37,22 +35,23 @@ std::string table_row(const Cells& cells) {
     return line + "\n";
 }
 
-/// Columns from `numbers` on are aligned to the right.
-std::string table(const Cells& heading, std::size_t numbers, const std::vector<Cells>& rows) {
-    std::string text = "\n" + table_row(heading) + "|";
-    for (std::size_t i = 0; i < heading.size(); ++i) text += i < numbers ? " --- |" : " ---: |";
+/// The first row is the heading. Columns from `numbers` on are aligned to the right.
+std::string table(std::size_t numbers, const std::vector<Cells>& rows) {
+    std::string text = "\n" + table_row(rows.front()) + "|";
+    for (std::size_t i = 0; i < rows.front().size(); ++i)
+        text += i < numbers ? " --- |" : " ---: |";
     text += "\n";
-    for (std::size_t i = 0; i < rows.size() && i < most_markdown_rows; ++i)
+    for (std::size_t i = 1; i < rows.size() && i <= most_markdown_rows; ++i)
         text += table_row(rows[i]);
-    if (rows.size() > most_markdown_rows)
-        text += fmt::format("\n... and {} more\n", rows.size() - most_markdown_rows);
+    if (rows.size() > 1 + most_markdown_rows)
+        text += fmt::format("\n... and {} more\n", rows.size() - 1 - most_markdown_rows);
     return text;
 }
 
 std::string facts_table(const std::vector<ReportFact>& facts) {
-    std::vector<Cells> rows;
+    std::vector<Cells> rows{Cells(2)};
     for (const ReportFact& fact : facts) rows.push_back({fact.name, fact.value});
-    return table({"", ""}, 2, rows);
+    return table(2, rows);
 }
 
 std::string cause_part(const Report& report) {
@@ -73,15 +72,15 @@ std::string findings_part(const Report& report) {
 
 std::string facts_part(const Report& report) {
     std::string text = "\n## What ran\n" + facts_table(report.facts);
-    if (!report.placement.rows.empty())
-        text +=
-            "\n### Placement\n" +
-            table(report.placement.columns, report.placement.columns.size(), report.placement.rows);
+    const auto& placement = report.placement.rows;
+    if (placement.size() > 1)
+        text += "\n### Placement\n" + table(placement.front().size(), placement);
     return text;
 }
 
 std::string curves_part(const Report& report) {
-    std::vector<Cells> rows;
+    if (report.charts.empty()) return "";
+    std::vector<Cells> rows{{"figure", "curve", "first", "last", "least", "most"}};
     for (const ReportChart& chart : report.charts)
         for (const ReportCurve& curve : chart.curves)
             rows.push_back(
@@ -91,25 +90,22 @@ std::string curves_part(const Report& report) {
                  figure_text(curve.last),
                  fmt::format("{} at step {}", figure_text(curve.best_low), curve.low_step),
                  fmt::format("{} at step {}", figure_text(curve.best_high), curve.high_step)});
-    if (rows.empty()) return "";
-    return "\n## Curves\n" + table({"figure", "curve", "first", "last", "least", "most"}, 2, rows);
+    return "\n## Curves\n" + table(2, rows);
 }
 
 std::string budget_part(const Report& report) {
     if (report.mean.steps == 0) return "";
-    std::vector<Cells> rows = budget_rows(report, most_markdown_rows);
-    const Cells heading = std::move(rows.front());
-    rows.erase(rows.begin());
     return fmt::format("\n## Where a step goes\n\n{} on average over {} steps of start {}\n",
                        step_length_text(report.mean.wall_s()),
                        report.mean.steps,
                        report.incarnation) +
-           table(heading, 2, rows);
+           table(2, budget_rows(report, most_markdown_rows));
 }
 
 std::string starts_part(const RunStatus& status) {
     if (status.starts.empty()) return "";
-    std::vector<Cells> parts, starts;
+    std::vector<Cells> parts{{"part", "time", "share"}},
+        starts{{"start", "began", "took", "steps"}};
     for (const TimePart& part : time_parts(status.times))
         parts.push_back({std::string(part.word.name),
                          duration_text(part.seconds),
@@ -119,8 +115,7 @@ std::string starts_part(const RunStatus& status) {
                           utc_text(start.began_unix_s),
                           start_length(start),
                           start_steps(start)});
-    return "\n## Starts and goodput\n" + table({"part", "time", "share"}, 1, parts) +
-           table({"start", "began", "took", "steps"}, 4, starts);
+    return "\n## Starts and goodput\n" + table(1, parts) + table(4, starts);
 }
 
 }  // namespace

@@ -158,16 +158,6 @@ std::vector<ReportRank> ranks_of(const RunFigures& run) {
 
 }  // namespace
 
-std::string_view finding_name(FindingKind kind) {
-    constexpr std::array<std::string_view, static_cast<std::size_t>(FindingKind::count)> names{
-        "failure",       "straggler",      "uneven_leaves", "waiting",         "data_bound",
-        "communication", "other_time",     "saving",        "evaluating",      "slow_start",
-        "first_step",    "repeated_steps", "restarts",      "loss_not_finite", "skipped_steps",
-        "overfitting",   "masked_samples", "read_retries",  "no_steps",        "damaged_steps",
-        "all_well"};
-    return names.at(static_cast<std::size_t>(kind));
-}
-
 std::string_view finding_weight_name(FindingWeight weight) {
     constexpr std::array<std::string_view, 3> names{"note", "warning", "problem"};
     return names.at(static_cast<std::size_t>(weight));

@@ -46,13 +46,12 @@ std::string findings_text(const Report& report) {
 }
 
 std::string placement_text(const PlacementTable& placement) {
-    if (placement.rows.empty()) return "";
-    std::vector<std::vector<std::string>> rows{placement.columns};
-    const std::size_t shown = std::min(placement.rows.size(), most_text_rows);
-    rows.insert(rows.end(), placement.rows.begin(), placement.rows.begin() + std::ptrdiff_t(shown));
+    if (placement.rows.size() < 2) return "";
+    auto rows = placement.rows;
+    rows.resize(std::min(rows.size(), 1 + most_text_rows));
     std::string text = heading("placement") + text_table(rows, Align::left, Align::left);
-    if (placement.rows.size() > most_text_rows)
-        text += fmt::format("  and {} more ranks\n", placement.rows.size() - most_text_rows);
+    if (placement.rows.size() > rows.size())
+        text += fmt::format("  and {} more ranks\n", placement.rows.size() - rows.size());
     for (const std::string& note : placement.notes) text += "  " + printable(note) + "\n";
     return text;
 }
@@ -92,7 +91,7 @@ std::string letter_bar(const MeanStep& mean, double whole_s) {
     std::string bar;
     double sum_s = 0;
     for (const Phase phase : phase_order) {
-        sum_s += mean.phases[static_cast<std::size_t>(phase)];
+        sum_s += mean.phases[phase];
         const double end = std::round(sum_s / whole_s * static_cast<double>(bar_letters));
         if (std::isfinite(end) && end > static_cast<double>(bar.size()))
             bar.resize(std::min(static_cast<std::size_t>(end), bar_letters),
@@ -108,7 +107,7 @@ std::string budget_text(const Report& report) {
                                            report.mean.steps,
                                            report.incarnation));
     for (const Phase phase : shown_phases(report)) {
-        const double seconds = report.mean.phases[static_cast<std::size_t>(phase)];
+        const double seconds = report.mean.phases[phase];
         const PartWord& word = phase_word(phase);
         text += fmt::format("  {} {:<22} {:>9} {:>7}\n",
                             word.letter,

@@ -40,9 +40,8 @@ const PartWord& phase_word(Phase phase) {
 std::vector<Phase> shown_phases(const Report& report) {
     std::vector<Phase> shown;
     for (const Phase phase : phase_order)
-        if (std::ranges::any_of(report.ranks, [&](const ReportRank& rank) {
-                return rank.mean.phases[static_cast<std::size_t>(phase)] > 0;
-            }))
+        if (std::ranges::any_of(
+                report.ranks, [&](const ReportRank& rank) { return rank.mean.phases[phase] > 0; }))
             shown.push_back(phase);
     return shown;
 }
@@ -103,8 +102,7 @@ std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t 
             if (rank.mean.steps == 0) continue;
             ++known;
             row.mean.steps = std::max(row.mean.steps, rank.mean.steps);
-            for (std::size_t p = 0; p < row.mean.phases.size(); ++p)
-                row.mean.phases[p] += rank.mean.phases[p];
+            row.mean.phases += rank.mean.phases;
         }
         for (double& seconds : row.mean.phases) seconds /= std::max(known, 1.0);
         rows.push_back(std::move(row));
@@ -120,8 +118,7 @@ std::vector<std::vector<std::string>> budget_rows(const Report& report, std::siz
         const double wall_s = row.mean.wall_s();
         auto& cells = rows.emplace_back();
         cells = {ranks_label(row.first, row.last), row.hosts, step_length_text(wall_s)};
-        for (const Phase phase : phases)
-            cells.push_back(share_of(row.mean.phases[static_cast<std::size_t>(phase)], wall_s));
+        for (const Phase phase : phases) cells.push_back(share_of(row.mean.phases[phase], wall_s));
     }
     return rows;
 }

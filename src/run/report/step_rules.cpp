@@ -32,7 +32,7 @@ Found find_straggler(const Evidence& seen) {
     const auto& stragglers = seen.report.stragglers;
     if (stragglers.empty() || stragglers.front().cause == StragglerCause::more) return {};
     const Straggler& worst = stragglers.front();
-    return ReportFinding{FindingKind::straggler,
+    return ReportFinding{"straggler",
                          FindingWeight::warning,
                          plain_text(stragglers_text(stragglers)),
                          plain_text(advice(worst)),
@@ -48,7 +48,7 @@ Found find_uneven_leaves(const Evidence& seen) {
     std::int64_t better = ranks;
     while (leaves % better != 0) ++better;
     return ReportFinding{
-        FindingKind::uneven_leaves,
+        "uneven_leaves",
         FindingWeight::warning,
         fmt::format(
             "V = {} leaves on {} ranks: {} of them compute {}, the others {}; at most {} of "
@@ -77,7 +77,7 @@ Found find_waiting(const Evidence& seen) {
                              ranks_label(slowest->first, slowest->last),
                              slowest->mean);
     return ReportFinding{
-        FindingKind::waiting,
+        "waiting",
         FindingWeight::warning,
         title + link_clause(seen.run),
         "all ranks wait for the slowest: check whether something else runs on its cores or node, "
@@ -95,7 +95,7 @@ Found find_slow_data(const Evidence& seen) {
     for (const StepsEvent& event : seen.run.reports)
         threads = std::max(threads, event.data.io_threads);
     return ReportFinding{
-        FindingKind::data_bound,
+        "data_bound",
         FindingWeight::warning,
         fmt::format("a step waits {} of its time for data ({}){}",
                     share_text(share),
@@ -110,7 +110,7 @@ Found find_communication(const Evidence& seen) {
     const double share = seen.share(Phase::comm);
     if (share < much_comm) return {};
     return ReportFinding{
-        FindingKind::communication,
+        "communication",
         FindingWeight::warning,
         fmt::format("a step waits {} of its time for sums of gradients ({}){}",
                     share_text(share),
@@ -127,7 +127,7 @@ Found find_other_time(const Evidence& seen) {
     const double share = seen.share(Phase::other);
     if (share < much_other) return {};
     return ReportFinding{
-        FindingKind::other_time,
+        "other_time",
         FindingWeight::note,
         fmt::format("{} of a step is in no phase of training ({})",
                     share_text(share),
@@ -145,7 +145,7 @@ Found find_first_step(const Evidence& seen) {
         usual_s <= 0)
         return {};
     return ReportFinding{
-        FindingKind::first_step,
+        "first_step",
         FindingWeight::note,
         fmt::format("the first kept step took {}, {:.0f} times the mean",
                     step_length_text(longest_s),

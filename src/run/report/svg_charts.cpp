@@ -29,10 +29,7 @@ Axis axis_of_values(const ReportChart& chart) {
 Axis axis_of_steps(const ReportChart& chart) {
     std::int64_t last = 1;
     for (const ReportCurve& curve : chart.curves) last = std::max(last, curve.points.back().step);
-    Axis axis = tight_axis(0, static_cast<double>(last), 5);
-    axis.from = plot.left;
-    axis.to = plot.right;
-    return axis;
+    return tight_axis(0, static_cast<double>(last), 5, plot.left, plot.right);
 }
 
 std::string value_grid(const Axis& axis) {
@@ -44,33 +41,37 @@ std::string value_grid(const Axis& axis) {
     return svg + "\n";
 }
 
+/// The ticks of a horizontal axis at `y`, with their texts at `text_y`.
+std::string step_ticks(const Axis& axis, double y, double text_y) {
+    std::string svg;
+    for (const double tick : axis.ticks)
+        svg += svg_line(axis.at(tick), y, axis.at(tick), y + 4, "axis") +
+               svg_text(axis.at(tick), text_y, Anchor::middle, "tick", tick_text(axis, tick));
+    return svg;
+}
+
 /// Updates below the plot; above it samples, which are `batch` times as many.
 std::string step_axes(const Axis& steps, std::int64_t batch) {
     std::string svg = svg_line(plot.left, plot.bottom, plot.right, plot.bottom, "axis");
-    for (const double tick : steps.ticks)
-        svg +=
-            svg_line(steps.at(tick), plot.bottom, steps.at(tick), plot.bottom + 4, "axis") +
-            svg_text(
-                steps.at(tick), plot.bottom + 18, Anchor::middle, "tick", tick_text(steps, tick));
-    svg += svg_text(plot.left - 12, plot.bottom + 18, Anchor::end, "label", "updates");
+    svg += step_ticks(steps, plot.bottom, plot.bottom + 18) +
+           svg_text(plot.left - 12, plot.bottom + 18, Anchor::end, "label", "updates");
     if (batch <= 0) return svg + "\n";
-    Axis samples = tight_axis(0, steps.most * static_cast<double>(batch), 4);
-    samples.from = plot.left;
-    samples.to = plot.right;
+    const Axis samples =
+        tight_axis(0, steps.most * static_cast<double>(batch), 4, plot.left, plot.right);
     const double y = plot.top - 10;
-    for (const double tick : samples.ticks)
-        svg += svg_line(samples.at(tick), y, samples.at(tick), y + 4, "axis") +
-               svg_text(samples.at(tick), y - 5, Anchor::middle, "tick", tick_text(samples, tick));
-    return svg + svg_text(plot.left - 12, y - 5, Anchor::end, "label", "samples") + "\n";
+    return svg + step_ticks(samples, y, y - 5) +
+           svg_text(plot.left - 12, y - 5, Anchor::end, "label", "samples") + "\n";
+}
+
+/// Draws a line from the end of a path.
+void extend(std::string& path, double x, double y) {
+    path += fmt::format("{}{} {}", path.empty() ? "M" : "L", svg_number(x), svg_number(y));
 }
 
 std::string curve_path(const ReportCurve& curve, const Axis& steps, const Axis& values) {
     std::string path;
     for (const ReportPoint& point : curve.points)
-        path += fmt::format("{}{} {}",
-                            path.empty() ? "M" : "L",
-                            svg_number(steps.at(static_cast<double>(point.step))),
-                            svg_number(values.at(point.value)));
+        extend(path, steps.at(static_cast<double>(point.step)), values.at(point.value));
     return path;
 }
 
@@ -81,10 +82,7 @@ std::string band_path(const ReportCurve& curve, const Axis& steps, const Axis& v
     std::string path;
     if (!has_range) return path;
     const auto go = [&](const ReportPoint& point, double value) {
-        path += fmt::format("{}{} {}",
-                            path.empty() ? "M" : "L",
-                            svg_number(steps.at(static_cast<double>(point.step))),
-                            svg_number(values.at(value)));
+        extend(path, steps.at(static_cast<double>(point.step)), values.at(value));
     };
     for (const ReportPoint& point : curve.points) go(point, point.most);
     for (std::size_t i = curve.points.size(); i-- > 0;) go(curve.points[i], curve.points[i].least);
@@ -126,7 +124,12 @@ double row_height(std::size_t rows) {
 /// A part of a bar, with its letter where there is room.
 std::string part_svg(const PartWord& part, double x, double width, double y, double height) {
     std::string svg =
-        svg_rectangle(x, y, std::max(width - 1, 0.4), height, fmt::format("c-{}", part.css));
+        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"c-{}\"/>",
+                    svg_number(x),
+                    svg_number(y),
+                    svg_number(std::max(width - 1, 0.4)),
+                    svg_number(height),
+                    part.css);
     if (width >= 15)
         svg += svg_text(x + width / 2 - 0.5,
                         y + height / 2 + 4,
@@ -175,16 +178,13 @@ std::string level_path(const HeatMap& heat, std::size_t level, double height) {
 }
 
 std::string heat_axis(const HeatMap& heat, double bottom) {
-    Axis steps = tight_axis(
-        static_cast<double>(heat.first_step.front()), static_cast<double>(heat.last_step) + 1, 8);
-    steps.from = heat_plot.left;
-    steps.to = heat_plot.right;
-    std::string svg;
-    for (const double tick : steps.ticks)
-        svg +=
-            svg_line(steps.at(tick), bottom, steps.at(tick), bottom + 4, "axis") +
-            svg_text(steps.at(tick), bottom + 18, Anchor::middle, "tick", tick_text(steps, tick));
-    return svg + svg_text(heat_plot.left - 10, bottom + 18, Anchor::end, "label", "updates") + "\n";
+    const Axis steps = tight_axis(static_cast<double>(heat.first_step.front()),
+                                  static_cast<double>(heat.last_step) + 1,
+                                  8,
+                                  heat_plot.left,
+                                  heat_plot.right);
+    return step_ticks(steps, bottom, bottom + 18) +
+           svg_text(heat_plot.left - 10, bottom + 18, Anchor::end, "label", "updates") + "\n";
 }
 
 }  // namespace
@@ -218,9 +218,7 @@ std::string stacked_bars(const BarChart& chart, const std::string& id) {
     const double bottom = top + height * static_cast<double>(chart.rows.size()) + 4;
     double longest = 0;
     for (const BarRow& row : chart.rows) longest = std::max(longest, sum_of(row));
-    Axis axis = tight_axis(0, longest, 8);
-    axis.from = left;
-    axis.to = right;
+    const Axis axis = tight_axis(0, longest, 8, left, right);
     std::string svg = open_svg(page_width, bottom + 44, id, chart.title, chart.description);
     for (const double tick : axis.ticks)
         svg += svg_line(axis.at(tick), top, axis.at(tick), bottom, "grid") +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTML report's drawings: inline SVG whose colours are classes of report_style(). Places are in
-// units of the drawing's viewBox, which is as wide as the page has pixels for it; all texts are
+// The HTML report's drawings: inline SVG whose colours are classes of its style sheet. Places are
+// in units of the drawing's viewBox, which is as wide as the page has pixels for it; all texts are
 // escaped.
 #pragma once
 
@@ -68,7 +68,6 @@ std::string open_svg(double width,
 std::string svg_text(
     double x, double y, Anchor anchor, std::string_view css, const std::string& text);
 std::string svg_line(double x1, double y1, double x2, double y2, std::string_view css);
-std::string svg_rectangle(double x, double y, double width, double height, std::string_view css);
 
 enum class AxisScale { linear, logarithmic };
 
@@ -86,8 +85,8 @@ struct Axis {
 /// about `ticks` of them. Values that are not finite count as 0.
 Axis linear_axis(double least, double most, int ticks);
 
-/// Does the same with the given ends; ticks are between them.
-Axis tight_axis(double least, double most, int ticks);
+/// Does the same with the given ends, placed at `from` and `to`; ticks are between them.
+Axis tight_axis(double least, double most, int ticks, double from = 0, double to = 1);
 
 /// Makes an axis of positive values; ticks are 1, 2 or 5 times a power of ten.
 Axis logarithmic_axis(double least, double most);

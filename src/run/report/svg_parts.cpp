@@ -89,15 +89,6 @@ std::string svg_line(double x1, double y1, double x2, double y2, std::string_vie
                        css);
 }
 
-std::string svg_rectangle(double x, double y, double width, double height, std::string_view css) {
-    return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"{}\"/>",
-                       svg_number(x),
-                       svg_number(y),
-                       svg_number(width),
-                       svg_number(height),
-                       css);
-}
-
 double Axis::at(double value) const {
     const bool is_log = scale == AxisScale::logarithmic;
     const auto length = [&](double v) { return is_log ? std::log(std::max(v, least)) : v; };
@@ -106,8 +97,8 @@ double Axis::at(double value) const {
     return from + std::clamp(share, 0.0, 1.0) * (to - from);
 }
 
-Axis tight_axis(double least, double most, int ticks) {
-    Axis axis{.least = finite(least), .most = finite(most)};
+Axis tight_axis(double least, double most, int ticks, double from, double to) {
+    Axis axis{.least = finite(least), .most = finite(most), .from = from, .to = to};
     if (axis.most <= axis.least) axis.most = axis.least + 1;
     add_ticks(axis, tick_step(axis.least, axis.most, ticks));
     return axis;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <ranges>
 #include <set>
 
 namespace lockstep {
@@ -95,7 +94,7 @@ std::map<std::int64_t, PhaseSum> sums_by_step(const RunFigures& run, Phase phase
     for (const RankFigures& rank : run.ranks)
         for (const StepBudget& step : rank.steps) {
             PhaseSum& sum = sums[step.step];
-            sum.seconds += step.at(phase);
+            sum.seconds += step.phases[phase];
             ++sum.times;
         }
     return sums;

@@ -11,7 +11,7 @@
 //
 // Must never happen: a factor below 0, with which a forecast far out falls below 0; a band that
 // leaves out the forecast it is of.
-// Tested: run/scale_model_test.cpp
+// Tested: run/scaling_test.cpp
 #include "lockstep/core/error.hpp"
 #include "lockstep/run/scaling.hpp"
 

@@ -12,7 +12,7 @@
 // connections comes first, and explains them. If two suspects explain the same ones, the connection
 // between them is slow; so is a slow connection that no suspect explains.
 //
-// Tested: run/slow_links_test.cpp.
+// Tested: run/stragglers_test.cpp.
 #include "lockstep/run/stragglers.hpp"
 
 #include <algorithm>

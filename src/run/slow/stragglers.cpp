@@ -48,7 +48,7 @@ struct StandStill {
 };
 
 double standing_still_s(const StepBudget& step) {
-    return step.at(Phase::comm) + step.at(Phase::wait);
+    return step.phases[Phase::comm] + step.phases[Phase::wait];
 }
 
 /// Returns the waits of the steps in order, without the first.

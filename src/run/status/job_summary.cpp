@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -75,13 +74,9 @@ std::vector<Sign> signs_of(const JobSummary& job, std::span<const RankUse> ranks
     return signs;
 }
 
-double total_of(const PhaseSeconds& phases) {
-    return std::accumulate(phases.begin(), phases.end(), 0.0);
-}
-
 double share_of(const JobSummary& job, Phase phase) {
-    const double total = total_of(job.phases);
-    return total > 0 ? job.phases[static_cast<std::size_t>(phase)] / total : 0;
+    const double total = job.phases.sum();
+    return total > 0 ? job.phases[phase] / total : 0;
 }
 
 double cpu_share_of(const JobSummary& job) {
@@ -144,7 +139,7 @@ std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const Rank
                          .data_bound = rank.data_bound,
                          .links = rank.links});
     std::vector<Straggler> found = find_stragglers(steps);
-    const double step_s = total_of(job.phases) / static_cast<double>(job.steps);
+    const double step_s = job.phases.sum() / static_cast<double>(job.steps);
     for (Straggler& straggler : found) straggler.lost_s = straggler.share * step_s;
     erase_unsure(found);
     return found;
@@ -201,7 +196,7 @@ void suggest_ranks(JobSummary& job, std::span<const RankUse> ranks) {
 /// Ranks that are stopped, short of memory or held by a quota seem to compute: their phases go on,
 /// and nobody else has their cores. A rank that computes uses one core at least.
 bool blames_pauses(JobSummary& job) {
-    const double computing_s = job.efficiency * total_of(job.phases) * job.ranks;
+    const double computing_s = job.efficiency * job.phases.sum() * job.ranks;
     if (job.cpu_s >= least_computed * computing_s) return false;
     job.why = fmt::format("ranks used a core for only {:.0f} % of the time in which they computed",
                           100 * job.cpu_s / computing_s);
@@ -212,7 +207,7 @@ bool blames_pauses(JobSummary& job) {
 }
 
 void explain(JobSummary& job, std::span<const RankUse> ranks) {
-    const double each_s = total_of(job.phases);
+    const double each_s = job.phases.sum();
     if (each_s < least_told_s) return;
     const std::vector<Straggler> stragglers = stragglers_of(job, ranks);
     // Of the phases that take too long, the longest is chosen.
@@ -336,7 +331,7 @@ std::string summary_text(const JobSummary& job) {
             bytes_text(job.node_state_bytes));
     text += fmt::format("efficiency    {:.0f} % of the ranks' time in steps ({}) is computing\n",
                         100 * job.efficiency,
-                        duration_text(total_of(job.phases)));
+                        duration_text(job.phases.sum()));
     text += fmt::format("time          {}\n", phases_line(job));
     if (!job.why.empty()) text += fmt::format("why           {}\n", job.why);
     if (!job.advice.empty()) text += fmt::format("try           {}\n", job.advice);

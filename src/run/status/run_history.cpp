@@ -36,7 +36,7 @@ struct StartLog {
 };
 
 void add_report(StartLog& log, const StepsEvent& event, double time_s) {
-    const double save_s = event.report.phases[static_cast<std::size_t>(Phase::checkpoint)];
+    const double save_s = event.report.phases[Phase::checkpoint];
     if (log.reports.empty())
         log.record.first_report_s = std::max(time_s - event.wall_s - log.record.began_unix_s, 0.0);
     const std::int64_t before =

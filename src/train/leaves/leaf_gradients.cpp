@@ -44,94 +44,64 @@ bool is_plain(const Tensor& tensor) {
     return tensor.defined() && tensor.layout() == at::kStrided;
 }
 
-// Returns true if the memory holds the transpose.
-bool is_transposed(const std::vector<std::int64_t>& sizes,
-                   const std::vector<std::int64_t>& strides) {
-    return strides[0] == 1 && strides[1] == sizes[0];
-}
-
-// left^T x right, as autograd computes the gradient of a product's second factor.
-Tensor second_factor_gradient(const Tensor& first,
-                              const Tensor& gradient,
-                              const std::vector<std::int64_t>& sizes,
-                              const std::vector<std::int64_t>& strides) {
-    if (is_transposed(sizes, strides)) return gradient.t().mm(first).t();
-    return first.t().mm(gradient);
-}
-
-// The transpose of [in, out] is what lies in memory of a weight [out, in], and of its gradient.
-DenseGradient second_factor_product(const Tensor& first,
-                                    const Tensor& gradient,
-                                    const std::vector<std::int64_t>& sizes,
-                                    const std::vector<std::int64_t>& strides) {
-    if (is_transposed(sizes, strides)) return {gradient.contiguous(), first.contiguous(), true};
-    return {first.contiguous(), gradient.contiguous(), false};
-}
-
-class Addmm : public LeafNode {
+// A product whose second factor is a parameter, at edge `edge`.
+class Product : public LeafNode {
   public:
-    explicit Addmm(nodes::AddmmBackward0& node)
-        : node_(node),
-          first_(node.mat1_.unpack()),
+    template <class AutogradNode>
+    Product(const Tensor& first, const AutogradNode& node, std::size_t edge)
+        : first_(first),
           sizes_(ints(node.mat2_sym_sizes)),
-          strides_(ints(node.mat2_sym_strides)) {}
-
+          strides_(ints(node.mat2_sym_strides)),
+          edge_(edge) {}
     bool fits(const LeafCut& cut, std::size_t edge) const override {
-        return edge != 1 && is_plain(first_) && cut.divides(first_) && is_one(node_.alpha) &&
-               is_one(node_.beta);
+        return edge == edge_ && is_plain(first_) && cut.divides(first_);
     }
     std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
-        return has_few_rows(first_, cut) ? std::optional<std::size_t>(2) : std::nullopt;
+        return has_few_rows(first_, cut) ? std::optional(edge_) : std::nullopt;
     }
+    // The transpose of [in, out] is what lies in memory of a weight [out, in], and of its gradient.
     DenseGradient product(const Tensor& gradient) const override {
-        return second_factor_product(first_, gradient, sizes_, strides_);
+        if (is_transposed()) return {gradient.contiguous(), first_.contiguous(), true};
+        return {first_.contiguous(), gradient.contiguous(), false};
     }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>& wanted) const override {
-        const Tensor part = cut.part(gradient, leaf);
-        EdgeGradients all(3);
-        if (wanted[0]) all[0] = part;
-        if (wanted[2])
-            all[2] = second_factor_gradient(cut.part(first_, leaf), part, sizes_, strides_);
+    EdgeGradients gradients(const LeafCall& call) const override {
+        const Tensor first = call.part(first_), gradient = call.part();
+        EdgeGradients all(edge_ + 1);
+        if (call.wanted[edge_])
+            all[edge_] = is_transposed() ? gradient.t().mm(first).t() : first.t().mm(gradient);
+        return all;
+    }
+
+  private:
+    bool is_transposed() const { return strides_[0] == 1 && strides_[1] == sizes_[0]; }
+
+    Tensor first_;
+    std::vector<std::int64_t> sizes_, strides_;
+    std::size_t edge_;
+};
+
+class Mm : public Product {
+  public:
+    explicit Mm(nodes::MmBackward0& node) : Product(node.self_.unpack(), node, 1) {}
+};
+
+// Plus a parameter for each row.
+class Addmm : public Product {
+  public:
+    explicit Addmm(nodes::AddmmBackward0& node)
+        : Product(node.mat1_.unpack(), node, 2), node_(node) {}
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return Product::fits(cut, edge == 0 ? 2 : edge) && is_one(node_.alpha) &&
+               is_one(node_.beta);
+    }
+    EdgeGradients gradients(const LeafCall& call) const override {
+        EdgeGradients all = Product::gradients(call);
+        if (call.wanted[0]) all[0] = call.part();
         return all;
     }
 
   private:
     nodes::AddmmBackward0& node_;
-    Tensor first_;
-    std::vector<std::int64_t> sizes_, strides_;
-};
-
-class Mm : public LeafNode {
-  public:
-    explicit Mm(nodes::MmBackward0& node)
-        : first_(node.self_.unpack()),
-          sizes_(ints(node.mat2_sym_sizes)),
-          strides_(ints(node.mat2_sym_strides)) {}
-
-    bool fits(const LeafCut& cut, std::size_t edge) const override {
-        return edge == 1 && is_plain(first_) && cut.divides(first_);
-    }
-    std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
-        return has_few_rows(first_, cut) ? std::optional<std::size_t>(1) : std::nullopt;
-    }
-    DenseGradient product(const Tensor& gradient) const override {
-        return second_factor_product(first_, gradient, sizes_, strides_);
-    }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>&) const override {
-        return {Tensor(),
-                second_factor_gradient(
-                    cut.part(first_, leaf), cut.part(gradient, leaf), sizes_, strides_)};
-    }
-
-  private:
-    Tensor first_;
-    std::vector<std::int64_t> sizes_, strides_;
 };
 
 class Convolution : public LeafNode {
@@ -164,22 +134,20 @@ class Convolution : public LeafNode {
                 image_columns(input_, rule(0), rule(1)),
                 false};
     }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>& wanted) const override {
-        const std::vector<std::int64_t> bias_sizes = {gradient.size(1)};
-        auto [input, weight, bias] = at::convolution_backward(cut.part(gradient, leaf),
-                                                              cut.part(input_, leaf),
-                                                              weight_,
-                                                              bias_sizes,
-                                                              stride_,
-                                                              padding_,
-                                                              dilation_,
-                                                              is_transposed_,
-                                                              output_padding_,
-                                                              groups_,
-                                                              {false, wanted[1], wanted[2]});
+    EdgeGradients gradients(const LeafCall& call) const override {
+        const std::vector<std::int64_t> bias_sizes = {call.gradient.size(1)};
+        auto [input, weight, bias] =
+            at::convolution_backward(call.part(),
+                                     call.part(input_),
+                                     weight_,
+                                     bias_sizes,
+                                     stride_,
+                                     padding_,
+                                     dilation_,
+                                     is_transposed_,
+                                     output_padding_,
+                                     groups_,
+                                     {false, call.wanted[1], call.wanted[2]});
         return {input, weight, bias};
     }
 
@@ -233,11 +201,8 @@ class BatchNorm : public LeafNode {
         }
         if (scope != nullptr && leads_on_) scope->norm_input_gradient = LeafCut::whole(inputs);
     }
-    EdgeGradients gradients(const Tensor&,
-                            const LeafCut&,
-                            std::int64_t leaf,
-                            const std::vector<bool>&) const override {
-        const auto& [input, weight, bias] = by_leaf_[static_cast<std::size_t>(leaf)];
+    EdgeGradients gradients(const LeafCall& call) const override {
+        const auto& [input, weight, bias] = by_leaf_[static_cast<std::size_t>(call.leaf)];
         return {Tensor(), weight, bias};
     }
 
@@ -326,18 +291,16 @@ class LayerNorm : public LeafNode {
     bool fits(const LeafCut& cut, std::size_t edge) const override {
         return edge != 0 && is_plain(input_) && cut.divides(input_) && cut.divides(mean_);
     }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>& wanted) const override {
-        auto [input, weight, bias] = at::native_layer_norm_backward(cut.part(gradient, leaf),
-                                                                    cut.part(input_, leaf),
-                                                                    shape_,
-                                                                    cut.part(mean_, leaf),
-                                                                    cut.part(deviation_, leaf),
-                                                                    weight_,
-                                                                    bias_,
-                                                                    {false, wanted[1], wanted[2]});
+    EdgeGradients gradients(const LeafCall& call) const override {
+        auto [input, weight, bias] =
+            at::native_layer_norm_backward(call.part(),
+                                           call.part(input_),
+                                           shape_,
+                                           call.part(mean_),
+                                           call.part(deviation_),
+                                           weight_,
+                                           bias_,
+                                           {false, call.wanted[1], call.wanted[2]});
         return {input, weight, bias};
     }
 
@@ -360,22 +323,19 @@ class GroupNorm : public LeafNode {
     bool fits(const LeafCut& cut, std::size_t edge) const override {
         return edge != 0 && is_plain(input_) && cut.divides(input_) && cut.divides(mean_);
     }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>& wanted) const override {
-        const Tensor part = cut.part(input_, leaf);
-        auto [input, weight, bias] = at::native_group_norm_backward(
-            cut.part(gradient, leaf).contiguous(input_.suggest_memory_format()),
-            part,
-            cut.part(mean_, leaf),
-            cut.part(deviation_, leaf),
-            weight_,
-            part.size(0),
-            channels_,
-            places_,
-            groups_,
-            {false, wanted[1], wanted[2]});
+    EdgeGradients gradients(const LeafCall& call) const override {
+        const Tensor part = call.part(input_);
+        auto [input, weight, bias] =
+            at::native_group_norm_backward(call.part().contiguous(input_.suggest_memory_format()),
+                                           part,
+                                           call.part(mean_),
+                                           call.part(deviation_),
+                                           weight_,
+                                           part.size(0),
+                                           channels_,
+                                           places_,
+                                           groups_,
+                                           {false, call.wanted[1], call.wanted[2]});
         return {input, weight, bias};
     }
 
@@ -393,12 +353,9 @@ class Embedding : public LeafNode {
     bool fits(const LeafCut& cut, std::size_t) const override {
         return is_plain(indices_) && indices_.dim() >= 2 && cut.divides(indices_) && !node_.sparse;
     }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>&) const override {
-        return {at::embedding_backward(cut.part(gradient, leaf),
-                                       cut.part(indices_, leaf),
+    EdgeGradients gradients(const LeafCall& call) const override {
+        return {at::embedding_backward(call.part(),
+                                       call.part(indices_),
                                        node_.weight_sym_argsize_0.expect_int(),
                                        node_.padding_idx.expect_int(),
                                        node_.scale_grad_by_freq,
@@ -422,11 +379,8 @@ class Spread : public LeafNode {
         return !whole.empty() && whole[0].expect_int() % cut.samples() == 0 &&
                to.function->input_metadata(to.input_nr).shape_as_dim_vector() != whole;
     }
-    EdgeGradients gradients(const Tensor& gradient,
-                            const LeafCut& cut,
-                            std::int64_t leaf,
-                            const std::vector<bool>& wanted) const override {
-        return EdgeGradients(wanted.size(), cut.part(gradient, leaf));
+    EdgeGradients gradients(const LeafCall& call) const override {
+        return EdgeGradients(call.wanted.size(), call.part());
     }
 
   private:

@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -248,7 +247,7 @@ void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
     if (!left.empty())
         for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
             const EdgeGradients all =
-                node.gradients(gradient, cut_, static_cast<std::int64_t>(leaf), wanted);
+                node.gradients({gradient, cut_, static_cast<std::int64_t>(leaf), wanted});
             for (const Use* use : left) add(*use, leaf, all[use->edge]);
         }
     for (const Use& use : consumer.uses) note_use(use.parameter);

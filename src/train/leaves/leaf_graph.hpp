@@ -32,6 +32,19 @@ struct DenseGradient {
     bool is_transposed = false;  ///< what the edge gets is the product's transpose
 };
 
+/// A leaf whose gradients are asked for.
+struct LeafCall {
+    const at::Tensor& gradient;  ///< of the node's output, for all samples
+    const LeafCut& cut;
+    std::int64_t leaf;
+    const std::vector<bool>& wanted;  ///< by edge
+
+    /// Returns the leaf's part of `rows`.
+    at::Tensor part(const at::Tensor& rows) const { return cut.part(rows, leaf); }
+    /// Returns the leaf's part of `gradient`.
+    at::Tensor part() const { return part(gradient); }
+};
+
 /// What an operator in which a parameter meets samples adds to its gradient, for one leaf: a node
 /// of autograd's graph whose parameters' gradients are sums over samples. Borrows the node.
 class LeafNode {
@@ -55,11 +68,8 @@ class LeafNode {
     /// Once a pass, before gradients(): `gradient` is that of all samples.
     virtual void begin(const at::Tensor&, const LeafCut&, LeafScope*) {}
 
-    /// Of leaf `leaf` alone, for edges in `wanted`, in the library's own words and bits.
-    virtual EdgeGradients gradients(const at::Tensor& gradient,
-                                    const LeafCut& cut,
-                                    std::int64_t leaf,
-                                    const std::vector<bool>& wanted) const = 0;
+    /// Of one leaf alone, in the library's own words and bits.
+    virtual EdgeGradients gradients(const LeafCall& call) const = 0;
 };
 
 /// Whether the node's output depends on a leaf's other samples.

@@ -118,53 +118,19 @@ Result leaf_batch_norm(const Tensor& input,
     });
 }
 
-// Returns the graph's result in place of that of `compute`.
-template <class Compute>
-ThreeTensors found_or(Compute&& compute) {
-    const OwnKernels own;
-    std::optional<Tensor>& found = LeafScope::current().norm_input_gradient;
-    if (!found) return compute();
-    return {*std::exchange(found, std::nullopt), Tensor(), Tensor()};
-}
+template <auto compute>
+struct FoundOr;
 
-ThreeTensors leaf_batch_norm_backward(const Tensor& gradient,
-                                      const Tensor& input,
-                                      const OptionalTensor& weight,
-                                      const OptionalTensor& mean,
-                                      const OptionalTensor& variance,
-                                      const OptionalTensor& saved_mean,
-                                      const OptionalTensor& saved_deviation,
-                                      bool trains,
-                                      double epsilon,
-                                      std::array<bool, 3> wanted) {
-    return found_or([&] {
-        return at::native_batch_norm_backward(gradient,
-                                              input,
-                                              weight,
-                                              mean,
-                                              variance,
-                                              saved_mean,
-                                              saved_deviation,
-                                              trains,
-                                              epsilon,
-                                              wanted);
-    });
-}
-
-ThreeTensors leaf_cudnn_batch_norm_backward(const Tensor& input,
-                                            const Tensor& gradient,
-                                            const Tensor& weight,
-                                            const OptionalTensor& mean,
-                                            const OptionalTensor& variance,
-                                            const OptionalTensor& saved_mean,
-                                            const OptionalTensor& saved_variance,
-                                            double epsilon,
-                                            const Tensor& reserve) {
-    return found_or([&] {
-        return at::cudnn_batch_norm_backward(
-            input, gradient, weight, mean, variance, saved_mean, saved_variance, epsilon, reserve);
-    });
-}
+// The graph's result in place of that of `compute`, which is one of LibTorch's.
+template <class... Inputs, ThreeTensors (*compute)(Inputs...)>
+struct FoundOr<compute> {
+    static ThreeTensors backward(Inputs... inputs) {
+        const OwnKernels own;
+        std::optional<Tensor>& found = LeafScope::current().norm_input_gradient;
+        if (!found) return compute(inputs...);
+        return {*std::exchange(found, std::nullopt), Tensor(), Tensor()};
+    }
+};
 
 enum class Operator : std::int64_t { convolution, convolution_backward, addmm, mm };
 
@@ -368,9 +334,9 @@ void register_leaf_kernels() {
     kernels.impl("convolution_backward", leaf_convolution_backward);
     kernels.impl("native_batch_norm",
                  leaf_batch_norm<ThreeTensors, OptionalTensor, at::native_batch_norm>);
-    kernels.impl("native_batch_norm_backward", leaf_batch_norm_backward);
+    kernels.impl("native_batch_norm_backward", FoundOr<at::native_batch_norm_backward>::backward);
     kernels.impl("cudnn_batch_norm", leaf_batch_norm<FourTensors, Tensor, at::cudnn_batch_norm>);
-    kernels.impl("cudnn_batch_norm_backward", leaf_cudnn_batch_norm_backward);
+    kernels.impl("cudnn_batch_norm_backward", FoundOr<at::cudnn_batch_norm_backward>::backward);
     kernels.impl("bernoulli_.float", leaf_bernoulli);
     kernels.impl("uniform_", leaf_uniform);
     kernels.impl("normal_", leaf_normal);

@@ -6,7 +6,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/run/events.hpp"
 #include "lockstep/run/progress.hpp"
 

@@ -7,7 +7,6 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/content.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/resident.hpp"
 #include "lockstep/plan/settings.hpp"
 

@@ -9,12 +9,9 @@
 #include "model/model_file.hpp"
 #include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"
-#include "task/input.hpp"
 
 #include <algorithm>
 #include <limits>
-
-#include <fmt/format.h>
 
 namespace lockstep {
 namespace {

@@ -11,7 +11,6 @@
 #include "program/program_file.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <functional>
 #include <map>

@@ -2,7 +2,6 @@
 #include "lockstep/train/infer.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
@@ -12,10 +11,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -7,7 +7,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/content.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/order.hpp"
 
 #include "loop/data_feed.hpp"

@@ -2,8 +2,6 @@
 // The training loop and its parts.
 #pragma once
 
-#include "lockstep/train/train.hpp"
-
 #include "loop/course.hpp"
 #include "loop/engine.hpp"
 #include "loop/inputs.hpp"

@@ -12,7 +12,6 @@
 #include "prune/channel_chain.hpp"
 #include "schedule/blank_step.hpp"
 
-#include <span>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>

@@ -2,8 +2,6 @@
 #include "loop/reporter.hpp"
 
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/memory.hpp"
 
@@ -19,10 +17,6 @@ namespace {
 
 constexpr double report_every_s = 30;
 constexpr std::int64_t most_values = 16'384;  // limit of a histogram
-
-void add_phases(PhaseSeconds& sum, const PhaseSeconds& more) {
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
-}
 
 Histogram histogram_of(const at::Tensor& parameter) {
     const at::NoGradGuard no_grad;
@@ -106,14 +100,14 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
 // Since the last call. Every second is of some step, but those of evaluations are of no report.
 PhaseSeconds Reporter::take_phases() {
     const PhaseSeconds taken = parts_.run.clock.take();
-    add_phases(since_step_, taken);
+    since_step_ += taken;
     return taken;
 }
 
 void Reporter::close_step() {
-    add_phases(phases_, take_phases());
+    phases_ += take_phases();
     last_step_ = parts_.course.progress.step;
-    if (events_) step_ms_.add(StepBudget{.phases = since_step_}.wall_s() * 1e3);
+    if (events_) step_ms_.add(since_step_.sum() * 1e3);
     keep_phases();
     tracer_.after_step();
 }
@@ -162,7 +156,7 @@ void Reporter::check_still_ours() {
 
 // With sums, so that who asks for a run's status need not read all of a long log.
 void Reporter::log_steps(StepsEvent event) {
-    const double save_s = event.report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
+    const double save_s = event.report.phases[Phase::checkpoint];
     sums_.train_s += event.wall_s - save_s;
     sums_.save_s += save_s;
     add_links(parts_.course.links, parts_.engine.replica->take_links());
@@ -173,7 +167,7 @@ void Reporter::log_steps(StepsEvent event) {
 
 void Reporter::report(double rate) {
     check_still_ours();
-    add_phases(phases_, take_phases());
+    phases_ += take_phases();
     const double now = parts_.run.clock.since_s();
     const JobProgress& at = parts_.course.progress;
     const StepReport report{

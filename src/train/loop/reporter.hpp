@@ -15,7 +15,6 @@
 #include "loop/loop.hpp"
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/run_hold.hpp"
 
-#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/measure.hpp"
-#include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/contract.hpp"

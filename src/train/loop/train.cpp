@@ -11,7 +11,6 @@
 #include "model/known_errors.hpp"
 
 #include <set>
-#include <string>
 
 #include <c10/util/Exception.h>
 

@@ -3,8 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <c10/util/Exception.h>
-
 namespace lockstep {
 namespace {
 

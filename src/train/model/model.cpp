@@ -15,7 +15,6 @@
 #include <map>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

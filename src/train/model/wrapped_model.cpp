@@ -8,8 +8,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <utility>
-
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>

@@ -4,8 +4,6 @@
 #include "lockstep/core/clock.hpp"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>

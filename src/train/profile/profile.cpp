@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/profile.hpp"
 
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/numbers.hpp"
 

@@ -11,9 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep {

@@ -2,8 +2,6 @@
 // Removes channels from a model's weights.
 #pragma once
 
-#include "model/model.hpp"
-
 #include <map>
 #include <string>
 

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>

@@ -23,26 +23,6 @@
 namespace lockstep {
 namespace {
 
-LOCKSTEP_WIDEST_VECTORS
-void sgd_step(float* __restrict values,
-              const float* __restrict gradients,
-              float* __restrict velocity,
-              std::size_t count,
-              const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i)
-        update::sgd(values[i], gradients[i], velocity[i], terms);
-}
-
-LOCKSTEP_WIDEST_VECTORS
-void nesterov_step(float* __restrict values,
-                   const float* __restrict gradients,
-                   float* __restrict velocity,
-                   std::size_t count,
-                   const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i)
-        update::nesterov(values[i], gradients[i], velocity[i], terms);
-}
-
 // Four streams of memory are what a step costs; asked for half a KiB ahead they come a tenth sooner
 // (2 KiB was better on an older processor, and is worse than nothing on an EPYC with AVX-512).
 LOCKSTEP_WIDEST_VECTORS
@@ -64,76 +44,47 @@ void adam_step(float* __restrict values,
 }
 
 LOCKSTEP_WIDEST_VECTORS
-void lars_step(float* __restrict values,
-               const float* __restrict gradients,
-               float* __restrict velocity,
-               std::size_t count,
-               const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i)
-        update::lars(values[i], gradients[i], velocity[i], terms);
-}
-
-LOCKSTEP_WIDEST_VECTORS
-void lamb_moments(const float* __restrict gradients,
-                  float* __restrict m,
-                  float* __restrict v,
-                  std::size_t count,
-                  const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i) update::lamb_moments(gradients[i], m[i], v[i], terms);
-}
-
-LOCKSTEP_WIDEST_VECTORS
-void lamb_directions(const float* __restrict values,
-                     const float* __restrict m,
-                     const float* __restrict v,
-                     float* __restrict directions,
-                     std::size_t count,
-                     const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i)
-        directions[i] = update::lamb_direction(m[i], v[i], values[i], terms);
-}
-
-LOCKSTEP_WIDEST_VECTORS
-void lamb_step(float* __restrict values,
-               const float* __restrict m,
-               const float* __restrict v,
-               std::size_t count,
-               const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i)
-        values[i] -= terms.rate * update::lamb_direction(m[i], v[i], values[i], terms);
-}
-
-LOCKSTEP_WIDEST_VECTORS
-void average_step(const float* __restrict values,
-                  float* __restrict average,
-                  std::size_t count,
-                  const UpdateTerms terms) {
-    for (std::size_t i = 0; i < count; ++i) update::average(values[i], average[i], terms);
-}
-
-void run_on_host(const UpdateLaunch& l) {
-    if (update::is_withheld(l)) return;
-    const UpdateTerms terms = update::terms_of(l);
-    const auto count = static_cast<std::size_t>(l.count);
-    switch (l.kind) {
+void run_loop(UpdateKind kind,
+              float* __restrict values,
+              const float* __restrict gradients,
+              float* __restrict first,
+              float* __restrict second,
+              std::size_t count,
+              const UpdateTerms terms) {
+    switch (kind) {
         case UpdateKind::sgd:
-            return sgd_step(l.values, l.gradients, l.first, count, terms);
+            for (std::size_t i = 0; i < count; ++i)
+                update::sgd(values[i], gradients[i], first[i], terms);
+            return;
         case UpdateKind::nesterov:
-            return nesterov_step(l.values, l.gradients, l.first, count, terms);
-        case UpdateKind::adam:
-            return adam_step(l.values, l.gradients, l.first, l.second, count, terms);
+            for (std::size_t i = 0; i < count; ++i)
+                update::nesterov(values[i], gradients[i], first[i], terms);
+            return;
         case UpdateKind::lars:
-            return lars_step(l.values, l.gradients, l.first, count, terms);
+            for (std::size_t i = 0; i < count; ++i)
+                update::lars(values[i], gradients[i], first[i], terms);
+            return;
         case UpdateKind::lamb_moments:
-            return lamb_moments(l.gradients, l.first, l.second, count, terms);
+            for (std::size_t i = 0; i < count; ++i)
+                update::lamb_moments(gradients[i], first[i], second[i], terms);
+            return;
         case UpdateKind::lamb_directions:
-            return lamb_directions(l.gradients, l.first, l.second, l.values, count, terms);
+            for (std::size_t i = 0; i < count; ++i)
+                values[i] = update::lamb_direction(first[i], second[i], gradients[i], terms);
+            return;
         case UpdateKind::lamb:
-            return lamb_step(l.values, l.first, l.second, count, terms);
+            for (std::size_t i = 0; i < count; ++i)
+                values[i] -=
+                    terms.rate * update::lamb_direction(first[i], second[i], values[i], terms);
+            return;
         case UpdateKind::average:
-            return average_step(l.values, l.first, count, terms);
+            for (std::size_t i = 0; i < count; ++i) update::average(values[i], first[i], terms);
+            return;
         case UpdateKind::quotient:
-            for (std::int64_t i = 0; i < l.count; ++i) update::element(l, i, terms);
+            for (std::size_t i = 0; i < count; ++i) values[i] = gradients[i] / terms.divisor;
+            return;
+        case UpdateKind::adam:
+            return adam_step(values, gradients, first, second, count, terms);
     }
 }
 
@@ -148,7 +99,11 @@ bool has_nonfinite(std::span<const float> values) {
 
 class HostLoops : public UpdateLoops {
   public:
-    void run(const UpdateLaunch& launch) override { run_on_host(launch); }
+    void run(const UpdateLaunch& l) override {
+        if (update::is_withheld(l)) return;
+        const auto count = static_cast<std::size_t>(l.count);
+        run_loop(l.kind, l.values, l.gradients, l.first, l.second, count, update::terms_of(l));
+    }
 
     std::int64_t* sums(std::size_t count) override {
         words_.assign(count * exact::words, 0);

@@ -2,11 +2,9 @@
 // The numeric contract of a run: threads and instruction set, the same on every rank.
 #pragma once
 
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/plan/settings.hpp"
 
-#include <optional>
 #include <string>
 #include <vector>
 

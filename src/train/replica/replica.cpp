@@ -46,13 +46,11 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "replica/gradient_hooks.hpp"
-#include "replica/optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include <c10/core/StreamGuard.h>

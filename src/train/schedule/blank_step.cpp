@@ -9,7 +9,6 @@
 #include "leaves/leaf_graph.hpp"
 #include "model/known_errors.hpp"
 #include "replica/gradient_hooks.hpp"
-#include "replica/optimizer.hpp"
 
 #include <algorithm>
 #include <limits>

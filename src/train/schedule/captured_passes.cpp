@@ -22,7 +22,6 @@
 #include "model/wrapped_model.hpp"
 #include "schedule/leaf_passes.hpp"
 
-#include <array>
 #include <bit>
 #include <exception>
 #include <utility>

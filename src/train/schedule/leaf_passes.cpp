@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/leaf_passes.hpp"
 
-#include "lockstep/core/clock.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "leaves/leaf_graph.hpp"
@@ -15,7 +14,6 @@
 #include <exception>
 #include <limits>
 #include <numeric>
-#include <set>
 #include <span>
 #include <utility>
 

@@ -104,8 +104,7 @@ void DevicePhases::end_step() {
     marks_[used_ - 1].event.synchronize();
     PhaseSeconds measured{};
     for (std::size_t i = 0; i + 1 < used_; ++i)
-        measured[static_cast<std::size_t>(marks_[i].phase)] +=
-            marks_[i].event.elapsedTime(marks_[i + 1].event) / 1000;
+        measured[marks_[i].phase] += marks_[i].event.elapsedTime(marks_[i + 1].event) / 1000;
     clock_.correct(before_, measured, Phase::copy);
 }
 

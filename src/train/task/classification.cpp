@@ -14,7 +14,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include <ATen/Functions.h>

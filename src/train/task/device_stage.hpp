@@ -5,8 +5,6 @@
 #include "lockstep/core/page_lock.hpp"
 #include "lockstep/data/transform_launch.hpp"
 
-#include "model/model.hpp"
-
 #include <cstddef>
 #include <functional>
 #include <span>

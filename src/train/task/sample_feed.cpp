@@ -23,7 +23,6 @@
 
 #include <chrono>
 #include <exception>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -8,7 +8,6 @@
 #include "task/input.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

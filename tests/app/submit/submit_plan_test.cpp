@@ -5,12 +5,10 @@
 #include "lockstep/data/manifest.hpp"
 
 #include "submit/submit_check.hpp"
-#include "submit/submit_options.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

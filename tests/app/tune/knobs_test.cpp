@@ -2,7 +2,6 @@
 #include "tune/trials.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,6 @@
 #include "tune/trials.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

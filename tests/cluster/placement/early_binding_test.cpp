@@ -4,7 +4,6 @@
 #include "placement_cases.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {

@@ -3,7 +3,6 @@
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {

@@ -5,7 +5,6 @@
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,6 @@
 #include "lockstep/comm/measure.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace {

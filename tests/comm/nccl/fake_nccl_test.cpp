@@ -3,7 +3,6 @@
 #include "comm/nccl/fake_nccl.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

@@ -9,11 +9,9 @@
 #include "nccl/nccl_inside.hpp"
 
 #include <atomic>
-#include <functional>
 #include <map>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

@@ -6,12 +6,9 @@
 #include "support/caught.hpp"
 
 #include <cstdlib>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep::test {
 namespace {

@@ -12,7 +12,6 @@
 #include <memory>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace lockstep::test {
 

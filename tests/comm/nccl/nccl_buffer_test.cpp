@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real libnccl and liblockstep_cuda.so on a machine that may have no GPU.
 #include "lockstep/comm/gpu_selection.hpp"
-#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/files.hpp"
 
@@ -17,7 +16,6 @@
 #include <map>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

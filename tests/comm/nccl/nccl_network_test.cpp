@@ -3,13 +3,8 @@
 
 #include "lockstep/core/record.hpp"
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace {
 

@@ -5,7 +5,6 @@
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace {

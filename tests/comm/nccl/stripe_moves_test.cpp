@@ -4,9 +4,7 @@
 #include "nccl/group_watch.hpp"
 
 #include <map>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

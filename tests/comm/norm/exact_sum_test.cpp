@@ -4,9 +4,7 @@
 #include "lockstep/core/random.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <vector>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "road/link_timer.hpp"
 
-#include <vector>
-
 #include <gtest/gtest.h>
 
 namespace lockstep {

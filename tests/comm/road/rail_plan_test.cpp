@@ -10,9 +10,7 @@
 #include <array>
 #include <bit>
 #include <set>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -59,8 +59,9 @@ def types(matrix):
     for name, order in (('little', h5py.h5t.ORDER_LE), ('big', h5py.h5t.ORDER_BE)):
         values = (made('f4', (ROWS, 6)).view('u4') & 0xffff0000).view('f4')
         matrix.one('type_bf16_' + name, values, write_brain(order))
-    special = np.array([0, -0.0, np.inf, -np.inf, 1e-310, 5e-324, 1.8e308], 'f8').reshape(7, 1)
-    matrix.one('type_special', special, writer(special))
+    for kind, least in (('f2', (6e-8, 6e-5, 65504)), ('f8', (1e-310, 5e-324, 1.8e308))):
+        special = np.array([0, -0.0, np.inf, -np.inf, *least], kind).reshape(7, 1)
+        matrix.one('type_special_' + kind, special, writer(special))
 
 
 def labels(matrix):

@@ -158,6 +158,8 @@ def filters(matrix):
             lzf_shuffle=dict(compression='lzf', shuffle=True)).items():
         matrix.one('filter_' + name, values, writer(values, **rows, **options))
         matrix.one(f'filter_{name}_cut', values, writer(values, chunks=(8, 4, 2), **options))
+    noise = np.random.default_rng(1).integers(0, 256, SHAPE, 'u1')
+    matrix.one('filter_lzf_noise', noise, writer(noise, **rows, compression='lzf'))
     library = dict(szip=dict(compression='szip'), szip_nn=dict(compression='szip', compression_opts=('nn', 16)),
                    scale_offset=dict(scaleoffset=0))
     for name, options in library.items():

@@ -3,10 +3,8 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include <numeric>
-#include <optional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/dataset_index.hpp"
 
-#include "lockstep/data/manifest.hpp"
-
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -29,7 +26,7 @@ class Index : public testing::TestWithParam<Codec> {
         return options_.output / manifest_.shards[number].name;
     }
     Error error() const {
-        return caught([&] { DatasetIndex::open(options_.output); }).value_or(Error("none", ""));
+        return test::error_of([&] { DatasetIndex::open(options_.output); });
     }
 
     test::TempDir folder_;
@@ -83,10 +80,9 @@ TEST_P(Index, NoticesBytesThatWereChangedOnTheWay) {
 
 TEST_P(Index, SuggestsTheNearestField) {
     const DatasetIndex index = DatasetIndex::open(options_.output);
-    const auto error = caught([&] { static_cast<void>(index.field("image")); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E207");
-    EXPECT_THAT(error->fix(), HasSubstr("images"));
+    const Error error = test::error_of([&] { static_cast<void>(index.field("image")); });
+    EXPECT_EQ(error.code(), "E207");
+    EXPECT_THAT(error.fix(), HasSubstr("images"));
 }
 
 TEST_P(Index, SaysHowMuchOfAShardIsThere) {
@@ -330,10 +326,9 @@ TEST(Manifest, RefusesVersionsFromTheFuture) {
     std::string text = manifest_text(example());
     text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 9");
     text.resize(text.find(",\n  \"digest\""));
-    const auto error = caught([&] { parse_manifest(sealed(text), "toy"); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E305");
-    EXPECT_STREQ(error->what(), "'toy' has format 9");
+    const Error error = test::error_of([&] { parse_manifest(sealed(text), "toy"); });
+    EXPECT_EQ(error.code(), "E305");
+    EXPECT_STREQ(error.what(), "'toy' has format 9");
 }
 
 TEST(ReadManifestText, SaysWhatIsMissing) {

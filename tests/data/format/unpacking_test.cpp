@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -107,7 +106,7 @@ TEST(Unpacking, MakesRoomForWiderStoredNumbers) {
     EXPECT_EQ(most_expanded(chain, 16), 8u);
 }
 
-// What h5py writes with it is read in data/pack/h5py_files_test.cpp.
+// What h5py writes with it is read in data/foreign_matrix.
 
 std::optional<std::string> expanded(std::string_view stored, std::size_t bytes) {
     std::string raw(bytes, '\0');

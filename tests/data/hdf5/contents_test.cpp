@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hdf5/contents.hpp"
 
-#include "lockstep/data/dataset_index.hpp"
-
 #include "data/foreign_files.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -72,9 +69,8 @@ TEST_F(Contents, AreListedWhereAFieldIsMissing) {
 
 TEST_F(Contents, OfAPlaceThatCannotBeEnteredAreNotSaidToBeMissing) {
     fs::create_symlink("loop", folder_ / "loop");
-    const auto error = caught([&] { DatasetIndex::open(folder_ / "loop", {}); });
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("Too many levels"));
+    const Error error = test::error_of([&] { DatasetIndex::open(folder_ / "loop", {}); });
+    EXPECT_THAT(error.what(), HasSubstr("Too many levels"));
 }
 
 TEST_F(Contents, OfOtherFieldsAreNotMeant) {
@@ -89,12 +85,11 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
     test::write_foreign(other,
                         {{.path = "/z", .size = {8, 1, 1, 1}, .bytes = test::random_bytes(8, 2)}});
     const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hwc}, {"labels", "/z"}};
-    const auto error = caught([&] { DatasetIndex::open_foreign({file_, other}, fields); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E207");
-    EXPECT_THAT(error->why(), HasSubstr("labels.h5' has it; files of --data have all fields"));
-    EXPECT_THAT(error->fix(), HasSubstr(" --field images=/x/data:HWC --field labels="));
-    EXPECT_THAT(error->fix(), testing::EndsWith("labels.h5:/z"));
+    const Error error = test::error_of([&] { DatasetIndex::open_foreign({file_, other}, fields); });
+    EXPECT_EQ(error.code(), "E207");
+    EXPECT_THAT(error.why(), HasSubstr("labels.h5' has it; files of --data have all fields"));
+    EXPECT_THAT(error.fix(), HasSubstr(" --field images=/x/data:HWC --field labels="));
+    EXPECT_THAT(error.fix(), testing::EndsWith("labels.h5:/z"));
 }
 
 TEST_F(Contents, ThatCanBePackedComeWithTheCommand) {

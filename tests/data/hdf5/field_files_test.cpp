@@ -12,7 +12,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -92,9 +91,10 @@ TEST_F(FieldFiles, AreOtherFilesThanThoseOfTheData) {
     EXPECT_EQ(DatasetIndex::open_foreign({one}, fields("one.h5")).samples(), 57u)
         << "the same files";
     const fs::path two = write("two.h5", {both_[0]});
-    const auto error = caught([&] { DatasetIndex::open_foreign({one, two}, fields("one.h5")); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), std::string("E235"));
+    const Error error = test::error_of([&] {
+        DatasetIndex::open_foreign({one, two}, fields("one.h5"));
+    });
+    EXPECT_EQ(error.code(), std::string("E235"));
     const auto open_test = [&] { DatasetIndex::open_test(one, fields("y.h5"), {}); };
     EXPECT_EQ(test::caught_code(open_test), "E105") << "not the labels of other samples";
 }

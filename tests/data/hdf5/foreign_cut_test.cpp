@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -20,7 +19,6 @@ using test::caught;
 using test::ForeignDataset;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 class ForeignCut : public testing::Test {
   protected:
@@ -135,10 +133,9 @@ TEST_F(ForeignCut, ClassesOfMasksAreCountedWithoutPadding) {
                                   .size = {10, 3, 5},
                                   .chunk = {4, 2, 2},
                                   .bytes = std::vector<std::byte>(150, std::byte{0xff})};
-    const auto error = caught([&] { open({negative}, {{"masks", "/m"}}); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E210");
-    EXPECT_THAT(error->what(), HasSubstr("sample 0"));
+    const Error error = test::error_of([&] { open({negative}, {{"masks", "/m"}}); });
+    EXPECT_EQ(error.code(), "E210");
+    EXPECT_THAT(error.what(), HasSubstr("sample 0"));
 }
 
 TEST_F(ForeignCut, DamageMasksTheRowsOfItsBand) {
@@ -149,10 +146,9 @@ TEST_F(ForeignCut, DamageMasksTheRowsOfItsBand) {
     const auto index = open({data}, {{"values", "/x/data"}});
     const StoredBlock& tile = index->stored_blocks(0)[3];
     test::overwrite(folder_ / "a.h5", tile.offset + 3, "\xa5\x5a");
-    const auto error = caught([&] { test::streamed(*index, 0); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E213");
-    EXPECT_THAT(error->what(), HasSubstr("(samples 5 to 9)"));
+    const Error error = test::error_of([&] { test::streamed(*index, 0); });
+    EXPECT_EQ(error.code(), "E213");
+    EXPECT_THAT(error.what(), HasSubstr("(samples 5 to 9)"));
     const auto rows = ResidentRows::in_own_memory(index);
     rows->load({.threads = 2, .on_bad_data = BadData::mask});
     rows->seal();

@@ -13,7 +13,6 @@
 
 #include <blosc.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -131,11 +130,10 @@ TEST_P(Chains, BytesThatMakeNoSenseAreNamed) {
     const StoredBlock& block = index.stored_blocks(0)[2];
     // Garbage over the whole chunk: not every codec has a checksum.
     test::overwrite(folder_ / "a.h5", block.offset, std::string(block.stored_bytes, '\xe7'));
-    const auto error = caught([&] { streamed(index, 0); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E213");
-    EXPECT_THAT(error->text(), HasSubstr("block 2"));
-    EXPECT_THAT(error->text(), HasSubstr(grouped(block.offset)));
+    const Error error = test::error_of([&] { streamed(index, 0); });
+    EXPECT_EQ(error.code(), "E213");
+    EXPECT_THAT(error.text(), HasSubstr("block 2"));
+    EXPECT_THAT(error.text(), HasSubstr(grouped(block.offset)));
 }
 
 constexpr H5Z_filter_t blosc = 32001, lz4 = 32004, zstd = 32015;

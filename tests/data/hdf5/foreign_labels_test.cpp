@@ -12,12 +12,12 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
 using test::caught;
+using test::encoded;
 using test::ForeignDataset;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
@@ -43,17 +43,10 @@ hid_t text_type(std::size_t bytes, H5T_str_t padding) {
     return type;
 }
 
-template <class Value>
-std::vector<std::byte> bytes_of_all(const std::vector<Value>& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    return {bytes.begin(), bytes.end()};
-}
-
 std::vector<std::byte> padded(const std::vector<std::string>& texts, std::size_t bytes, char pad) {
     std::string all;
     for (const std::string& text : texts) all += text + std::string(bytes - text.size(), pad);
-    const auto raw = std::as_bytes(std::span(all));
-    return {raw.begin(), raw.end()};
+    return encoded(std::vector(all.begin(), all.end()));
 }
 
 class LabelForms : public testing::Test {
@@ -67,8 +60,7 @@ class LabelForms : public testing::Test {
         std::vector<const char*> places;
         for (const std::string& text : texts) places.push_back(text.c_str());
         const OwnType type(text_type(H5T_VARIABLE, H5T_STR_NULLTERM));
-        return write(name,
-                     {.type = type.id(), .size = {texts.size()}, .bytes = bytes_of_all(places)});
+        return write(name, {.type = type.id(), .size = {texts.size()}, .bytes = encoded(places)});
     }
     // As a stream gives them, here and after a journey to another rank.
     static std::vector<int> classes_of(const DatasetIndex& index) {
@@ -112,10 +104,9 @@ TEST_F(LabelForms, TextsOfAnyLengthAreClassesAsTheySortOverAllFiles) {
 }
 
 TEST_F(LabelForms, MayHaveDimensionsOfOne) {
-    const fs::path file = write("a.h5",
-                                {.type = H5T_STD_U8LE,
-                                 .size = {3, 1, 1, 1},
-                                 .bytes = bytes_of_all<std::uint8_t>({2, 0, 2})});
+    const fs::path file = write(
+        "a.h5",
+        {.type = H5T_STD_U8LE, .size = {3, 1, 1, 1}, .bytes = encoded<std::uint8_t>({2, 0, 2})});
     const DatasetIndex index = open({file}, "labels=/y:label");
     EXPECT_THAT(classes_of(index), ElementsAre(2, 0, 2));
     EXPECT_TRUE(index.fields()[0].shape.empty());
@@ -162,8 +153,7 @@ TEST_F(LabelForms, TextsThatNameNoClassAreErrorsOfTheirRow) {
                 HasSubstr("PATH:label"));
     const std::vector<fs::path> files{
         write_texts("a.h5", {"a"}),
-        write("b.h5",
-              {.type = H5T_STD_U8LE, .size = {1}, .bytes = bytes_of_all<std::uint8_t>({1})})};
+        write("b.h5", {.type = H5T_STD_U8LE, .size = {1}, .bytes = encoded<std::uint8_t>({1})})};
     EXPECT_THAT(error_of(files, "labels=/y", "E208"), HasSubstr("it is no text, in"));
     EXPECT_THAT(error_of({files[1], files[0]}, "labels=/y", "E208"), HasSubstr("it is text, in"));
 }
@@ -182,7 +172,7 @@ TEST_F(LabelForms, HotRowsOfAnyTypeAndChunksAreClasses) {
         EXPECT_TRUE(index.fields()[0].class_names.empty());
     };
     const auto hot = [&]<class Value>(Value) {
-        return bytes_of_all<Value>({0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0});
+        return encoded<Value>({0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0});
     };
     check_classes(H5T_STD_I8LE, hot(std::int8_t{}));
     check_classes(H5T_STD_U8LE, hot(std::uint8_t{}));
@@ -196,7 +186,7 @@ TEST_F(LabelForms, RowsThatAreNotHotAreNamedWithTheirFile) {
         std::vector<float> values{0, 1, 0};
         values.insert(values.end(), second.begin(), second.end());
         const fs::path file =
-            write("a.h5", {.type = H5T_IEEE_F32LE, .size = {2, 3}, .bytes = bytes_of_all(values)});
+            write("a.h5", {.type = H5T_IEEE_F32LE, .size = {2, 3}, .bytes = encoded(values)});
         return error_of({file}, "labels=/y:onehot", "E210");
     };
     EXPECT_THAT(text_of({1, 1, 0}), HasSubstr("row 1 of '/y' in '"));
@@ -209,11 +199,11 @@ TEST_F(LabelForms, RowsThatAreNotHotAreNamedWithTheirFile) {
 
 TEST_F(LabelForms, WhatHasOtherDimensionsIsNotHot) {
     const ForeignDataset flat{
-        .type = H5T_STD_U8LE, .size = {3}, .bytes = bytes_of_all<std::uint8_t>({0, 1, 0})};
+        .type = H5T_STD_U8LE, .size = {3}, .bytes = encoded<std::uint8_t>({0, 1, 0})};
     EXPECT_THAT(error_of({write("a.h5", flat)}, "labels=/y:onehot", "E235"),
                 HasSubstr("is not onehot"));
     const ForeignDataset hot{
-        .type = H5T_STD_U8LE, .size = {1, 3}, .bytes = bytes_of_all<std::uint8_t>({0, 1, 0})};
+        .type = H5T_STD_U8LE, .size = {1, 3}, .bytes = encoded<std::uint8_t>({0, 1, 0})};
     EXPECT_THAT(error_of({write("a.h5", hot)}, "labels=/y:label", "E235"),
                 HasSubstr("labels=/y:onehot"))
         << "is told what to write";
@@ -231,8 +221,7 @@ class Enumerations : public LabelForms {
                         const std::vector<Value>& values) {
         const OwnType type(H5Tenum_create(base));
         for (const auto& [member, value] : members) H5Tenum_insert(type.id(), member, &value);
-        return write(name,
-                     {.type = type.id(), .size = {values.size()}, .bytes = bytes_of_all(values)});
+        return write(name, {.type = type.id(), .size = {values.size()}, .bytes = encoded(values)});
     }
 };
 

@@ -8,33 +8,21 @@
 #include "streamed.hpp"
 #include "support/caught.hpp"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
 using test::caught;
+using test::encoded;
 using test::ForeignDataset;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
-
-template <class Value>
-std::vector<std::byte> encoded(const std::vector<Value>& values, std::endian order) {
-    std::vector<std::byte> bytes;
-    for (const Value value : values) {
-        auto element = std::bit_cast<std::array<std::byte, sizeof(Value)>>(value);
-        if (order == std::endian::big) std::ranges::reverse(element);
-        bytes.insert(bytes.end(), element.begin(), element.end());
-    }
-    return bytes;
-}
 
 // The field's values, by a stream.
 template <class Value>
@@ -86,6 +74,21 @@ class ForeignTypes : public testing::Test {
         }
     }
 
+    // Labels 3, 0, 1, 3, 3, stored as `type` in `order`, are counted and come out as they are.
+    template <class Stored>
+    void expect_counts(hid_t type, std::endian order, const FieldMapping& field) {
+        const ForeignDataset data{.path = "/y",
+                                  .type = type,
+                                  .size = {5},
+                                  .bytes = encoded<Stored>({3, 0, 1, 3, 3}, order)};
+        for (const ForeignDataset& layout : layouts(data, sizeof(Stored))) {
+            const DatasetIndex index = open(layout, field);
+            EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(1, 1, 0, 3));
+            if (std::is_floating_point_v<Stored>)
+                EXPECT_THAT(values_of<std::int64_t>(index), ElementsAre(3, 0, 1, 3, 3));
+        }
+    }
+
     // Ten values with the least and the largest that there are.
     template <class Stored>
     static std::vector<Stored> extremes() {
@@ -123,44 +126,25 @@ TEST_F(ForeignTypes, FloatsOfEitherOrderKeepTheirBits) {
 }
 
 TEST_F(ForeignTypes, LabelsOfEachWholeTypeAreCounted) {
-    const auto counts = [&]<class Stored>(hid_t type, std::endian order, Stored) {
-        const ForeignDataset data{.path = "/y",
-                                  .type = type,
-                                  .size = {5},
-                                  .bytes = encoded<Stored>({3, 0, 1, 3, 3}, order)};
-        for (const ForeignDataset& layout : layouts(data, sizeof(Stored)))
-            EXPECT_THAT(open(layout, {"labels", "/y"}).fields()[0].class_counts,
-                        ElementsAre(1, 1, 0, 3));
-    };
-    counts(H5T_STD_I8LE, little, std::int8_t{});
-    counts(H5T_STD_U8LE, little, std::uint8_t{});
-    counts(H5T_STD_U8BE, big, std::uint8_t{});
-    counts(H5T_STD_I16LE, little, std::int16_t{});
-    counts(H5T_STD_U16BE, big, std::uint16_t{});
-    counts(H5T_STD_I32LE, little, std::int32_t{});
-    counts(H5T_STD_U32LE, little, std::uint32_t{});
-    counts(H5T_STD_I64BE, big, std::int64_t{});
-    counts(H5T_STD_U64LE, little, std::uint64_t{});
-    counts(H5T_STD_U64BE, big, std::uint64_t{});
+    const FieldMapping field{"labels", "/y"};
+    expect_counts<std::int8_t>(H5T_STD_I8LE, little, field);
+    expect_counts<std::uint8_t>(H5T_STD_U8LE, little, field);
+    expect_counts<std::uint8_t>(H5T_STD_U8BE, big, field);
+    expect_counts<std::int16_t>(H5T_STD_I16LE, little, field);
+    expect_counts<std::uint16_t>(H5T_STD_U16BE, big, field);
+    expect_counts<std::int32_t>(H5T_STD_I32LE, little, field);
+    expect_counts<std::uint32_t>(H5T_STD_U32LE, little, field);
+    expect_counts<std::int64_t>(H5T_STD_I64BE, big, field);
+    expect_counts<std::uint64_t>(H5T_STD_U64LE, little, field);
+    expect_counts<std::uint64_t>(H5T_STD_U64BE, big, field);
 }
 
 TEST_F(ForeignTypes, LabelsMayBeWholeNumbersStoredAsFloats) {
     const FieldMapping field{"kinds", "/y", RowLayout::label};
-    const auto expect_counts = [&]<class Stored>(hid_t type, std::endian order, Stored) {
-        const ForeignDataset data{.path = "/y",
-                                  .type = type,
-                                  .size = {5},
-                                  .bytes = encoded<Stored>({3, 0, 1, 3, 3}, order)};
-        for (const ForeignDataset& layout : layouts(data, sizeof(Stored))) {
-            const DatasetIndex index = open(layout, field);
-            EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(1, 1, 0, 3));
-            EXPECT_THAT(values_of<std::int64_t>(index), ElementsAre(3, 0, 1, 3, 3));
-        }
-    };
-    expect_counts(H5T_IEEE_F32LE, little, float{});
-    expect_counts(H5T_IEEE_F32BE, big, float{});
-    expect_counts(H5T_IEEE_F64LE, little, double{});
-    expect_counts(H5T_IEEE_F64BE, big, double{});
+    expect_counts<float>(H5T_IEEE_F32LE, little, field);
+    expect_counts<float>(H5T_IEEE_F32BE, big, field);
+    expect_counts<double>(H5T_IEEE_F64LE, little, field);
+    expect_counts<double>(H5T_IEEE_F64BE, big, field);
     for (const double wrong : {0.5, -1.0, 1e300, std::nan("")}) {
         const ForeignDataset data{.path = "/y",
                                   .type = H5T_IEEE_F64LE,
@@ -205,6 +189,7 @@ TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
     };
     for (const auto& error :
          {error_of(H5T_STD_I8LE, std::vector<std::int8_t>{1, -1}),
+          error_of(H5T_STD_I32LE, std::vector<std::int32_t>{1, 0x10000000}),
           error_of(H5T_STD_U32LE, std::vector<std::uint32_t>{1, 4294967295U}),
           error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, ~std::uint64_t{0}}),
           error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, std::uint64_t{1} << 63})}) {

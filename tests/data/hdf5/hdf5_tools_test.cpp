@@ -17,7 +17,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <hdf5.h>
 
 namespace lockstep {

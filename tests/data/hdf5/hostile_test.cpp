@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -110,77 +109,72 @@ void read_epoch(const DatasetIndex& index) {
     }
 }
 
-TEST(Hostile, ForeignFilesNeverCrashOrHangTheJob) {
+std::string hostile_file(const std::string& good, test::Format format, std::uint64_t number) {
+    return hostile_content(
+        good, format == test::Format::earliest ? old_targets : new_targets, number);
+}
+
+// Gives `use` files of both formats that `damage` has spoiled. Returns how many were data.
+template <class Damage, class Use>
+int attack(const std::vector<test::ForeignDataset>& datasets,
+           std::uint64_t files,
+           Damage&& damage,
+           Use&& use) {
     const test::TempDir folder;
     std::map<std::string, int> outcomes;
     for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
-        test::write_foreign(folder / "good.h5", rich_datasets(), format);
+        test::write_foreign(folder / "good.h5", datasets, format);
         const std::string good = test::content_of(folder / "good.h5");
-        const auto& targets = format == test::Format::earliest ? old_targets : new_targets;
-        for (std::uint64_t number = 0; number < files_or(25); ++number) {
-            const fs::path path = folder.file("bad.h5", hostile_content(good, targets, number));
-            ++outcomes[outcome([&] {
-                const auto index =
-                    DatasetIndex::open_foreign({path}, {{"images", "/x/data"}, {"labels", "/y"}});
-                read_epoch(index);
-            })];
+        for (std::uint64_t number = 0; number < files; ++number) {
+            const fs::path path = folder.file("bad.h5", damage(good, format, number));
+            ++outcomes[outcome([&] { use(path); })];
         }
     }
     for (const auto& [code, times] : outcomes) fmt::print("{}: {}\n", code, times);
-    EXPECT_LT(outcomes["data"], static_cast<int>(files_or(25))) << "the mutations hit what matters";
+    return outcomes["data"];
+}
+
+const std::vector<FieldMapping> rich_fields{{"images", "/x/data"}, {"labels", "/y"}};
+
+TEST(Hostile, ForeignFilesNeverCrashOrHangTheJob) {
+    const auto read = [](const fs::path& path) {
+        read_epoch(DatasetIndex::open_foreign({path}, rich_fields));
+    };
+    EXPECT_LT(attack(rich_datasets(), files_or(25), hostile_file, read),
+              static_cast<int>(files_or(25)))
+        << "the mutations hit what matters";
 }
 
 // Also of chunks that cut rows: what lists them is only met when they are read.
 TEST(Hostile, ForeignFilesNeverCrashOrHangPacking) {
-    const test::TempDir folder;
-    std::map<std::string, int> outcomes;
-    for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
-        auto datasets = rich_datasets();
-        datasets[0].chunk = {8, 2, 3};
-        test::write_foreign(folder / "good.h5", datasets, format);
-        const std::string good = test::content_of(folder / "good.h5");
-        const auto& targets = format == test::Format::earliest ? old_targets : new_targets;
-        for (std::uint64_t number = 0; number < files_or(25); ++number) {
-            const fs::path path = folder.file("bad.h5", hostile_content(good, targets, number));
-            ++outcomes[outcome([&] {
-                open_hdf5({path}, {{"images", "/x/data"}, {"labels", "/y"}});
-            })];
-        }
-    }
-    for (const auto& [code, times] : outcomes) fmt::print("{}: {}\n", code, times);
-    EXPECT_LT(outcomes["data"], static_cast<int>(files_or(25))) << "the mutations hit what matters";
+    auto datasets = rich_datasets();
+    datasets[0].chunk = {8, 2, 3};
+    const auto read = [](const fs::path& path) { open_hdf5({path}, rich_fields); };
+    EXPECT_LT(attack(datasets, files_or(25), hostile_file, read), static_cast<int>(files_or(25)))
+        << "the mutations hit what matters";
 }
 
 // Texts of any length lie in heaps, which only libhdf5 reads.
 TEST(Hostile, TextsNeverCrashOrHangTheJob) {
-    const test::TempDir folder;
-    std::map<std::string, int> outcomes;
     const std::vector<std::string> names{"ant", "bee", "cat", "dog"};
     std::vector<const char*> rows;
     for (std::size_t row = 0; row < 64; ++row) rows.push_back(names[row % 4].c_str());
-    const auto bytes = std::as_bytes(std::span(rows));
     const hid_t text = H5Tcopy(H5T_C_S1);
     H5Tset_size(text, H5T_VARIABLE);
-    for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
-        test::write_foreign(
-            folder / "good.h5",
-            {{.path = "/y", .type = text, .size = {64}, .bytes = {bytes.begin(), bytes.end()}}},
-            format);
-        const std::string good = test::content_of(folder / "good.h5");
-        CounterRandom random(Purpose::test, {77});
-        for (std::uint64_t number = 0; number < files_or(40); ++number) {
-            std::string bad = good;
-            // Its references and heaps, and what comes before them.
-            for (int i = 0; i < 4; ++i)
-                bad[random.below(bad.size())] = static_cast<char>(random.below(256));
-            const fs::path path = folder.file("bad.h5", bad);
-            ++outcomes[outcome([&] {
-                read_epoch(DatasetIndex::open_foreign({path}, {{"labels", "/y"}}));
-            })];
-        }
-    }
+    // Its references and heaps, and what comes before them.
+    const auto damage = [](std::string bad, test::Format, std::uint64_t number) {
+        CounterRandom random(Purpose::test, {77, number});
+        for (int i = 0; i < 4; ++i)
+            bad[random.below(bad.size())] = static_cast<char>(random.below(256));
+        return bad;
+    };
+    attack({{.path = "/y", .type = text, .size = {64}, .bytes = test::encoded(rows)}},
+           files_or(40),
+           damage,
+           [](const fs::path& path) {
+               read_epoch(DatasetIndex::open_foreign({path}, {{"labels", "/y"}}));
+           });
     H5Tclose(text);
-    for (const auto& [code, times] : outcomes) fmt::print("{}: {}\n", code, times);
 }
 
 // A shard whose index does not match any more, so that libhdf5 is asked.

@@ -11,7 +11,6 @@
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -34,12 +33,11 @@ TEST_F(LeftOut, ImagesAreRefusedByTheNameOfTheLibrary) {
                             Case{"a/1.png", "\xff\xd8\xff", "libjpeg", "LOCKSTEP_WITH_JPEG"},
                             Case{"a/1.png", {"MM\0*", 4}, "libtiff", "LOCKSTEP_WITH_TIFF"}}) {
         folder_.file(one.file, one.content);
-        const auto error = caught([&] { open_folder(folder_.path()); });
-        ASSERT_TRUE(error);
-        EXPECT_EQ(error->code(), "E249");
-        EXPECT_THAT(error->what(), HasSubstr("a/1.png"));
-        EXPECT_THAT(error->why(), HasSubstr(std::string("built without ") + one.library));
-        EXPECT_THAT(error->fix(), HasSubstr(one.option));
+        const Error error = test::error_of([&] { open_folder(folder_.path()); });
+        EXPECT_EQ(error.code(), "E249");
+        EXPECT_THAT(error.what(), HasSubstr("a/1.png"));
+        EXPECT_THAT(error.why(), HasSubstr(std::string("built without ") + one.library));
+        EXPECT_THAT(error.fix(), HasSubstr(one.option));
     }
 }
 
@@ -54,15 +52,9 @@ TEST_F(LeftOut, TiffIsCountedWithWhatReadsIt) {
                 HasSubstr("not PNG, JPEG, PPM or PGM by name are left out: 1 .tif, 1 .tiff; "
                           "build Lockstep where Debian's libtiff-dev is installed, or make PNG"));
     folder_.file("b/1.tif", "x");
-    const auto error = caught([&] { open_folder(folder_.path()); });
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->why(), HasSubstr("it has .tif files"));
-    EXPECT_THAT(error->why(), HasSubstr("Debian's libtiff-dev is installed"));
-}
-
-TEST_F(LeftOut, PlainImagesAreReadStill) {
-    folder_.file("a/1.ppm", "P5 2 1 255\nab");
-    EXPECT_EQ(open_folder(folder_.path())->samples(), 1u);
+    const Error error = test::error_of([&] { open_folder(folder_.path()); });
+    EXPECT_THAT(error.why(), HasSubstr("it has .tif files"));
+    EXPECT_THAT(error.why(), HasSubstr("Debian's libtiff-dev is installed"));
 }
 
 TEST_F(LeftOut, BloscIsRefusedByItsName) {
@@ -73,13 +65,12 @@ TEST_F(LeftOut, BloscIsRefusedByItsName) {
         return test::ForeignDataset::Stored{raw, 0};
     };
     test::write_foreign(folder_ / "a.h5", {data});
-    const auto error = caught([&] {
+    const Error error = test::error_of([&] {
         DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E212");
-    EXPECT_THAT(error->why(), HasSubstr("built without c-blosc"));
-    EXPECT_THAT(error->why(), HasSubstr("LOCKSTEP_WITH_BLOSC"));
+    EXPECT_EQ(error.code(), "E212");
+    EXPECT_THAT(error.why(), HasSubstr("built without c-blosc"));
+    EXPECT_THAT(error.why(), HasSubstr("LOCKSTEP_WITH_BLOSC"));
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -93,11 +92,10 @@ TEST_F(Sandboxed, AFileOfANewerFormatIsToldAsSuch) {
     std::string bytes = test::content_of(request_.path);
     bytes[version_at] = 4;
     write_file_atomically(request_.path, bytes);
-    const auto error = caught([&] { Sandbox().look(request_); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E205");
-    EXPECT_THAT(error->why(), HasSubstr("its superblock has version 4, which this program's HDF5"));
-    EXPECT_THAT(error->fix(), HasSubstr("libver='earliest'"));
+    const Error error = test::error_of([&] { Sandbox().look(request_); });
+    EXPECT_EQ(error.code(), "E205");
+    EXPECT_THAT(error.why(), HasSubstr("its superblock has version 4, which this program's HDF5"));
+    EXPECT_THAT(error.fix(), HasSubstr("libver='earliest'"));
     bytes[version_at] = 0;
     bytes[version_at + 5] = 3;  // no size of addresses
     write_file_atomically(request_.path, bytes);
@@ -236,10 +234,9 @@ TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
 
 TEST_F(Sandboxed, AMissingHelperIsNamed) {
     const Helper helper("/nowhere/lockstep-h5probe");
-    const auto error = caught([&] { Sandbox().look(request_); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E233");
-    EXPECT_THAT(error->text(), HasSubstr("/nowhere/lockstep-h5probe"));
+    const Error error = test::error_of([&] { Sandbox().look(request_); });
+    EXPECT_EQ(error.code(), "E233");
+    EXPECT_THAT(error.text(), HasSubstr("/nowhere/lockstep-h5probe"));
 }
 
 TEST_F(Sandboxed, FactsFromElsewhereNeverDoHarm) {

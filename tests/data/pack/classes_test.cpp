@@ -11,7 +11,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -30,9 +29,7 @@ class Classes : public testing::Test {
                  ElementType type,
                  const std::vector<std::uint64_t>& shape,
                  const std::vector<T>& values) {
-        const std::string bytes(reinterpret_cast<const char*>(values.data()),
-                                values.size() * sizeof(T));
-        const auto file = folder_.file("x.npy", npy_header_text(type, shape) + bytes);
+        const auto file = folder_.file("x.npy", test::npy_text(type, shape, values));
         fs::remove_all(options_.output);
         const auto source = open_npy({{name, file.string()}});
         return pack_dataset(*source, options_).manifest.fields.at(0);

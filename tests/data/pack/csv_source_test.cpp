@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/manifest.hpp"
+
 #include "pack/csv_reader.hpp"
 #include "rows.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -14,6 +15,7 @@ using test::label_of;
 using test::values_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class CsvSource : public testing::Test {
   protected:
@@ -22,6 +24,15 @@ class CsvSource : public testing::Test {
     }
     Error error(const std::string& content, const CsvOptions& csv = {}) {
         return error_of([&] { open(content, csv); });
+    }
+
+    /// As `predict` opens a table.
+    static CsvOptions like(const Field& field) {
+        return {.label = {},
+                .decimal = field.table.decimal,
+                .type = field.type,
+                .missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error,
+                .like = field};
     }
 
     test::TempDir folder_;
@@ -182,6 +193,150 @@ TEST_F(CsvSource, ReadsBeyondOneBuffer) {
         EXPECT_THAT(values_of<float>(*source, 0, i), ElementsAre(static_cast<float>(i)));
         EXPECT_EQ(label_of(*source, 1, i), static_cast<std::int64_t>(i % 7));
     }
+}
+
+// Columns that are dropped, texts that become numbers, cells that are filled, and tables of new
+// data that follow the training data's.
+
+using CsvTable = CsvSource;
+
+TEST_F(CsvTable, LeavesColumnsOutAndTakesSeveralTargets) {
+    const CsvOptions csv{.label = {}, .targets = {"y2", "y1"}, .drop = {"id", "4"}};
+    const auto source = open("id,a,y1,note,b,y2\nn1,1,2,text,3,4\nn2,5,6,,7,8\n", csv);
+    EXPECT_THAT(source->fields()[0].columns, ElementsAre("a", "b"));
+    EXPECT_EQ(source->fields()[0].table, TableForm()) << "names are enough";
+    EXPECT_THAT(values_of<float>(*source, 0, 1), ElementsAre(5, 7));
+    EXPECT_EQ(source->fields()[1].name, "targets");
+    EXPECT_THAT(source->fields()[1].shape, ElementsAre(2));
+    EXPECT_THAT(source->fields()[1].columns, ElementsAre("y2", "y1"));
+    EXPECT_THAT(values_of<float>(*source, 1, 0), ElementsAre(4, 2));
+}
+
+TEST_F(CsvTable, GivesAColumnOneRole) {
+    const auto what = [&](const CsvOptions& csv) {
+        const Error found = error("a,b,c\n1,2,3\n", csv);
+        EXPECT_EQ(found.code(), "E106");
+        return found.what() + (" " + found.why());
+    };
+    EXPECT_THAT(what({.label = "c", .drop = {"3"}}),
+                HasSubstr("column 3 ('c') of '" + (folder_ / "x.csv").string()));
+    EXPECT_THAT(what({.label = {}, .targets = {"a", "a"}}), HasSubstr("--target and --target"));
+    EXPECT_THAT(what({.label = {}, .drop = {"a"}, .categorical = {"a"}}),
+                HasSubstr("--drop and --categorical"));
+    EXPECT_THAT(what({.label = {}, .categorical = {"d"}}), HasSubstr("has no column 'd'"));
+    EXPECT_EQ(error("a,b\n1,2\n", {.label = "a", .drop = {"b"}}).code(), "E214");
+}
+
+TEST_F(CsvTable, MakesANumberOfEachTextOfAColumn) {
+    const auto source = open("kind,mass,place\nred,1,x\n blue ,2,x\nred,3,x\ngreen,4,x\n",
+                             {.label = {}, .categorical = {"kind", "place"}});
+    const Field& field = source->fields()[0];
+    EXPECT_THAT(field.columns,
+                ElementsAre("kind=blue", "kind=green", "kind=red", "mass", "place=x"));
+    EXPECT_THAT(field.table.categories,
+                ElementsAre(ElementsAre("blue", "green", "red"), IsEmpty(), ElementsAre("x")));
+    EXPECT_THAT(field.table.columns, ElementsAre("kind", "mass", "place"));
+    EXPECT_THAT(values_of<float>(*source, 0, 0), ElementsAre(0, 0, 1, 1, 1));
+    EXPECT_THAT(values_of<float>(*source, 0, 1), ElementsAre(1, 0, 0, 2, 1));
+    EXPECT_THAT(values_of<float>(*source, 0, 3), ElementsAre(0, 1, 0, 4, 1));
+}
+
+TEST_F(CsvTable, FillsCellsWithTheMean) {
+    const std::string table = "a,kind,y\n1,u,5\nNA,v,6\n4, ,7\n?,v,8\n";
+    const auto source = open(table,
+                             {.label = {},
+                              .targets = {"y"},
+                              .categorical = {"kind"},
+                              .type = ElementType::f64,
+                              .missing = Missing::mean});
+    EXPECT_THAT(source->fields()[0].table.fills, ElementsAre(2.5, 1.0 / 3, 2.0 / 3));
+    EXPECT_THAT(values_of<double>(*source, 0, 1), ElementsAre(2.5, 0, 1));
+    EXPECT_THAT(values_of<double>(*source, 0, 2), ElementsAre(4, 1.0 / 3, 2.0 / 3));
+    const Error target =
+        error("a,y\n1,\n", {.label = {}, .targets = {"y"}, .missing = Missing::mean});
+    EXPECT_EQ(target.code(), "E239") << "that would be made up";
+    EXPECT_THAT(target.fix(), testing::StartsWith("give --missing drop"));
+    EXPECT_THAT(error("a,b\n1,\n2,nan\n", {.label = {}, .missing = Missing::mean}).why(),
+                HasSubstr("column 2 ('b') has no value at all"));
+}
+
+TEST_F(CsvTable, LeavesOutRecordsWithoutAValue) {
+    const auto source =
+        open("a,kind\n1,u\n,v\n3,\n4,u\n5,v\n", {.label = "kind", .missing = Missing::drop});
+    ASSERT_EQ(source->samples(), 3u);
+    EXPECT_THAT(values_of<float>(*source, 0, 1), ElementsAre(4));
+    EXPECT_EQ(label_of(*source, 1, 2), 1);
+    EXPECT_THAT(error("a,b\n1,\n,2\n", {.label = {}, .missing = Missing::drop}).why(),
+                HasSubstr("each of its records lacks a value"));
+    const Error empty = error("a,b,y\n1,,3\n2,NA,4\n", {.label = "y", .missing = Missing::drop});
+    EXPECT_EQ(empty.why(), "column 2 ('b') has no value at all");
+    EXPECT_EQ(empty.fix(), "leave it out: --drop 2");
+}
+
+TEST_F(CsvTable, TakesALineWithANumberForAHeaderIfAColumnIsNamed) {
+    const std::string years = "2020,2021,2022\n1,2,3\n4,5,6\n";
+    EXPECT_EQ(open(years, {.label = {}, .targets = {"2022"}})->samples(), 2u);
+    EXPECT_EQ(open(years, {.label = {}, .targets = {"3"}})->samples(), 3u) << "a column's number";
+    EXPECT_EQ(open("a,2020,y\n1,2,3\n", {.label = "y"})->samples(), 1u);
+    EXPECT_EQ(error("a,2020,z\n1,2,3\n", {.label = "y"}).code(), "E106");
+    const auto trained = open(years, {.label = {}, .targets = {"2022"}});
+    EXPECT_EQ(open("2021,2020\n2,1\n", like(trained->fields()[0]))->samples(), 1u);
+}
+
+TEST_F(CsvTable, KnowsSignsThatAreNotThoseOfTheFile) {
+    const CsvOptions semicolon{.label = {}, .separator = ';'};
+    for (const char* number : {"1.234,5", "-12.345.678", "1 234", "1_234.5", "1,234,567"})
+        EXPECT_THAT(error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
+                    HasSubstr("leave out the signs of thousands, into NAME.csv: "))
+            << number;
+    for (const char* text : {"12.05.2019", "1.2.3", "1,23,456", "1234,567,8", "a.123"})
+        EXPECT_THAT(error(fmt::format("a;b\n{};2\n", text), semicolon).fix(),
+                    HasSubstr("--categorical a"))
+            << text;
+    EXPECT_EQ(error("len, cm;b\n1;2\n", {.label = {}}).fix(), "give --separator semicolon");
+    EXPECT_EQ(error("len, cm;b;y\n1;2;3\n", {.label = "y"}).fix(), "give --separator semicolon");
+    EXPECT_THAT(error("c,c=x\nx,1\nz,2\n", {.label = {}, .categorical = {"c"}}).why(),
+                HasSubstr("two features are called 'c=x'"));
+}
+
+TEST_F(CsvTable, ReadsDecimalCommas) {
+    const CsvOptions csv{
+        .label = {}, .separator = ';', .decimal = DecimalSign::comma, .type = ElementType::f64};
+    EXPECT_THAT(values_of<double>(*open("0,5;-1e3\n1;+2,25\n", csv), 0, 1), ElementsAre(1, 2.25));
+    EXPECT_EQ(open("0,5;1\n2;3\n", csv)->samples(), 2u) << "that is no header";
+    const Error point = error("1.5;2\n", csv);
+    EXPECT_EQ(point.code(), "E239");
+    EXPECT_EQ(point.fix(), "give --decimal point");
+    EXPECT_EQ(error("a;b\n1,5;2\n", {.label = {}, .separator = ';'}).fix(), "give --decimal comma");
+}
+
+TEST_F(CsvTable, FollowsTheTrainingData) {
+    const auto trained =
+        open("id,mass,kind,y\n1,2,red,0\n2,4,blue,1\n3,,red,1\n",
+             {.label = "y", .drop = {"id"}, .categorical = {"kind"}, .missing = Missing::mean});
+    const Field& field = trained->fields()[0];
+    const auto rows = open("kind,more,mass\nred,x,\nblue,y,7\n", like(field));
+    EXPECT_EQ(rows->fields()[0].columns, field.columns);
+    EXPECT_EQ(rows->fields()[0].table, field.table);
+    EXPECT_THAT(values_of<float>(*rows, 0, 0), ElementsAre(3, 0, 1));
+    EXPECT_THAT(values_of<float>(*rows, 0, 1), ElementsAre(7, 1, 0));
+    const Error unknown = error("mass,kind\n1,red\n2,green\n", like(field));
+    EXPECT_EQ(unknown.code(), "E239");
+    EXPECT_THAT(unknown.what(), HasSubstr("line 3, column 2 ('kind'): 'green' is not a category"));
+    EXPECT_EQ(unknown.why(), "these are blue, red");
+    EXPECT_THAT(error("mass\n1\n", like(field)).what(), HasSubstr("has no column 'kind'"));
+}
+
+TEST_F(CsvTable, FollowsTrainingDataWithoutNames) {
+    const auto trained =
+        open("9,1,red,0\n9,2,blue,1\n", {.label = "4", .drop = {"1"}, .categorical = {"3"}});
+    const Field& field = trained->fields()[0];
+    EXPECT_THAT(field.columns, ElementsAre("2", "3=blue", "3=red"));
+    for (const char* table : {"5,red\n", "9,5,red,1\n"})
+        EXPECT_THAT(values_of<float>(*open(table, like(field)), 0, 0), ElementsAre(5, 0, 1))
+            << table;
+    const Error guess = error("5,red,1\n", like(field));
+    EXPECT_THAT(guess.why(), HasSubstr("it has 3 columns, and the model takes 2"));
 }
 
 // Every table of texts comes back from what RFC 4180 makes of it.

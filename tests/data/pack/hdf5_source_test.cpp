@@ -1,89 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/dataset_index.hpp"
 
+#include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 #include "rows.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <hdf5.h>
 
 namespace lockstep {
 namespace {
 
+using test::encoded;
 using test::error_of;
+using test::ForeignDataset;
 using test::values_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Rows of an HDF5 file under construction.
+// Whole numbers from 0 on, stored as `type`.
+ForeignDataset numbers(const char* path, std::vector<hsize_t> size, hid_t type = H5T_STD_I32LE) {
+    std::vector<std::int32_t> values(
+        std::accumulate(size.begin(), size.end(), std::size_t{1}, std::multiplies<>()));
+    std::iota(values.begin(), values.end(), 0);
+    return {.path = path,
+            .type = type,
+            .memory = H5T_NATIVE_INT32,
+            .size = std::move(size),
+            .bytes = encoded(values)};
+}
+
 class Hdf5Source : public testing::Test {
   protected:
-    Hdf5Source() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
-    ~Hdf5Source() override { close(); }
-
-    fs::path create(const std::string& name) {
-        close();
-        file_ = H5Fcreate((folder_ / name).c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    fs::path write(const std::vector<ForeignDataset>& datasets, const char* name = "a.h5") {
+        test::write_foreign(folder_ / name, datasets);
         return folder_ / name;
     }
-    void close() {
-        if (file_ >= 0) H5Fclose(file_);
-        file_ = -1;
-    }
-
-    // `chunk` empty: contiguous; else shuffled, deflated and with checksums.
-    template <class T>
-    void add(const char* name,
-             const std::vector<hsize_t>& size,
-             const std::vector<T>& values,
-             hid_t memory_type,
-             hid_t file_type,
-             const std::vector<hsize_t>& chunk = {}) {
-        const int rank = static_cast<int>(size.size());
-        const hid_t space = H5Screate_simple(rank, size.data(), nullptr);
-        const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
-        if (!chunk.empty()) {
-            H5Pset_chunk(properties, rank, chunk.data());
-            H5Pset_shuffle(properties);
-            H5Pset_deflate(properties, 6);
-            H5Pset_fletcher32(properties);
-        }
-        const hid_t dataset =
-            H5Dcreate2(file_, name, file_type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-        H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
-        H5Dclose(dataset);
-        H5Pclose(properties);
-        H5Sclose(space);
-    }
-    void add_numbers(const char* name, const std::vector<hsize_t>& size, hid_t type) {
-        hsize_t count = 1;
-        for (const hsize_t extent : size) count *= extent;
-        std::vector<std::int32_t> values(count);
-        std::iota(values.begin(), values.end(), 0);
-        add(name, size, values, H5T_NATIVE_INT32, type);
-    }
-    // The error of opening /x of a file that has it with this type.
-    Error error_of_type(hid_t type) {
-        const fs::path path = create("type.h5");
-        add_numbers("x", {2}, type);
-        close();
-        return error_of([&] { open_hdf5({path}, {{"x", "/x"}}); });
+    // The error of opening a file of one data set.
+    Error error_of_one(const ForeignDataset& data) {
+        const fs::path path = write({data}, "one.h5");
+        return error_of([&] { open_hdf5({path}, {{"x", data.path}}); });
     }
 
     test::TempDir folder_;
-    hid_t file_ = -1;
 };
 
 TEST_F(Hdf5Source, ReadsAnyChunksAndFilters) {
-    const fs::path path = create("a.h5");
     std::vector<float> values(101 * 7 * 5);
     std::iota(values.begin(), values.end(), 0.5f);
-    const hid_t group = H5Gcreate2(file_, "deep", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    H5Gclose(group);
-    add("deep/x", {101, 7, 5}, values, H5T_NATIVE_FLOAT, H5T_IEEE_F32LE, {13, 4, 5});
-    add_numbers("y", {101}, H5T_STD_I16BE);
-    close();
+    const fs::path path = write({{.path = "deep/x",
+                                  .type = H5T_IEEE_F32LE,
+                                  .size = {101, 7, 5},
+                                  .chunk = {13, 4, 5},
+                                  .bytes = encoded(values),
+                                  .filters = {{H5Z_FILTER_SHUFFLE, {4}},
+                                              {H5Z_FILTER_DEFLATE, {6}},
+                                              {H5Z_FILTER_FLETCHER32, {}}}},
+                                 numbers("y", {101}, H5T_STD_I16BE)});
     std::uint64_t read = 0, total = 1;
     const auto source = open_hdf5({path},
                                   {{"features", "/deep/x"}, {"labels", "y"}},
@@ -103,14 +75,14 @@ TEST_F(Hdf5Source, ReadsAnyChunksAndFilters) {
 }
 
 TEST_F(Hdf5Source, ConvertsTypes) {
-    const fs::path path = create("a.h5");
-    const std::vector<double> values{-1.5, 2.25};
-    add("f64", {2}, values, H5T_NATIVE_DOUBLE, H5T_IEEE_F64BE);
-    add_numbers("i8", {2}, H5T_STD_I8LE);
-    add_numbers("u16", {2}, H5T_STD_U16BE);
-    add_numbers("u32", {2}, H5T_STD_U32LE);
-    add_numbers("u8", {2}, H5T_STD_U8LE);
-    close();
+    const fs::path path = write({{.path = "f64",
+                                  .type = H5T_IEEE_F64BE,
+                                  .size = {2},
+                                  .bytes = encoded<double>({-1.5, 2.25}, std::endian::big)},
+                                 numbers("i8", {2}, H5T_STD_I8LE),
+                                 numbers("u16", {2}, H5T_STD_U16BE),
+                                 numbers("u32", {2}, H5T_STD_U32LE),
+                                 numbers("u8", {2}, H5T_STD_U8LE)});
     const auto source =
         open_hdf5({path}, {{"a", "f64"}, {"b", "i8"}, {"c", "u16"}, {"d", "u32"}, {"e", "u8"}});
     using enum ElementType;
@@ -120,14 +92,16 @@ TEST_F(Hdf5Source, ConvertsTypes) {
     EXPECT_THAT(values_of<double>(*source, 0, 1), ElementsAre(2.25));
     EXPECT_THAT(values_of<std::int32_t>(*source, 2, 1), ElementsAre(1));
     EXPECT_THAT(values_of<std::int64_t>(*source, 3, 1), ElementsAre(1));
-    EXPECT_THAT(error_of_type(H5T_STD_U64LE).why(), HasSubstr("64 bits without sign"));
+    EXPECT_THAT(error_of_one(numbers("x", {2}, H5T_STD_U64LE)).why(),
+                HasSubstr("64 bits without sign"));
 }
 
 TEST_F(Hdf5Source, TakesLabelsOfU64) {
-    const fs::path path = create("a.h5");
-    const std::vector<std::uint64_t> values{3, ~std::uint64_t{0}};
-    add("y", {2}, values, H5T_NATIVE_UINT64, H5T_STD_U64BE);
-    close();
+    const fs::path path =
+        write({{.path = "y",
+                .type = H5T_STD_U64BE,
+                .size = {2},
+                .bytes = encoded<std::uint64_t>({3, ~std::uint64_t{0}}, std::endian::big)}});
     const auto source = open_hdf5({path}, {{"labels", "y"}});
     EXPECT_EQ(test::label_of(*source, 0, 0), 3);
     const std::int64_t beyond = test::label_of(*source, 0, 1);
@@ -135,11 +109,9 @@ TEST_F(Hdf5Source, TakesLabelsOfU64) {
 }
 
 TEST_F(Hdf5Source, TakesLayoutsThatGoWithNames) {
-    const fs::path path = create("a.h5");
-    add("x", {2, 4, 5, 3}, std::vector<float>(120), H5T_NATIVE_FLOAT, H5T_IEEE_F32LE);
-    const std::vector<float> halves{1, 0.5};
-    add("y", {2}, halves, H5T_NATIVE_FLOAT, H5T_IEEE_F32LE);
-    close();
+    const fs::path path = write(
+        {numbers("x", {2, 4, 5, 3}, H5T_IEEE_F32LE),
+         {.path = "y", .type = H5T_IEEE_F32LE, .size = {2}, .bytes = encoded<float>({1, 0.5})}});
     const auto layouts_of = [&](const char* field) {
         const auto source = open_hdf5({path}, {parse_field_mapping(field)});
         return source->fields()[0].layout + std::to_string(source->fields()[0].shape[0]);
@@ -157,12 +129,10 @@ TEST_F(Hdf5Source, TakesLayoutsThatGoWithNames) {
 
 // What training says of the same files.
 TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
-    const fs::path one = create("one.h5");
-    add_numbers("picture", {12, 11, 3}, H5T_STD_U8LE);
-    add_numbers("channels", {3, 12, 11}, H5T_STD_U8LE);
-    add_numbers("gray", {12, 11, 11}, H5T_STD_U8LE);
-    add_numbers("rows", {12}, H5T_STD_I32LE);
-    close();
+    const fs::path one = write({numbers("picture", {12, 11, 3}, H5T_STD_U8LE),
+                                numbers("channels", {3, 12, 11}, H5T_STD_U8LE),
+                                numbers("gray", {12, 11, 11}, H5T_STD_U8LE),
+                                numbers("rows", {12})});
     const auto refused = [&](const char* field) {
         const std::vector<FieldMapping> fields{parse_field_mapping(field)};
         const Error packed = error_of([&] { open_hdf5({one}, fields); });
@@ -195,13 +165,8 @@ TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
 }
 
 TEST_F(Hdf5Source, ReadsFilesOneAfterAnother) {
-    const fs::path a = create("a.h5");
-    add_numbers("x", {3, 2}, H5T_STD_I32LE);
-    const fs::path b = create("b.h5");
-    add_numbers("x", {2, 2}, H5T_STD_I32LE);
-    const fs::path c = create("c.h5");
-    add_numbers("x", {2, 3}, H5T_STD_I32LE);
-    close();
+    const fs::path a = write({numbers("x", {3, 2})}), b = write({numbers("x", {2, 2})}, "b.h5"),
+                   c = write({numbers("x", {2, 3})}, "c.h5");
     const auto source = open_hdf5({a, b}, {{"x", "x"}});
     EXPECT_EQ(source->samples(), 5u);
     EXPECT_THAT(values_of<std::int32_t>(*source, 0, 2), ElementsAre(4, 5));
@@ -210,11 +175,7 @@ TEST_F(Hdf5Source, ReadsFilesOneAfterAnother) {
 }
 
 TEST_F(Hdf5Source, NamesWhatIsWrong) {
-    const fs::path path = create("a.h5");
-    add_numbers("x", {3}, H5T_STD_I32LE);
-    add_numbers("y", {2}, H5T_STD_I32LE);
-    add_numbers("scalar", {}, H5T_STD_I32LE);
-    close();
+    const fs::path path = write({numbers("x", {3}), numbers("y", {2}), numbers("scalar", {})});
     const Error counts = error_of([&] { open_hdf5({path}, {{"x", "x"}, {"y", "y"}}); });
     EXPECT_EQ(counts.code(), "E209");
     EXPECT_THAT(counts.what(), HasSubstr("a.h5' has 3 rows of 'x' and 2 of 'y'"));
@@ -224,7 +185,10 @@ TEST_F(Hdf5Source, NamesWhatIsWrong) {
                     open_hdf5({path}, {{"x", "scalar"}});
                 }).why(),
                 HasSubstr("single value"));
-    EXPECT_THAT(error_of_type(H5T_C_S1).why(), HasSubstr("neither whole numbers"));
+    EXPECT_THAT(
+        error_of_one({.path = "x", .type = H5T_C_S1, .size = {2}, .bytes = encoded<char>({0, 0})})
+            .why(),
+        HasSubstr("neither whole numbers"));
     EXPECT_EQ(error_of([&] { open_hdf5({folder_ / "none"}, {{"x", "x"}}); }).code(), "E201");
     const auto text = folder_.file("text", std::string(4096, 'x'));
     EXPECT_EQ(error_of([&] { open_hdf5({text}, {{"x", "x"}}); }).code(), "E203");
@@ -232,38 +196,12 @@ TEST_F(Hdf5Source, NamesWhatIsWrong) {
     EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "x"}}); }).code(), "E204");
 }
 
-TEST_F(Hdf5Source, DoesNotFollowAFileIntoOthers) {
-    create("secret.h5");
-    add_numbers("x", {3}, H5T_STD_I32LE);
-    const fs::path path = create("a.h5");
-    H5Lcreate_external("secret.h5", "x", file_, "link", H5P_DEFAULT, H5P_DEFAULT);
-    const hsize_t size = 3;
-    const hid_t space = H5Screate_simple(1, &size, nullptr);
-    const hid_t outside = H5Pcreate(H5P_DATASET_CREATE), virtually = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_external(outside, (folder_ / "secret.h5").c_str(), 0, 12);
-    H5Pset_virtual(virtually, space, "secret.h5", "x", space);
-    for (const auto& [name, properties] : {std::pair("raw", outside), {"virtual", virtually}}) {
-        H5Dclose(
-            H5Dcreate2(file_, name, H5T_STD_I32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT));
-        H5Pclose(properties);
-    }
-    H5Sclose(space);
-    close();
-    EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "link"}}); }).code(), "E205");
-    for (const char* name : {"raw", "virtual"}) {
-        const Error error = error_of([&] { open_hdf5({path}, {{"x", name}}); });
-        EXPECT_EQ(error.code(), "E214") << name;
-        EXPECT_THAT(error.why(), HasSubstr("other files")) << name;
-    }
-}
-
 TEST_F(Hdf5Source, NoticesChunksThatAreDamaged) {
-    const fs::path path = create("a.h5");
-    std::vector<std::int32_t> values(4096);
-    CounterRandom random(Purpose::test, {1});
-    for (std::int32_t& value : values) value = static_cast<std::int32_t>(random.next() >> 33);
-    add("x", {4096}, values, H5T_NATIVE_INT32, H5T_STD_I32LE, {4096});
-    close();
+    const fs::path path = write({{.path = "x",
+                                  .size = {16384},
+                                  .chunk = {16384},
+                                  .bytes = test::random_bytes(16384, 1),
+                                  .filters = {{H5Z_FILTER_FLETCHER32, {}}}}});
     test::overwrite(path, fs::file_size(path) / 2, "\x55\xaa\x55\xaa");
     const Error error = error_of([&] { open_hdf5({path}, {{"x", "x"}}); });
     EXPECT_EQ(error.code(), "E213");

@@ -6,7 +6,6 @@
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -22,7 +21,7 @@ class IdxSource : public testing::Test {
     // The error of opening these contents as images and labels.
     Error error_of(const std::string& images, const std::string& labels) {
         const auto a = folder_.file("images", images), b = folder_.file("labels", labels);
-        return caught([&] { open_idx(a, b); }).value_or(Error("none", ""));
+        return test::error_of([&] { open_idx(a, b); });
     }
 
     test::TempDir folder_;
@@ -36,12 +35,8 @@ TEST_F(IdxSource, GivesEachRow) {
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(1, 4, 4));
     EXPECT_EQ(source->fields()[1].type, ElementType::i64);
     for (std::uint64_t i = 0; i < 20; ++i) {
-        std::string image(16, '?');
-        std::int64_t label = -1;
-        source->read(0, i, std::as_writable_bytes(std::span(image)));
-        source->read(1, i, std::as_writable_bytes(std::span(&label, 1)));
-        EXPECT_EQ(image, samples_.images[i]);
-        EXPECT_EQ(label, samples_.labels[i]);
+        EXPECT_EQ(test::bytes_in(test::values_of<char>(*source, 0, i)), samples_.images[i]);
+        EXPECT_EQ(label_of(*source, 1, i), samples_.labels[i]);
     }
 }
 
@@ -62,9 +57,9 @@ TEST_F(IdxSource, TakesALayoutWhereRowsFitIt) {
     EXPECT_THAT(open(samples, ImageLayout::chw)->fields()[0].shape, ElementsAre(3, 2, 4));
     const auto turned = open(samples, ImageLayout::hwc);
     EXPECT_THAT(turned->fields()[0].shape, ElementsAre(4, 3, 2));
-    std::string image(24, '?');
-    turned->read(0, 1, std::as_writable_bytes(std::span(image)));
-    EXPECT_EQ(image.substr(0, 2), (std::string{samples.images[1][0], samples.images[1][4]}));
+    const auto image = test::values_of<char>(*turned, 0, 1);
+    EXPECT_EQ(image[0], samples.images[1][0]);
+    EXPECT_EQ(image[1], samples.images[1][4]);
     EXPECT_EQ(caught([&] { open(samples_, ImageLayout::hwc); })->code(), "E235");
 }
 

@@ -2,37 +2,23 @@
 #include "transform/image.hpp"
 
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/random.hpp"
 
 #include "pictures.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 namespace lockstep {
 namespace {
 
+using test::decoded;
 using test::jpeg_text;
 using test::picture;
 using test::png_text;
 using test::pnm_text;
+using test::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-Image decoded(const std::string& text) {
-    return decode_image(bytes_of(std::string_view(text)));
-}
-
-// Why `text` is no image; "" if it is one.
-std::string refusal(const std::string& text) {
-    try {
-        decoded(text);
-    } catch (const BadImage& bad) {
-        return bad.what();
-    }
-    return "";
-}
 
 int largest_difference(const Image& a, const Image& b) {
     int largest = 0;
@@ -116,18 +102,18 @@ TEST(Image, RefusesSizesThatLie) {
     EXPECT_THAT(refusal(jpeg), HasSubstr("61440 x 61440 pixels"));
 }
 
-// A PNG whose header, checksum included, promises 30,000 x 30,000 pixels of 16 bytes.
 TEST(Image, EncodedAsPngIsThatOfLibpng) {
     for (const std::uint32_t channels : {1u, 3u}) {
         const Image image = picture(7, 5, channels);
         const std::string png = encoded_png(image);
-        const Image decoded = decode_png(bytes_of(png));
-        EXPECT_EQ(decoded.pixels, image.pixels);
-        EXPECT_EQ(decoded.width, image.width);
-        EXPECT_EQ(decoded.channels, channels);
+        const Image back = decode_png(bytes_of(png));
+        EXPECT_EQ(back.pixels, image.pixels);
+        EXPECT_EQ(back.width, image.width);
+        EXPECT_EQ(back.channels, channels);
     }
 }
 
+// A PNG whose header, checksum included, promises 30,000 x 30,000 pixels of 16 bytes.
 TEST(Image, AllocatesNothingForAHugePng) {
     std::string png = png_text(picture(1, 1, 1));
     std::string header = "IHDR";
@@ -147,24 +133,11 @@ TEST(Image, IsRefusedWhereverItIsCut) {
             EXPECT_NE(refusal(text.substr(0, bytes)), "") << text.substr(0, 4) << " at " << bytes;
 }
 
-// Whatever bits flip, there is an image of the size it says, or a refusal.
 TEST(Image, SurvivesFlippedBits) {
-    CounterRandom random(Purpose::test, {5});
     const Image image = picture(16, 16, 3);
-    int refused = 0;
-    for (const std::string& text : {png_text(image), jpeg_text(image), pnm_text(image)})
-        for (int i = 0; i < 1000; ++i) {
-            std::string damaged = text;
-            for (std::uint64_t flips = 1 + random.below(3); flips > 0; --flips)
-                damaged[random.below(text.size())] ^= static_cast<char>(1 << random.below(8));
-            try {
-                const Image back = decoded(damaged);
-                EXPECT_EQ(back.pixels.size(), back.height * back.row_bytes());
-            } catch (const BadImage&) {
-                ++refused;
-            }
-        }
-    EXPECT_GT(refused, 900);  // nearly all of PNG's, whose chunks have checksums
+    const std::vector<std::string> texts{png_text(image), jpeg_text(image), pnm_text(image)};
+    // Nearly all of PNG's, whose chunks have checksums.
+    EXPECT_GT(test::refused_with_flipped_bits(texts, 5, std::string::npos), 900);
 }
 
 TEST(Image, IsKnownByItsFirstBytes) {

@@ -4,12 +4,10 @@
 #include "support/made_up_program.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
-using test::bytes_in;
 using test::error_of;
 using test::npy_text;
 using test::values_of;
@@ -28,9 +26,7 @@ class NpySource : public testing::Test {
     }
     // A file with this dictionary as its header, and four bytes of data.
     Error error_of_header(const std::string& dictionary) {
-        std::string text("\x93NUMPY\x01\x00", 8);
-        text += {static_cast<char>(dictionary.size()), '\0'};
-        return error(text + dictionary + "abcd");
+        return error(test::npy_of(dictionary, "abcd"));
     }
 
     test::TempDir folder_;
@@ -97,11 +93,9 @@ TEST_F(NpySource, RefusesALayoutThatRowsDoNotFit) {
 
 TEST_F(NpySource, ReadsVersions2And3) {
     for (const char version : {'\x02', '\x03'}) {
-        std::string dictionary = "{'shape': (2,), 'fortran_order': False, 'descr': '|u1'}";
-        std::string text("\x93NUMPY", 6);
-        text += {version, '\0', static_cast<char>(dictionary.size()), '\0', '\0', '\0'};
-        EXPECT_THAT(values_of<std::uint8_t>(*open("x", text + dictionary + "ab"), 0, 1),
-                    ElementsAre('b'));
+        const std::string text =
+            test::npy_of("{'shape': (2,), 'fortran_order': False, 'descr': '|u1'}", "ab", version);
+        EXPECT_THAT(values_of<std::uint8_t>(*open("x", text), 0, 1), ElementsAre('b'));
     }
 }
 

@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +22,6 @@ namespace {
 
 using test::caught;
 using test::caught_code;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 using Content = std::map<std::string, std::string>;
@@ -60,6 +58,12 @@ class PackTeam : public testing::Test {
         ::waitpid(child, &status, 0);
         ASSERT_TRUE(WIFSIGNALED(status)) << stage << " " << done;
     }
+    PackResult pack_as(const Team& team, int threads = 1, const PackReport& report = {}) const {
+        test::IdxPack options = options_;
+        options.team = team;
+        options.threads = threads;
+        return pack_dataset(options, report);
+    }
     void pack_until(std::uint64_t done) const {
         EXPECT_THROW(pack_dataset(options_,
                                   [&](const PackProgress& at) {
@@ -78,9 +82,7 @@ class PackTeam : public testing::Test {
 TEST_F(PackTeam, EndsOnAllRanksWhenOneIsInterruptedAtTheEndOfTheScan) {
     for (const int interrupted : {0, 1, 2})
         for (const auto& failure : test::run_team(3, [&](const Team& team) {
-                 test::IdxPack options = options_;
-                 options.team = team;
-                 pack_dataset(options, [&](const PackProgress& at) {
+                 pack_as(team, 1, [&](const PackProgress& at) {
                      if (team.rank == interrupted && at.stage == "scan" && at.done == at.total)
                          throw Error("E242", "pack was interrupted");
                  });
@@ -93,10 +95,7 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
         for (const int threads : {1, 3}) {
             std::atomic<int> done = 0;
             test::run_team(ranks, [&](const Team& team) {
-                test::IdxPack options = options_;
-                options.team = team;
-                options.threads = threads;
-                pack_dataset(options);
+                pack_as(team, threads);
                 ++done;
             });
             EXPECT_EQ(done, ranks);
@@ -108,10 +107,8 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
 // Also those that have no shard to write in the last round.
 TEST_F(PackTeam, TellsEveryRankWhenAllIsWritten) {
     test::run_team(4, [&](const Team& team) {
-        test::IdxPack options = options_;
-        options.team = team;
         std::uint64_t written = 0;
-        pack_dataset(options, [&](const PackProgress& at) {
+        pack_as(team, 1, [&](const PackProgress& at) {
             if (at.stage == "write") written = at.done;
         });
         EXPECT_EQ(written, 500u) << team.rank;
@@ -144,12 +141,7 @@ TEST_F(PackTeam, GoesOnAgainAndAgainWithOtherRanksAndThreads) {
     pack_and_die("write", 100);
     pack_until(250);
     pack_and_die("write", 400);
-    test::run_team(3, [&](const Team& team) {
-        test::IdxPack options = options_;
-        options.team = team;
-        options.threads = 2;
-        EXPECT_EQ(pack_dataset(options).resumed_shards, 5u);
-    });
+    test::run_team(3, [&](const Team& team) { EXPECT_EQ(pack_as(team, 2).resumed_shards, 5u); });
     EXPECT_EQ(files_in(options_.output), expected_);
 }
 
@@ -172,11 +164,10 @@ TEST_F(PackTeam, RefusesToMixTwoPacks) {
     pack_until(250);
     const Content left = files_in(partial());
     options_.codec = Codec::zstd;
-    const auto error = caught([&] { pack_dataset(options_); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E240");
-    EXPECT_THAT(error->what(), HasSubstr("3 finished shards"));
-    EXPECT_THAT(error->why(), HasSubstr("codec was \"lz4\", now \"zstd\""));
+    const Error error = test::error_of([&] { pack_dataset(options_); });
+    EXPECT_EQ(error.code(), "E240");
+    EXPECT_THAT(error.what(), HasSubstr("3 finished shards"));
+    EXPECT_THAT(error.why(), HasSubstr("codec was \"lz4\", now \"zstd\""));
     EXPECT_EQ(files_in(partial()), left);
     options_.codec = Codec::lz4;
     options_.labels = folder_.file("other", test::labels_text(test::make_samples(500, 9)));
@@ -188,9 +179,7 @@ TEST_F(PackTeam, RefusesToMixTwoPacks) {
 
 TEST_F(PackTeam, FailsOnAllRanksAlikeAndGoesOnAlone) {
     const auto failures = test::run_team(3, [&](const Team& team) {
-        test::IdxPack options = options_;
-        options.team = team;
-        pack_dataset(options, [&](const PackProgress& at) {
+        pack_as(team, 1, [&](const PackProgress& at) {
             if (team.rank == 1 && at.stage == "write" && at.done > 300)
                 throw Error("E405", "the disk of rank 1 is full");
         });
@@ -205,13 +194,8 @@ TEST_F(PackTeam, FailsOnAllRanksAlikeAndGoesOnAlone) {
 TEST_F(PackTeam, NamesTheFirstBadLabelWhoeverSeesIt) {
     options_.classes = 5;
     for (const int ranks : {1, 2, 4}) {
-        const auto failures = test::run_team(ranks, [&](const Team& team) {
-            test::IdxPack options = options_;
-            options.team = team;
-            options.threads = 2;
-            pack_dataset(options);
-        });
-        for (const auto& failure : failures)
+        for (const auto& failure :
+             test::run_team(ranks, [&](const Team& team) { pack_as(team, 2); }))
             EXPECT_THAT(caught([&] { std::rethrow_exception(failure); })->what(),
                         HasSubstr("label 5 of input sample 5"));
     }
@@ -221,15 +205,12 @@ TEST_F(PackTeam, NamesTheFirstBadLabelWhoeverSeesIt) {
 // Features f32[3], a target f64 with values that are not finite, an f32 image [2, 2, 2].
 class RealSource : public RowSource {
   public:
-    RealSource() {
-        fields_.resize(3);
-        fields_[0] = {.name = "features", .type = ElementType::f32, .shape = {3}};
-        fields_[1] = {.name = "target", .type = ElementType::f64};
-        fields_[2] = {
-            .name = "image", .type = ElementType::f32, .shape = {2, 2, 2}, .layout = "CHW"};
-    }
-    std::uint64_t samples() const override { return 1000; }
-    const std::vector<Field>& fields() const override { return fields_; }
+    RealSource()
+        : RowSource(
+              1000,
+              {{.name = "features", .type = ElementType::f32, .shape = {3}},
+               {.name = "target", .type = ElementType::f64},
+               {.name = "image", .type = ElementType::f32, .shape = {2, 2, 2}, .layout = "CHW"}}) {}
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
         if (field == 1) {
             const double value = row % 10 == 3 ? std::numeric_limits<double>::quiet_NaN()
@@ -246,9 +227,6 @@ class RealSource : public RowSource {
         return 0.1f * static_cast<float>((row * 7919 + i * 104729) % 1013) + static_cast<float>(i);
     }
     Hash128 fingerprint() const override { return {1, 2}; }
-
-  private:
-    std::vector<Field> fields_;
 };
 
 TEST(PackScan, GivesRealFieldsTheSameStatisticsOnAnyRanks) {

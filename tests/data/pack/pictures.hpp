@@ -2,12 +2,17 @@
 // Pictures as files hold them, written by libpng and libjpeg.
 #pragma once
 
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/random.hpp"
+
 #include "transform/image.hpp"
 
-#include <cstdio>
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include <gtest/gtest.h>
 #include <jpeglib.h>
 #include <png.h>
 
@@ -108,6 +113,46 @@ inline std::string pnm_text(const Image& image) {
     return (image.channels == 3 ? "P6 " : "P5\n# comment\n") + std::to_string(image.width) + "\n" +
            std::to_string(image.height) + " 255\n" +
            std::string(image.pixels.begin(), image.pixels.end());
+}
+
+inline Image decoded(const std::string& text) {
+    return decode_image(bytes_of(std::string_view(text)));
+}
+
+/// Why `text` is no image; "" if it is one.
+inline std::string refusal(const std::string& text) {
+    try {
+        decoded(text);
+    } catch (const BadImage& bad) {
+        return bad.what();
+    }
+    return "";
+}
+
+/// Flips bits of each text a thousand times, about half of them in the last `at_end` bytes: there
+/// is an image of the size it says, or a refusal. Returns the number of refusals.
+inline int refused_with_flipped_bits(const std::vector<std::string>& texts,
+                                     std::uint64_t seed,
+                                     std::size_t at_end) {
+    CounterRandom random(Purpose::test, {seed});
+    int refused = 0;
+    for (const std::string& text : texts)
+        for (int i = 0; i < 1000; ++i) {
+            std::string damaged = text;
+            for (std::uint64_t flips = 1 + random.below(3); flips > 0; --flips) {
+                const std::uint64_t near =
+                    random.below(2) * (text.size() - std::min(text.size(), at_end));
+                const std::size_t at = near + random.below(text.size() - near);
+                damaged[at] ^= static_cast<char>(1 << random.below(8));
+            }
+            try {
+                const Image back = decoded(damaged);
+                EXPECT_EQ(back.pixels.size(), back.height * back.row_bytes());
+            } catch (const BadImage&) {
+                ++refused;
+            }
+        }
+    return refused;
 }
 
 }  // namespace lockstep::test

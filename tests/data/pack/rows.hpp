@@ -8,7 +8,6 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -40,17 +39,21 @@ std::string bytes_in(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
+/// An NPY file with this dictionary as its header.
+inline std::string npy_of(const std::string& dictionary,
+                          const std::string& data,
+                          char version = 1) {
+    std::string text("\x93NUMPY", 6);
+    text += {version, '\0', static_cast<char>(dictionary.size()), '\0'};
+    if (version > 1) text += {'\0', '\0'};
+    return text + dictionary + data;
+}
+
 template <class T>
 std::string npy_text(ElementType type,
                      const std::vector<std::uint64_t>& shape,
                      const std::vector<T>& values) {
     return npy_header_text(type, shape) + bytes_in(values);
-}
-
-/// What an action throws; an Error of code "none" if it throws nothing.
-template <class Action>
-Error error_of(Action&& action) {
-    return caught(action).value_or(Error("none", ""));
 }
 
 }  // namespace lockstep::test

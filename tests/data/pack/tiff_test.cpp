@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/random.hpp"
 
 #include "pictures.hpp"
 #include "rows.hpp"
@@ -8,31 +7,18 @@
 #include "transform/image.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
+using test::decoded;
 using test::picture;
+using test::refusal;
 using test::tiff_page;
 using test::tiff_text;
 using test::TiffPage;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-Image tiff_decoded(const std::string& text) {
-    return decode_image(bytes_of(std::string_view(text)));
-}
-
-// Why `text` is no image; "" if it is one.
-std::string tiff_refusal(const std::string& text) {
-    try {
-        tiff_decoded(text);
-    } catch (const BadImage& bad) {
-        return bad.what();
-    }
-    return "";
-}
 
 std::string stored(std::initializer_list<int> values) {
     std::string text;
@@ -54,14 +40,14 @@ TEST(Tiff, IsExactInEachCompressionAndByteOrder) {
             const Image image = picture(37, 21, channels);
             TiffPage page = tiff_page(image, number);
             for (const char* mode : {"wl", "wb", "w8"}) {
-                const Image back = tiff_decoded(tiff_text({page}, mode));
+                const Image back = decoded(tiff_text({page}, mode));
                 EXPECT_EQ(back.height, 37u);
                 EXPECT_EQ(back.width, 21u);
                 EXPECT_EQ(back.channels, channels);
                 EXPECT_EQ(back.pixels, image.pixels) << compression << " " << mode;
             }
             page.tile = 16;
-            EXPECT_EQ(tiff_decoded(tiff_text({page})).pixels, image.pixels) << compression;
+            EXPECT_EQ(decoded(tiff_text({page})).pixels, image.pixels) << compression;
         }
 }
 
@@ -70,22 +56,21 @@ TEST(Tiff, OfJpegIsNear) {
     TiffPage page = tiff_page(image, COMPRESSION_JPEG);
     page.photometric = PHOTOMETRIC_YCBCR;
     page.rows_per_strip = 16;
-    const Image back = tiff_decoded(tiff_text({page}));
+    const Image back = decoded(tiff_text({page}));
     ASSERT_EQ(back.pixels.size(), image.pixels.size());
     for (std::size_t i = 0; i < image.pixels.size(); ++i)
         ASSERT_NEAR(back.pixels[i], image.pixels[i], 8) << i;
 }
 
 TEST(Tiff, OfFewBitsIsStretchedAndOf16Cut) {
-    EXPECT_THAT(tiff_decoded(tiff_text({{1, 3, 1, 1, "\xa0"}})).pixels, ElementsAre(255, 0, 255));
-    EXPECT_THAT(tiff_decoded(tiff_text({{1, 3, 1, 2, "\x1b"}})).pixels, ElementsAre(0, 85, 170));
-    EXPECT_THAT(tiff_decoded(tiff_text({{1, 3, 1, 4, "\x0f\x10"}})).pixels,
-                ElementsAre(0, 255, 17));
+    EXPECT_THAT(decoded(tiff_text({{1, 3, 1, 1, "\xa0"}})).pixels, ElementsAre(255, 0, 255));
+    EXPECT_THAT(decoded(tiff_text({{1, 3, 1, 2, "\x1b"}})).pixels, ElementsAre(0, 85, 170));
+    EXPECT_THAT(decoded(tiff_text({{1, 3, 1, 4, "\x0f\x10"}})).pixels, ElementsAre(0, 255, 17));
     for (const char* mode : {"wl", "wb"}) {
         const std::uint16_t values[] = {0x6162, 0xfeff};
         const std::string pixels(reinterpret_cast<const char*>(values), sizeof values);
         const std::string text = tiff_text({{1, 2, 1, 16, pixels}}, mode);
-        EXPECT_THAT(tiff_decoded(text).pixels, ElementsAre(0x61, 0xfe));
+        EXPECT_THAT(decoded(text).pixels, ElementsAre(0x61, 0xfe));
         EXPECT_EQ(channel_bits(bytes_of(std::string_view(text))), 16u);
         EXPECT_EQ(channel_bits(bytes_of(std::string_view(text).substr(0, 12))), 8u);
     }
@@ -93,30 +78,29 @@ TEST(Tiff, OfFewBitsIsStretchedAndOf16Cut) {
 
 TEST(Tiff, MakesOtherKindsPlain) {
     const auto white = stored({0, 200});
-    EXPECT_THAT(tiff_decoded(tiff_text({{1, 2, 1, 8, white, PHOTOMETRIC_MINISWHITE}})).pixels,
+    EXPECT_THAT(decoded(tiff_text({{1, 2, 1, 8, white, PHOTOMETRIC_MINISWHITE}})).pixels,
                 ElementsAre(255, 55));
     EXPECT_THAT(
-        tiff_decoded(
-            tiff_text({{1, 3, 1, 1, "\x40", PHOTOMETRIC_MINISWHITE, COMPRESSION_CCITTFAX4}}))
+        decoded(tiff_text({{1, 3, 1, 1, "\x40", PHOTOMETRIC_MINISWHITE, COMPRESSION_CCITTFAX4}}))
             .pixels,
         ElementsAre(255, 0, 255));
     // Place i of the palette is 7 i + 13, and so on from channel to channel.
-    EXPECT_THAT(tiff_decoded(tiff_text({{1, 2, 1, 2, "\x70", PHOTOMETRIC_PALETTE}})).pixels,
+    EXPECT_THAT(decoded(tiff_text({{1, 2, 1, 2, "\x70", PHOTOMETRIC_PALETTE}})).pixels,
                 ElementsAre(20, 48, 76, 34, 62, 90));
     TiffPage planes{
         2, 2, 3, 8, stored({1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24}), PHOTOMETRIC_RGB};
     planes.planes = PLANARCONFIG_SEPARATE;
-    EXPECT_THAT(tiff_decoded(tiff_text({planes})).pixels,
+    EXPECT_THAT(decoded(tiff_text({planes})).pixels,
                 ElementsAre(1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24));
 }
 
 TEST(Tiff, DropsTransparencyAndNothingElse) {
     TiffPage page{1, 2, 4, 8, stored({1, 2, 3, 0, 4, 5, 6, 255}), PHOTOMETRIC_RGB};
     page.extra = {EXTRASAMPLE_UNASSALPHA};
-    EXPECT_THAT(tiff_decoded(tiff_text({page})).pixels, ElementsAre(1, 2, 3, 4, 5, 6));
+    EXPECT_THAT(decoded(tiff_text({page})).pixels, ElementsAre(1, 2, 3, 4, 5, 6));
     page.extra = {EXTRASAMPLE_UNSPECIFIED};
-    EXPECT_THAT(tiff_refusal(tiff_text({page})), HasSubstr("4 values for each pixel"));
-    EXPECT_THAT(tiff_refusal(tiff_text({{1, 2, 4, 8, page.pixels}})),
+    EXPECT_THAT(refusal(tiff_text({page})), HasSubstr("4 values for each pixel"));
+    EXPECT_THAT(refusal(tiff_text({{1, 2, 4, 8, page.pixels}})),
                 HasSubstr("4 values for each pixel"));
 }
 
@@ -134,7 +118,7 @@ TEST(Tiff, IsTurnedAsItsOrientationSays) {
         TiffPage page{2, 3, 1, 8, all[orientation - 1]};
         if (orientation >= 5) std::swap(page.height, page.width);
         page.orientation = orientation;
-        const Image image = tiff_decoded(tiff_text({page}));
+        const Image image = decoded(tiff_text({page}));
         EXPECT_EQ(image.height, 2u) << orientation;
         EXPECT_THAT(image.pixels, ElementsAre(1, 2, 3, 4, 5, 6)) << orientation;
     }
@@ -143,28 +127,28 @@ TEST(Tiff, IsTurnedAsItsOrientationSays) {
 TEST(Tiff, MustHaveOnePage) {
     const TiffPage page = tiff_page(picture(4, 4, 1));
     TiffPage small = tiff_page(picture(2, 2, 1));
-    EXPECT_THAT(tiff_refusal(tiff_text({page, page, page})), HasSubstr("it has 3 pages"));
+    EXPECT_THAT(refusal(tiff_text({page, page, page})), HasSubstr("it has 3 pages"));
     for (const std::uint32_t kind : {FILETYPE_REDUCEDIMAGE, FILETYPE_MASK}) {
         small.subfile = kind;
-        EXPECT_EQ(tiff_decoded(tiff_text({page, small})).height, 4u);
-        EXPECT_EQ(tiff_decoded(tiff_text({small, page})).height, 4u);
-        EXPECT_EQ(tiff_decoded(tiff_text({small})).height, 2u);
+        EXPECT_EQ(decoded(tiff_text({page, small})).height, 4u);
+        EXPECT_EQ(decoded(tiff_text({small, page})).height, 4u);
+        EXPECT_EQ(decoded(tiff_text({small})).height, 2u);
     }
-    EXPECT_THAT(tiff_refusal(tiff_text(std::vector(65, small))), HasSubstr("more than 64 pages"));
+    EXPECT_THAT(refusal(tiff_text(std::vector(65, small))), HasSubstr("more than 64 pages"));
 }
 
 TEST(Tiff, IsRefusedWhereSomethingWouldBeLost) {
     TiffPage real{1, 1, 1, 32, "abcd"};
     real.format = SAMPLEFORMAT_IEEEFP;
-    EXPECT_THAT(tiff_refusal(tiff_text({real})), HasSubstr("real or complex numbers of 32 bits"));
-    EXPECT_THAT(tiff_refusal(tiff_text({real})), HasSubstr("--npy"));
+    EXPECT_THAT(refusal(tiff_text({real})), HasSubstr("real or complex numbers of 32 bits"));
+    EXPECT_THAT(refusal(tiff_text({real})), HasSubstr("--npy"));
     TiffPage with_sign{1, 1, 1, 8, "a"};
     with_sign.format = SAMPLEFORMAT_INT;
-    EXPECT_THAT(tiff_refusal(tiff_text({with_sign})), HasSubstr("numbers with sign of 8 bits"));
-    EXPECT_THAT(tiff_refusal(tiff_text({{1, 2, 1, 12, "abc"}})), HasSubstr("of 12 bits"));
-    EXPECT_THAT(tiff_refusal(tiff_text({{1, 1, 4, 8, "abcd", PHOTOMETRIC_SEPARATED}})),
+    EXPECT_THAT(refusal(tiff_text({with_sign})), HasSubstr("numbers with sign of 8 bits"));
+    EXPECT_THAT(refusal(tiff_text({{1, 2, 1, 12, "abc"}})), HasSubstr("of 12 bits"));
+    EXPECT_THAT(refusal(tiff_text({{1, 1, 4, 8, "abcd", PHOTOMETRIC_SEPARATED}})),
                 HasSubstr("interpretation 5"));
-    EXPECT_THAT(tiff_refusal(tiff_text({{1, 1, 3, 8, "abc", PHOTOMETRIC_CIELAB}})),
+    EXPECT_THAT(refusal(tiff_text({{1, 1, 3, 8, "abc", PHOTOMETRIC_CIELAB}})),
                 HasSubstr("interpretation 8"));
 }
 
@@ -193,15 +177,15 @@ std::string with_tag(std::string tiff, ttag_t tag, std::uint32_t value) {
 TEST(Tiff, AllocatesNothingForSizesThatLie) {
     const std::string text = tiff_text({tiff_page(picture(8, 8, 3))}, "wl");
     const std::string wide = with_tag(text, TIFFTAG_IMAGEWIDTH, 2'000'000'000);
-    EXPECT_THAT(tiff_refusal(wide), HasSubstr("8 x 2000000000 pixels"));
-    EXPECT_NE(tiff_refusal(with_tag(text, TIFFTAG_IMAGEWIDTH, 8'000'000)), "");
-    EXPECT_NE(tiff_refusal(with_tag(text, TIFFTAG_IMAGEWIDTH, 0)), "");
-    EXPECT_NE(tiff_refusal(with_tag(text, TIFFTAG_SAMPLESPERPIXEL, 60000)), "");
+    EXPECT_THAT(refusal(wide), HasSubstr("8 x 2000000000 pixels"));
+    EXPECT_NE(refusal(with_tag(text, TIFFTAG_IMAGEWIDTH, 8'000'000)), "");
+    EXPECT_NE(refusal(with_tag(text, TIFFTAG_IMAGEWIDTH, 0)), "");
+    EXPECT_NE(refusal(with_tag(text, TIFFTAG_SAMPLESPERPIXEL, 60000)), "");
     TiffPage page = tiff_page(picture(20, 20, 3));
     page.tile = 16;
     const std::string tiled = tiff_text({page}, "wl");
-    EXPECT_NE(tiff_refusal(with_tag(tiled, TIFFTAG_TILEWIDTH, 1'000'000'000)), "");
-    EXPECT_NE(tiff_refusal(with_tag(tiled, TIFFTAG_COMPRESSION, COMPRESSION_OJPEG)), "");
+    EXPECT_NE(refusal(with_tag(tiled, TIFFTAG_TILEWIDTH, 1'000'000'000)), "");
+    EXPECT_NE(refusal(with_tag(tiled, TIFFTAG_COMPRESSION, COMPRESSION_OJPEG)), "");
 }
 
 // A second directory where the first one is.
@@ -214,7 +198,7 @@ TEST(Tiff, IsRefusedWhereItsPagesLeadInCircles) {
     std::memcpy(&directory, text.data() + 4, sizeof directory);
     std::memcpy(&count, text.data() + directory, sizeof count);
     std::memcpy(text.data() + directory + 2 + 12u * count, &directory, sizeof directory);
-    EXPECT_NE(tiff_refusal(text), "");
+    EXPECT_NE(refusal(text), "");
 }
 
 std::vector<std::string> samples_of_tiff() {
@@ -237,30 +221,12 @@ std::vector<std::string> samples_of_tiff() {
 TEST(Tiff, IsRefusedWhereverItIsCut) {
     for (const std::string& text : samples_of_tiff())
         for (std::size_t bytes = 0; bytes < text.size(); bytes += 1 + bytes / 16)
-            EXPECT_NE(tiff_refusal(text.substr(0, bytes)), "") << bytes;
+            EXPECT_NE(refusal(text.substr(0, bytes)), "") << bytes;
 }
 
 TEST(Tiff, SurvivesFlippedBits) {
-    CounterRandom random(Purpose::test, {6});
-    int refused = 0;
-    for (const std::string& text : samples_of_tiff())
-        for (int i = 0; i < 1000; ++i) {
-            std::string damaged = text;
-            for (std::uint64_t flips = 1 + random.below(3); flips > 0; --flips) {
-                // Half of them in the directory, which lies at the end, and in the header.
-                const std::uint64_t near =
-                    random.below(2) * (text.size() - std::min<std::size_t>(text.size(), 260));
-                const std::size_t at = near + random.below(text.size() - near);
-                damaged[at] ^= static_cast<char>(1 << random.below(8));
-            }
-            try {
-                const Image back = tiff_decoded(damaged);
-                EXPECT_EQ(back.pixels.size(), back.height * back.row_bytes());
-            } catch (const BadImage&) {
-                ++refused;
-            }
-        }
-    EXPECT_GT(refused, 1000);
+    // Half of them in the directory, which lies at the end, and in the header.
+    EXPECT_GT(test::refused_with_flipped_bits(samples_of_tiff(), 6, 260), 1000);
 }
 
 // A mask: neither coloured, stretched nor inverted.

@@ -2,7 +2,6 @@
 #include "rows.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -17,11 +16,8 @@ using testing::HasSubstr;
 std::string tokens_npy(const std::string& descr,
                        const std::string& shape,
                        const std::string& data) {
-    std::string dictionary =
-        "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n";
-    std::string text("\x93NUMPY\x01\x00", 8);
-    text += {static_cast<char>(dictionary.size()), '\0'};
-    return text + dictionary + data;
+    return test::npy_of(
+        "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n", data);
 }
 
 class Tokens : public testing::Test {

@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/resident.hpp"
 
-#include "data/samples.hpp"
+#include "packed_samples.hpp"
 #include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
 
@@ -12,7 +12,6 @@
 #include <optional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -79,18 +78,7 @@ std::vector<Seen> expected_steps(const DatasetIndex& index,
     return steps;
 }
 
-class Stream : public testing::Test {
-  protected:
-    std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none) {
-        options_ = test::options_for(folder_, samples_, "toy", codec);
-        options_.shards = 3;
-        return test::packed(options_);
-    }
-
-    test::TempDir folder_;
-    test::Samples samples_ = test::make_samples(500);
-    test::IdxPack options_;
-};
+using Stream = test::PackedSamples;
 
 TEST_F(Stream, DeliversEachSampleOnceAnEpochWithItsContent) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd}) {
@@ -100,7 +88,6 @@ TEST_F(Stream, DeliversEachSampleOnceAnEpochWithItsContent) {
             options.order = kind;
             EXPECT_EQ(test::read_all(index, options), test::expected_content(samples_, options_));
         }
-        fs::remove_all(options_.output);
     }
 }
 
@@ -134,11 +121,9 @@ TEST_F(Stream, ResumesAtAnyStepWithTheSameTail) {
 
 RC_GTEST_FIXTURE_PROP(Stream, FollowsTheOrderForAnyOptions, ()) {
     samples_ = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 300));
-    options_ = test::options_for(
-        folder_, samples_, "toy", *rc::gen::element(Codec::none, Codec::deflate, Codec::lz4));
-    options_.block_rows = *rc::gen::inRange<std::uint32_t>(1, 40);
-    pack_dataset(options_);
-    const auto index = test::open_index(options_.output);
+    const auto index = pack(*rc::gen::element(Codec::none, Codec::deflate, Codec::lz4),
+                            0,
+                            *rc::gen::inRange<std::uint32_t>(1, 40));
     StreamOptions options;
     options.order = *rc::gen::element(OrderKind::lanes, OrderKind::uniform, OrderKind::sequential);
     options.seed = *rc::gen::arbitrary<std::uint64_t>();
@@ -158,10 +143,9 @@ TEST_F(Stream, WorksWithTheLeastMemoryItAccepts) {
     const auto index = pack(Codec::deflate);
     StreamOptions options = test::small_stream();
     options.memory_bytes = 1;
-    const auto error = caught([&] { BatchStream(index, options); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E106");
-    EXPECT_THAT(error->why(), HasSubstr("4 lanes"));
+    const Error error = test::error_of([&] { BatchStream(index, options); });
+    EXPECT_EQ(error.code(), "E106");
+    EXPECT_THAT(error.why(), HasSubstr("4 lanes"));
     while (caught_code([&] { BatchStream(index, options); }) == "E106")
         options.memory_bytes += options.memory_bytes / 16 + 1;
     EXPECT_LE(BatchStream(index, options).memory_bytes(), options.memory_bytes);
@@ -244,9 +228,7 @@ TEST_F(Stream, NamesTheDamagedBlockInTheStepThatNeedsIt) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd}) {
         const auto index = pack(codec);
         const StoredBlock& block = index->stored_blocks(0)[20];
-        test::overwrite(options_.output / index->shards()[block.shard].name,
-                        block.offset + block.stored_bytes / 2,
-                        "!damage!");
+        test::damage_block(*index, 0, 20);
         StreamOptions options = test::small_stream();
         options.order = OrderKind::sequential;
         options.batch = 10;
@@ -262,16 +244,14 @@ TEST_F(Stream, NamesTheDamagedBlockInTheStepThatNeedsIt) {
             EXPECT_THAT(error->what(), HasSubstr("samples 320 to 335"));
         }
         EXPECT_EQ(stream.stats().retries, 1u);
-        fs::remove_all(options_.output);
     }
 }
 
 TEST_F(Stream, NoticesAShardCutShortAfterItWasOpened) {
     const auto index = pack();
     fs::resize_file(options_.output / index->shards()[1].name, 3000);
-    const auto error = caught([&] { test::read_all(index); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E204");
+    const Error error = test::error_of([&] { test::read_all(index); });
+    EXPECT_EQ(error.code(), "E204");
 }
 
 TEST_F(Stream, NoticesLabelsOutOfRange) {
@@ -282,10 +262,9 @@ TEST_F(Stream, NoticesLabelsOutOfRange) {
         options_.output, test::content_of(options_.output / manifest_name), blocks));
     const StoredBlock& block = blocks[1][9];
     test::overwrite(options_.output / index->shards()[block.shard].name, block.offset + 8, "\x63");
-    const auto error = caught([&] { test::read_all(unhashed); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E210");
-    EXPECT_THAT(error->what(), HasSubstr("label 99 of sample 145"));
+    const Error error = test::error_of([&] { test::read_all(unhashed); });
+    EXPECT_EQ(error.code(), "E210");
+    EXPECT_THAT(error.what(), HasSubstr("label 99 of sample 145"));
 }
 
 TEST_F(Stream, ReadsWithinItsLanesWhenTheNumbersDivide) {
@@ -321,12 +300,10 @@ TEST_F(Stream, GivesAnEmptyLeafNoRowsInAShortStep) {
 
 TEST_F(Stream, DeliversEmptyStepsToARankThatNeverHasASample) {
     samples_ = test::make_samples(2);
-    options_ = test::options_for(folder_, samples_, "toy");
-    pack_dataset(options_);
     StreamOptions options = test::small_stream();
     options.virtual_ranks = options.last_leaf = 4;
     options.first_leaf = 3;
-    const auto index = test::open_index(options_.output);
+    const auto index = pack(Codec::none, 1);
     EXPECT_EQ(steps_of(index, options, 5), expected_steps(*index, options, 5));
 }
 

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -61,10 +60,9 @@ TEST_F(Content, IsReadOfWholeChunks) {
     test::write_foreign(folder_ / "a/a.h5", data);
     const auto index = open("a");
     check_reading_memory(*index, 8u << 20);
-    const auto error = test::caught([&] { check_reading_memory(*index, 2u << 20); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E106");
-    EXPECT_NE(error->text().find("allow more: --data-memory "), std::string::npos) << error->text();
+    const Error error = test::error_of([&] { check_reading_memory(*index, 2u << 20); });
+    EXPECT_EQ(error.code(), "E106");
+    EXPECT_NE(error.text().find("allow more: --data-memory "), std::string::npos) << error.text();
 }
 
 TEST_F(Content, GoesNotByNamesAndTimes) {

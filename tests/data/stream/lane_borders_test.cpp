@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/lane_borders.hpp"
 
-#include "data/samples.hpp"
+#include "packed_samples.hpp"
 #include "stream/memory.hpp"
 #include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -20,12 +18,10 @@ namespace {
 constexpr std::uint64_t ample = 1u << 30;
 
 // Few blocks, and lanes that begin within them.
-class Borders : public testing::Test {
+class Borders : public test::PackedSamples {
   protected:
     std::shared_ptr<const DatasetIndex> pack(std::uint32_t block_rows = 63) {
-        options_ = test::options_for(folder_, samples_, "toy", Codec::deflate);
-        options_.block_rows = block_rows;
-        return test::packed(options_);
+        return PackedSamples::pack(Codec::deflate, 0, block_rows);
     }
 
     static StreamOptions one_lane_a_block() {
@@ -34,10 +30,6 @@ class Borders : public testing::Test {
         options.io_threads = 2;
         return options;
     }
-
-    test::TempDir folder_;
-    test::Samples samples_ = test::make_samples(500);
-    test::IdxPack options_;
 };
 
 std::vector<EpochWindow> windows_of_an_epoch(const DatasetIndex& index,

@@ -8,13 +8,10 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <numeric>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
 

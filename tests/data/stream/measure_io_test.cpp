@@ -17,7 +17,6 @@
 #include <system_error>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pthread.h>
 
 namespace lockstep::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a window's bytes come from the files: requests, the page cache, and gathering.
-#include "data/samples.hpp"
+#include "packed_samples.hpp"
 #include "stream/block_reader.hpp"
 #include "stream/memory.hpp"
 #include "stream/request_plan.hpp"
@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,22 +21,13 @@ namespace {
 
 using test::caught_code;
 
-class Reading : public testing::Test {
+class Reading : public test::PackedSamples {
   protected:
-    std::shared_ptr<const DatasetIndex> pack(Codec codec, std::uint32_t block_rows, int shards) {
-        options_ = test::options_for(folder_, samples_, "toy", codec);
-        options_.shards = shards;
-        options_.block_rows = block_rows;
-        return test::packed(options_);
-    }
-
-    test::TempDir folder_;
-    test::Samples samples_ = test::make_samples(300);
-    test::IdxPack options_;
+    Reading() { samples_ = test::make_samples(300); }
 };
 
 TEST_F(Reading, OpensMoreFilesThanTheSoftLimitAllowed) {
-    const auto index = pack(Codec::none, 4, 70);
+    const auto index = pack(Codec::none, 70, 4);
     rlimit usual{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
     rlimit low = usual;
@@ -53,7 +43,7 @@ TEST_F(Reading, OpensMoreFilesThanTheSoftLimitAllowed) {
 
 TEST_F(Reading, NamesBothNumbersWhereTheHardLimitAllowsFewerFiles) {
     if (::geteuid() != 0) GTEST_SKIP() << "only root may raise a hard limit again";
-    const auto index = pack(Codec::none, 4, 70);
+    const auto index = pack(Codec::none, 70, 4);
     rlimit usual{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
     const rlimit low{40, 40};
@@ -109,7 +99,7 @@ Codec any_codec() {
 RC_GTEST_FIXTURE_PROP(Reading, GivesTheBytesOfSingleReadsHoweverRequestsAreCut, ()) {
     samples_ = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 200));
     const auto index =
-        pack(any_codec(), *rc::gen::inRange<std::uint32_t>(1, 40), samples_.count() < 80 ? 1 : 2);
+        pack(any_codec(), samples_.count() < 80 ? 1 : 2, *rc::gen::inRange<std::uint32_t>(1, 40));
     const std::vector<RowRun> runs = any_runs(samples_.count());
     const RequestLimits limits{.bytes = *rc::gen::inRange<std::uint64_t>(1, 4000),
                                .gap_bytes = *rc::gen::inRange<std::uint64_t>(0, 4097),
@@ -134,7 +124,7 @@ RC_GTEST_FIXTURE_PROP(Reading, GivesTheBytesOfSingleReadsHoweverRequestsAreCut, 
 }
 
 RC_GTEST_FIXTURE_PROP(Reading, PlansEachBlockOnceInTheOrderOfTheFilesWithinLimits, ()) {
-    const auto index = pack(any_codec(), *rc::gen::inRange<std::uint32_t>(1, 40), 2);
+    const auto index = pack(any_codec(), 2, *rc::gen::inRange<std::uint32_t>(1, 40));
     const std::vector<RowRun> runs = any_runs(samples_.count());
     const RequestLimits limits{.bytes = *rc::gen::inRange<std::uint64_t>(1, 20000),
                                .gap_bytes = *rc::gen::inRange<std::uint64_t>(0, 4097)};
@@ -160,7 +150,7 @@ RC_GTEST_FIXTURE_PROP(Reading, PlansEachBlockOnceInTheOrderOfTheFilesWithinLimit
 }
 
 TEST_F(Reading, NeedsFewRequestsForNeighbours) {
-    const auto index = pack(Codec::none, 4, 1);
+    const auto index = pack(Codec::none, 1, 4);
     const std::vector<RowRun> runs{{0, 300}};
     Rows rows(*index, runs);
     ShardFiles files(index);
@@ -177,7 +167,7 @@ TEST_F(Reading, NeedsFewRequestsForNeighbours) {
 
 TEST_F(Reading, KeepsNeighboursOfABlockThatIsDamagedOrCutOff) {
     for (const Codec codec : {Codec::none, Codec::lz4}) {
-        const auto index = pack(codec, 10, 1);
+        const auto index = pack(codec, 1, 10);
         const fs::path shard = options_.output / index->shards()[0].name;
         const StoredBlock& damaged = index->stored_blocks(0)[3];
         test::overwrite(shard, damaged.offset + 20, "!damage!");
@@ -237,7 +227,7 @@ class Pages : public Reading {
     // Large enough that the system's own pages at the ends hardly count.
     std::shared_ptr<const DatasetIndex> pack_large() {
         samples_ = test::make_samples(1500, 1, {.channels = 3, .height = 32, .width = 32});
-        const auto index = pack(Codec::none, 37, 1);
+        const auto index = pack(Codec::none, 1, 37);
         shard_ = options_.output / index->shards()[0].name;
         return index;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/resident.hpp"
 
-#include "data/samples.hpp"
+#include "packed_samples.hpp"
 #include "stream/read_plan.hpp"
 #include "stream/request_plan.hpp"
 #include "support/caught.hpp"
@@ -12,7 +12,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sched.h>
 
@@ -23,14 +22,8 @@ using test::caught;
 using test::caught_code;
 using testing::HasSubstr;
 
-class Resident : public testing::Test {
+class Resident : public test::PackedSamples {
   protected:
-    std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none) {
-        options_ = test::options_for(folder_, samples_, "toy", codec);
-        options_.shards = 3;
-        return test::packed(options_);
-    }
-
     static std::shared_ptr<const ResidentRows> load(std::shared_ptr<const DatasetIndex> index,
                                                     const LoadOptions& options = {}) {
         auto rows = ResidentRows::in_own_memory(std::move(index));
@@ -38,19 +31,11 @@ class Resident : public testing::Test {
         rows->seal();
         return rows;
     }
-
-    test::TempDir folder_;
-    test::Samples samples_ = test::make_samples(500);
-    test::IdxPack options_;
 };
 
 StreamOptions small(OrderKind kind) {
-    StreamOptions options;
+    StreamOptions options = test::small_stream();
     options.order = kind;
-    options.seed = 11;
-    options.lanes = 4;
-    options.window_blocks = 2;
-    options.batch = 24;
     options.virtual_ranks = options.last_leaf = 3;
     return options;
 }
@@ -202,10 +187,9 @@ TEST_F(Resident, NamesDamageOrMasksItsSamples) {
     const auto index = pack(Codec::zstd);
     test::damage_block(*index, 0, 20);  // samples 320 to 335
     test::damage_block(*index, 1, 21);  // samples 336 to 351
-    const auto error = caught([&] { load(index, {.threads = 2}); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E213");
-    EXPECT_THAT(error->what(), HasSubstr("samples 3"));
+    const Error error = test::error_of([&] { load(index, {.threads = 2}); });
+    EXPECT_EQ(error.code(), "E213");
+    EXPECT_THAT(error.what(), HasSubstr("samples 3"));
 
     const auto rows = load(index, {.threads = 2, .on_bad_data = BadData::mask});
     EXPECT_EQ(rows->masked_samples(), 32u);

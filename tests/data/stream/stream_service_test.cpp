@@ -3,7 +3,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "data/samples.hpp"
+#include "packed_samples.hpp"
 #include "stream/ordered_work.hpp"
 #include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
@@ -14,7 +14,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 
 namespace lockstep {
@@ -24,19 +23,7 @@ using test::caught;
 using test::caught_code;
 using testing::HasSubstr;
 
-class Service : public testing::Test {
-  protected:
-    std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none, int shards = 3) {
-        options_ = test::options_for(folder_, samples_, "toy", codec);
-        options_.shards = shards;
-        options_.block_rows = block_rows_;
-        return test::packed(options_);
-    }
-    test::TempDir folder_;
-    test::Samples samples_ = test::make_samples(500);
-    std::uint32_t block_rows_ = 16;
-    test::IdxPack options_;
-};
+using Service = test::PackedSamples;
 
 // One epoch under BadData::mask: the ids in order, and what is wrong with it. Samples in `bad` are
 // to be masked and all others to be as packed.
@@ -177,13 +164,12 @@ TEST(BindingStage, NamesTheBusiestIfTheCallerWaited) {
     EXPECT_EQ(binding_stage(stats - StreamStats{}, 4), "verify");
 }
 
-class Growing : public Service {
+class Growing : public test::PackedSamples {
   protected:
     // Takes long to expand, compared with handing out.
     std::shared_ptr<const DatasetIndex> pack_slow() {
         samples_ = test::make_samples(3000, 1, {.channels = 3, .height = 32, .width = 32});
-        block_rows_ = 64;
-        return pack(Codec::deflate);
+        return pack(Codec::deflate, 3, 64);
     }
     // Takes batches as fast as they come for at most `limit_s`, or until there are `threads`.
     static int threads_after(BatchStream& stream, int threads, double limit_s) {
@@ -264,12 +250,11 @@ TEST_F(Service, RefusesWhatTheControlGroupHasNoRoomFor) {
     for (const int version : {1, 2}) {
         StreamOptions options = test::small_stream();
         options.system_root = fake_root(folder_, version, std::to_string((1u << 20) + 5000));
-        const auto error = caught([&] { BatchStream(index, options); });
-        ASSERT_TRUE(error);
-        EXPECT_EQ(error->code(), "E224");
-        EXPECT_THAT(error->what(), HasSubstr("leaves 4.9 KiB"));
-        EXPECT_THAT(error->why(), HasSubstr("limited to 1.0 MiB"));
-        EXPECT_THAT(error->fix(), HasSubstr("fewer lanes"));
+        const Error error = test::error_of([&] { BatchStream(index, options); });
+        EXPECT_EQ(error.code(), "E224");
+        EXPECT_THAT(error.what(), HasSubstr("leaves 4.9 KiB"));
+        EXPECT_THAT(error.why(), HasSubstr("limited to 1.0 MiB"));
+        EXPECT_THAT(error.fix(), HasSubstr("fewer lanes"));
 
         const std::uint64_t enough = (1u << 20) + usual.bytes();
         options.system_root = fake_root(folder_, version, std::to_string(enough));

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 
 namespace lockstep {

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <string>
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>

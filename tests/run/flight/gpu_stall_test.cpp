@@ -2,11 +2,7 @@
 // Scenes in which all hosts wait in one collective and only their GPUs differ.
 #include "lockstep/run/verdict.hpp"
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -15,7 +15,6 @@
 #include <chrono>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -137,6 +136,7 @@ class HostB {
             }));
             processes_.push_back(process_of(ranks_.back()->pid()));
         }
+        EXPECT_TRUE(has_beat(folder, 1, 3));
     }
 
     const RankChild& rank(int rank) const { return *ranks_.at(static_cast<std::size_t>(rank - 1)); }
@@ -168,7 +168,6 @@ std::unique_ptr<RankChild> watching_a(const TempDir& folder,
 TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
     const TempDir folder;
     const HostB b(folder, 1);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
     EXPECT_EQ(a->wait(2), -1) << "while the other beats";
     b.rank(1).send(SIGSTOP);
@@ -185,7 +184,6 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
 TEST(NodeWatch, BelievesANodeThatCallsItsRankGone) {
     const TempDir folder;
     const HostB b(folder, 2);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     b.rank(1).send(SIGKILL);  // its deputy speaks for both
     const auto a = watching_a(folder, b.processes(), beats_only);
     EXPECT_EQ(a->wait(60), 76) << "though silence means nothing";
@@ -198,7 +196,6 @@ TEST(NodeWatch, BelievesANodeThatCallsItsRankGone) {
 TEST(NodeWatch, HasDeputies) {
     const TempDir folder;
     const HostB b(folder, 2);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(2), -1);
@@ -262,7 +259,6 @@ std::unique_ptr<RankChild> training_a(const TempDir& folder,
 TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
     const TempDir folder;
     const HostB b(folder, 2);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const double begin = now_s();
     const auto a =
         training_a(folder, two_networked_nodes(b.processes()), Phase::wait, unheard_by_b(1000));
@@ -279,7 +275,6 @@ TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
 TEST(NodeWatch, LeavesARankAloneThatComputesWhilePacketsAreLost) {
     const TempDir folder;
     const HostB b(folder, 1);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a =
         training_a(folder, two_networked_nodes(b.processes()), Phase::forward, unheard_by_b(0));
     EXPECT_EQ(a->wait(2), -1) << a->output();
@@ -289,7 +284,6 @@ TEST(NodeWatch, LeavesARankAloneThatComputesWhilePacketsAreLost) {
 TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
     const TempDir folder;
     const HostB b(folder, 1);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
     ASSERT_TRUE(has_beat(folder, 0, 2));
     fs::remove(node_beat_path(folder.path(), 0));
@@ -301,7 +295,6 @@ TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
 TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
     const TempDir folder;
     const HostB b(folder, 1);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
@@ -317,7 +310,6 @@ TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
 TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
     const TempDir folder;
     const HostB b(folder, 1);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const double begin = now_s();
     const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait, beats_only, 12);
     ASSERT_TRUE(has_ring(folder, 0));
@@ -333,7 +325,6 @@ TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
     for (const std::string& host : {host_name(), std::string("b")}) {
         const TempDir folder;
         const HostB b(folder, 1);
-        ASSERT_TRUE(has_beat(folder, 1, 3));
         folder.file("verdict.json", Json{{"host", host}}.dump());
         fs::last_write_time(verdict_path(folder.path()),
                             fs::file_time_type::clock::now() - std::chrono::seconds(10));
@@ -348,7 +339,6 @@ TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
 TEST(NodeWatch, IsSilentAboutSilenceWhileItsRankComputes) {
     const TempDir folder;
     const HostB b(folder, 1);
-    ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::backward);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);

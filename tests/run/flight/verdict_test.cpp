@@ -4,11 +4,9 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <algorithm>
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -66,6 +64,16 @@ Verdict verdict_on(const std::vector<RankTrace>& traces) {
     return diagnose(traces, now, 10);
 }
 
+/// The verdict, which is `trouble` with these culprits.
+Verdict blamed(const std::vector<RankTrace>& traces,
+               Trouble trouble,
+               const std::vector<int>& culprits) {
+    Verdict verdict = verdict_on(traces);
+    EXPECT_EQ(verdict.trouble, trouble);
+    EXPECT_EQ(verdict.culprits, culprits);
+    return verdict;
+}
+
 TEST(Diagnose, IsContentWithRanksThatGoOn) {
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none);
@@ -99,9 +107,7 @@ TEST(Diagnose, IsContentWithRanksThatHaveFinished) {
 TEST(Diagnose, NamesTheRankThatAllOthersWaitFor) {
     std::vector<RankTrace> traces = all_wait_for(7, 8);
     traces[7].phase = Phase::data;
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::slow_rank);
-    EXPECT_THAT(verdict.culprits, ElementsAre(7));
+    const Verdict verdict = blamed(traces, Trouble::slow_rank, {7});
     EXPECT_EQ(verdict.speaker, 0);
     EXPECT_EQ(verdict.speaker_host, "node00");
     EXPECT_EQ(verdict.what,
@@ -164,9 +170,7 @@ TEST(Diagnose, TellsACrashFromAKill) {
         trace.life = Life::gone;
         trace.signal = trace.rank == 2 ? SIGSEGV : SIGTERM;
     }
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::dead);
-    EXPECT_THAT(verdict.culprits, ElementsAre(2));
+    const Verdict verdict = blamed(traces, Trouble::dead, {2});
     EXPECT_EQ(verdict.what,
               "rank 2 (node00, pid 4002) crashed with signal 11 (Segmentation fault)");
     EXPECT_THAT(verdict.fix, HasSubstr("its last lines are its stack under mpirun"));
@@ -219,9 +223,7 @@ TEST(Diagnose, NamesTheKilledRankAfterTheLauncherEndedTheOthers) {
         trace.life = Life::gone;
         if (trace.rank != 2) trace.signal = 15;
     }
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::dead);
-    EXPECT_THAT(verdict.culprits, ElementsAre(2));
+    const Verdict verdict = blamed(traces, Trouble::dead, {2});
     EXPECT_EQ(verdict.speaker, -1);
 }
 
@@ -314,9 +316,7 @@ TEST(Diagnose, StillNamesTheSlowRankAfterTheOthersGaveUp) {
         else
             trace.end = FlightEnd::failed, trace.exit_code = 76;
     }
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::slow_rank);
-    EXPECT_THAT(verdict.culprits, ElementsAre(1));
+    const Verdict verdict = blamed(traces, Trouble::slow_rank, {1});
     EXPECT_THAT(
         verdict.why,
         HasSubstr("rank 1 last finished #812 and was in forward for 40.0s when it was last heard"));
@@ -337,9 +337,7 @@ TEST(Diagnose, NamesARankThatIsStuckInInit) {
     waits(traces[0]);
     traces[1].is_running = false;
     traces[1].phase = Phase::other;
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::stuck_in_init);
-    EXPECT_THAT(verdict.culprits, ElementsAre(1));
+    const Verdict verdict = blamed(traces, Trouble::stuck_in_init, {1});
     EXPECT_THAT(verdict.why,
                 HasSubstr("rank 1 has not finished any collective and is setting up since 41.0s"));
 }
@@ -404,9 +402,7 @@ TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
 TEST(Diagnose, NamesARankThatAnnouncedAndThenStayedAway) {
     std::vector<RankTrace> traces = all_wait_for(2, 4);
     announces(traces[2]);
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::slow_rank);
-    EXPECT_THAT(verdict.culprits, ElementsAre(2));
+    blamed(traces, Trouble::slow_rank, {2});
 }
 
 TEST(Diagnose, NamesTheMinorityInAMismatch) {
@@ -448,9 +444,7 @@ TEST(Diagnose, FindsAMismatchThatNobodyHangsIn) {
 TEST(Diagnose, LeavesDamagedRingsOut) {
     std::vector<RankTrace> traces = all_wait_for(2, 4);
     traces[1] = {.rank = 1, .damage = "it is cut short"};
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::slow_rank);
-    EXPECT_THAT(verdict.culprits, ElementsAre(2));
+    blamed(traces, Trouble::slow_rank, {2});
     EXPECT_EQ(diagnose({}, now, 0).trouble, Trouble::none);
 }
 

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/watchdog.hpp"
 
-#include "lockstep/run/verdict.hpp"
-
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
 
-#include <memory>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,6 +49,10 @@ TEST(WatchdogSettings, FollowFromTheTimeOut) {
     EXPECT_TRUE(WatchdogSettings::within(0).is_patient());
 }
 
+void begin_phase(Rank& rank, Phase phase) {
+    *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
+}
+
 /// A rank that is well and at nothing that is recorded.
 void finish_one_and_sleep(const TempDir& folder, int rank, int ranks, double timeout_s) {
     Rank self(folder, rank, ranks, timeout_s);
@@ -62,21 +60,37 @@ void finish_one_and_sleep(const TempDir& folder, int rank, int ranks, double tim
     sleep_for_ever();
 }
 
+/// A rank that waits in its second collective.
+void finish_one_and_wait(const TempDir& folder, int rank, int ranks, double timeout_s) {
+    Rank self(folder, rank, ranks, timeout_s);
+    self.finish_one();
+    self.wait_in_one();
+    sleep_for_ever();
+}
+
+using Children = std::vector<std::unique_ptr<RankChild>>;
+
+/// What `children` said, who all end for a peer, and of whom one names the error.
+std::string output_of_all(const Children& children) {
+    std::string output;
+    for (const auto& child : children) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+    return output;
+}
+
 TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     const TempDir folder;
     const RankChild late(folder, 1, [&] {
         Rank rank(folder, 1, 2, 0);
         rank.finish_one();
-        *rank.recorder.phase_word() = packed(PhaseMark{Phase::data, now_s()});
+        begin_phase(rank, Phase::data);
         sleep_for_ever();
     });
     ASSERT_TRUE(has_ring(folder, 1));
-    const RankChild waiting(folder, 0, [&] {
-        Rank rank(folder, 0, 2, 0.5);
-        rank.finish_one();
-        rank.wait_in_one();
-        sleep_for_ever();
-    });
+    const RankChild waiting(folder, 0, [&] { finish_one_and_wait(folder, 0, 2, 0.5); });
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_THAT(waiting.output(), HasSubstr("lockstep: error E660: rank 1 ("));
     EXPECT_THAT(waiting.output(), HasSubstr("has not come to #2 barrier\n"));
@@ -91,7 +105,7 @@ TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
     const RankChild stopped(folder, 0, [&] { finish_one_and_sleep(folder, 0, 3, 0); });
     ASSERT_TRUE(has_ring(folder, 0));
     stopped.send(SIGSTOP);
-    std::vector<std::unique_ptr<RankChild>> waiting;
+    Children waiting;
     for (int n : {1, 2})
         waiting.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
             Rank rank(folder, n, 3, 0.5);
@@ -100,14 +114,8 @@ TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
             rank.wait_in_one();
             sleep_for_ever();
         }));
-    std::string output;
-    for (const auto& child : waiting) {
-        EXPECT_EQ(child->wait(20), 76);
-        output += child->output();
-    }
-    EXPECT_THAT(output, HasSubstr("rank 0 ("));
-    EXPECT_THAT(output, HasSubstr("is stopped (state T)"));
-    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+    EXPECT_THAT(output_of_all(waiting),
+                AllOf(HasSubstr("rank 0 ("), HasSubstr("is stopped (state T)")));
 }
 
 TEST(Watchdog, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
@@ -126,12 +134,7 @@ TEST(Watchdog, EndsAtOnceWhenARankOfTheNodeIsGone) {
     const TempDir folder;
     const RankChild victim(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0); });
     ASSERT_TRUE(has_ring(folder, 1));
-    const RankChild survivor(folder, 0, [&] {
-        Rank rank(folder, 0, 2, 600);
-        rank.finish_one();
-        rank.wait_in_one();
-        sleep_for_ever();
-    });
+    const RankChild survivor(folder, 0, [&] { finish_one_and_wait(folder, 0, 2, 600); });
     ASSERT_TRUE(has_ring(folder, 0));
     ::usleep(500'000);  // it looks for its neighbours four times a second
     victim.send(SIGKILL);
@@ -152,10 +155,6 @@ TEST(Watchdog, EndsARankWhoseListenerHangs) {
     });
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_THAT(waiting.output(), HasSubstr("E660"));
-}
-
-void begin_phase(Rank& rank, Phase phase) {
-    *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
 }
 
 TEST(Watchdog, GivesRanksThatSaveLongerButNotForEver) {
@@ -207,7 +206,7 @@ TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
 TEST(Watchdog, EndsRanksWhoseSetUpComesToNothing) {
     const TempDir folder;
     const double begin = now_s();
-    std::vector<std::unique_ptr<RankChild>> ranks;
+    Children ranks;
     for (int n : {0, 1})
         ranks.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
             FlightRecorder recorder(folder.path(), n, 2, {.entries = 64, .warn_s = 0.03});
@@ -216,16 +215,11 @@ TEST(Watchdog, EndsRanksWhoseSetUpComesToNothing) {
             recorder.end(recorder.enqueue(recorder.add_channel("control"), call));
             sleep_for_ever();
         }));
-    std::string output;
-    for (const auto& child : ranks) {
-        EXPECT_EQ(child->wait(20), 76);
-        output += child->output();
-    }
+    const std::string output = output_of_all(ranks);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
     EXPECT_THAT(output,
                 AllOf(HasSubstr("error E660: no rank has come further in its set-up for 1."),
                       HasSubstr("rank 1 last finished #1 and is setting up since 1.")));
-    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
 }
 
 /// A rank that computes, or is in another phase, for ever.
@@ -244,20 +238,15 @@ void compute_for_ever(
 
 TEST(Watchdog, EndsRanksThatAllComputeForEver) {
     const TempDir folder;
-    std::vector<std::unique_ptr<RankChild>> ranks;
+    Children ranks;
     for (int n : {0, 1})
         ranks.push_back(
             std::make_unique<RankChild>(folder, n, [&, n] { compute_for_ever(folder, n, 2, 1); }));
-    std::string output;
-    for (const auto& child : ranks) {
-        EXPECT_EQ(child->wait(20), 76);
-        output += child->output();
-    }
+    const std::string output = output_of_all(ranks);
     // Of the younger of the two, which may be some milliseconds short of the time-out.
     const std::string age = "(9[0-9][0-9]ms|1\\.[0-9]s)";
     EXPECT_THAT(output, ContainsRegex("error E660: no rank has finished a phase for " + age));
     EXPECT_THAT(output, ContainsRegex("rank 1 last finished #1 and is in forward since " + age));
-    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
     EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::no_progress);
     EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("thread"));
 }
@@ -317,7 +306,7 @@ TEST(Watchdog, LeavesPhasesAloneThatMayBeLong) {
     for (const Phase phase : {Phase::data, Phase::evaluate, Phase::other}) {
         const RankChild busy(folder, 0, [&] {
             Rank rank(folder, 0, 1, 0.1);
-            *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
+            begin_phase(rank, phase);
             sleep_for_ever();
         });
         EXPECT_EQ(busy.wait(0.4), -1) << phase_name(phase) << ": " << busy.output();

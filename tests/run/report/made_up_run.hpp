@@ -7,22 +7,17 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep::test {
 
-inline double& at(PhaseSeconds& phases, Phase phase) {
-    return phases[static_cast<std::size_t>(phase)];
-}
-
 /// A step of 10 ms: forward 3, backward 6, update 1.
 inline StepBudget made_up_step(std::int64_t step) {
     StepBudget budget{.step = step, .ended_unix_s = static_cast<double>(step)};
-    at(budget.phases, Phase::forward) = 0.003;
-    at(budget.phases, Phase::backward) = 0.006;
-    at(budget.phases, Phase::update) = 0.001;
+    budget.phases[Phase::forward] = 0.003;
+    budget.phases[Phase::backward] = 0.006;
+    budget.phases[Phase::update] = 0.001;
     return budget;
 }
 

@@ -9,21 +9,17 @@
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
-using test::at;
 using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
 using test::made_up_report;
-using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 TEST(ReportOutcome, SaysHowTheRunEndedWithItsResults) {
     RunFigures run = made_up_figures(2, 20);
@@ -83,7 +79,7 @@ TEST(ReportCharts, LeaveOutWhatIsNotFiniteAndRatesThatStay) {
 TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
     RunFigures run = made_up_figures(4, 100);
     for (StepBudget& step : run.ranks[2].steps)
-        if (step.step > 50) at(step.phases, Phase::backward) += 0.010;
+        if (step.step > 50) step.phases[Phase::backward] += 0.010;
     const HeatMap heat = heat_map(run.ranks);
     ASSERT_EQ(heat.rows.size(), 4u);
     ASSERT_EQ(heat.first_step.size(), 100u);
@@ -95,13 +91,13 @@ TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
 
 TEST(HeatMap, DoesNotCountWaitingForOthers) {
     RunFigures run = made_up_figures(2, 10);
-    for (StepBudget& step : run.ranks[0].steps) at(step.phases, Phase::wait) = 1;
+    for (StepBudget& step : run.ranks[0].steps) step.phases[Phase::wait] = 1;
     EXPECT_THAT(heat_map(run.ranks).rows[0].ratio, Each(testing::DoubleNear(1, 1e-9)));
 }
 
 TEST(HeatMap, IsSmallForManyRanksAndSteps) {
     RunFigures run = made_up_figures(200, 500);
-    for (StepBudget& step : run.ranks[150].steps) at(step.phases, Phase::data) = 0.010;
+    for (StepBudget& step : run.ranks[150].steps) step.phases[Phase::data] = 0.010;
     const HeatMap heat = heat_map(run.ranks);
     EXPECT_LE(heat.rows.size(), ReportLimits::rows);
     EXPECT_EQ(heat.first_step.size(), ReportLimits::columns);
@@ -140,9 +136,9 @@ TEST(Placement, IsReadFromTheLogWithoutColumnsThatSayNothing) {
                                  "* bound by the launcher, and kept\n"
                                  "2026-01-31T12:00:00.000Z info  run a\n");
     const PlacementTable table = read_placement(log);
-    EXPECT_THAT(table.columns, ElementsAre("rank", "node", "local", "cores", "threads", "numa"));
     EXPECT_THAT(table.rows,
-                ElementsAre(ElementsAre("0", "n-one", "0", "0-1*", "2", "0"),
+                ElementsAre(ElementsAre("rank", "node", "local", "cores", "threads", "numa"),
+                            ElementsAre("0", "n-one", "0", "0-1*", "2", "0"),
                             ElementsAre("1", "n2", "0", "0-1", "2", "0")));
     EXPECT_THAT(table.notes,
                 ElementsAre("2 nodes | 2 ranks x 2 threads", "* bound by the launcher, and kept"));
@@ -150,7 +146,7 @@ TEST(Placement, IsReadFromTheLogWithoutColumnsThatSayNothing) {
 
 TEST(Placement, IsNothingWithoutATableOrALog) {
     const test::TempDir folder;
-    EXPECT_TRUE(read_placement(folder / "none").columns.empty());
+    EXPECT_TRUE(read_placement(folder / "none").rows.empty());
     EXPECT_TRUE(
         read_placement(folder.file("log", "2026-01-31T12:00:00.000Z info  a\n")).rows.empty());
 }

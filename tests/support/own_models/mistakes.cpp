@@ -112,13 +112,6 @@ struct WrongInput : OneLayer {
     }
 };
 
-struct NotFinite : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        return logits(input) * std::numeric_limits<float>::infinity();
-    }
-};
-
 // Tensors.
 
 struct Tied : TwoLayers {
@@ -237,7 +230,6 @@ OwnModels mistakes() {
             {"FailsLater", made<FailsLater>},
             {"LoopsInConstructor", made<LoopsInConstructor>},
             {"NoParameter", made<NoParameter>},
-            {"NotFinite", made<NotFinite>},
             {"OtherNames", made<OtherNames>},
             {"OwnGenerator", made<OwnGenerator>},
             {"SparseGradients", made<SparseGradients>},

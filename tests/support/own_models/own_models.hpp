@@ -7,9 +7,7 @@
 
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
 #include <torch/autograd.h>
 #include <torch/nn.h>

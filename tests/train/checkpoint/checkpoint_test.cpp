@@ -2,7 +2,6 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 
@@ -10,12 +9,10 @@
 
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/initial_weights.hpp"
 
-#include "lockstep/run/safetensors.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "leaves/product_loops.hpp"
 
-#include <bit>
 #include <cmath>
 #include <vector>
 

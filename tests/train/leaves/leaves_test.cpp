@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn.h>
 
 namespace lockstep {

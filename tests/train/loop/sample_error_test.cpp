@@ -4,11 +4,9 @@
 #include "train/made_up_index.hpp"
 
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

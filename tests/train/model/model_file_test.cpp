@@ -13,12 +13,10 @@
 #include <functional>
 #include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 

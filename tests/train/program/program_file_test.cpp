@@ -5,14 +5,10 @@
 #include "support/made_up_program.hpp"
 #include "support/temp_dir.hpp"
 
-#include <cstddef>
 #include <functional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

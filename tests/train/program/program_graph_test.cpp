@@ -10,12 +10,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn/functional.h>
 #include <torch/utils.h>
 

@@ -8,7 +8,6 @@
 #include "replica/update_loops.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
 

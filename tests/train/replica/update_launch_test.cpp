@@ -8,7 +8,6 @@
 #include "replica/update_loops.hpp"
 
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <span>
 #include <vector>

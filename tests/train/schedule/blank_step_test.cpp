@@ -2,7 +2,6 @@
 #include "schedule/blank_step.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/train_step.hpp"
 
-#include "replica/replica.hpp"
 #include "train/made_up_index.hpp"
 
 #include <array>
 #include <cmath>
 #include <memory>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>

@@ -7,11 +7,7 @@
 #include "task/normalise.hpp"
 #include "train/made_up_index.hpp"
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {

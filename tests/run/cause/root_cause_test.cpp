@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/root_cause.hpp"
+
 #include "lockstep/core/json.hpp"
 #include "lockstep/run/flight_recorder.hpp"
-#include "lockstep/run/root_cause.hpp"
+#include "lockstep/run/log_merge.hpp"
 #include "lockstep/run/verdict.hpp"
 
+#include "run/log_lines.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -14,14 +17,16 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
 
+using test::LogFolder;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class ExplainEnd : public testing::Test {
   protected:
@@ -70,21 +75,20 @@ TEST_F(ExplainEnd, GivesBackWhatNeedsNoWord) {
 }
 
 TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         explain([&] {
             start("i1", 1, 1);
             return fall();
         });
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E660");
-    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+    EXPECT_EQ(error.code(), "E660");
+    EXPECT_THAT(error.what(), HasSubstr("rank 1"));
     EXPECT_EQ(failure_, "E660");
     EXPECT_EQ(read_verdict(newest_)->culprits, std::vector<int>{1});
 }
 
 TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         explain([&] {
             newest_ = folder_ / "i1";
             fs::create_directories(newest_);
@@ -98,9 +102,8 @@ TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
             return fall();
         });
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E660");
-    EXPECT_THAT(error->what(), HasSubstr("crashed with signal 11"));
+    EXPECT_EQ(error.code(), "E660");
+    EXPECT_THAT(error.what(), HasSubstr("crashed with signal 11"));
 }
 
 TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
@@ -115,7 +118,7 @@ TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
 
 // The launcher was killed: it waited for a host behind a firewall.
 TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         explain([&] {
             start("i1", 2, 0);
             claim_verdict(newest_, {.trouble = Trouble::network_slow, .what = "said elsewhere"});
@@ -127,10 +130,9 @@ TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
             return fall();
         });
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E660");
-    EXPECT_EQ(error->what(), std::string("said elsewhere"));
-    EXPECT_EQ(error->exit_code(), ExitCode::peer_lost);
+    EXPECT_EQ(error.code(), "E660");
+    EXPECT_EQ(error.what(), std::string("said elsewhere"));
+    EXPECT_EQ(error.exit_code(), ExitCode::peer_lost);
 }
 
 TEST_F(ExplainEnd, TellsOfMemoryThatRanOutBeforeTheRanksHadARecord) {
@@ -166,6 +168,71 @@ TEST_F(ExplainEnd, LeavesEarlierStartsAlone) {
     EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
     EXPECT_EQ(failure_, "");
     EXPECT_FALSE(fs::exists(verdict_path(newest_)));
+}
+
+RankErrors errors_in(const LogFolder& logs) {
+    LogMerge merge(logs.path(), {.least = Level::error});
+    return read_errors(merge, read_log_facts(logs.path()));
+}
+
+TEST(FirstError, IsNoConsequenceOfAPeersEnd) {
+    LogFolder logs;
+    logs.error(0, 1, "E682", "rank 3 gave up").error(1, 2, "E660", "rank 3 is gone");
+    logs.error(3, 3, "E204", "'x' is cut short").line(2, 0, "well");
+    const RankErrors errors = errors_in(logs);
+    ASSERT_TRUE(errors.first.has_value());
+    EXPECT_EQ(errors.first->code, "E204");
+    EXPECT_EQ(errors.first->host, "n2");
+    EXPECT_THAT(errors.first->ranks, ElementsAre(3));
+    EXPECT_THAT(errors.followers, ElementsAre(0, 1));
+}
+
+TEST(FirstError, GoesByTheCorrectedClock) {
+    LogFolder logs;
+    logs.clock(0, 0).error(0, 100, "E402", "the second");
+    logs.clock(2, 500).error(2, 599, "E405", "the first");
+    EXPECT_EQ(errors_in(logs).first->code, "E405");
+}
+
+TEST(FirstError, PrefersARanksOwnToOneInDoubt) {
+    LogFolder logs;
+    logs.error(0, 1, "E620", "MPI failed").error(1, 2, "E405", "disk full");
+    EXPECT_EQ(errors_in(logs).first->code, "E405");
+    LogFolder doubtful;
+    doubtful.error(0, 1, "E620", "MPI failed");
+    EXPECT_EQ(errors_in(doubtful).first->blame, Blame::unsure);
+}
+
+// Ranks that agreed on an error all log it; it is of those who met it.
+TEST(FirstError, NamesWhoMetAnErrorThatAllAgreedOn) {
+    LogFolder logs;
+    for (int rank = 0; rank < 4; ++rank)
+        logs.event(rank,
+                   5,
+                   {{"event", "error"},
+                    {"code", "E204"},
+                    {"what", "cut short"},
+                    {"ranks", Json::Array{Json(2)}}});
+    const RankErrors errors = errors_in(logs);
+    EXPECT_THAT(errors.first->ranks, ElementsAre(2));
+    EXPECT_EQ(errors.first->host, "n2");
+    EXPECT_THAT(errors.followers, IsEmpty());
+}
+
+TEST(FirstError, HasTheFixThatTheLogHas) {
+    LogFolder logs;
+    logs.event(0, 1, {{"event", "error"}, {"code", "E204"}, {"what", "a"}, {"fix", "copy it"}});
+    EXPECT_EQ(errors_in(logs).first->fix, "copy it");
+}
+
+TEST(FirstError, IsOnlyToldWhereOnlyPeersAreToldOf) {
+    LogFolder logs;
+    logs.error(0, 1, "E660", "rank 3 is gone");
+    const RankErrors errors = errors_in(logs);
+    EXPECT_FALSE(errors.first.has_value());
+    ASSERT_TRUE(errors.told.has_value());
+    EXPECT_EQ(errors.told->what, "rank 3 is gone");
+    EXPECT_THAT(errors.followers, ElementsAre(0));
 }
 
 }  // namespace

@@ -5,16 +5,18 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
+#include <random>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 TrainSettings judged_by(const std::string& metric, std::int64_t early_stop = 0) {
     TrainSettings settings;
@@ -152,6 +154,102 @@ TEST(CheckMetric, ListsThoseOfTheTask) {
     EXPECT_EQ(test::caught_text([&] { check_metric(judged_by("accuracy"), metrics); }),
               "lockstep: error E103: --keep-best is 'accuracy'\n"
               "  why: the task's metrics are loss, r2\n  fix: give one of these");
+}
+
+TEST(LossError, DoesNotBlameTheLearningRateForTheFirstStep) {
+    const Error error = loss_error(std::nan(""), 1, {});
+    EXPECT_EQ(error.code(), "E701");
+    EXPECT_THAT(error.what(), HasSubstr("is nan at step 1"));
+    EXPECT_THAT(error.why(),
+                AllOf(HasSubstr("no weight has changed yet"), Not(HasSubstr("thread"))));
+    EXPECT_THAT(error.fix(), AllOf(Not(HasSubstr("--lr")), HasSubstr("scale inputs and targets")));
+}
+
+TEST(LossError, NamesThreadsWhereThereAreSeveral) {
+    TrainSettings settings;
+    settings.threads = 2;
+    const Error first = loss_error(std::nan(""), 1, settings);
+    EXPECT_THAT(first.why(), HasSubstr("went wrong on 2 threads"));
+    EXPECT_THAT(first.fix(), HasSubstr("--threads 1"));
+    const Error later = loss_error(HUGE_VAL, 7, settings);
+    EXPECT_THAT(later.why(), AllOf(HasSubstr("diverged"), HasSubstr("2 threads")));
+    EXPECT_THAT(later.fix(), AllOf(HasSubstr("--lr"), HasSubstr("--threads 1")));
+}
+
+TEST(LossError, KnowsThatFp16EndsEarly) {
+    TrainSettings settings;
+    settings.precision = Precision::fp16;
+    const Error error = loss_error(HUGE_VAL, 7, settings);
+    EXPECT_THAT(error.why(), HasSubstr("65,504"));
+    EXPECT_THAT(error.fix(), HasSubstr("--precision bf16"));
+}
+
+TEST(LossError, SpeaksOfDivergenceLater) {
+    const Error error = loss_error(HUGE_VAL, 2, {});
+    EXPECT_THAT(error.why(), AllOf(HasSubstr("diverged"), Not(HasSubstr("thread"))));
+    EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
+}
+
+TEST(ScaleError, SaysHowLowItIs) {
+    const Error error = scale_error(0x1p-15, 31);
+    EXPECT_EQ(error.code(), "E701");
+    EXPECT_THAT(error.what(), HasSubstr("has fallen to 3.05e-05 at step 31"));
+    EXPECT_THAT(error.fix(), HasSubstr("--precision bf16"));
+}
+
+TEST(SkippedError, CountsSteps) {
+    EXPECT_THAT(skipped_error(100, 340).what(),
+                HasSubstr("100 steps in a row were skipped, the last is step 340"));
+}
+
+constexpr std::size_t parameters = 50;
+
+// A mean over samples, each of gradient 1 in every parameter and noise of the deviation given.
+std::vector<double> gradient(std::mt19937& random, double samples, double deviation) {
+    std::normal_distribution<double> noise(0, deviation / std::sqrt(samples));
+    std::vector<double> values(parameters);
+    for (double& value : values) value = 1 + noise(random);
+    return values;
+}
+
+double squares(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return sum;
+}
+
+GradientNorms step_of(std::mt19937& random, int leaves, double leaf_samples, double deviation) {
+    std::vector<double> mean(parameters);
+    GradientNorms norms{.leaf_samples = leaf_samples, .step_samples = leaf_samples * leaves};
+    for (int leaf = 0; leaf < leaves; ++leaf) {
+        const std::vector<double> values = gradient(random, leaf_samples, deviation);
+        norms.leaf_squares += squares(values) / leaves;
+        for (std::size_t i = 0; i < parameters; ++i) mean[i] += values[i] / leaves;
+    }
+    norms.step_squares = squares(mean);
+    return norms;
+}
+
+// tr(S) / |G|^2 is the deviation squared, whatever the leaves.
+TEST(NoiseScale, IsThatOfTheSamples) {
+    std::mt19937 random(1);
+    for (const int leaves : {2, 8})
+        for (const double deviation : {1.0, 4.0}) {
+            NoiseScale scale;
+            double sum = 0;
+            for (int step = 0; step < 200; ++step) {
+                scale.add(step_of(random, leaves, 16, deviation));
+                if (step >= 100) sum += scale.samples().value_or(0) / 100;
+            }
+            EXPECT_NEAR(sum / (deviation * deviation), 1, 0.25) << leaves << " " << deviation;
+        }
+}
+
+TEST(NoiseScale, IsNotKnownWhereNoiseHidesTheGradient) {
+    NoiseScale scale;
+    EXPECT_EQ(scale.samples(), std::nullopt);
+    scale.add({.leaf_squares = 4, .step_squares = 1, .leaf_samples = 1, .step_samples = 4});
+    EXPECT_EQ(scale.samples(), std::nullopt);
 }
 
 }  // namespace
