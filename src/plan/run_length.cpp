@@ -21,6 +21,9 @@ constexpr double first_share = 1.0 / 25, rising_share = 0.3;
 constexpr std::size_t slow_at_first = 10, least_compared = 8, least_after = 16, most_calm = 64;
 constexpr double shown_of_step = 0.02;
 
+// The standard error of the median of one normally distributed value, by their median deviation.
+constexpr double error_of_median = 1.2533 * 1.4826;
+
 // Half a cosine.
 double annealed(double from, double to, double done) {
     return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
@@ -246,14 +249,22 @@ void SaveCost::settle() {
     ++saves_;
     known_s_ += held_s + busy_s;
     const auto steps = static_cast<double>(beside_s_.size());
-    const bool can_compare = std::min(beside_s_.size(), calm_s_.size()) >= least_compared;
-    shown_s_ +=
-        held_s + (can_compare ? steps * (median_of(beside_s_) - median_of(calm_s_)) : busy_s);
+    shown_s_ += held_s;
+    if (std::min(beside_s_.size(), calm_s_.size()) >= least_compared) {
+        const double usual_s = median_of(calm_s_);
+        shown_s_ += steps * (median_of(beside_s_) - usual_s);
+        std::vector<double> off = calm_s_;
+        for (double& wall_s : off) wall_s = std::abs(wall_s - usual_s);
+        const double one = error_of_median * median_of(std::move(off));
+        variance_s2_ += one * one * steps * (1 + steps / static_cast<double>(calm_s_.size()));
+    } else {
+        shown_s_ += busy_s;
+    }
     beside_s_.clear();
 }
 
 double SaveCost::mean_s() const {
-    return std::max(known_s_, shown_s_) / std::max(saves_, 1);
+    return std::max(known_s_, shown_s_ + std::sqrt(variance_s2_)) / std::max(saves_, 1);
 }
 
 double SaveCost::usual_step_s() const {

@@ -17,12 +17,12 @@ ProcessResult bench(int ranks, const Words& more) {
     return run_lockstep(quick + Words{"--np", std::to_string(ranks), "--oversubscribe"} + more);
 }
 
-std::string output_of(int ranks, const Words& more) {
+std::string bench_output(int ranks, const Words& more) {
     return output_of(bench(ranks, more));
 }
 
 TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
-    const std::string text = output_of(2, {"--beside", "all"});
+    const std::string text = bench_output(2, {"--beside", "all"});
     EXPECT_THAT(text, testing::StartsWith("# lockstep "));
     EXPECT_THAT(text, ContainsRegex("size +count +algo +time +best +algbw +busbw +#wrong"));
     for (const char* method :
@@ -37,7 +37,7 @@ TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
 
 TEST(BenchComm, MeasuresOneRankAndThree) {
     for (const int ranks : {1, 3}) {
-        const std::string text = output_of(ranks, {"--beside", "parameter-server"});
+        const std::string text = bench_output(ranks, {"--beside", "parameter-server"});
         for (const char* method : {"lockstep", "parameter-server"})
             EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +") + method + " .* 0\n"));
         EXPECT_THAT(text, Not(HasSubstr("open-mpi")));
@@ -45,7 +45,7 @@ TEST(BenchComm, MeasuresOneRankAndThree) {
 }
 
 TEST(BenchComm, SpeaksJson) {
-    const std::string text = output_of(2, {"--json", "--beside", "tree,open-mpi"});
+    const std::string text = bench_output(2, {"--json", "--beside", "tree,open-mpi"});
     const Json report = parse_json(text, "bench comm --json");
     EXPECT_EQ(report["ranks"], 2);
     EXPECT_EQ(report["transport"], "shared memory");

@@ -16,25 +16,26 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-std::string output_of(const Words& words, const Variables& environment = {}) {
+std::string printed_by(const Words& words, const Variables& environment = {}) {
     return output_of(run_lockstep(words, environment));
 }
 
 TEST(Commands, DescribeADataSet) {
-    EXPECT_THAT(output_of({"data", "inspect", SmallData::get().train()}),
+    EXPECT_THAT(printed_by({"data", "inspect", SmallData::get().train()}),
                 has("600", "images", "labels"));
 }
 
 TEST(Commands, FindAWholeDataSetWhole) {
     const std::string folder = SmallData::get().train();
-    EXPECT_THAT(output_of({"data", "verify", folder}),
+    EXPECT_THAT(printed_by({"data", "verify", folder}),
                 testing::EndsWith(fmt::format("'{}' is whole\n", folder)));
 }
 
 // Its registries take 0.3 s of each command, and 440 MiB of addresses.
 TEST(Commands, StartWithoutLibTorch) {
     const Variables list = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader's, as ldd does
-    EXPECT_THAT(output_of({}, list), testing::AllOf(HasSubstr("libhdf5"), Not(HasSubstr("torch"))));
+    EXPECT_THAT(printed_by({}, list),
+                testing::AllOf(HasSubstr("libhdf5"), Not(HasSubstr("torch"))));
     EXPECT_THAT(run_process({program() + "-train"}, list), says("libtorch_cpu.so"));
 }
 
@@ -43,8 +44,8 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     const std::string config =
         folder.file("train.toml", "batch = 1\nepochs = 2\nlr = 0.5\n").string();
     const std::string text =
-        output_of({"config", "show", "--origin", "--config", config, "--batch", "3"},
-                  {{"LOCKSTEP_BATCH", "2"}, {"LOCKSTEP_EPOCHS", "7"}});
+        printed_by({"config", "show", "--origin", "--config", config, "--batch", "3"},
+                   {{"LOCKSTEP_BATCH", "2"}, {"LOCKSTEP_EPOCHS", "7"}});
     const auto line = [](const std::string& setting, const std::string& origin) {
         return fmt::format("{:<40} # {}\n", setting, origin);
     };
@@ -57,10 +58,10 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
 TEST(Commands, ShowSettingsAsAFileThatIsRead) {
     const TempDir folder;
     const fs::path first = folder.file("a.toml", "batch = 1\ndata = \"some, \\\"data\\\"\"\n");
-    const std::string shown = output_of({"config", "show", "--config", first});
+    const std::string shown = printed_by({"config", "show", "--config", first});
     const std::string file = folder.file("b.toml", shown).string();
-    EXPECT_EQ(output_of({"config", "check", file}), fmt::format("'{}' is fine\n", file));
-    std::string again = output_of({"config", "show", "--config", file});
+    EXPECT_EQ(printed_by({"config", "check", file}), fmt::format("'{}' is fine\n", file));
+    std::string again = printed_by({"config", "show", "--config", file});
     const std::size_t at = again.find("b.toml");
     ASSERT_NE(at, again.npos) << again;
     EXPECT_EQ(again.replace(at, 1, "a"), shown);
@@ -76,18 +77,18 @@ TEST(Commands, TakeTheUsersFileOverTheSites) {
             .string();
     const Variables variables = {{"XDG_CONFIG_HOME", folder.path()},
                                  {"LOCKSTEP_SITE_CONFIG", site}};
-    const std::string text = output_of({"config", "show", "--origin", "--batch", "3"}, variables);
+    const std::string text = printed_by({"config", "show", "--origin", "--batch", "3"}, variables);
     const auto line = [](const std::string& setting, const std::string& origin) {
         return fmt::format("{:<40} # {}\n", setting, origin);
     };
     EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
     EXPECT_THAT(text, has(line("lr = 0.5", user + ":2:6"), line("epochs = 3", site + ":3:10")));
-    EXPECT_EQ(output_of({"config", "check", site}), fmt::format("'{}' is fine\n", site));
+    EXPECT_EQ(printed_by({"config", "check", site}), fmt::format("'{}' is fine\n", site));
 }
 
 TEST(Commands, AreAsTheReferenceSays) {
     const TempDir folder;
-    output_of({"generate-manual", folder.path()});
+    printed_by({"generate-manual", folder.path()});
     EXPECT_TRUE(content_of(folder.path() / "doc/lockstep/reference.md") ==
                 content_of(LOCKSTEP_REFERENCE))
         << "docs/reference.md is stale; docs/CONTRIBUTING.md says how it is made";
@@ -100,16 +101,16 @@ TEST(Commands, WriteTheirManualIntoNoRun) {
                 ends(64, "E407", "holds other files, such as 'run.json'"));
     EXPECT_FALSE(fs::exists(folder / "man"));
     fs::create_directories(folder / "share" / "applications");
-    EXPECT_THAT(output_of({"generate-manual", folder / "share"}),
+    EXPECT_THAT(printed_by({"generate-manual", folder / "share"}),
                 HasSubstr((folder / "share/man/man1/lockstep.1").string()));
-    output_of({"generate-manual", folder / "share"});
+    printed_by({"generate-manual", folder / "share"});
     EXPECT_THAT(run_lockstep({"generate", folder.path()}).output,
                 HasSubstr("E101: unknown command 'generate'\n  fix: see 'lockstep --help'"));
 }
 
 TEST(Commands, AreCompletedByBash) {
     const TempDir folder;
-    output_of({"generate-manual", folder.path()});
+    printed_by({"generate-manual", folder.path()});
     const auto completed = [&](const std::string& words) {
         const std::string script = fmt::format(
             "source {}; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lockstep; "
@@ -136,7 +137,7 @@ std::string printed_by(const std::string& shell, const std::string& script) {
 
 TEST(Commands, AreCompletedByFish) {
     const TempDir folder;
-    output_of({"generate-manual", folder.path()});
+    printed_by({"generate-manual", folder.path()});
     const fs::path file = folder.path() / "fish/vendor_completions.d/lockstep.fish";
     EXPECT_THAT(content_of(file),
                 HasSubstr("complete -c lockstep -n '__lockstep_is bench comm' -l split -x -a "
@@ -157,7 +158,7 @@ TEST(Commands, AreCompletedByFish) {
 // zsh completes at a terminal only: its two words for it show here what they are given.
 TEST(Commands, AreCompletedByZsh) {
     const TempDir folder;
-    output_of({"generate-manual", folder.path()});
+    printed_by({"generate-manual", folder.path()});
     const fs::path file = folder.path() / "zsh/site-functions/_lockstep";
     EXPECT_THAT(content_of(file), testing::StartsWith("#compdef lockstep\n"));
     const std::string smallest = "[smallest buffer]:value: ";
@@ -184,7 +185,7 @@ TEST(Commands, AreCompletedByZsh) {
 
 TEST(Commands, HaveAManualPageWithoutMistakes) {
     const TempDir folder;
-    output_of({"generate-manual", folder.path()});
+    printed_by({"generate-manual", folder.path()});
     const fs::path page = folder.path() / "man/man1/lockstep.1";
     EXPECT_THAT(content_of(page), HasSubstr("\n.B \\-\\-batch N\n"));
     if (find_program("groff").empty()) GTEST_SKIP() << "no groff here: scripts/setup test";
@@ -195,21 +196,21 @@ TEST(Commands, HaveAManualPageWithoutMistakes) {
 TEST(Commands, CheckAConfigurationFile) {
     const TempDir folder;
     const fs::path good = folder.file("good.toml", "batch = 64\n");
-    EXPECT_EQ(output_of({"config", "check", good}), fmt::format("'{}' is fine\n", good.string()));
+    EXPECT_EQ(printed_by({"config", "check", good}), fmt::format("'{}' is fine\n", good.string()));
     const fs::path bad = folder.file("bad.toml", "batsch = 64\n");
     EXPECT_THAT(run_lockstep({"config", "check", bad}), ends(78, "did you mean 'batch'?"));
 }
 
 TEST(Commands, ExplainAnError) {
     const ErrorEntry& entry = *find_error("E204");
-    EXPECT_EQ(output_of({"explain", "E204"}),
+    EXPECT_EQ(printed_by({"explain", "E204"}),
               fmt::format("E204: {} (exit code 65)\n\n{}\n", entry.title, entry.text));
 }
 
 TEST(Commands, SayTheirVersions) {
-    EXPECT_THAT(output_of({"version"}),
+    EXPECT_THAT(printed_by({"version"}),
                 MatchesRegex("lockstep [0-9.]+[^\n]*\nlibtorch [0-9.]+\nOpen MPI [^\n]*\n.*"));
-    EXPECT_EQ(output_of({"--version"}), output_of({"version"}));
+    EXPECT_EQ(printed_by({"--version"}), printed_by({"version"}));
 }
 
 // The machine says whether it has one, not the program that is tested.
@@ -217,14 +218,14 @@ TEST(Commands, DoNotAlarmWithoutAGpu) {
     const auto pci = run_process({"bash", "-c", "cat /sys/bus/pci/devices/*/vendor"});
     if (pci.output.find("0x10de") != pci.output.npos || fs::exists("/dev/nvidiactl"))
         GTEST_SKIP() << "SKIPPED: there is a GPU here";
-    EXPECT_THAT(output_of({"version"}), testing::EndsWith("\ngpu none (no driver)\n"));
+    EXPECT_THAT(printed_by({"version"}), testing::EndsWith("\ngpu none (no driver)\n"));
 }
 
 TEST(Commands, OfAGroupAreListed) {
-    const std::string text = output_of({"data", "--help"});
+    const std::string text = printed_by({"data", "--help"});
     EXPECT_THAT(text, has("usage: lockstep data COMMAND", "\n  data pack "));
     EXPECT_THAT(text, testing::Not(HasSubstr("train")));
-    EXPECT_EQ(output_of({"data", "help"}), text);
+    EXPECT_EQ(printed_by({"data", "help"}), text);
     EXPECT_THAT(run_lockstep({"dato", "--help"}), ends(64));
     EXPECT_THAT(run_lockstep({"data", "look", "."}).output,
                 HasSubstr("fix: lockstep data inspect"));
@@ -232,7 +233,7 @@ TEST(Commands, OfAGroupAreListed) {
 
 // The commands that the program's own help lists.
 std::vector<std::string> listed_commands() {
-    std::istringstream lines(output_of({"--help"}));
+    std::istringstream lines(printed_by({"--help"}));
     std::vector<std::string> commands;
     for (std::string line; std::getline(lines, line);)
         if (line.starts_with("  ") && !line.starts_with("   "))
@@ -241,7 +242,7 @@ std::vector<std::string> listed_commands() {
 }
 
 TEST(Commands, AreAllListed) {
-    EXPECT_EQ(output_of({}), output_of({"--help"}));
+    EXPECT_EQ(printed_by({}), printed_by({"--help"}));
     EXPECT_THAT(listed_commands(),
                 testing::IsSupersetOf({"train",
                                        "verify",
@@ -263,12 +264,12 @@ TEST(Commands, AreAllListed) {
 TEST(Commands, TeachThemselves) {
     constexpr std::size_t widest = 110;
     for (const std::string& command : listed_commands()) {
-        const std::string text = output_of(typed(command) + Words{"--help"});
+        const std::string text = printed_by(typed(command) + Words{"--help"});
         EXPECT_THAT(text, HasSubstr("\nusage: lockstep " + command)) << command;
         std::istringstream lines(text);
         for (std::string line; std::getline(lines, line);)
             EXPECT_LE(line.size(), widest) << command << ": " << line;
-        EXPECT_EQ(output_of(typed(command) + Words{"-h"}), text);
+        EXPECT_EQ(printed_by(typed(command) + Words{"-h"}), text);
     }
 }
 
@@ -278,17 +279,17 @@ TEST(Commands, ShowExamplesWhereThereIsMuchToKnow) {
                                  Words{"data", "pack"},
                                  Words{"data", "synth"},
                                  Words{"bench", "comm"}}) {
-        const std::string text = output_of(command + Words{"--help"});
+        const std::string text = printed_by(command + Words{"--help"});
         EXPECT_THAT(text, testing::ContainsRegex("Examples?:\n  lockstep " + command[0]));
         EXPECT_THAT(text, HasSubstr("\n  --")) << "no options";
     }
-    EXPECT_THAT(output_of({"train", "--help"}), HasSubstr("global batch"));
-    EXPECT_THAT(output_of({"train", "--help"}), HasSubstr("[128]")) << "defaults are shown";
+    EXPECT_THAT(printed_by({"train", "--help"}), HasSubstr("global batch"));
+    EXPECT_THAT(printed_by({"train", "--help"}), HasSubstr("[128]")) << "defaults are shown";
 }
 
 TEST(Profile, CountsTheWorkOfAModelsStep) {
     const Json found = parse_json(
-        output_of({"profile", "mlp", "--batch", "8", "--steps", "2", "--json"}), "profile");
+        printed_by({"profile", "mlp", "--batch", "8", "--steps", "2", "--json"}), "profile");
     const std::uint64_t first = 2 * 8 * 784 * 256, second = 2 * 8 * 256 * 10;
     EXPECT_EQ(found.at("flops"), 2 * first + 3 * second);
     EXPECT_EQ(found.at("parameters"), 203'530);
@@ -303,14 +304,14 @@ TEST(Profile, CountsTheWorkOfAModelsStep) {
 TEST(Profile, ShowsTables) {
     const Words tokens = {"--input", "6", "--layers", "1", "--heads", "2", "--width", "8"};
     const std::string text =
-        output_of(Words{"profile", "gpt", "--batch", "2", "--steps", "1", "--top", "3"} + tokens);
+        printed_by(Words{"profile", "gpt", "--batch", "2", "--steps", "1", "--top", "3"} + tokens);
     EXPECT_THAT(text, HasSubstr("model gpt | input [2, 6], output [2, 6, 256]"));
     EXPECT_THAT(text, has(" more: --top 0 lists all\n", "\nh.0.attn.c_attn", "[2, 6, 24]\n"));
     EXPECT_THAT(text, testing::ContainsRegex("parameters   [0-9,]+\nactivations  .*\ntime  "));
 }
 
 TEST(Commands, PrintTheLineThatStartsRanks) {
-    const std::string text = output_of(
+    const std::string text = printed_by(
         typed("train --np 3 --oversubscribe --dry-run --data % --run runs/a", {"my data"}));
     EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 "));
     EXPECT_THAT(text, HasSubstr(" --data 'my data' --run runs/a"));

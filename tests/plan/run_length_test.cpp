@@ -339,6 +339,24 @@ TEST(SaveCost, IsNeverLessThanWhatIsKnown) {
     EXPECT_NEAR(blocking.mean_s(), 0.3, 1e-9);
 }
 
+TEST(SaveCost, CountsWhatTheScatterOfStepsMayHide) {
+    SaveCost cost = after_first_steps();
+    const auto add_save = [&] {
+        for (int i = 0; i < 16; ++i) cost.add_step(0.105, true);
+        cost.add_save(0, 0.01);
+        for (int i = 0; i < 64; ++i) cost.add_step(i % 2 == 0 ? 0.09 : 0.11, false);
+    };
+    add_save();
+    const double shown_s = 16 * 0.005,
+                 error_s = 1.2533 * 1.4826 * 0.01 * std::sqrt(16 * (1 + 16.0 / 64));
+    EXPECT_GT(cost.mean_s(), shown_s + 0.5 * error_s);
+    EXPECT_LT(cost.mean_s(), shown_s + 2 * error_s);
+    const double first_s = cost.mean_s();
+    for (int i = 0; i < 3; ++i) add_save();
+    EXPECT_NEAR(cost.mean_s(), shown_s + error_s / 2, 0.2 * error_s) << "of four saves: half of it";
+    EXPECT_LT(cost.mean_s(), first_s);
+}
+
 TEST(SaveCost, IsSpreadSoThatStepsShowAFiftieth) {
     SaveCost cost;
     EXPECT_EQ(cost.spread(1, 0), 1) << "no step is known";

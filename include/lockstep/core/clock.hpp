@@ -79,7 +79,9 @@ PhaseMark unpacked_phase(std::uint64_t word);
 /// The seconds of each phase.
 struct PhaseSeconds : std::array<double, static_cast<std::size_t>(Phase::count)> {
     using array::operator[];
+    /// Returns the seconds of `phase`.
     double& operator[](Phase phase) { return (*this)[static_cast<std::size_t>(phase)]; }
+    /// Returns the seconds of `phase`.
     double operator[](Phase phase) const { return (*this)[static_cast<std::size_t>(phase)]; }
     PhaseSeconds& operator+=(const PhaseSeconds& more);  ///< by phase
     double sum() const;                                  ///< of all phases

@@ -43,10 +43,11 @@ class RowSource {
     virtual Hash128 fingerprint() const = 0;
 
   protected:
+    /// A constructor that knows them later sets the members itself.
     explicit RowSource(std::uint64_t samples = 0, std::vector<Field> fields = {})
         : samples_(samples), fields_(std::move(fields)) {}
 
-    std::uint64_t samples_;  ///< both are set when the constructor ends
+    std::uint64_t samples_;
     std::vector<Field> fields_;
 };
 

@@ -89,7 +89,8 @@ double save_interval_s(double cost_s, double mtbf_s, double overhead);
 
 /// What saves beside the steps cost: the time that they are known to take, or what the steps beside
 /// them take longer, if that is more. Medians are compared, for other things make single steps
-/// long. A start's first steps do not count.
+/// long. A start's first steps do not count. What the scatter of the steps may hide counts, too, so
+/// that the first saves seem rather too dear: one standard error, by medians.
 class SaveCost {
   public:
     /// Must be called for every step; `is_beside`: a save was in flight. Returns true if the cost
@@ -119,6 +120,7 @@ class SaveCost {
     std::size_t steps_ = 0, calm_ = 0, calm_since_ = 0;  ///< the last: since the save's end
     std::optional<std::pair<double, double>> ended_;     ///< held and busy of the save to be told
     double known_s_ = 0, shown_s_ = 0;                   ///< of all saves
+    double variance_s2_ = 0;                             ///< of shown_s_
     int saves_ = 0;
 };
 

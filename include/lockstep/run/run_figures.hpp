@@ -50,7 +50,7 @@ std::string what_bound(std::span<const StepsEvent> reports);
 struct MeanStep {
     std::int64_t steps = 0;  ///< number of averaged steps; 0: unknown
     PhaseSeconds phases{};   ///< times of one step; they sum to its wall time
-    double wall_s() const { return phases.sum(); }
+    double wall_s() const { return phases.sum(); }  ///< of one step
 };
 
 /// Returns the mean of one rank's steps.

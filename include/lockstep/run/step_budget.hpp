@@ -20,7 +20,7 @@ struct StepBudget {
     double ended_unix_s = 0;  ///< by the rank's own clock
     PhaseSeconds phases{};
 
-    double wall_s() const { return phases.sum(); }
+    double wall_s() const { return phases.sum(); }  ///< from its begin to its end
 
     /// Returns wall_s() without Phase::wait: time that other ranks may have waited for.
     double own_s() const { return wall_s() - phases[Phase::wait]; }

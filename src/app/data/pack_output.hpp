@@ -7,6 +7,8 @@
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/team.hpp"
 
+#include "option_groups.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <string>

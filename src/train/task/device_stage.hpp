@@ -5,6 +5,8 @@
 #include "lockstep/core/page_lock.hpp"
 #include "lockstep/data/transform_launch.hpp"
 
+#include "model/model.hpp"
+
 #include <cstddef>
 #include <functional>
 #include <span>

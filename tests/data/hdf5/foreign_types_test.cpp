@@ -84,8 +84,9 @@ class ForeignTypes : public testing::Test {
         for (const ForeignDataset& layout : layouts(data, sizeof(Stored))) {
             const DatasetIndex index = open(layout, field);
             EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(1, 1, 0, 3));
-            if (std::is_floating_point_v<Stored>)
+            if (std::is_floating_point_v<Stored>) {
                 EXPECT_THAT(values_of<std::int64_t>(index), ElementsAre(3, 0, 1, 3, 3));
+            }
         }
     }
 

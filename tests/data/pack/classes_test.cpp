@@ -6,6 +6,7 @@
 #include "check/inspection.hpp"
 #include "data/samples.hpp"
 #include "pack/npy_header.hpp"
+#include "rows.hpp"
 #include "support/caught.hpp"
 
 #include <cmath>

@@ -6,6 +6,7 @@
 //                           INPUT:f32|i64:EXTENT,EXTENT...
 //
 // as-in-training: with the memory, the kernels and the order of channels that a training has.
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
