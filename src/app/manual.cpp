@@ -225,9 +225,9 @@ std::string reference_exit_codes() {
 }
 
 // A prefix's share/ has folders alone; a run, a data set or a home has files.
-void check_holds_no_files(const std::filesystem::path& folder) {
+void check_holds_no_files(const fs::path& folder) {
     std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    for (const auto& entry : fs::directory_iterator(folder, none))
         check(!entry.is_regular_file(none), [&] {
             return Error(
                 "E407",
@@ -281,7 +281,7 @@ std::string reference_page(const std::vector<Command>& commands) {
 }
 
 std::vector<std::string> write_manual(const std::vector<Command>& commands,
-                                      const std::filesystem::path& folder) {
+                                      const fs::path& folder) {
     check_holds_no_files(folder);
     std::vector<std::string> written;
     const auto write = [&](const char* place, const std::string& text) {

@@ -26,7 +26,6 @@ std::string fish_completion(const std::vector<Command>& commands);
 
 /// Writes them below `folder` in the layout of an installation's share/, and reference.md; returns
 /// their paths. Errors: E407 if `folder` holds files, those of writing.
-std::vector<std::string> write_manual(const std::vector<Command>& commands,
-                                      const std::filesystem::path& folder);
+std::vector<std::string> write_manual(const std::vector<Command>& commands, const fs::path& folder);
 
 }  // namespace lockstep

@@ -167,7 +167,7 @@ OptionSection checkpoint_group(std::string& step) {
                             "checkpoint to use: that of a step, the best or the newest"))});
 }
 
-OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data) {
+OptionSection weights_group(fs::path& weights, fs::path& train_data) {
     return group(
         OptionGroup::weights,
         {path_option(
@@ -188,7 +188,7 @@ OptionSection waiting_group(double& seconds) {
                      "timeout", seconds, "how long to wait for the run; 0: as long as it takes")});
 }
 
-OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits) {
+OptionSection giving_up_group(fs::path& run, RequeueLimits& limits) {
     return group(
         OptionGroup::giving_up,
         {path_option("run", "DIR", run, "the run directory given to 'train --run'"),

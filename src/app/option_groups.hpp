@@ -105,13 +105,13 @@ OptionSection applied_to_group(InferSettings& settings);
 OptionSection checkpoint_group(std::string& step);
 
 /// --weights and --train-data.
-OptionSection weights_group(std::filesystem::path& weights, std::filesystem::path& train_data);
+OptionSection weights_group(fs::path& weights, fs::path& train_data);
 
 /// --timeout.
 OptionSection waiting_group(double& seconds);
 
 /// --run, --max-restarts and --max-idle-starts.
-OptionSection giving_up_group(std::filesystem::path& run, RequeueLimits& limits);
+OptionSection giving_up_group(fs::path& run, RequeueLimits& limits);
 
 /// Collective. Below a launcher, --np and --hosts start nothing. Errors: E604 on all ranks if they
 /// ask for another number of ranks than the launcher started.

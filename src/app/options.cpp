@@ -196,12 +196,12 @@ void assign(const Option& option, const GivenValue& given) {
 
 constexpr const char* site_config = "/etc/lockstep/config.toml";
 
-std::filesystem::path user_config(const Environment& environment) {
-    const std::filesystem::path file = "lockstep/config.toml";
+fs::path user_config(const Environment& environment) {
+    const fs::path file = "lockstep/config.toml";
     if (const auto folder = environment.text("XDG_CONFIG_HOME"); folder && !folder->empty())
         return *folder / file;
     const auto home = environment.text("HOME").value_or("");
-    return home.empty() ? std::filesystem::path() : home / (".config" / file);
+    return home.empty() ? fs::path() : home / (".config" / file);
 }
 
 // "bench comm" is [bench.comm].

@@ -20,8 +20,8 @@ namespace lockstep {
 
 /// Checks the folder of `file`. Errors: E401 if this user may not write to it, or if `file` is a
 /// folder itself.
-inline void check_output_place(const std::filesystem::path& file) {
-    const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+inline void check_output_place(const fs::path& file) {
+    const auto folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
     const bool is_folder = fs::is_directory(status_of(file));
     check(reason == 0 && !is_folder, [&] {

@@ -335,14 +335,14 @@ bool is_first_of_node() {
 
 }  // namespace
 
-std::filesystem::path rank_program(const Program& program) {
-    const std::filesystem::path self = this_executable();
+fs::path rank_program(const Program& program) {
+    const fs::path self = this_executable();
     return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
 }
 
-std::filesystem::path launched_program(const Program& program) {
+fs::path launched_program(const Program& program) {
     const bool is_bound_early = !openmp_binding(Environment()).empty();
-    return is_bound_early ? std::filesystem::path(this_executable()) : rank_program(program);
+    return is_bound_early ? fs::path(this_executable()) : rank_program(program);
 }
 
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let

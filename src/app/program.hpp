@@ -33,11 +33,11 @@ struct Program {
 
 /// Returns the program of ranks that compute: this program if it can train, else lockstep-train
 /// beside it.
-std::filesystem::path rank_program(const Program& program);
+fs::path rank_program(const Program& program);
 
 /// Returns the program that our own mpirun starts: that program directly, unless OpenMP would bind
 /// its first thread while it is loaded. Then ranks begin as this program, which binds them first.
-std::filesystem::path launched_program(const Program& program);
+fs::path launched_program(const Program& program);
 
 /// The environment of a command in its process.
 struct ProcessContext {

@@ -19,21 +19,13 @@ static void describe(Record& record, RankEnd& end) {
     record.field("error", end.error);
 }
 
-namespace {
-
-std::string own_name(std::int64_t rank) {
-    return fmt::format("rank {} on {}", rank, host_name());
-}
-
-}  // namespace
-
 void note_rank_end(const Error& error, const std::string& ranks) noexcept {
     try {
         const Environment environment;
         const auto folder = environment.text(rank_ends_variable);
         if (!folder || folder->empty()) return;
         const std::int64_t rank = read_launch_facts(environment).rank.value_or(0);
-        RankEnd end{.who = ranks.empty() ? own_name(rank) : ranks,
+        RankEnd end{.who = ranks.empty() ? fmt::format("rank {} on {}", rank, host_name()) : ranks,
                     .exit = static_cast<int>(error.exit_code()),
                     .error = fmt::format("{}: {}", error.code(), error.what())};
         make_directories(*folder);

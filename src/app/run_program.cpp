@@ -44,7 +44,7 @@ int run_program(int argc, const char* const* argv, const std::string& model, Mod
                             .prune = prune_run,
                             .export_script = export_script,
                             .model = model,
-                            .name = std::filesystem::path(words.front()).filename()});
+                            .name = fs::path(words.front()).filename()});
     } catch (const std::exception& exception) {
         return fail_to_start(exception);
     }

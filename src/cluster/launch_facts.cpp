@@ -230,9 +230,8 @@ void check_asked_ranks(const LaunchFacts& facts, std::int64_t asked, int mpi_siz
                               "... (in an interactive step: srun --overlap --mpi=pmix -n {0} "
                               "lockstep ...)",
                               asked)
-                : fmt::format("leave --np out, and start it as: mpirun -np {} lockstep ...; "
-                              "where no mpirun started this: unset ${{!OMPI_COMM_WORLD_*}} "
-                              "${{!PMIX_*}}",
+                : fmt::format("leave --np out, and start it as: mpirun -np {} lockstep ...; where "
+                              "no mpirun started this: unset ${{!OMPI_COMM_WORLD_*}} ${{!PMIX_*}}",
                               asked));
     });
 }

@@ -31,26 +31,6 @@ bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
     return std::ranges::find_first_of(a, b) != a.end();
 }
 
-}  // namespace
-
-int ranks_sharing_cpus(std::span<const RankRow> rows, int rank) {
-    const auto mine = std::ranges::find(rows, rank, &RankRow::rank);
-    if (mine == rows.end()) return 0;
-    return static_cast<int>(std::ranges::count_if(rows, [&](const RankRow& row) {
-        return row.host_id == mine->host_id && overlap(row.cpus, mine->cpus);
-    }));
-}
-
-CpuShare cpu_share(std::span<const RankRow> rows, int rank) {
-    const auto mine = std::ranges::find(rows, rank, &RankRow::rank);
-    const int sharers = ranks_sharing_cpus(rows, rank);
-    if (sharers == 0) return {};
-    const int cpus = static_cast<int>(mine->cpus.size()) / sharers;
-    return {cpus, sharers == 1 ? std::optional(mine->cpus.back()) : std::nullopt};
-}
-
-namespace {
-
 std::optional<std::uint64_t> number_in(const Environment& environment, const char* name) {
     const auto text = environment.text(name);
     const auto number = text ? parse_integer(*text) : std::nullopt;
@@ -65,31 +45,6 @@ std::optional<std::uint64_t> given_by_slurm(const Environment& environment) {
     const auto cpus = number_in(environment, "SLURM_CPUS_ON_NODE");
     return of_cpu && cpus ? std::optional((*of_cpu << 20) * *cpus) : std::nullopt;
 }
-
-}  // namespace
-
-double core_share(std::span<const RankRow> rows, int rank, const ControlGroupFacts& group) {
-    const RankRow& own = rows[static_cast<std::size_t>(rank)];
-    double share = 0, here = 0;
-    for (const RankRow& row : rows) here += row.host_id == own.host_id ? 1 : 0;
-    for (const int cpu : own.cpus) {
-        const auto may_use = [&](const RankRow& row) {
-            return row.host_id == own.host_id && std::ranges::count(row.cpus, cpu) > 0;
-        };
-        share += 1 / static_cast<double>(std::ranges::count_if(rows, may_use));
-    }
-    return group.cpu_quota ? std::min(share, *group.cpu_quota / here) : share;
-}
-
-UsableMemory memory_limit(const NodeFacts& node, const Environment& environment) {
-    UsableMemory limit{node.memory_bytes, "node"};
-    if (const auto bytes = node.memory_limit_bytes()) limit = {*bytes, "control group"};
-    const auto given = given_by_slurm(environment);
-    if (given && (limit.bytes == 0 || *given < limit.bytes)) limit = {*given, "SLURM"};
-    return limit;
-}
-
-namespace {
 
 /// What a rank with a small model takes; the code of LibTorch is in memory once for all of a node.
 constexpr std::uint64_t least_memory_bytes = 256u << 20;
@@ -137,6 +92,43 @@ void warn_of_mixed_instruction_sets(std::span<const RankRow> rows,
 }
 
 }  // namespace
+
+int ranks_sharing_cpus(std::span<const RankRow> rows, int rank) {
+    const auto mine = std::ranges::find(rows, rank, &RankRow::rank);
+    if (mine == rows.end()) return 0;
+    return static_cast<int>(std::ranges::count_if(rows, [&](const RankRow& row) {
+        return row.host_id == mine->host_id && overlap(row.cpus, mine->cpus);
+    }));
+}
+
+CpuShare cpu_share(std::span<const RankRow> rows, int rank) {
+    const auto mine = std::ranges::find(rows, rank, &RankRow::rank);
+    const int sharers = ranks_sharing_cpus(rows, rank);
+    if (sharers == 0) return {};
+    const int cpus = static_cast<int>(mine->cpus.size()) / sharers;
+    return {cpus, sharers == 1 ? std::optional(mine->cpus.back()) : std::nullopt};
+}
+
+double core_share(std::span<const RankRow> rows, int rank, const ControlGroupFacts& group) {
+    const RankRow& own = rows[static_cast<std::size_t>(rank)];
+    double share = 0, here = 0;
+    for (const RankRow& row : rows) here += row.host_id == own.host_id ? 1 : 0;
+    for (const int cpu : own.cpus) {
+        const auto may_use = [&](const RankRow& row) {
+            return row.host_id == own.host_id && std::ranges::count(row.cpus, cpu) > 0;
+        };
+        share += 1 / static_cast<double>(std::ranges::count_if(rows, may_use));
+    }
+    return group.cpu_quota ? std::min(share, *group.cpu_quota / here) : share;
+}
+
+UsableMemory memory_limit(const NodeFacts& node, const Environment& environment) {
+    UsableMemory limit{node.memory_bytes, "node"};
+    if (const auto bytes = node.memory_limit_bytes()) limit = {*bytes, "control group"};
+    const auto given = given_by_slurm(environment);
+    if (given && (limit.bytes == 0 || *given < limit.bytes)) limit = {*given, "SLURM"};
+    return limit;
+}
 
 std::vector<std::string> hardware_warnings(std::span<const RankRow> rows, InstructionSet most) {
     std::map<std::string, Ranks> by_node;

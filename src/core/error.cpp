@@ -301,18 +301,11 @@ ErrorKind kind_of(const Error& error) {
 }
 
 Blame blame_of_code(std::string_view code) {
-    switch (kind_of_code(code)) {
-        case ErrorKind::aborted:
-        case ErrorKind::peer_gave_up:
-        case ErrorKind::peer_lost:
-        case ErrorKind::rank_absent:
-            return Blame::peer;
-        case ErrorKind::messages_failed:
-        case ErrorKind::nccl_failed:
-            return Blame::unsure;
-        default:
-            return Blame::own;
-    }
+    using enum ErrorKind;
+    const ErrorKind kind = kind_of_code(code);
+    if (kind == aborted || kind == peer_gave_up || kind == peer_lost || kind == rank_absent)
+        return Blame::peer;
+    return kind == messages_failed || kind == nccl_failed ? Blame::unsure : Blame::own;
 }
 
 }  // namespace lockstep

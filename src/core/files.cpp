@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -69,10 +68,6 @@ UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
         fd_ = other.release();
     }
     return *this;
-}
-
-int UniqueFd::release() {
-    return std::exchange(fd_, -1);
 }
 
 void UniqueFd::reset() {
@@ -138,13 +133,30 @@ std::string read_file(const fs::path& path, std::size_t limit_bytes) {
     return content;
 }
 
-void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
+int try_write_all(int fd, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t put = ::write(fd, bytes.data(), bytes.size());
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) throw system_error("write", path, errno);
+        if (put <= 0) return put < 0 ? errno : EIO;
         bytes = bytes.subspan(static_cast<std::size_t>(put));
     }
+    return 0;
+}
+
+int try_write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
+    for (std::size_t done = 0; done < bytes.size();) {
+        const auto rest = bytes.subspan(done);
+        const ssize_t put =
+            ::pwrite(fd, rest.data(), rest.size(), static_cast<off_t>(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return put < 0 ? errno : EIO;
+        done += static_cast<std::size_t>(put);
+    }
+    return 0;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
+    if (const int reason = try_write_all(fd, bytes)) throw system_error("write", path, reason);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

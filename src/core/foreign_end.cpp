@@ -56,8 +56,7 @@ Error ForeignEnd::model_ended(int status) {
             "E660",
             fmt::format("MPI ended this process with exit code {}: it lost another rank", status),
             "Open MPI's words above name that rank's host",
-            "start the same command again: it resumes from the newest checkpoint, if there is "
-            "one"};
+            "start the same command again: it resumes from the newest checkpoint, if there is one"};
     return {"E713",
             fmt::format("the model ended the process: it called exit({})", status),
             "Lockstep did not call it: the model's code did, or a library that it uses",

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/hash.hpp"
 
+#include "lockstep/core/files.hpp"
+
+#include <vector>
+
 #include <fmt/format.h>
 #include <xxhash.h>
 #ifdef LOCKSTEP_XXHASH_DISPATCHES
@@ -50,6 +54,18 @@ void Hasher128::add(std::span<const std::byte> bytes) {
 
 Hash128 Hasher128::value() const {
     return from_xxh(XXH3_128bits_digest(state_->xxh));
+}
+
+std::string file_digest(const fs::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    Hasher128 hasher;
+    std::vector<std::byte> piece(std::size_t{1} << 20);
+    for (std::uint64_t at = 0;;) {
+        const std::size_t got = read_at(fd.value(), piece, at, path);
+        hasher.add(std::span(piece).first(got));
+        at += got;
+        if (got < piece.size()) return hasher.value().hex();
+    }
 }
 
 std::string hex64(std::uint64_t value) {

@@ -61,10 +61,6 @@ Json::Json(std::initializer_list<Json> items) {
         (*this)[item.at(std::size_t{0}).text()] = item.at(std::size_t{1});
 }
 
-Json Json::array() {
-    return Json(Array());
-}
-
 Json Json::object() {
     Json json;
     json.value_ = Object();
@@ -142,14 +138,6 @@ const Json* Json::end() const {
     return first + size();
 }
 
-Json* Json::begin() {
-    return const_cast<Json*>(std::as_const(*this).begin());
-}
-
-Json* Json::end() {
-    return const_cast<Json*>(std::as_const(*this).end());
-}
-
 void Json::push_back(Json item) {
     if (is_null()) value_ = Array();
     auto* items = std::get_if<Array>(&value_);
@@ -220,7 +208,7 @@ std::ostream& operator<<(std::ostream& out, const Json& json) {
     return out << json.dump();
 }
 
-Json read_json(const std::filesystem::path& path, std::size_t limit_bytes) {
+Json read_json(const fs::path& path, std::size_t limit_bytes) {
     return parse_json(read_file(path, limit_bytes), path.string());
 }
 

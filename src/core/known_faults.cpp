@@ -19,33 +19,15 @@ struct Row {
     const char* name;
     int Versions::*version;
     int first, last;
-    bool (*applies)(const Versions&);  ///< besides the version
+    bool (*applies)(const Versions&) = nullptr;  ///< besides the version; null: always
     const char *what, *fix, *source;
 };
-
-bool always(const Versions&) {
-    return true;
-}
-
-bool on_arm(const Versions& versions) {
-    return versions.is_arm;
-}
-
-bool between_hosts(const Versions& versions) {
-    return versions.has_several_hosts && !versions.disables_pxn;
-}
-
-// Slurm 25.11.2 prevents it.
-bool under_old_slurm(const Versions& versions) {
-    return versions.slurm > 0 && versions.slurm < 251102;
-}
 
 constexpr std::array rows{
     Row{.name = "NCCL",
         .version = &Versions::nccl,
         .first = 22803,
         .last = 22808,
-        .applies = always,
         .what = "is known to hang or crash",
         .fix = "use 2.28.9 or later",
         .source = "README of NVIDIA/nvidia-resiliency-ext; pytorch/pytorch#166174"},
@@ -53,7 +35,6 @@ constexpr std::array rows{
         .version = &Versions::nccl,
         .first = 22902,
         .last = 22902,
-        .applies = always,
         .what = "is known to hang",
         .fix = "use 2.29.3 or later",
         .source = "pytorch/pytorch#174338"},
@@ -61,7 +42,7 @@ constexpr std::array rows{
         .version = &Versions::nccl,
         .first = 1,
         .last = 22902,
-        .applies = on_arm,
+        .applies = [](const Versions& v) { return v.is_arm; },
         .what = "may hang on processors of Arm",
         .fix = "use 2.29.3 or later",
         .source = "NVIDIA's release notes of 2.29.3; marin-community/marin#8038"},
@@ -69,7 +50,7 @@ constexpr std::array rows{
         .version = &Versions::nccl,
         .first = 22907,
         .last = 23006,
-        .applies = between_hosts,
+        .applies = [](const Versions& v) { return v.has_several_hosts && !v.disables_pxn; },
         .what = "may hang between nodes with InfiniBand",
         .fix = "set NCCL_PXN_DISABLE=1, or use 2.30.7 or later",
         .source = "docs.nvidia.com/cuda/cuest/troubleshooting"},
@@ -77,11 +58,11 @@ constexpr std::array rows{
         .version = &Versions::pmix,
         .first = 50008,
         .last = 50009,
-        .applies = under_old_slurm,
+        // Slurm 25.11.2 prevents it.
+        .applies = [](const Versions& v) { return v.slurm > 0 && v.slurm < 251102; },
         .what = "hangs in MPI_Init under srun of Slurm before 25.11.2",
         .fix = "start the ranks by mpirun (LOCKSTEP_LAUNCHER=mpirun, submit --launcher mpirun), or "
-               "use "
-               "another PMIx or Slurm",
+               "use another PMIx or Slurm",
         .source = "openpmix/openpmix#3645; CHANGELOG of Slurm 25.11.2"},
 };
 
@@ -91,7 +72,8 @@ std::vector<KnownFault> known_faults(const SoftwareVersions& versions) {
     std::vector<KnownFault> found;
     for (const Row& row : rows) {
         const int version = versions.*row.version;
-        if (version < row.first || version > row.last || !row.applies(versions)) continue;
+        if (version < row.first || version > row.last) continue;
+        if (row.applies != nullptr && !row.applies(versions)) continue;
         const std::string number =
             fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
         found.push_back({fmt::format("{} {} {}", row.name, number, row.what), row.fix, row.source});

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 
 #include "stderr_capture.hpp"
@@ -28,13 +29,7 @@ constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warn", "
 // One write() per line, so that lines of several threads and processes never mix. Failures to log
 // are not errors of the run: they are returned as errno, else 0.
 int put(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t wrote = ::write(fd, text.data(), text.size());
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return errno;
-        text.remove_prefix(static_cast<std::size_t>(wrote));
-    }
-    return 0;
+    return try_write_all(fd, std::as_bytes(std::span(text)));
 }
 
 // Returns the text for a process without a launcher; a launcher reports its ranks' end itself.
@@ -310,6 +305,15 @@ std::string printable(std::string_view text) {
 
 std::string printable_lines(std::string_view text) {
     return without_controls(text, LineFeeds::kept);
+}
+
+std::string listed(const std::vector<std::string>& texts) {
+    constexpr std::size_t most = 20;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(texts.size(), most); ++i)
+        text += (i == 0 ? "" : ", ") + printable(texts[i]);
+    return texts.size() > most ? text + fmt::format(" and {} more", grouped(texts.size() - most))
+                               : text;
 }
 
 }  // namespace lockstep

@@ -41,12 +41,7 @@ Option described(const std::string& name,
                  const std::string& value,
                  const std::string& help,
                  OptionKind kind) {
-    Option option;
-    option.name = name;
-    option.value = value;
-    option.help = help;
-    option.kind = kind;
-    return option;
+    return {.name = name, .value = value, .help = help, .kind = kind};
 }
 
 // The default is what the target holds when the table is made.
@@ -319,19 +314,13 @@ Option duration_option(const std::string& name, double& seconds, const std::stri
 }
 
 std::string period_text(const Period& period) {
-    switch (period.unit) {
-        case Period::Unit::steps:
-            return fmt::format("{}steps", period.count);
-        case Period::Unit::epochs:
-            return period.count == 1 ? "1epoch" : fmt::format("{}epochs", period.count);
-        case Period::Unit::seconds:
-            return period.count % 60 == 0 ? fmt::format("{}m", period.count / 60)
-                                          : fmt::format("{}s", period.count);
-        case Period::Unit::automatic:
-            return "auto";
-        default:
-            return "never";
-    }
+    if (period.unit == Period::Unit::steps) return fmt::format("{}steps", period.count);
+    if (period.unit == Period::Unit::epochs)
+        return period.count == 1 ? "1epoch" : fmt::format("{}epochs", period.count);
+    if (period.unit == Period::Unit::seconds)
+        return period.count % 60 == 0 ? fmt::format("{}m", period.count / 60)
+                                      : fmt::format("{}s", period.count);
+    return period.unit == Period::Unit::automatic ? "auto" : "never";
 }
 
 Option with_letter(const std::string& letter, Option option) {

@@ -104,12 +104,12 @@ std::string find_program(const std::string& program) {
 }
 
 std::string this_executable() {
-    return std::filesystem::read_symlink("/proc/self/exe");
+    return fs::read_symlink("/proc/self/exe");
 }
 
 std::string own_library(const std::string& name) {
-    const std::filesystem::path program = std::filesystem::path(this_executable()).parent_path();
-    for (const std::filesystem::path& folder : {program / "../lib", program})
+    const fs::path program = fs::path(this_executable()).parent_path();
+    for (const fs::path& folder : {program / "../lib", program})
         if (fs::exists(status_of(folder / name))) return folder / name;
     return name;
 }

@@ -99,8 +99,4 @@ void CounterRandom::below_falling(std::uint64_t n, std::span<std::uint64_t> numb
     }
 }
 
-double CounterRandom::uniform() {
-    return static_cast<double>(next() >> 11) * 0x1p-53;
-}
-
 }  // namespace lockstep

@@ -22,8 +22,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view end_mark = "PK\5\6", row_mark = "PK\1\2", local_mark = "PK\3\4";
 constexpr std::string_view zip64_end_mark = "PK\6\6", zip64_locator_mark = "PK\6\7";
 constexpr std::size_t end_bytes = 22, row_bytes = 46, local_bytes = 30, locator_bytes = 20;
@@ -181,11 +179,9 @@ void ZipFile::read(const ZipEntry& entry, std::span<std::byte> out) const {
     expect(out.size() == entry.bytes && !entry.is_deflated, "there is room for a plain entry");
     const std::size_t got = read_at(fd_.value(), out, entry.offset, path_);
     require(got == out.size() && zip_crc(out) == entry.crc, [&] {
-        return fmt::format(
-            "the {} bytes at {} have another checksum than when "
-            "they were written",
-            grouped(entry.bytes),
-            entry.offset);
+        return fmt::format("the {} bytes at {} have another checksum than when they were written",
+                           grouped(entry.bytes),
+                           entry.offset);
     });
 }
 

@@ -112,44 +112,6 @@ std::vector<std::string> remote_shell(const Environment& environment) {
     return words;
 }
 
-}  // namespace
-
-LaunchNetwork network_towards(std::span<const std::string> hosts,
-                              const HostAddresses& own,
-                              const Environment& environment) {
-    if (const auto name = chosen_by_user(environment); !name.empty())
-        return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
-    const Routes routes = routes_to(hosts, own);
-    if (routes.others.empty()) return {};
-    const std::vector<std::string> answer{this_executable(), "doctor", "--answer-probe"};
-    std::vector<std::string> names{"this host"};
-    std::vector<std::vector<std::string>> commands{answer};
-    for (const std::string& host : routes.others) {
-        names.push_back(host);
-        auto& command = commands.emplace_back(remote_shell(environment));
-        command.insert(command.end(), {host, shell_text(answer)});
-    }
-    return choose_network(ask_hosts(names, commands), routes.network);
-}
-
-std::vector<std::string> network_words(const LaunchNetwork& network) {
-    if (!network.is_needed) return {"--mca", "btl", "self,vader"};
-    std::vector<std::string> words{"--mca", "btl", "self,vader,tcp"};
-    if (network.network.empty()) return words;
-    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})  // 5.0 knows the old name
-        words.insert(words.end(), {"--mca", part, network.network});
-    return words;
-}
-
-std::vector<std::string> carrier_words(const LaunchNetwork& network,
-                                       const Environment& environment) {
-    const bool is_chosen = network.is_needed && environment.text("OMPI_MCA_pml");
-    if (network.has_rdma || is_chosen) return {};
-    return {"--mca", "pml", "ob1"};
-}
-
-namespace {
-
 // mpirun was seen to need 40 for 2 ranks, 48 for 4 and 64 for 8; with fewer it waits for ever.
 rlim_t files_for(int ranks) {
     return 32 + 8 * static_cast<rlim_t>(std::max(ranks, 1));
@@ -199,6 +161,40 @@ void check_file_size() {
 }
 
 }  // namespace
+
+LaunchNetwork network_towards(std::span<const std::string> hosts,
+                              const HostAddresses& own,
+                              const Environment& environment) {
+    if (const auto name = chosen_by_user(environment); !name.empty())
+        return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
+    const Routes routes = routes_to(hosts, own);
+    if (routes.others.empty()) return {};
+    const std::vector<std::string> answer{this_executable(), "doctor", "--answer-probe"};
+    std::vector<std::string> names{"this host"};
+    std::vector<std::vector<std::string>> commands{answer};
+    for (const std::string& host : routes.others) {
+        names.push_back(host);
+        auto& command = commands.emplace_back(remote_shell(environment));
+        command.insert(command.end(), {host, shell_text(answer)});
+    }
+    return choose_network(ask_hosts(names, commands), routes.network);
+}
+
+std::vector<std::string> network_words(const LaunchNetwork& network) {
+    if (!network.is_needed) return {"--mca", "btl", "self,vader"};
+    std::vector<std::string> words{"--mca", "btl", "self,vader,tcp"};
+    if (network.network.empty()) return words;
+    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})  // 5.0 knows the old name
+        words.insert(words.end(), {"--mca", part, network.network});
+    return words;
+}
+
+std::vector<std::string> carrier_words(const LaunchNetwork& network,
+                                       const Environment& environment) {
+    const bool is_chosen = network.is_needed && environment.text("OMPI_MCA_pml");
+    if (network.has_rdma || is_chosen) return {};
+    return {"--mca", "pml", "ob1"};
+}
 
 void check_cores(int ranks) {
     const std::size_t cores = read_node_facts().allowed_cpus.size();

@@ -21,8 +21,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t longest_host = 56;  // Open MPI 4.1.4 writes beyond an array with more
 constexpr int last_plain_signal = 31;
 

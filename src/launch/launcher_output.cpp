@@ -55,12 +55,7 @@ constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // limit if start afte
 
 // A disk that is full is no error of the run.
 void write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t wrote = ::write(fd, text.data(), text.size());
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return;
-        text.remove_prefix(static_cast<std::size_t>(wrote));
-    }
+    try_write_all(fd, std::as_bytes(std::span(text)));
 }
 
 std::string record_of(std::int64_t start, std::string_view text) {
@@ -77,8 +72,7 @@ std::optional<std::vector<pid_t>> listed_children(pid_t parent) {
     std::vector<pid_t> found;
     std::error_code gone;
     bool is_listed = false;
-    for (const auto& thread :
-         std::filesystem::directory_iterator(fmt::format("/proc/{}/task", parent), gone)) {
+    for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent), gone)) {
         std::ifstream list(thread.path() / "children");
         is_listed = is_listed || list.is_open();
         for (pid_t child = 0; list >> child;) found.push_back(child);
@@ -308,10 +302,6 @@ void PassedPipe::add(const std::function<std::string()>& text) {
 bool PassedPipe::has_more() const {
     pollfd asked{pipe_.value(), POLLIN, 0};
     return !unsent_.empty() || (pipe_ && ::poll(&asked, 1, 0) > 0 && (asked.revents & POLLIN) != 0);
-}
-
-bool PassedPipe::has_just_lost_reader() {
-    return is_unread_ && !std::exchange(is_told_, true);
 }
 
 }  // namespace lockstep

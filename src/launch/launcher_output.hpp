@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -87,7 +88,7 @@ class PassedPipe {
     bool has_more() const;
 
     /// Returns true once: when nobody reads `target` any more.
-    bool has_just_lost_reader();
+    bool has_just_lost_reader() { return is_unread_ && !std::exchange(is_told_, true); }
 
   private:
     UniqueFd pipe_;

@@ -157,9 +157,7 @@ LivePlacement place_live(const Communicator& ranks,
     return live;
 }
 
-void check_plan(const Communicator& ranks,
-                const RankFacts& facts,
-                const std::filesystem::path& path) {
+void check_plan(const Communicator& ranks, const RankFacts& facts, const fs::path& path) {
     PlacementRules rules;
     rules.gpus = rules.cores = SharingRule::allow;
     const LivePlacement live = place_live(ranks, facts, rules);
@@ -212,8 +210,6 @@ void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFac
 }
 
 RankFacts::RankFacts() : RankFacts([] { return read_topology(); }) {}
-
-RankFacts::RankFacts(Reader read) : read_(std::move(read)) {}
 
 const LaunchFacts& RankFacts::launch() const {
     if (!launch_) launch_ = read_launch_facts(Environment());

@@ -108,7 +108,7 @@ Words words_for_hosts(const std::vector<HostSlots>& hosts,
 // If LibTorch has no room (2.11 for CPUs takes 440 to 490 MiB of addresses, for GPUs more), the
 // loader or one of its constructors ends the program before main(), without an explanation. So it
 // is tried, if the limit is low enough to be a reason.
-void check_addresses(const std::filesystem::path& program) {
+void check_addresses(const fs::path& program) {
     constexpr rlim_t plenty = rlim_t{16} << 30;
     rlimit addresses{};
     if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur >= plenty) return;
@@ -157,8 +157,7 @@ Error no_room(int ranks, const std::string& found) {
                     bytes_text(room_for(ranks)),
                     found),
         "they are in /dev/shm or, if that is too small, below TMPDIR",
-        "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with "
-        "room");
+        "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with room");
 }
 
 fs::path base_for(int ranks) {
@@ -228,7 +227,7 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
     return argv;
 }
 
-void check_rank_program(const std::filesystem::path& program) {
+void check_rank_program(const fs::path& program) {
     check(!find_program(program.string()).empty(), [&] {
         return Error("E610",
                      fmt::format("cannot start '{}'", program.string()),
@@ -238,7 +237,7 @@ void check_rank_program(const std::filesystem::path& program) {
     check_addresses(program);
 }
 
-void become_rank(const std::filesystem::path& program,
+void become_rank(const fs::path& program,
                  const std::vector<std::string>& words,
                  const std::map<std::string, std::string>& environment) {
     check_rank_program(program);

@@ -3,10 +3,10 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/run/safetensors.hpp"
 #include "lockstep/run/tensorboard.hpp"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<s
 }
 
 // All ranks but the first compare theirs with its own.
-std::string agreed_digest(const Communicator& ranks, const std::filesystem::path& path) {
+std::string agreed_digest(const Communicator& ranks, const fs::path& path) {
     const std::string mine = agree(ranks, [&] { return file_digest(path); });
     const std::string root = ranks.broadcast(mine);
     agree(ranks, [&] {
@@ -247,7 +247,7 @@ Json deciding_facts(const TrainSettings& settings,
     Json deciding = digests;
     deciding.update(json_of(deciding_settings(settings)));
     if (source_of(settings.model.name) != ModelSource::registered)  // wherever it lies
-        deciding["model"] = std::filesystem::path(settings.model.name).filename().string();
+        deciding["model"] = fs::path(settings.model.name).filename().string();
     if (settings.normalise != "dataset" && brings_statistics(settings.normalise))
         deciding["normalise"] = "file";  // its content is a digest
     deciding["libtorch"] = libtorch;

@@ -28,8 +28,7 @@ constexpr std::string_view to_least = ":min", to_most = ":max";
 
 // What --keep-best names: "kl:min".
 struct Judge {
-    std::string text;
-    std::string metric;
+    std::string text, metric;
     std::optional<bool> is_lower_better;
 };
 

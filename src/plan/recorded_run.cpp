@@ -4,12 +4,12 @@
 // Tested: e2e/alone_test.cpp.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/safetensors.hpp"
 
 #include <algorithm>
 #include <array>

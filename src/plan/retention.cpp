@@ -67,17 +67,15 @@ std::string keep_text(const KeepSettings& keep) {
 }  // namespace
 
 Option keep_option(KeepSettings& target) {
-    Option option;
-    option.name = "keep";
-    option.value = "PART[,PART]";
-    option.default_value = keep_text(target);
-    option.help =
-        "checkpoints to keep: last=N, the newest; every=10epochs or every=500steps, for good the "
-        "first after each such period; best=N, the best by --keep-best";
-    option.kind = OptionKind::list;
-    option.assign = [&target](const GivenValue& given) { target = parse_keep(given); };
-    option.current = [&target]() -> ConfigValue { return keep_text(target); };
-    return option;
+    return {.name = "keep",
+            .value = "PART[,PART]",
+            .default_value = keep_text(target),
+            .help =
+                "checkpoints to keep: last=N, the newest; every=10epochs or every=500steps, for "
+                "good the first after each such period; best=N, the best by --keep-best",
+            .kind = OptionKind::list,
+            .assign = [&target](const GivenValue& given) { target = parse_keep(given); },
+            .current = [&target]() -> ConfigValue { return keep_text(target); }};
 }
 
 Retention retention_of(const TrainSettings& settings,

@@ -31,8 +31,7 @@ double annealed(double from, double to, double done) {
 
 // Of step `at` of `steps`: the last one has `end`, and the peak may lie between two steps.
 double one_cycle(double peak, double end, double at, double steps) {
-    const double top = rising_share * steps - 1;
-    const double last = steps - 1;
+    const double top = rising_share * steps - 1, last = steps - 1;
     return at <= top ? annealed(peak * first_share, peak, at / top)
                      : annealed(peak, end, (std::min(at, last) - top) / (last - top));
 }
@@ -52,8 +51,7 @@ double scheduled(double peak,
                  const RunLength& length) {
     const auto left = std::max<std::int64_t>(1, length.total_steps - schedule.warmup_steps);
     const auto at = static_cast<double>(step - schedule.warmup_steps);
-    const double done = std::min(1.0, at / static_cast<double>(left));
-    const double span = peak - schedule.end;
+    const double done = std::min(1.0, at / static_cast<double>(left)), span = peak - schedule.end;
     switch (schedule.kind) {
         case ScheduleKind::constant:
             return peak;
@@ -264,7 +262,7 @@ void SaveCost::settle() {
 }
 
 double SaveCost::mean_s() const {
-    return std::max(known_s_, shown_s_ + std::sqrt(variance_s2_)) / std::max(saves_, 1);
+    return std::max(known_s_, shown_s_ + 2 * std::sqrt(variance_s2_)) / std::max(saves_, 1);
 }
 
 double SaveCost::usual_step_s() const {

@@ -27,14 +27,7 @@ std::string share_text(double share) {
 
 // A share above 0 and below 1: there is something on either side.
 Option split_option(double& share) {
-    Option option;
-    option.name = "split";
-    option.value = "SHARE";
-    option.default_value = share_text(share);
-    option.help =
-        "share of the samples to train on, such as 0.9; the others are test data; a hash of a "
-        "sample's number decides; none: train on all";
-    option.assign = [&share](const GivenValue& given) {
+    const auto assign = [&share](const GivenValue& given) {
         const auto number = parse_real(given.text);
         check(given.text == "none" || (number && *number > 0 && *number < 1), [&] {
             return Error("E103",
@@ -44,8 +37,14 @@ Option split_option(double& share) {
         });
         share = number.value_or(0);
     };
-    option.current = [&share]() -> ConfigValue { return share_text(share); };
-    return option;
+    return {.name = "split",
+            .value = "SHARE",
+            .default_value = share_text(share),
+            .help =
+                "share of the samples to train on, such as 0.9; the others are test data; a hash "
+                "of a sample's number decides; none: train on all",
+            .assign = assign,
+            .current = [&share]() -> ConfigValue { return share_text(share); }};
 }
 
 OptionSection where(TrainSettings& s) {
@@ -346,14 +345,12 @@ OptionSection bits(TrainSettings& s) {
 
 // Makes the option for traced steps.
 Option trace_option(TraceSteps& steps) {
-    Option option;
-    option.name = "trace";
-    option.value = "steps=A-B";
-    option.default_value = trace_steps_text(steps);
-    option.help = "steps that each rank records for 'trace merge'; none: no trace";
-    option.assign = [&steps](const GivenValue& given) { steps = parse_trace_steps(given); };
-    option.current = [&steps]() -> ConfigValue { return trace_steps_text(steps); };
-    return option;
+    return {.name = "trace",
+            .value = "steps=A-B",
+            .default_value = trace_steps_text(steps),
+            .help = "steps that each rank records for 'trace merge'; none: no trace",
+            .assign = [&steps](const GivenValue& given) { steps = parse_trace_steps(given); },
+            .current = [&steps]() -> ConfigValue { return trace_steps_text(steps); }};
 }
 
 std::vector<Option> saving(TrainSettings& s) {

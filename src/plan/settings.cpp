@@ -6,7 +6,6 @@
 #include "lockstep/plan/model_table.hpp"
 #include "lockstep/plan/run_length.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -66,8 +65,7 @@ std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
 std::vector<Idle> idle_of_models(const TrainSettings& s) {
     const ModelSource source = source_of(s.model.name);
     const bool is_script = source == ModelSource::script || source == ModelSource::program;
-    const bool is_gpt = s.model.name == "gpt";
-    const bool is_own = !is_script && !find_built_in(s.model.name);
+    const bool is_gpt = s.model.name == "gpt", is_own = !is_script && !find_built_in(s.model.name);
     const std::string other = "--model " + s.model.name + " has no choice of it";
     const bool is_chain =
         s.model.name == "cnn" || s.model.name == "cnn-bn" || s.model.name == "mlp";
@@ -89,8 +87,7 @@ std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
     const bool has_momentum = kind == OptimizerKind::sgd || kind == OptimizerKind::lars;
     const bool decays_all = kind == OptimizerKind::sgd || kind == OptimizerKind::adam;
     const bool decays_none = kind == OptimizerKind::adamw && s.optimizer.weight_decay == 0;
-    const std::string name = "--optimizer " + text_of(s, "optimizer");
-    const std::string other = name + " has none";
+    const std::string name = "--optimizer " + text_of(s, "optimizer"), other = name + " has none";
     const std::string sgd = "drop it, or use --optimizer sgd";
     const std::string adam = "drop it, or use --optimizer adam";
     const bool still = kind == OptimizerKind::sgd && s.optimizer.momentum == 0;
@@ -336,6 +333,11 @@ void check_settings(const TrainSettings& settings) {
 
 bool has_test_data(const TrainSettings& settings) {
     return !settings.test_data.empty() || !settings.test_fields.empty() || settings.split > 0;
+}
+
+bool saves_beside_steps(const TrainSettings& settings) {
+    return settings.checkpoint_mode == CheckpointMode::overlapped &&
+           settings.checkpoint_every.unit != Period::Unit::never;
 }
 
 bool has_end(ScheduleKind kind) {

@@ -25,8 +25,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int skipped = 77;
 constexpr const char* gpu_variable = "LOCKSTEP_SELFTEST_GPU";  ///< PCI address for all ranks
 constexpr double case_limit_s = 150;

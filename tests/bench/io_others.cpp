@@ -236,7 +236,7 @@ struct OtherWays::Inside {
 
     IoPlan plan;
     IoBench bench, unhashed;
-    Memory source;
+    Pages source;
     std::shared_ptr<const ResidentRows> resident;
     std::string obstacle;
     hbool_t is_threadsafe = false;

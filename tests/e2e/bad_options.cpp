@@ -225,7 +225,7 @@ std::vector<BadInput> bad_combinations() {
         {"MoreRanksThanVirtualRanks",
          train({"--virtual-ranks", "2"}),
          64,
-         "lockstep: error E640: 2 virtual ranks cannot run on 4 ranks<same>\n"
+         "lockstep: error E640: 2 virtual ranks cannot run on 3 ranks<same>\n"
          "  why: every rank needs a virtual rank of its own\n"
          "  fix: use 1 to 2 ranks, or create the run with --virtual-ranks 4\n",
          Finder::every_rank},

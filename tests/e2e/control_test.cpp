@@ -20,9 +20,12 @@ using testing::HasSubstr;
 
 constexpr const char* endless = "1000000";
 
-Words train(const fs::path& run, const std::string& max_steps, const std::string& checkpoints) {
-    return train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(2) +
-           typed("--epochs % --log-every 20 --max-steps % --checkpoint-every %",
+Words train(const fs::path& run,
+            const std::string& max_steps,
+            const std::string& checkpoints,
+            int ranks = 2) {
+    return train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(ranks) +
+           typed("--virtual-ranks 4 --epochs % --log-every 20 --max-steps % --checkpoint-every %",
                  {endless, max_steps, checkpoints});
 }
 
@@ -64,7 +67,7 @@ class Control : public testing::Test {
         const auto hash = printed_hash(output_of(run_lockstep(train(run_, steps, "never"))));
         EXPECT_EQ(hash.size(), 32u);
         EXPECT_EQ(hash,
-                  printed_hash(run_lockstep(train(folder_ / "other", steps, "never")).output));
+                  printed_hash(run_lockstep(train(folder_ / "other", steps, "never", 1)).output));
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", last));
     }
 

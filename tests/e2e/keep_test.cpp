@@ -31,7 +31,7 @@ std::map<std::int64_t, std::string> kept_in(const fs::path& run) {
     std::istringstream lines(run_lockstep({"ckpt", "ls", run}).output);
     std::string head, line;
     std::getline(lines, head);
-    const std::size_t at = head.find("kept"), end = head.find("parameters");
+    const std::size_t at = head.find("kept"), end = head.find("evaluated");
     while (std::getline(lines, line)) {
         std::string text = line.substr(at, end - at);
         text.erase(text.find_last_not_of(' ') + 1);
@@ -115,6 +115,8 @@ TEST_F(Kept, OnesAreListedWithWhatKeepsThem) {
               (Map{{10, "every"}, {20, "best, every"}, {25, "newest, best"}}));
     EXPECT_EQ(kept_in(*home_ / "cut"),
               (Map{{10, "every, read"}, {20, "best, every"}, {25, "newest, best"}}));
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", *home_ / "whole"}),
+                says("every         accuracy ", "best loss "));
 }
 
 TEST_F(Kept, OneIsShownWithAllItHolds) {
@@ -147,7 +149,9 @@ TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10", "20", "25"}),
                 ends(65, "error E303: no whole checkpoint would be left"));
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10", "15"}), ends(66)) << "there is no 15";
-    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"}), says("would free"));
+    EXPECT_THAT(
+        run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"}),
+        says(testing::ContainsRegex("step 25 +[0-9.]+ [kKM]+iB +newest, best\nwould free")));
     EXPECT_EQ(kept_in(run).size(), 3u);
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "newest"}),
                 ends(0, "the run goes on from step 20\n"));

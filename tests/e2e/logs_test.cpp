@@ -292,7 +292,7 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
 }
 
 TEST_F(RuinedLogs, NameARankThatWasStopped) {
-    const auto pids = start({"--comm-timeout", "6s"});
+    const auto pids = start({"--comm-timeout", "3s"});
     ASSERT_EQ(pids.size(), 3u) << content_of(folder_ / "output");
     ::kill(pids[2], SIGSTOP);
     EXPECT_EQ(job_->wait(60), 76);

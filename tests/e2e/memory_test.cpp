@@ -197,7 +197,7 @@ TEST_F(FewAddresses, AreTrainedWithinOrRefused) {
         place("run"),
         data());
     EXPECT_GT(refusals(line, 200'000, 460'000, 65'000), 0u);
-    EXPECT_GT(refusals(line, 450'000, 500'000, 4'000), 0u);
+    EXPECT_GT(refusals(line, 450'000, 498'000, 8'000), 0u);
     EXPECT_EQ(refusals(line, 3'000'000, 3'000'000, 1), 0u);
     EXPECT_THAT(limited("-v 300000", line).output,
                 HasSubstr("lockstep-train' has too little memory to start"));

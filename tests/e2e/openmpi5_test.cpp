@@ -33,7 +33,7 @@ TEST(OpenMpi5, GivesTheBitsOfOpenMpi4AlsoOverAResume) {
     };
     const std::string expected = hash_after(1, 2 * half, old);
     EXPECT_NE(expected, "");
-    for (const int ranks : {1, 2, 4})
+    for (const int ranks : {1, 3})
         for (const auto& [first, second] : {std::pair{old, Variables()}, {Variables(), old}}) {
             fs::remove_all(run);
             EXPECT_NE(hash_after(ranks, half, first), expected);

@@ -243,13 +243,15 @@ TEST_F(RunDirectory, IsToldOnTheTerminalInTheFormThatTheBookShows) {
 }
 
 TEST_F(RunDirectory, ListsItsCheckpoints) {
-    EXPECT_THAT(run_lockstep({"ckpt", "ls", path()}),
-                ends(0,
-                     MatchesRegex("step +epoch +ranks +size +age +kept +parameters\n"
-                                  "8 +0 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
-                                  "16 +1 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
-                                  "20 +2 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"),
-                     printed_hash(output()) + "\n"));
+    EXPECT_THAT(
+        run_lockstep({"ckpt", "ls", path()}),
+        ends(0,
+             MatchesRegex("step +epoch +ranks +size +age +kept +evaluated +parameters\n"
+                          "8 +0 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +[0-9a-f]{32}\n"
+                          "16 +1 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +accuracy .* +[0-9a-f]{32}\n"
+                          "20 +2 +2 +[0-9.]+ MiB +[0-9.hms]+ +newest +accuracy [0-9.]+ % "
+                          "\\([0-9]+ of 200\\) +[0-9a-f]{32}\n"),
+             printed_hash(output()) + "\n"));
     EXPECT_THAT(
         run_lockstep({"ckpt", "verify", path()}),
         ends(0,

@@ -25,11 +25,10 @@ Words two_ranks(const fs::path& run, const Words& more) {
 }
 
 TEST(SharedGpu, GivesEqualBitsToAnyNumberOfRanks) {
-    EXPECT_THAT(
-        on_one_gpu(typed("verify --data % --device cuda --share-gpu --ranks 1,2,4 --steps 4 "
-                         "--batch 24 --model cnn-bn",
-                         {SmallData::get().train()})),
-        ends(0, "equal: the same bits for every number of ranks"));
+    EXPECT_THAT(on_one_gpu(typed("verify --data % --device cuda --share-gpu --ranks 1,4 --steps 4 "
+                                 "--batch 24 --model cnn-bn",
+                                 {SmallData::get().train()})),
+                ends(0, "equal: the same bits for every number of ranks"));
 }
 
 TEST(SharedGpu, IsATrialWhichTheLogSaysOnceAndHasTheTimeOfCopiesInItsMetrics) {

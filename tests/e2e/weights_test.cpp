@@ -4,6 +4,8 @@
 #include "run_files.hpp"
 #include "small_data.hpp"
 
+#include <memory>
+
 namespace lockstep::test {
 namespace {
 
@@ -19,10 +21,18 @@ Words train(const fs::path& run, const std::string& rate) {
 
 class Weights : public testing::Test {
   protected:
-    // A run of one step, and its weights.
+    // A run of one step, and its weights: each test has a copy.
+    static void SetUpTestSuite() {
+        made_ = std::make_unique<TempDir>();
+        const fs::path run = *made_ / "first";
+        hash_ = printed_hash(output_of(run_lockstep(train(run, "0.1"))));
+        EXPECT_THAT(run_lockstep({"export", run, "--out", *made_ / "w.safetensors"}),
+                    ends(0, "tensors of step 1 to"));
+    }
+    static void TearDownTestSuite() { made_.reset(); }
     void SetUp() override {
-        hash_ = printed_hash(output_of(run_lockstep(train(folder_ / "first", "0.1"))));
-        ASSERT_THAT(exported({"--out", file_}), ends(0, "tensors of step 1 to"));
+        ASSERT_EQ(hash_.size(), 32u);
+        fs::copy(made_->path(), folder_.path(), fs::copy_options::recursive);
     }
     ProcessResult exported(const Words& more) {
         return run_lockstep(Words{"export", folder_ / "first"} + more);
@@ -33,7 +43,10 @@ class Weights : public testing::Test {
 
     TempDir folder_;
     const fs::path file_ = folder_ / "w.safetensors";
-    std::string hash_;
+    static inline std::string hash_;
+
+  private:
+    static inline std::unique_ptr<TempDir> made_;
 };
 
 // A step at a rate of 0 changes no weight.

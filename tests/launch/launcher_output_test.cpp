@@ -186,7 +186,7 @@ TEST_F(LauncherOutputs, DoNotKeepALauncherAlive) {
     OtherStderr seen;
     seen.stop_reading();
     SupervisedRanks ranks{.have_begun = [] { return false; }, .log = log()};
-    ranks.limits = {.begin_s = 3, .gone_s = 60, .end_s = 0.2};
+    ranks.limits = {.begin_s = 1, .gone_s = 60, .end_s = 0.2};
     EXPECT_EQ(
         test::caught_code([&] {
             supervise({"bash", "-c", "trap '' TERM; while :; do echo words; done >&2"}, {}, ranks);

@@ -403,21 +403,21 @@ std::int64_t bytes_read() {
 
 enum class LogKind { with_sums, without_sums };
 
-// 20,000 reports of ten steps, 1 s and more each; every hundredth saves, and is evaluated after.
+// 10,000 reports of twenty steps, 2 s and more each; every fiftieth saves, and is evaluated after.
 std::string make_long_log(LogKind kind, std::int64_t from_step) {
     std::string text =
         R"({"event":"first_step","t":100,"step":)" + std::to_string(from_step + 1) + "}\n";
-    const std::string rest(900, 'x');
+    const std::string rest(1900, 'x');
     double time_s = 100, train_s = 0, save_s = 0, evaluate_s = 0;
-    for (int i = 1; i <= 20'000; ++i) {
-        const double saved_s = i % 100 == 0 ? 0.25 : 0, wall_s = 1 + (i % 7) * 0.125 + saved_s;
+    for (int i = 1; i <= 10'000; ++i) {
+        const double saved_s = i % 50 == 0 ? 0.25 : 0, wall_s = 2 + (i % 7) * 0.25 + saved_s;
         time_s += wall_s;
         train_s += wall_s - saved_s;
         save_s += saved_s;
         Json record{{"event", "steps"},
                     {"t", time_s},
-                    {"step", from_step + 10 * i},
-                    {"epoch", i / 100},
+                    {"step", from_step + 20 * i},
+                    {"epoch", i / 50},
                     {"wall_s", wall_s},
                     {"phases", {{"checkpoint", saved_s}}},
                     {"rest", rest}};
@@ -425,7 +425,7 @@ std::string make_long_log(LogKind kind, std::int64_t from_step) {
             record["so_far"] = {
                 {"train_s", train_s}, {"save_s", save_s}, {"evaluate_s", evaluate_s}};
         text += record.dump() + "\n";
-        if (i % 100 != 0) continue;
+        if (i % 50 != 0) continue;
         time_s += 2;
         evaluate_s += 2;
         text += Json{{"event", "evaluation"}, {"t", time_s}, {"seconds", 2}}.dump() + "\n";

@@ -282,7 +282,7 @@ class SimulatedUpdate : public testing::Test {
 
 TEST_F(SimulatedUpdate, HasTheBitsOfOneCpuHoweverLateItsStreamsAre) {
     for (const Options& options : all_options())
-        for (const char* seed : {"", "1", "2"}) {
+        for (const char* seed : {"", "1"}) {
             simulate(*seed == 0 ? std::map<std::string, std::string>{}
                                 : std::map<std::string, std::string>{{"SIMCUDA_DELAY_US", "400"},
                                                                      {"SIMCUDA_SEED", seed}});

@@ -17,7 +17,7 @@ import time
 import frame
 
 TWO_HOSTS = frame.ROOT / "tests/support/two_hosts"
-SLOW_S = 10  # a slow rank is looked at for so long,
+SLOW_S = 8  # a slow rank is looked at for so long,
 MOST_SLOW_S = 60  # or longer: who else has the cores may hide it for a while
 
 
@@ -158,7 +158,7 @@ def look_at_slow(options, training, expected, meanwhile=True):
     while wrong := wrong_answers(options, training.run, expected) if meanwhile else {}:
         if time.monotonic() > end:
             break
-        time.sleep(5)
+        time.sleep(2)
     wrong = {f"{who}, meanwhile": answer for who, answer in wrong.items()}
     training.stop()
     return expected, wrong | wrong_answers(options, training.run, expected)

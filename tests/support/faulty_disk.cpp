@@ -13,7 +13,9 @@
 //     FAULTY_DISK_PIDS    prefix of the files in which ranks find each other for that
 //     FAULTY_DISK_MS      each of the calls takes so much longer
 //     FAULTY_DISK_TRACE   prefix of files that get a line "NAME BYTES PATH" after each call, by
-//     rank FAULTY_MEMINFO      file that std::ifstream reads instead of /proc/meminfo
+//     rank
+//     FAULTY_MEMINFO      file that std::ifstream reads instead of /proc/meminfo
+//     FAULTY_THREADS      while this file is there, no thread can be made
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -28,6 +30,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -212,6 +215,16 @@ int remove(const char* path) noexcept {
 int unlinkat(int folder, const char* path, int flags) {
     return faulty_path<int(int, const char*, int)>(
         "unlinkat", folder == AT_FDCWD ? path : path_of(folder) + "/" + path, folder, path, flags);
+}
+
+int pthread_create(pthread_t* thread,
+                   const pthread_attr_t* how,
+                   void* (*run)(void*),
+                   void* with) noexcept {
+    using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+    const char* const refusal = std::getenv("FAULTY_THREADS");
+    if (refusal && ::access(refusal, F_OK) == 0) return EAGAIN;
+    return next<Create>("pthread_create")(thread, how, run, with);
 }
 
 std::FILE* fopen64(const char* path, const char* mode) {

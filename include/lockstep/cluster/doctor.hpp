@@ -21,8 +21,7 @@ std::string_view severity_name(Severity severity);  ///< "info", "warning", "err
 
 /// A problem that a check found. Empty parts are taken from the check's own row.
 struct Ailment {
-    std::string what;
-    std::string why = {}, fix = {};
+    std::string what, why = {}, fix = {};
     std::optional<Severity> severity = {};
     std::vector<int> ranks = {};  ///< empty: all that the check examined
 };

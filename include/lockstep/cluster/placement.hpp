@@ -17,8 +17,7 @@ namespace lockstep {
 
 /// One rank of a node as its launcher started it.
 struct LaunchedRank {
-    int rank = 0;
-    int local_rank = 0;
+    int rank = 0, local_rank = 0;
     std::vector<int> cpus;                         ///< CPUs that it may run on
     std::optional<std::vector<std::string>> gpus;  ///< UUIDs or PCI addresses; nothing: sees all
     std::vector<int> offered;   ///< CPUs that the launcher itself may use; empty: unknown
@@ -44,8 +43,7 @@ enum class CommCore { automatic, reserve, none };
 /// The user's choices.
 struct PlacementRules {
     SiblingUse siblings = SiblingUse::first_thread;
-    SharingRule gpus = SharingRule::refuse;
-    SharingRule cores = SharingRule::refuse;
+    SharingRule gpus = SharingRule::refuse, cores = SharingRule::refuse;
     CommCore comm_core =
         CommCore::automatic;  ///< automatic: if a rank has a GPU and at least 2 cores
     int threads = 0;          ///< compute threads per rank; 0: one per core

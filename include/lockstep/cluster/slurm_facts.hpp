@@ -18,10 +18,8 @@ struct SlurmPartition {
     std::string name;
     bool is_default = false;
     std::string state;  ///< "UP", "DOWN", "DRAIN", "INACTIVE"
-    std::int64_t total_nodes = 0;
-    std::int64_t least_nodes = 0;
-    std::optional<std::int64_t> most_nodes;
-    std::optional<std::int64_t> most_seconds;
+    std::int64_t total_nodes = 0, least_nodes = 0;
+    std::optional<std::int64_t> most_nodes, most_seconds;
     std::optional<std::int64_t> most_memory_mb;  ///< memory of a node
     std::optional<std::int64_t> most_node_cpus;
     std::vector<std::string> accounts;         ///< the only accounts that may use it; empty: all

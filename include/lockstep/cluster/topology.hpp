@@ -72,8 +72,7 @@ struct GpuFacts {
     bool has_render_node = false;  ///< /dev/dri/renderD*
     bool has_mig = false;          ///< divided into instances
     std::vector<std::string> mig_uuids;
-    int nvlinks_active = 0;
-    int nvlinks_down = 0;
+    int nvlinks_active = 0, nvlinks_down = 0;
     bool has_nvswitch = false;  ///< its links end in a switch: all GPUs of the node are peers
     std::string nvlink_domain;  ///< equal where links reach GPUs of other nodes; "": of no other
     std::vector<GpuPeer> peers;

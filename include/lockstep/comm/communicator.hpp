@@ -94,8 +94,7 @@ class Communicator {
 
     struct Handle;
     std::shared_ptr<Handle> handle_;
-    int rank_ = 0;
-    int size_ = 1;
+    int rank_ = 0, size_ = 1;
 };
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ class ExactSum {
 
     /// Returns the sum, rounded once, to nearest even. Returns NaN or infinity if any value was
     /// one.
-    double value() const;
+    double value() const { return exact::rounded(words_.data()); }
 
   private:
     using Words = std::array<std::int64_t, exact::words>;

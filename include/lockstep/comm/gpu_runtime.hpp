@@ -3,7 +3,7 @@
 /// The GPU libraries of this process, and the abort of all work on them.
 #pragma once
 
-#include "lockstep/core/page_lock.hpp"
+#include "lockstep/core/pages.hpp"
 
 #include <atomic>
 #include <memory>

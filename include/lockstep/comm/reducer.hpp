@@ -103,7 +103,7 @@ class Reducer {
     int partials() const { return partials_; }
 
     /// Ends the pass; the state must be filled too.
-    void end_together();
+    void end_together() { complete_all(); }
 
     /// Collective. Waits until every own stripe is summed. Throws errors of the communication
     /// thread.

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace lockstep {
 
@@ -30,7 +31,7 @@ class UniqueFd {
     explicit operator bool() const { return fd_ >= 0; }  ///< true if it owns a descriptor
 
     /// Returns the descriptor, still open, and gives up its ownership.
-    int release();
+    int release() { return std::exchange(fd_, -1); }
 
     /// Closes the descriptor, if there is one.
     void reset();
@@ -70,7 +71,13 @@ std::string read_file(const fs::path& path, std::size_t limit_bytes = 64u << 20)
 /// Fills `out` from `offset`, across short reads. Returns the bytes read: fewer only at its end.
 std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, const fs::path& path);
 
-/// Writes all bytes at the current position. Errors: E405 (disk full), E402.
+/// Writes all bytes at the current position. Returns 0, or the errno of the first failure.
+int try_write_all(int fd, std::span<const std::byte> bytes);
+
+/// Does the same from `offset` on, and leaves the current position as it is.
+int try_write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset);
+
+/// Does the same as try_write_all(). Errors: E405 (disk full), E402.
 void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 
 /// Replaces `path` by `content`: temporary file next to it, fsync, rename, fsync of the folder.

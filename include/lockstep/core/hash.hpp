@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,6 +46,9 @@ class Hasher128 {
     struct State;
     std::unique_ptr<State> state_;
 };
+
+/// Returns XXH3-128 of the file's bytes, hexadecimal. Errors: E201, E202, E402.
+std::string file_digest(const std::filesystem::path& path);
 
 /// Returns 16 lower-case digits.
 std::string hex64(std::uint64_t value);

@@ -90,7 +90,7 @@ class Json {
     }
 
     /// Makes an empty array.
-    static Json array();
+    static Json array() { return Json(Array()); }
     /// Makes an empty object.
     static Json object();
 
@@ -149,9 +149,9 @@ class Json {
     /// Returns the end of the items.
     const Json* end() const;
     /// \copydoc begin() const
-    Json* begin();
+    Json* begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
     /// Returns the end of the items.
-    Json* end();
+    Json* end() { return const_cast<Json*>(std::as_const(*this).end()); }
 
     /// Appends an item to an array or to null. Errors: E222.
     void push_back(Json item);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -102,6 +103,9 @@ std::string printable(std::string_view text);
 /// Does the same but keeps line feeds. All text that a process writes to a terminal goes through
 /// it.
 std::string printable_lines(std::string_view text);
+
+/// Returns `texts` by printable(), with commas between them; of many the first, and how many more.
+std::string listed(const std::vector<std::string>& texts);
 
 /// Called at the end of a command that prints its result. Errors: E405, E402 if print_once() could
 /// not write everything. A reader that closed the pipe, such as `head`, is no error.

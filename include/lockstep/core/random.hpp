@@ -56,11 +56,10 @@ class CounterRandom {
     void below_falling(std::uint64_t n, std::span<std::uint64_t> numbers);
 
     /// Returns a uniform number in [0, 1) with 53 bits.
-    double uniform();
+    double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
   private:
-    std::uint64_t key_;
-    std::uint64_t counter_ = 0;
+    std::uint64_t key_, counter_ = 0;
     std::array<std::uint64_t, 2> block_{};
 };
 

@@ -36,7 +36,7 @@ struct ZipRules {
     bool has_outer_folder = false;  ///< names begin with a folder, which is left out
     bool takes_deflated = false;    ///< entries may be deflated
     /// Throws the error for a file that is not as it should be.
-    void (*refuse)(const std::filesystem::path& path, const std::string& why);
+    void (*refuse)(const fs::path& path, const std::string& why);
 };
 
 /// An open zip archive, of uncompressed entries unless its rules take others (APPNOTE.TXT 6.3, with
@@ -45,10 +45,10 @@ struct ZipRules {
 class ZipFile {
   public:
     /// Opens an archive, and checks its table of entries. Errors: E201, E202, E402 of the file.
-    ZipFile(const std::filesystem::path& path, const ZipRules& rules);
+    ZipFile(const fs::path& path, const ZipRules& rules);
 
-    const std::filesystem::path& path() const { return path_; }  ///< path as given
-    std::uint64_t file_bytes() const { return file_bytes_; }     ///< size of the archive
+    const fs::path& path() const { return path_; }            ///< path as given
+    std::uint64_t file_bytes() const { return file_bytes_; }  ///< size of the archive
 
     /// Returns all entries by name.
     const std::map<std::string, ZipEntry, std::less<>>& entries() const { return entries_; }
@@ -78,7 +78,7 @@ class ZipFile {
     void read_table();
     std::size_t read_entry(std::string_view table, std::size_t at, std::uint64_t table_offset);
 
-    std::filesystem::path path_;
+    fs::path path_;
     ZipRules rules_;
     UniqueFd fd_;
     std::uint64_t file_bytes_ = 0;

@@ -3,7 +3,7 @@
 /// A rank's batches, step after step, read ahead by I/O threads.
 #pragma once
 
-#include "lockstep/core/page_lock.hpp"
+#include "lockstep/core/pages.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/order.hpp"
 
@@ -58,7 +58,7 @@ struct StreamOptions {
     PageCache page_cache = PageCache::keep;   ///< treatment of pages that were read
     BadData on_bad_data = BadData::fail;      ///< treatment of samples that cannot be read
     int memory_sharers = 1;                   ///< number of processes that share the memory limit
-    std::filesystem::path system_root = "/";  ///< folder that holds proc/ and sys/
+    fs::path system_root = "/";               ///< folder that holds proc/ and sys/
     /// Locks batches in memory (result of gpu_page_lock()): a GPU then copies them during its work.
     PageLock page_lock = {};
 };

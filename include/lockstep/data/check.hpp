@@ -29,9 +29,9 @@ struct InspectOptions {
     std::vector<FieldMapping> fields;  ///< of foreign files; none: all their data sets
     Links links = Links::refused;      ///< of those
     std::optional<JobShape> job;
-    std::size_t columns = 80;     ///< of the terminal; names and numbers that are longer stay whole
-    std::filesystem::path sheet;  ///< PNG of some images that is written; "": none
-    bool as_json = false;         ///< an object with the same facts, for programs
+    std::size_t columns = 80;  ///< of the terminal; names and numbers that are longer stay whole
+    fs::path sheet;            ///< PNG of some images that is written; "": none
+    bool as_json = false;      ///< an object with the same facts, for programs
 };
 
 /// A packed data set, or foreign HDF5 files as foreign_files() takes them: data sets or fields
@@ -42,13 +42,13 @@ struct InspectOptions {
 /// or what lies in the same chunks; of labels some thousand blocks; labels of foreign files in
 /// full. Damage to a data set is said, and hinders nothing else. Errors: those of opening; E217 (no
 /// images for the sheet); those of writing it.
-std::string inspect_data(const std::filesystem::path& where, const InspectOptions& options = {});
+std::string inspect_data(const fs::path& where, const InspectOptions& options = {});
 
 /// One thing that is wrong.
 struct Finding {
     std::string code;          ///< code of the error catalogue
     std::string file;          ///< in the data set's folder
-    std::string field;         ///< "" if the damage is not within one field
+    std::string field{};       ///< "" if the damage is not within one field
     std::int64_t block = -1;   ///< number within the shard; -1 if not within one block
     std::uint64_t offset = 0;  ///< offset in the file
     std::uint64_t bytes = 0;   ///< number of bytes; 0 if unknown
@@ -75,7 +75,7 @@ struct VerifyOptions {
 /// every index, every block's hash and decoding, row counts and the range of labels. Every byte is
 /// read once. An empty result means no damage. libhdf5 reads only files whose hash is right.
 /// Errors: E201, E216 if there is no data set at all.
-std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
+std::vector<Finding> verify_dataset(const fs::path& folder,
                                     const VerifyReport& report = {},
                                     const VerifyOptions& options = {});
 
@@ -83,7 +83,7 @@ std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
 /// `fields` is not empty, each block is read and expanded, compared with its own checksums
 /// (fletcher32), and checked for labels that are no classes. Errors: those of DatasetIndex::open(),
 /// which finds faults of HDF5's own structures.
-std::vector<Finding> verify_data(const std::filesystem::path& where,
+std::vector<Finding> verify_data(const fs::path& where,
                                  const std::vector<FieldMapping>& fields,
                                  const VerifyReport& report = {},
                                  const VerifyOptions& options = {});

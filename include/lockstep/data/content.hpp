@@ -48,7 +48,7 @@ class FileWatch {
 
   private:
     struct Watched {
-        std::filesystem::path path;
+        fs::path path;
         FileStamp seen;
     };
     std::vector<Watched> files_;

@@ -47,7 +47,7 @@ struct FieldMapping {
     Links links = Links::refused;     ///< not of its text: one word is for all fields
     /// File or pattern of the field alone, whose rows are those of the data in their order; "": it
     /// lies in each file of the data.
-    std::filesystem::path file = {};
+    fs::path file = {};
     bool operator==(const FieldMapping&) const = default;
 };
 
@@ -166,7 +166,7 @@ class DatasetIndex {
     /// rewritten, as h5repack does, its blocks are located again, with a warning that they have no
     /// hashes. Errors: E201, E216, E220, E222, E223 for folder and manifest; per shard E201, E202,
     /// E203 (not HDF5), E204 (cut short), E205, E207, E208, E212.
-    static DatasetIndex open(const std::filesystem::path& folder);
+    static DatasetIndex open(const fs::path& folder);
 
     /// Makes an index of unchanged HDF5 files of other programs, in the order given. Each data set
     /// of `fields` has the sample as first dimension, and equal shapes and types in all files. A
@@ -176,26 +176,25 @@ class DatasetIndex {
     /// E207 (no such data set), E208 (files differ), E209 (fields differ in samples), E210
     /// (labels), E212 (filters), E234 (layout or type), E235 (fields); E231, E232, E233.
     /// A field with files of its own has its rows there: they are joined by their number.
-    static DatasetIndex open_foreign(const std::vector<std::filesystem::path>& files,
+    static DatasetIndex open_foreign(const std::vector<fs::path>& files,
                                      const std::vector<FieldMapping>& fields);
 
     /// Opens the data of `--data` and `--field`: open(where) without fields, else
     /// open_foreign(foreign_files(where), fields). Several packed data sets, with commas between
     /// them, are one after another. Errors: also E208 where these differ in fields or classes; E106
     /// for fields of a packed data set.
-    static DatasetIndex open(const std::filesystem::path& where,
-                             const std::vector<FieldMapping>& fields);
+    static DatasetIndex open(const fs::path& where, const std::vector<FieldMapping>& fields);
 
     /// Opens the data of `--test-data` and `--test-field`. A packed data set has its own fields.
     /// Foreign files have the fields of `own`, and those of the training data, `trained`, with
     /// other names.
-    static DatasetIndex open_test(const std::filesystem::path& where,
+    static DatasetIndex open_test(const fs::path& where,
                                   const std::vector<FieldMapping>& trained,
                                   const std::vector<FieldMapping>& own);
 
     /// Makes an index of known blocks, by field; `manifest_text` is for parse_manifest(). For tools
     /// that read part of a data set.
-    static DatasetIndex of_blocks(const std::filesystem::path& folder,
+    static DatasetIndex of_blocks(const fs::path& folder,
                                   const std::string& manifest_text,
                                   std::vector<std::vector<StoredBlock>> blocks,
                                   BlockForms forms = {},
@@ -211,7 +210,7 @@ class DatasetIndex {
     /// Reads the bytes of serialize(). Errors: E230 for other bytes; E222, E223.
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 
-    const std::filesystem::path& path() const { return path_; }  ///< folder, or path as given
+    const fs::path& path() const { return path_; }  ///< folder, or path as given
     std::string place() const;  ///< text for users: path(), or the only foreign file
     const Manifest& manifest() const { return manifest_; }        ///< generated for foreign files
     const std::string& name() const { return manifest_.name; }    ///< name of the data set
@@ -284,7 +283,7 @@ class DatasetIndex {
     /// Takes the manifest of indexes that were joined as `origin`; all blocks are there.
     void finish_joined(Manifest manifest, const std::string& origin);
 
-    std::filesystem::path path_;
+    fs::path path_;
     std::string manifest_text_;
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
@@ -304,7 +303,7 @@ struct TextDataset {
 /// least one element, and with those of texts. Returns where its values begin: they lie there in C
 /// order, one behind the other, and are for anyone to write; until then they are 0. Equal arguments
 /// give equal bytes. Errors: E401 and kin (it exists, or its folder does not), E402, E405.
-std::uint64_t create_dataset_file(const std::filesystem::path& path,
+std::uint64_t create_dataset_file(const fs::path& path,
                                   const std::string& name,
                                   ElementType type,
                                   const std::vector<std::int64_t>& shape,

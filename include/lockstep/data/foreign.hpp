@@ -28,19 +28,19 @@ std::vector<FieldMapping> parse_field_mappings(std::string_view text, Links link
 
 /// For commands that need packed data. Errors: E216 with the command that packs them if `where` are
 /// foreign HDF5 files; other faults are for other checks.
-void check_is_packed(const std::filesystem::path& where);
+void check_is_packed(const fs::path& where);
 
 /// Returns the files that `where` names; it may hold several names with commas between them. A file
 /// stands for itself. A folder stands for its *.h5, *.hdf5, *.hdf and *.he5, by name, without
 /// hidden ones (".a.h5"), which one warning counts. Any other text is a pattern
 /// ("runs/*/part-?.h5"), and its matches are sorted by name. Errors: E201 if there are none.
-std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where);
+std::vector<fs::path> foreign_files(const fs::path& where);
 
 /// As many words a shell may make of an unquoted pattern.
 inline constexpr std::size_t most_data_words = 1 << 20;
 
 /// --`name` DIR|FILE, which may be given several times; what foreign_files() takes.
-Option data_option(const std::string& name, std::filesystem::path& target, const std::string& help);
+Option data_option(const std::string& name, fs::path& target, const std::string& help);
 
 /// --`name` NAME=[FILE:]PATH[:LAYOUT][:cf]; what parse_field_mappings() takes. Errors of its
 /// assign(): E235.
@@ -53,7 +53,7 @@ Option links_option(bool& target);
 Links links_of(bool follows_links);
 
 /// What positional words name together, as if they were given to a data_option().
-std::filesystem::path data_of_words(const std::vector<std::string>& words);
+fs::path data_of_words(const std::vector<std::string>& words);
 
 /// How field number `field` becomes `numbers`, a Python expression of its array `x` and of NumPy,
 /// `n`, without single quotes: of foreign files a command that writes them again.

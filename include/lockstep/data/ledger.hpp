@@ -29,14 +29,14 @@ struct LedgerHead {
 };
 
 /// Returns FOLDER/rank-00003.2.ledger for rank 3 of incarnation 2.
-std::filesystem::path ledger_path(const std::filesystem::path& folder, const LedgerHead& head);
+fs::path ledger_path(const fs::path& folder, const LedgerHead& head);
 
 /// Appends one record for each step to a file of this rank's own. One thread. Move-only.
 class LedgerWriter {
   public:
     /// Creates the folder and the file, which must not exist yet, and writes its head at once.
     /// Errors: E401, E402, E405.
-    LedgerWriter(const std::filesystem::path& folder, const LedgerHead& head);
+    LedgerWriter(const fs::path& folder, const LedgerHead& head);
 
     /// Adds each step's batch, even if it has no rows of this rank. Writes from time to time.
     /// Errors: E402, E405.
@@ -53,7 +53,7 @@ class LedgerWriter {
     void sync() const;
 
   private:
-    std::filesystem::path path_;
+    fs::path path_;
     UniqueFd file_;
     std::vector<std::byte> pending_;
     std::uint64_t chain_ = 0;  // hash of the previous record
@@ -92,7 +92,7 @@ struct LedgerReport {
 /// before it, because the final model went through that one. A file that ends within a record is
 /// torn, as a killed rank leaves it; its other records count. Errors: E201, E228 (no ledger; no
 /// file can be read).
-LedgerReport check_ledger(const std::filesystem::path& folder);
+LedgerReport check_ledger(const fs::path& folder);
 
 /// Returns a table by epoch, notes and findings, and the verdict, for people.
 std::string describe_ledger(const LedgerReport& report);

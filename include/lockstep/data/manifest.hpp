@@ -49,13 +49,13 @@ enum class DecimalSign { point, comma };
 
 /// How a table's cells became the numbers of a field, which tables of new data follow.
 struct TableForm {
-    std::uint64_t width = 0;           ///< columns of the table; 0: there is no form
-    std::vector<std::string> columns;  ///< those of the field: names, or numbers from 1
+    std::uint64_t width = 0;             ///< columns of the table; 0: there is no form
+    std::vector<std::string> columns{};  ///< those of the field: names, or numbers from 1
     /// By column: its texts, sorted, each a number of the field that is 1 or 0; empty: the column
     /// holds numbers. No list at all: each column does.
-    std::vector<std::vector<std::string>> categories;
+    std::vector<std::vector<std::string>> categories{};
     Missing missing = Missing::error;
-    std::vector<double> fills;  ///< with Missing::mean: by number of the field
+    std::vector<double> fills{};  ///< with Missing::mean: by number of the field
     DecimalSign decimal = DecimalSign::point;
     std::string encoding;  ///< as `data pack --encoding`
 
@@ -98,8 +98,8 @@ struct Shard {
     std::uint64_t bytes = 0;
     std::uint64_t samples = 0;  ///< 0: a linked file with values of the next shard that has samples
     std::uint64_t first_sample = 0;
-    std::string xxh3_128;  ///< hash of the whole file; for foreign ones, of size, time and layout
-    std::vector<IndexPlace> index;  ///< by field; empty for foreign files
+    std::string xxh3_128{};  ///< hash of the whole file; for foreign ones, of size, time and layout
+    std::vector<IndexPlace> index{};  ///< by field; empty for foreign files
     bool operator==(const Shard&) const = default;
 };
 

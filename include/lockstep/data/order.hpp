@@ -61,7 +61,8 @@ class EpochOrder {
 
     std::uint64_t samples() const { return starts_.back(); }  ///< samples of the epoch
     int lanes() const { return lanes_; }                      ///< used lanes: at most one per block
-    std::uint64_t lane_samples(int lane) const;               ///< number of positions of that lane
+    /// Returns the number of positions of that lane.
+    std::uint64_t lane_samples(int lane) const { return lane_samples_before(lane, samples()); }
 
     /// Returns how many of them are before position `position` of the epoch.
     std::uint64_t lane_samples_before(int lane, std::uint64_t position) const;

@@ -23,7 +23,7 @@ enum class Leftovers { resume, discard };
 
 /// Inputs and layout of a new data set.
 struct PackOptions {
-    std::filesystem::path output;  ///< the folder that becomes the data set
+    fs::path output;               ///< the folder that becomes the data set
     std::string name;              ///< name of the data set and its shards; "" = output's name
     std::string split = "train";   ///< name of the split in the manifest: "train", "test"
     Codec codec = Codec::none;     ///< codec of blocks
@@ -32,7 +32,7 @@ struct PackOptions {
     std::uint32_t block_rows = 0;  ///< 0 = so that a block has at most 512 KiB
     std::optional<std::uint64_t> shuffle_seed = 0;  ///< rows are shuffled once; nullopt = kept
     std::int64_t classes = 0;                       ///< expected; 0 = largest label + 1
-    std::vector<std::string> class_names;           ///< empty, or one per class
+    std::vector<std::string> class_names{};         ///< empty, or one per class
     Leftovers leftovers = Leftovers::resume;        ///< remains of an unfinished pack
     int threads = 1;  ///< threads of each member; 0: one for each core
     Team team;        ///< shards are divided among its members
@@ -51,7 +51,7 @@ using PackReport = std::function<void(const PackProgress&)>;
 
 /// The result of a pack.
 struct PackResult {
-    std::filesystem::path path;      ///< folder of the data set
+    fs::path path;                   ///< folder of the data set
     Manifest manifest;               ///< manifest as written
     std::uint64_t raw_bytes = 0;     ///< size of all fields, uncompressed
     std::uint64_t stored_bytes = 0;  ///< size of all shards
@@ -59,7 +59,7 @@ struct PackResult {
 };
 
 /// Checks that `target` is free, as a data set is never overwritten. Errors: E407 if it exists.
-void check_is_free(const std::filesystem::path& target);
+void check_is_free(const fs::path& target);
 
 /// Collective. Packs the rows of `source`. The same source and options give the same bytes
 /// on any machine, with any team and threads, interrupted or not. Everything is written to a folder
@@ -86,7 +86,7 @@ PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
 
 /// What to write, and where.
 struct ExportOptions {
-    std::filesystem::path output;        ///< the folder that is made
+    fs::path output;                     ///< the folder that is made
     std::vector<std::uint64_t> samples;  ///< by global number, in this order; empty: all
 };
 
@@ -122,8 +122,8 @@ enum class StageTrust {
 
 /// What is copied, to where, by whom.
 struct StageOptions {
-    std::filesystem::path source;          ///< a data set that all processes see
-    std::filesystem::path target;          ///< the copy: a folder of each node's own
+    fs::path source;                       ///< a data set that all processes see
+    fs::path target;                       ///< the copy: a folder of each node's own
     StageTrust trust = StageTrust::sizes;  ///< of a copy that is there
     std::uint64_t piece_bytes = 4u << 20;  ///< read and sent at once
     /// Shards become whole together, at least so many bytes of them: what an interruption costs.
@@ -164,7 +164,7 @@ inline constexpr const char* staged_marker = "staged.json";
 StageResult stage_dataset(const StageOptions& options, const StageReport& report = {});
 
 /// Removes a staged copy on this node. Errors: E243 if `target` is not one.
-void unstage_dataset(const std::filesystem::path& target);
+void unstage_dataset(const fs::path& target);
 
 /// Collective. Returns the fields at `places` of `index` with mean and deviation of all samples, as
 /// packing finds them: the result depends neither on `team` nor on `threads`. Errors: those of

@@ -39,7 +39,7 @@ struct ImageFit {
 /// Settings of inputs whose rows cannot be read at random: opening reads them once, from begin to
 /// end, into a nameless file, which ends with the source.
 struct SourceOptions {
-    std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary folder
+    fs::path scratch;  ///< folder of that file; "" = the system's temporary folder
     ReadReport report;
     Links links = Links::refused;   ///< rule for links of HDF5 files
     ImageFit images = {};           ///< of encoded images in HDF5 files
@@ -61,8 +61,8 @@ NamedInput parse_named_input(const std::string& option, std::string_view text);
 /// dimensions) and `labels` as i64. Gzip files are expanded into `options.scratch`. Images of three
 /// dimensions are taken for CHW where `layout` is unstated. Errors: E201, E202, E214 (malformed),
 /// E209 (counts), E235, as open_npy().
-std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
-                                    const std::filesystem::path& labels,
+std::unique_ptr<RowSource> open_idx(const fs::path& images,
+                                    const fs::path& labels,
                                     const SourceOptions& options = {},
                                     ImageLayout layout = ImageLayout::unstated);
 
@@ -77,21 +77,21 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     const SourceOptions& options = {});
 
 /// Opens `images` and `labels` from two files, both IDX or both NPY, by their first bytes.
-std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
-                                       const std::filesystem::path& labels,
+std::unique_ptr<RowSource> open_images(const fs::path& images,
+                                       const fs::path& labels,
                                        ImageLayout layout,
                                        const SourceOptions& options = {});
 
 /// Opens CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): files, or the
 /// folder with data_batch_*.bin (any split but "test") and test_batch.bin. Names of classes come
 /// from batches.meta.txt next to them. Errors: E201, E202, E214.
-std::unique_ptr<RowSource> open_cifar10(const std::vector<std::filesystem::path>& inputs,
+std::unique_ptr<RowSource> open_cifar10(const std::vector<fs::path>& inputs,
                                         const std::string& split);
 
 /// Opens CIFAR-100: files, or the folder with train.bin and test.bin. `labels` are the 100 fine
 /// classes, `coarse_labels` the 20 coarse ones; names come from fine_label_names.txt and
 /// coarse_label_names.txt.
-std::unique_ptr<RowSource> open_cifar100(const std::vector<std::filesystem::path>& inputs,
+std::unique_ptr<RowSource> open_cifar100(const std::vector<fs::path>& inputs,
                                          const std::string& split);
 
 /// Tells whether the first line of a CSV file names its columns.
@@ -125,13 +125,12 @@ enum class RawTokens { none, u16, u32 };
 /// order given; sample k has tokens [k length, k length + length], so that neighbours share one. A
 /// rest that does not fill a sample is left out. Errors: E106 (less than one sample), E201, E202,
 /// E214 (an empty file), E402.
-std::unique_ptr<RowSource> open_text(const std::vector<std::filesystem::path>& files,
-                                     std::uint64_t length);
+std::unique_ptr<RowSource> open_text(const std::vector<fs::path>& files, std::uint64_t length);
 
 /// Opens existing tokens in the same way: NPY files of one dimension (u8, u16, u32, i32, i64), or
 /// raw ones. All u8 stay u8, others become i32. Errors: also E105, E106 (`raw` is missing, or does
 /// not match the files); E210 on reading a token that exceeds i32.
-std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>& files,
+std::unique_ptr<RowSource> open_tokens(const std::vector<fs::path>& files,
                                        std::uint64_t length,
                                        RawTokens raw = RawTokens::none);
 
@@ -139,7 +138,7 @@ std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>&
 /// cells were filled, which records left out, and the categories. Errors: E201, E202, E214 and E239
 /// (a cell is no number, or no known category), naming line and column; E103 (no such encoding),
 /// E106 (no such column, or one of two roles).
-std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
+std::unique_ptr<RowSource> open_csv(const fs::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options = {});
 
@@ -151,7 +150,7 @@ std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
 /// are lists of bytes are decoded as open_folder() does. A field's own layout overrides `layout`.
 /// Errors: E201 to E205, E207, E208, E209, E210 (labels), E213 (cannot be read), E214, E231 to
 /// E233, E235 (a layout that does not match the field's name), E405.
-std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
+std::unique_ptr<RowSource> open_hdf5(const std::vector<fs::path>& files,
                                      const std::vector<FieldMapping>& fields,
                                      ImageLayout layout = ImageLayout::unstated,
                                      const SourceOptions& options = {});
@@ -175,11 +174,10 @@ struct FolderOptions {
 /// BILINEAR does, bit for bit. Transparency is dropped; CMYK and 16 bits are refused. Of
 /// FolderContent::images, `folder` may be one image. Errors: E201, E202, E214; E237 (an image
 /// cannot be decoded), E238 (sizes differ), naming it.
-std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
-                                       const FolderOptions& options = {});
+std::unique_ptr<RowSource> open_folder(const fs::path& folder, const FolderOptions& options = {});
 
 /// Returns true if a folder's images are read from files of such a name.
-bool is_image_name(const std::filesystem::path& file);
+bool is_image_name(const fs::path& file);
 
 /// Opens images as `images`, of `folder` and its sub-folders, and their masks as `masks` u8 [H,W]:
 /// files below `masks` of the same names without ending, or with "_mask" after it. Masks are PNG,
@@ -187,8 +185,8 @@ bool is_image_name(const std::filesystem::path& file);
 /// by nearest pixels. Errors: those of open_folder(); E214 names an image without mask or a mask
 /// without image, E237 and E238 a mask with colours or of another size, E210 a pixel that is not in
 /// `options.mask_values`.
-std::unique_ptr<RowSource> open_masked_folder(const std::filesystem::path& folder,
-                                              const std::filesystem::path& masks,
+std::unique_ptr<RowSource> open_masked_folder(const fs::path& folder,
+                                              const fs::path& masks,
                                               const FolderOptions& options = {});
 
 /// Parses "0,255" for FolderOptions. Errors: E103.

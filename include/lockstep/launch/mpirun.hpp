@@ -23,9 +23,9 @@ struct LaunchRequest {
     int np = 1;                      ///< ranks
     bool oversubscribe = false;      ///< true if more ranks than cores are wanted
     std::vector<std::string> words;  ///< arguments of each rank
-    std::filesystem::path folder;    ///< folder for Open MPI's own files; "": its usual places
+    std::filesystem::path folder{};  ///< folder for Open MPI's own files; "": its usual places
     std::filesystem::path program;   ///< program of each rank
-    std::string hosts;               ///< "a:4,b:4", over ssh; "": this machine only
+    std::string hosts{};             ///< "a:4,b:4", over ssh; "": this machine only
 };
 
 /// Returns the mpirun line. With hosts, `np` 0 means one rank for each slot. The network is one in

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 
 namespace lockstep {
 
@@ -23,7 +24,7 @@ class RankFacts {
     RankFacts();
 
     /// `read` is called at most once.
-    explicit RankFacts(Reader read);
+    explicit RankFacts(Reader read) : read_(std::move(read)) {}
 
     /// Returns the launch. Errors: those of read_launch_facts().
     const LaunchFacts& launch() const;

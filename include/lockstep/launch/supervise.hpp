@@ -30,10 +30,10 @@ class LaunchFolder {
     LaunchFolder& operator=(const LaunchFolder&) = delete;
 
     /// Returns the path for mpirun; the folder is empty at first.
-    const std::filesystem::path& path() const { return path_; }
+    const fs::path& path() const { return path_; }
 
   private:
-    std::filesystem::path path_;
+    fs::path path_;
     UniqueFd lock_;
 };
 
@@ -60,7 +60,7 @@ struct LauncherLog {
     std::int64_t start = 0;  ///< number of the run's start that the ranks belong to
 
     /// Returns the folder of that start's logs; "" if there is none, and no copy is kept.
-    std::function<std::filesystem::path(LaunchState)> folder;
+    std::function<fs::path(LaunchState)> folder;
 };
 
 /// Facts about the ranks of a launch.

@@ -71,12 +71,11 @@ inline constexpr std::array<std::string_view, 4> settled_settings{
 /// it recorded: as they were given or, if ranks settled them, as these did. Its length is that of
 /// its newest start. Relative paths are made absolute, and a model's file is the run's own copy.
 /// Errors: as read_run_record().
-std::map<std::string, std::string> recorded_values(const std::filesystem::path& run,
-                                                   const OptionTable& table);
+std::map<std::string, std::string> recorded_values(const fs::path& run, const OptionTable& table);
 
 /// A checkpoint of a run: "RUN", "RUN@best", "RUN@400".
 struct RunSource {
-    std::filesystem::path run;
+    fs::path run;
     std::string choice = "newest";  ///< for chosen_checkpoint()
 };
 /// Parses one.
@@ -94,7 +93,7 @@ struct RunSettings {
 };
 
 /// Reads run.json. Errors: E201, E202, E222; those of set_setting().
-RunSettings read_run_settings(const std::filesystem::path& run);
+RunSettings read_run_settings(const fs::path& run);
 
 /// Checks that the model's file of `run` is the one that it was trained with. Errors: E306; E201
 /// and kin.
@@ -103,7 +102,7 @@ void check_model_file(const RunSettings& run);
 /// Writes to `run` what prediction needs and it does not have yet: the fields of `data` (names,
 /// mean and deviation, classes, columns), and a copy of the model's file, of hash `model_digest`.
 /// Errors: E306 if the file has changed since; E401 and kin.
-void keep_for_prediction(const std::filesystem::path& run,
+void keep_for_prediction(const fs::path& run,
                          const TrainSettings& settings,
                          const DatasetIndex& data,
                          const std::string& model_digest);
@@ -112,11 +111,11 @@ void keep_for_prediction(const std::filesystem::path& run,
 /// names of inputs, transform, and the fields of the data. A field with mean and deviation is given
 /// as (value / divided_by - mean) / std, a deviation of 0 as 1. "" for runs of earlier versions.
 /// Errors: E201, E222.
-std::string prediction_facts(const std::filesystem::path& run, std::int64_t step);
+std::string prediction_facts(const fs::path& run, std::int64_t step);
 
 /// Returns what keep_for_prediction() wrote of the data: an index without samples. Nothing for runs
 /// of earlier versions. Errors: E222, E223.
-std::optional<DatasetIndex> kept_data(const std::filesystem::path& run);
+std::optional<DatasetIndex> kept_data(const fs::path& run);
 
 class Record;
 

@@ -90,7 +90,7 @@ double save_interval_s(double cost_s, double mtbf_s, double overhead);
 /// What saves beside the steps cost: the time that they are known to take, or what the steps beside
 /// them take longer, if that is more. Medians are compared, for other things make single steps
 /// long. A start's first steps do not count. What the scatter of the steps may hide counts, too, so
-/// that the first saves seem rather too dear: one standard error, by medians.
+/// that the first saves seem rather too dear: two standard errors, by medians.
 class SaveCost {
   public:
     /// Must be called for every step; `is_beside`: a save was in flight. Returns true if the cost
@@ -143,12 +143,10 @@ class TimeLimit {
     bool is_near(double now_s) const;
 
   private:
-    double deadline_s_;
-    double margin_s_;
+    double deadline_s_, margin_s_;
     std::array<double, 64> turns_s_{};
     std::size_t turns_ = 0;
-    double turn_began_s_ = 0;
-    double longest_save_s_ = 0;
+    double turn_began_s_ = 0, longest_save_s_ = 0;
 };
 
 }  // namespace lockstep

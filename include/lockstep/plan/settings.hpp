@@ -150,20 +150,20 @@ struct KeepSettings {
 /// Settings of `lockstep train`. If a comment says "decides", another value gives other bits.
 /// setting_table() defines the possible values.
 struct TrainSettings {
-    std::filesystem::path data;  ///< training data set; its digest decides
-    std::string fields;          ///< fields of foreign HDF5: "NAME=PATH,..."; "": packed shards
-    std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
+    fs::path data;            ///< training data set; its digest decides
+    std::string fields;       ///< fields of foreign HDF5: "NAME=PATH,..."; "": packed shards
+    fs::path test_data;       ///< evaluated after epochs; may be empty
     std::string test_fields;  ///< fields of foreign test data if they differ from `fields`; without
                               ///< test_data: of `data`
     bool follows_links = false;  ///< for foreign files, test data included
-    std::filesystem::path run;   ///< run directory
+    fs::path run;                ///< run directory
 
     TaskSettings task;  ///< decides
     std::string
         inputs;  ///< "images,age": fields that are the model's inputs; "": the first; decides
     /// Safetensors with the initial weights of a new run; "": random weights of the seed. Its
     /// digest decides.
-    std::filesystem::path load_weights;
+    fs::path load_weights;
     std::string load_skip;    ///< "fc.*,head.*": names that keep the seed's weights; decides
     std::string load_prefix;  ///< "module.": prefix removed from the file's names; decides
     std::string from;         ///< "RUN@best": run that a new run begins with, see run_source(); the
@@ -248,6 +248,9 @@ Option keep_option(KeepSettings& target);
 
 /// Returns true if a run with these settings is evaluated.
 bool has_test_data(const TrainSettings& settings);
+
+/// Returns true if saves of a run with these settings take a copy, to go on beside the steps.
+bool saves_beside_steps(const TrainSettings& settings);
 
 /// Returns one row for each setting: how it is read, shown, compared between ranks and kept with
 /// the run. The rows refer to `settings`, whose values are the defaults.

@@ -43,10 +43,10 @@ std::string checkpoint_manifest_text(const CheckpointManifest& manifest);
 CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std::string& origin);
 
 /// Reads the manifest in a checkpoint's folder. Errors: the same, and E201.
-CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& checkpoint);
+CheckpointManifest read_checkpoint_manifest(const fs::path& checkpoint);
 
 /// Fills `out`, which has the piece's number of floats, from its file. Errors: E310 (hash).
-void read_whole_piece(const std::filesystem::path& checkpoint,
+void read_whole_piece(const fs::path& checkpoint,
                       const CheckpointManifest& manifest,
                       const StoredPiece& piece,
                       std::span<std::byte> out);
@@ -54,34 +54,35 @@ void read_whole_piece(const std::filesystem::path& checkpoint,
 /// Returns CheckpointState::parameter_hash of the values in the files of `checkpoint`: that of all
 /// tensors but the optimizer's, where those from `frozen_from` on follow the model's counters.
 /// Errors: E201, E202, E309.
-std::string stored_parameter_hash(const std::filesystem::path& checkpoint,
+std::string stored_parameter_hash(const fs::path& checkpoint,
                                   const CheckpointManifest& manifest,
-                                  std::size_t frozen_from);
+                                  std::size_t frozen_from,
+                                  FileAccess access);
 
 /// Returns the entry of a whole tensor by name and shape, or of a part as a range of elements.
 SafetensorsEntry entry_of(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count);
 
 /// Returns the path at which the checkpoint of `step` is written until it is complete.
-std::filesystem::path unfinished_checkpoint(const CheckpointPlace& place, std::int64_t step);
+fs::path unfinished_checkpoint(const CheckpointPlace& place, std::int64_t step);
 
 /// Turns `unfinished`, whose shards are complete, into the checkpoint of `state`, and then removes
 /// older ones as state.retention says. Errors: E401, E402, E405, and those of
 /// place.check_still_ours.
 void commit_checkpoint(const CheckpointPlace& place,
-                       const std::filesystem::path& unfinished,
+                       const fs::path& unfinished,
                        const CheckpointState& state,
                        const std::string& manifest);
 
 /// Returns the tensors in the checkpoint's order, counters last. Values are read when they are
 /// fetched, and `manifest` is borrowed until then. Errors: E106 (no average); when fetched, those
 /// of read_whole_piece().
-std::vector<ExportedTensor> exported_tensors(const std::filesystem::path& checkpoint,
+std::vector<ExportedTensor> exported_tensors(const fs::path& checkpoint,
                                              const CheckpointManifest& manifest,
                                              ExportedTensors wanted);
 
 /// Writes `tensors` into the new file `file`, as `options` say. Errors: those of
 /// export_checkpoint().
-ExportSummary write_export(const std::filesystem::path& file,
+ExportSummary write_export(const fs::path& file,
                            const CheckpointManifest& manifest,
                            const std::vector<ExportedTensor>& tensors,
                            const WeightsExport& options);

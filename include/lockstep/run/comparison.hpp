@@ -74,8 +74,7 @@ std::optional<double> value_at(std::span<const CurvePoint> curve, double at);
 
 /// Values of two curves at the last place that both reach.
 struct CurveGap {
-    double at = 0;
-    double first = 0, second = 0;
+    double at = 0, first = 0, second = 0;
     double difference() const { return second - first; }  ///< above 0: the second is higher
 };
 

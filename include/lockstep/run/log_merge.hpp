@@ -125,6 +125,14 @@ struct RankErrors {
         followers{};  ///< ranks, in order, with only errors that report other ranks' ends
 };
 
+/// The first failure of a start.
+struct RootCause {
+    RankError error{};             ///< its code is E660 or E661 if it comes from flight records
+    bool is_verdict = false;       ///< it comes from flight records
+    std::string trouble{};         ///< "rank dead", ... if is_verdict, else ""
+    std::vector<int> followers{};  ///< RankErrors::followers
+};
+
 /// Reads `logs` to their end. `facts`: read_log_facts() of the same folder.
 RankErrors read_errors(LogMerge& logs, std::span<const RankLogFacts> facts);
 

@@ -19,24 +19,16 @@
 
 namespace lockstep {
 
-/// The reason why a start failed, as in `lockstep logs --first-error`.
-struct ReportCause {
-    RankError error{};             ///< ranks, node, code, what, why and fix
-    std::string trouble{};         ///< "rank dead", ... if flight records show it, else ""
-    std::vector<int> followers{};  ///< ranks that ended because of it
-};
-
 /// Settings with changed values: {"io-threads", "4"}.
 using ChangedSettings = std::vector<std::pair<std::string, std::string>>;
 
 /// Facts about a run from other modules: this one reads no flight records and no settings.
 struct ReportClues {
     RunStatus status{};
-    std::int64_t start = 0;  ///< the start whose end `cause` explains; 0: none has begun
-    std::optional<ReportCause>
-        cause{};           ///< nothing if there is no failure, or if the cause is unknown
-    std::string next{};    ///< the command to type next
-    std::string resume{};  ///< the command that resumes the run; "": none can
+    std::int64_t start = 0;            ///< the start whose end `cause` explains; 0: none has begun
+    std::optional<RootCause> cause{};  ///< nothing: there is no failure, or its cause is unknown
+    std::string next{};                ///< the command to type next
+    std::string resume{};              ///< the command that resumes the run; "": none can
 
     /// Returns the command that made the run, with some settings changed; "" if it is unknown.
     std::function<std::string(const ChangedSettings&)> train_line{};

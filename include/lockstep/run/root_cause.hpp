@@ -20,17 +20,12 @@
 
 namespace lockstep {
 
-/// The first failure of a start.
-struct RootCause {
-    RankError error{};             ///< its code is E660 or E661 if it comes from flight records
-    bool is_verdict = false;       ///< it comes from flight records
-    std::string trouble{};         ///< "rank dead", ...: if is_verdict
-    std::vector<int> followers{};  ///< RankErrors::followers
-};
-
 /// Returns the cause for start `incarnation`; nothing if there is no failure or no record of its
 /// cause. Errors: E201.
 std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnation);
+
+/// Returns "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
+std::string cause_title(const RootCause& cause);
 
 /// Returns several lines: rank, node, what and why, and the last output of its ranks.
 std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause);
@@ -90,7 +85,7 @@ RunStatus status_of_run(const fs::path& run, StatusDepth depth);
 /// The records of a launch's ranks, and the callback for their end.
 struct LaunchedRun {
     /// Returns the folder of the newest start's flight records; "" if nothing has started.
-    std::function<std::filesystem::path()> newest_flight;
+    std::function<fs::path()> newest_flight;
 
     /// Called with the reason why the run failed, if no rank could report it.
     std::function<void(const Error&)> mark_failed;
@@ -101,6 +96,6 @@ struct LaunchedRun {
 /// memory ran out, by the kernel's counters below `root`; other errors of `launch`.
 int explain_end(const LaunchedRun& run,
                 const std::function<int()>& launch,
-                const std::filesystem::path& root = "/");
+                const fs::path& root = "/");
 
 }  // namespace lockstep

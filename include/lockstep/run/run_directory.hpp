@@ -78,8 +78,7 @@ std::string_view run_phase_name(RunPhase phase);  ///< the enumerator's name, as
 /// The progress of a run. It decides success, because mpirun's exit code cannot.
 struct RunState {
     RunPhase phase = RunPhase::running;
-    std::int64_t step = 0;
-    std::int64_t epoch = 0;
+    std::int64_t step = 0, epoch = 0;
     std::string reason{};          ///< reason for people
     int exit = 0;                  ///< exit code of the phase
     std::string updated{};         ///< UTC; filled in when written

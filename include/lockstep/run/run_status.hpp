@@ -87,8 +87,7 @@ struct StartRecord {
     std::int64_t epoch = 0;       ///< epochs finished with that step
     double first_report_s = 0;    ///< seconds from its first line to its first step
     double train_s = 0;           ///< seconds of reported steps, without checkpoints
-    double save_s = 0;
-    double evaluate_s = 0;
+    double save_s = 0, evaluate_s = 0;
     double step_s = -1;  ///< seconds of a step by the newest reports; negative: unknown
     double kept_s = 0;   ///< part of train_s in steps that no later start repeated
 };

@@ -37,11 +37,17 @@ std::string framed_header(const Json& header);
 /// 64.
 std::string safetensors_header(std::span<const SafetensorsEntry> entries);
 
+/// How a file is written or read. Through the page cache it takes the kernel's time, which other
+/// work of these cores misses. Around it (O_DIRECT) the caller waits for the disk block by block;
+/// that is a wish, for not every file system can.
+enum class FileAccess { cached, direct };
+
 /// Writes `entries` in order to a new file and flushes it to disk. `wrote` is called from time to
-/// time with the total of bytes of values. Errors: E401, E402, E405.
-void write_safetensors(const std::filesystem::path& path,
+/// time with the total of bytes of values. Errors: E225, E401, E402, E405.
+void write_safetensors(const fs::path& path,
                        std::span<SafetensorsEntry> entries,
-                       const std::function<void(std::uint64_t)>& wrote = {});
+                       const std::function<void(std::uint64_t)>& wrote = {},
+                       FileAccess access = FileAccess::cached);
 
 /// The type of stored elements; `other`: they cannot become floats.
 enum class StoredFloat { f16, bf16, f32, f64, other };
@@ -64,9 +70,9 @@ struct StoredTensor {
 class WeightsFile {
   public:
     /// Opens a file. Errors: E201 also if a file of an index is missing, E202, E206, E309.
-    explicit WeightsFile(const std::filesystem::path& path);
+    explicit WeightsFile(const fs::path& path);
 
-    const std::filesystem::path& path() const { return path_; }            ///< path as given
+    const fs::path& path() const { return path_; }                         ///< path as given
     const std::vector<StoredTensor>& tensors() const { return tensors_; }  ///< in the file's order
 
     /// Fills `out`, of tensor.count() floats; f64 is rounded to nearest. Errors: E309 if the file
@@ -75,15 +81,15 @@ class WeightsFile {
 
   private:
     struct OpenFile {
-        std::filesystem::path path;
+        fs::path path;
         UniqueFd fd;
     };
 
     void open_index();
-    void open_safetensors(const std::filesystem::path& path);
+    void open_safetensors(const fs::path& path);
     void open_archive();
 
-    std::filesystem::path path_;
+    fs::path path_;
     std::vector<OpenFile> files_;
     std::optional<ZipFile> archive_;
     std::vector<StoredTensor> tensors_;
@@ -91,21 +97,18 @@ class WeightsFile {
 
 /// Returns the digest of a file of weights; of an index, that of all its files. Errors: as
 /// WeightsFile().
-std::string weights_digest(const std::filesystem::path& path);
-
-/// Returns XXH3-128 of the file's bytes, hexadecimal. Errors: E201, E202, E402.
-std::string file_digest(const std::filesystem::path& path);
+std::string weights_digest(const fs::path& path);
 
 /// Returns a command that makes safetensors of the file at `path`, which begins with `start`; "" if
 /// none is known.
-std::string way_to_safetensors(std::string_view start, const std::filesystem::path& path);
+std::string way_to_safetensors(std::string_view start, const fs::path& path);
 
 /// Returns the command that exports the run which `path` belongs to. RUN replaces its name if no
 /// folder above `path` is a run.
-std::string export_command(const std::filesystem::path& path);
+std::string export_command(const fs::path& path);
 
 /// Refuses a folder. Errors: E206 naming the command that makes a file of a run.
-void check_is_weights_file(const std::filesystem::path& path);
+void check_is_weights_file(const fs::path& path);
 
 /// The difference between the file's names and the model's.
 struct Renaming {
@@ -119,6 +122,6 @@ Renaming renaming_between(std::span<const std::string> missing,
                           std::span<const std::string> unexpected);
 
 /// Returns a command for plain Python that writes the file at `path` with the model's names.
-std::string rename_command(const Renaming& renaming, const std::filesystem::path& path);
+std::string rename_command(const Renaming& renaming, const fs::path& path);
 
 }  // namespace lockstep

@@ -12,12 +12,9 @@ namespace lockstep {
 
 /// Numbers of the steps since the last report; `step` is the last of them.
 struct StepReport {
-    std::int64_t epoch = 0;
-    std::int64_t step = 0;
+    std::int64_t epoch = 0, step = 0;
     std::int64_t steps_total = 0;  ///< steps of the whole run; 0: unknown
-    double loss = 0;
-    double lr = 0;
-    double samples_per_s = 0;
+    double loss = 0, lr = 0, samples_per_s = 0;
     PhaseSeconds phases{};
     std::uint64_t memory_bytes = 0;  ///< resident memory; 0: unknown
     double eta_s = -1;               ///< seconds to the end; negative: unknown

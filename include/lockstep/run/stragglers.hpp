@@ -29,13 +29,13 @@ enum class LinkWay { both, sends, receives };
 /// between them.
 struct SlowLink {
     std::string host;
-    std::vector<int> ranks;        ///< ranks of that node
-    std::string other_host{};      ///< second node of a pair; "": the node is slow to all others
-    std::vector<int> other_ranks;  ///< ranks of the second node
-    LinkWay way = LinkWay::both;   ///< seen from `host`
-    double bytes_per_s = 0;        ///< speed from rank to rank
-    double usual_bytes_per_s = 0;  ///< speed of the others
-    bool are_alone = false;        ///< there are no others: only these two exchange messages
+    std::vector<int> ranks;          ///< ranks of that node
+    std::string other_host{};        ///< second node of a pair; "": the node is slow to all others
+    std::vector<int> other_ranks{};  ///< ranks of the second node
+    LinkWay way = LinkWay::both;     ///< seen from `host`
+    double bytes_per_s = 0;          ///< speed from rank to rank
+    double usual_bytes_per_s = 0;    ///< speed of the others
+    bool are_alone = false;          ///< there are no others: only these two exchange messages
 };
 
 /// Compares the messages from node to node: slow is below 0.4 of the usual speed, between two nodes
@@ -68,10 +68,10 @@ struct Straggler {
     int rank = 0;
     std::string host;
     StragglerCause cause = StragglerCause::other;
-    double lost_s = 0;       ///< seconds of each step: its own time minus the other ranks' median
-    double share = 0;        ///< the same as a share of the steps' wall time
-    double persistence = 0;  ///< share of the run in which it was so
-    std::string data_bound;  ///< StragglerCause::data: the limiting stage, if known
+    double lost_s = 0;         ///< seconds of each step: its own time minus the other ranks' median
+    double share = 0;          ///< the same as a share of the steps' wall time
+    double persistence = 0;    ///< share of the run in which it was so
+    std::string data_bound{};  ///< StragglerCause::data: the limiting stage, if known
     std::optional<SlowLink> link{};  ///< StragglerCause::link of a node, or of a pair
 };
 

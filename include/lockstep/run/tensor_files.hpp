@@ -39,7 +39,7 @@ enum class Existing { kept, replaced };
 class NewFile {
   public:
     /// Creates the partial file. Errors: E407 if `path` exists and is kept, E401.
-    explicit NewFile(const std::filesystem::path& path, Existing existing = Existing::kept);
+    explicit NewFile(const fs::path& path, Existing existing = Existing::kept);
     ~NewFile();
     NewFile& operator=(NewFile&&) = delete;
 
@@ -53,7 +53,7 @@ class NewFile {
     void finish();
 
   private:
-    std::filesystem::path path_, partial_;
+    fs::path path_, partial_;
     UniqueFd fd_;
     std::uint64_t bytes_ = 0;
     std::function<void(std::uint64_t)> wrote_;

@@ -41,7 +41,7 @@ std::string_view name_of(Trouble trouble);
 /// The rank that others wait for, and the text about it.
 struct Verdict {
     Trouble trouble = Trouble::none;  ///< the kind of problem
-    std::vector<int> culprits;        ///< in order; empty if no rank is more likely than others
+    std::vector<int> culprits{};      ///< in order; empty if no rank is more likely than others
     std::string what;                 ///< one sentence: rank, place, state
     std::string why;                  ///< state of the other ranks
     std::string fix;                  ///< what to do
@@ -71,7 +71,7 @@ inline constexpr double unheard_s = 1.5;
 
 /// Returns a text with the number of processes of this control group that the kernel's OOM killer
 /// has ended since the start, when its count was `kills_before`; "" if none.
-std::string lack_of_memory(std::uint64_t kills_before, const std::filesystem::path& root = "/");
+std::string lack_of_memory(std::uint64_t kills_before, const fs::path& root = "/");
 
 /// Returns the remedy for lack of memory.
 std::string fix_of_memory();
@@ -81,7 +81,7 @@ std::string fix_of_memory();
 void blame_memory(Verdict& verdict,
                   std::span<const RankTrace> traces,
                   std::uint64_t kills_before,
-                  const std::filesystem::path& root = "/");
+                  const fs::path& root = "/");
 
 /// Returns the ranks on other nodes that count as alive only because it is too early to call them
 /// dead: none of their heartbeats is younger than `unheard_s`. A heartbeat in the future is

@@ -5,7 +5,9 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/pages.hpp"
 #include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/safetensors.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -69,14 +71,14 @@ class SideThread {
 
 /// What saves beside the steps need, one at a time.
 struct SaveThreads {
-    /// For saves whose changing pieces have at most `room` floats. Errors: std::bad_alloc,
+    /// For saves whose changing pieces have at most `room` floats. The copier asks for the pages at
+    /// once, for a first copy would take ten times as long as others. Errors: E225,
     /// std::system_error.
-    explicit SaveThreads(std::size_t room) : staging(new float[room]), floats(room) {}
+    explicit SaveThreads(std::size_t room);
 
-    std::unique_ptr<float[]> staging;
-    std::size_t floats;
+    Pages staging;
     std::int64_t spread = 1;  ///< number of steps that the next save is written beside
-    SideThread writer{19}, copier{5};
+    SideThread writer{15}, copier{5};
 };
 
 /// One save. Its stages: rank 0 prepares the folder, all ranks write their shards, rank 0 commits.
@@ -117,7 +119,7 @@ class CheckpointSave {
     double rested_s() const { return rested_s_; }
 
     /// Lets this rank write as quickly as it can, for somebody waits.
-    void hurry();
+    void hurry() { may_write_ = bytes_; }
 
     /// After a step, on all ranks: `agreed` is the sum of votes() before it. Returns true once the
     /// checkpoint is there. Collective only where a rank failed. Errors: see above.
@@ -146,6 +148,7 @@ class CheckpointSave {
     void give_sign();
     void mark_phase() const;
     std::filesystem::path list_of(int rank) const;
+    FileAccess access() const { return threads_ ? FileAccess::direct : FileAccess::cached; }
 
     const Communicator ranks_;
     const int rank_, size_;

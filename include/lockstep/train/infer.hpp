@@ -26,31 +26,32 @@ struct InferSettings {
     std::filesystem::path run;      ///< folder of a run
     std::string step = "newest";    ///< its checkpoint, see chosen_checkpoint()
     std::filesystem::path weights;  ///< safetensors to use instead of the checkpoint; "": none
-    std::string
-        channels;  ///< channels of pruned `weights`, see ModelSettings; "": those of the run
-    std::filesystem::path data;  ///< data to read
-    std::string fields;  ///< fields of foreign HDF5, as TrainSettings::fields; "": those of the run
+    /// Channels of pruned `weights`, see ModelSettings; "": those of the run.
+    std::string channels{};
+    std::filesystem::path data{};  ///< data to read
+    /// Fields of foreign HDF5, as TrainSettings::fields; "": those of the run.
+    std::string fields{};
     bool follows_links = false;        ///< for foreign HDF5; the run's setting applies too
     RunPart part = RunPart::all;       ///< a part requires that `data` are the run's own
     std::filesystem::path train_data;  ///< data whose statistics normalise; "": as the run has them
     /// New file for the model's outputs: .npy, .h5 or .hdf5 with data set "predictions", or .csv
     /// with one line for each sample. "": metrics are computed instead.
-    std::filesystem::path outputs;
+    std::filesystem::path outputs{};
     OutputForm form = OutputForm::logits;  ///< of `outputs`
     std::string row_title = "sample";      ///< of the first column of a .csv
-    std::vector<std::string> row_names;    ///< by sample, for rank 0; empty: their numbers
+    std::vector<std::string> row_names{};  ///< by sample, for rank 0; empty: their numbers
 };
 
 /// Results of infer(), the same on all ranks.
 struct InferResult {
-    EvaluationRecord evaluation;      ///< metrics, if there are no `outputs`
-    std::string confusion;            ///< confusion matrix as CSV; "": none
-    std::string by_class;             ///< table of figures of each class or target; "": none
-    std::int64_t step = 0;            ///< of the checkpoint; 0: the weights are a file's
-    std::uint64_t samples = 0;        ///< number of samples in the data set, or in its part
-    std::vector<std::int64_t> shape;  ///< shape of the outputs, by sample number
-    std::string element;              ///< their type: "f32", "i64"
-    std::string names;                ///< where those of rows and classes are; "": nowhere
+    EvaluationRecord evaluation{};      ///< metrics, if there are no `outputs`
+    std::string confusion{};            ///< confusion matrix as CSV; "": none
+    std::string by_class{};             ///< table of figures of each class or target; "": none
+    std::int64_t step = 0;              ///< of the checkpoint; 0: the weights are a file's
+    std::uint64_t samples = 0;          ///< number of samples in the data set, or in its part
+    std::vector<std::int64_t> shape{};  ///< shape of the outputs, by sample number
+    std::string element{};              ///< their type: "f32", "i64"
+    std::string names{};                ///< where those of rows and classes are; "": nowhere
 };
 
 /// Collective. Evaluates every sample once, in evaluation mode, on the run's virtual ranks: the

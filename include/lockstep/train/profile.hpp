@@ -51,13 +51,13 @@ struct LayerCost {
 
 /// Results of profile_model().
 struct ModelProfile {
-    std::vector<std::vector<std::int64_t>> inputs;  ///< shapes, with samples first
-    std::vector<std::int64_t> output;               ///< shape of the first output
-    std::vector<OperatorCost> operators;            ///< the slowest first
+    std::vector<std::vector<std::int64_t>> inputs{};  ///< shapes, with samples first
+    std::vector<std::int64_t> output;                 ///< shape of the first output
+    std::vector<OperatorCost> operators{};            ///< the slowest first
     /// Layers in the order of their first use. A program's operations count with their module. In
     /// other models, those without parameters, such as pooling or an activation, count with the
     /// layer before them, or with the first if none is before.
-    std::vector<LayerCost> layers;
+    std::vector<LayerCost> layers{};
     double forward_s =
         0;  ///< seconds in each step: median of as many steps without measurement of operators
     double backward_s = 0;  ///< likewise

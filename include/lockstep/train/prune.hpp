@@ -13,12 +13,11 @@ namespace lockstep {
 
 /// Settings of prune_run().
 struct PruneSettings {
-    std::filesystem::path run;      ///< folder of a run, whose newest whole checkpoint is used
-    std::filesystem::path weights;  ///< safetensors to use instead of the checkpoint; "": none
-    std::filesystem::path
-        train_data;  ///< present place of the run's training data; "": where the run had them
-    std::filesystem::path output;  ///< new safetensors file
-    double keep = 0.5;             ///< share of each layer's channels that is kept
+    fs::path run;         ///< folder of a run, whose newest whole checkpoint is used
+    fs::path weights;     ///< safetensors to use instead of the checkpoint; "": none
+    fs::path train_data;  ///< present place of the run's training data; "": where the run had them
+    fs::path output;      ///< new safetensors file
+    double keep = 0.5;    ///< share of each layer's channels that is kept
 };
 
 /// The model before or after pruning.
@@ -33,7 +32,7 @@ struct PruneResult {
     std::string model;       ///< name of both models
     std::int64_t batch = 0;  ///< samples of the batch that is timed
     PrunedSide before;       ///< the trained model
-    PrunedSide after;        ///< the model as written
+    PrunedSide after{};      ///< the model as written
 };
 
 /// Removes from each layer but the last the channels whose weights have the smallest L1 norm, and

@@ -268,8 +268,7 @@ void judge(const CommReport& report, double min_gb_per_s) {
     check(best >= min_gb_per_s, [&] {
         return Error(
             "E652",
-            fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks "
-                        "for {}",
+            fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks for {}",
                         best,
                         min_gb_per_s),
             "no size was faster",

@@ -16,7 +16,6 @@
 #include "output_place.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -47,14 +46,14 @@ Examples:
 )";
 
 struct BenchIoOptions {
-    std::filesystem::path data;
+    fs::path data;
     std::string fields;
     bool follows_links = false;
     std::vector<std::string> codecs = {"none", "deflate", "lz4", "zstd"};
     std::uint64_t size = 256u << 20;
     std::vector<std::int64_t> image = {3, 64, 64};
-    std::filesystem::path scratch;  ///< "": where the system has such files
-    std::vector<int> threads;       // empty: 1, 2, 4, ... to the cores there are
+    fs::path scratch;          ///< "": where the system has such files
+    std::vector<int> threads;  // empty: 1, 2, 4, ... to the cores there are
     bool json = false;
     IoPlan plan;
 };

@@ -46,7 +46,7 @@ struct DoctorOptions {
     std::optional<ComputeOn> device;  ///< nothing: GPUs where there are any
     std::vector<std::string> only, skip;
     bool preflight = false, json = false, list = false, answers_probe = false;
-    std::filesystem::path exclude_file, launcher_log;
+    fs::path exclude_file, launcher_log;
 };
 
 OptionTable table_of(DoctorOptions& options) {

@@ -19,7 +19,7 @@ namespace {
 enum class PlanFormat { table, json, rankfile, mpirun, srun, sbatch };
 
 struct MapOptions {
-    std::filesystem::path topology, save_topology, check;
+    fs::path topology, save_topology, check;
     int nodes = 0, tasks_per_node = 0, np = 0;
     std::string hosts;
     MapBy map_by = MapBy::slot;
@@ -86,20 +86,13 @@ Mapped map_planned(const MapOptions& options, const RankFacts& facts) {
 }
 
 std::string written(const Mapped& mapped, PlanFormat format) {
-    switch (format) {
-        case PlanFormat::json:
-            return serialize(mapped.plan) + "\n";
-        case PlanFormat::rankfile:
-            return rankfile_text(mapped.plan);
-        case PlanFormat::mpirun:
-            return mpirun_text(mapped.plan, mapped.node ? &*mapped.node : nullptr);
-        case PlanFormat::srun:
-            return srun_text(mapped.plan);
-        case PlanFormat::sbatch:
-            return sbatch_text(mapped.plan);
-        default:
-            return placement_table(mapped.plan);
-    }
+    if (format == PlanFormat::json) return serialize(mapped.plan) + "\n";
+    if (format == PlanFormat::rankfile) return rankfile_text(mapped.plan);
+    if (format == PlanFormat::mpirun)
+        return mpirun_text(mapped.plan, mapped.node ? &*mapped.node : nullptr);
+    if (format == PlanFormat::srun) return srun_text(mapped.plan);
+    if (format == PlanFormat::sbatch) return sbatch_text(mapped.plan);
+    return placement_table(mapped.plan);
 }
 
 int map_live(const ProcessContext& process, const MapOptions& options) {

@@ -116,8 +116,8 @@ void check_columns(const CsvOptions& csv) {
 }
 
 // That of a packed data set, or of the training data of a run.
-Manifest manifest_of(const std::filesystem::path& folder) {
-    const std::filesystem::path kept = RunPaths{folder}.data();
+Manifest manifest_of(const fs::path& folder) {
+    const fs::path kept = RunPaths{folder}.data();
     if (fs::exists(status_of(kept)))
         return parse_manifest(read_file(kept), kept.string(), ManifestKind::kept);
     return parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
@@ -169,7 +169,7 @@ std::unique_ptr<RowSource> open_pictures(const PackInputs& in) {
                             : open_masked_folder(in.folder, in.masks, folder_options(in));
 }
 
-std::vector<std::filesystem::path> paths(const std::vector<std::string>& texts) {
+std::vector<fs::path> paths(const std::vector<std::string>& texts) {
     return {texts.begin(), texts.end()};
 }
 

@@ -26,21 +26,20 @@ struct TableText {
 OptionSection table_text_group(TableText& text);
 
 struct PackInputs {
-    std::filesystem::path images, labels, csv, folder, masks;
+    fs::path images, labels, csv, folder, masks;
     std::vector<std::string> npy, cifar10, cifar100, text, tokens;
-    std::filesystem::path hdf5;  ///< files, with commas between them
-    std::string fields;          ///< fields of `hdf5`
+    fs::path hdf5;       ///< files, with commas between them
+    std::string fields;  ///< fields of `hdf5`
     ImageLayout layout = ImageLayout::unstated;
     Color color = Color::as_first;
     std::string resize;       ///< "HxW"; "": images have one size
     std::string mask_values;  ///< "0,255"; "": pixels of masks are class numbers
     CsvOptions csv_columns;   ///< but for its text
     TableText table_text;
-    std::filesystem::path like;  ///< packed data set whose form a table follows; "": none
-    std::int64_t length = 0;     ///< length of windows of text or tokens; 0: not given
+    fs::path like;            ///< packed data set whose form a table follows; "": none
+    std::int64_t length = 0;  ///< length of windows of text or tokens; 0: not given
     RawTokens token_type = RawTokens::none;
-    bool follows_links = false;
-    bool is_sample_a_file = false;
+    bool follows_links = false, is_sample_a_file = false;
     std::uint64_t memory = SourceOptions{}.memory_bytes;  ///< memory for reading `hdf5`
 
     /// Returns the number of classes that is known without reading: 256 for bytes; 0: count them.

@@ -33,7 +33,7 @@ struct InspectArguments {
     bool follows_links = false;
 };
 
-int inspect(const std::filesystem::path& where, InspectArguments& arguments) {
+int inspect(const fs::path& where, InspectArguments& arguments) {
     InspectOptions& options = arguments.options;
     options.links = links_of(arguments.follows_links);
     options.fields = parse_field_mappings(arguments.fields, options.links);
@@ -60,9 +60,7 @@ struct VerifyArguments {
     int threads = 0;
 };
 
-void verify(const std::filesystem::path& where,
-            const VerifyArguments& arguments,
-            const Communicator& ranks) {
+void verify(const fs::path& where, const VerifyArguments& arguments, const Communicator& ranks) {
     Progress progress;
     const auto report = [&](const VerifyProgress& at) {
         progress.update("verify", at.done, at.total, ProgressUnit::bytes);
@@ -107,7 +105,7 @@ void add_samples(const std::string& text, std::vector<std::uint64_t>& samples) {
         samples.push_back(static_cast<std::uint64_t>(sample));
 }
 
-int export_samples(ExportArguments& arguments, const std::filesystem::path& where) {
+int export_samples(ExportArguments& arguments, const fs::path& where) {
     ExportOptions& options = arguments.options;
     check_given(!options.output.empty(), "out");
     for (const std::string& text : arguments.samples) add_samples(text, options.samples);

@@ -94,7 +94,7 @@ void stage(StageArguments& arguments, const Communicator& all) {
 }
 
 // One rank of each node removes its copy.
-void unstage(const std::filesystem::path& target, const Communicator& all) {
+void unstage(const fs::path& target, const Communicator& all) {
     const Communicator node = all.split_by_node();
     agree(all, [&] {
         if (node.is_root()) unstage_dataset(target);

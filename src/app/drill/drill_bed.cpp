@@ -70,8 +70,7 @@ std::string last_line(const std::string& text) {
 
 // Enough for a fault to come while it trains, few enough on a machine that is slow or busy.
 std::int64_t steps_for(double step_s) {
-    constexpr double training_s = 2;
-    constexpr double least = 60, most = 20'000;
+    constexpr double training_s = 2, least = 60, most = 20'000;
     return static_cast<std::int64_t>(std::clamp(training_s / std::max(step_s, 1e-6), least, most));
 }
 

@@ -40,10 +40,6 @@ void expect_recovery(DrillBed& bed, const Attack& attack, FaultReport& report) {
     report.expectations.push_back(bed.expect_nothing_left(attack));
 }
 
-int last_rank(const DrillBed& bed) {
-    return bed.settings().ranks - 1;
-}
-
 /// Sends `signal` to a rank; "" where it is not there (any more).
 std::string hit_rank(const LiveRun& live, int rank, int signal, const char* how) {
     for (const RankTrace& trace : live.traces)
@@ -58,7 +54,7 @@ std::string hit_rank(const LiveRun& live, int rank, int signal, const char* how)
 
 /// A rank that is hit by a signal of which it knows nothing.
 FaultReport hit(DrillBed& bed, Attack attack, int signal, const char* how, const char* trouble) {
-    const int rank = last_rank(bed);
+    const int rank = bed.settings().ranks - 1;
     attack.data = bed.data();
     attack.strike = [&](const LiveRun& live) { return hit_rank(live, rank, signal, how); };
     const Struck struck = bed.train(attack);

@@ -121,7 +121,7 @@ FaultReport with_own_mounts(const std::function<FaultReport()>& work,
 }
 
 /// Within that: an empty memory file system of `bytes` over the folder `at`. Throws MountRefused.
-void mount_small(const std::filesystem::path& at, std::uint64_t bytes) {
+void mount_small(const fs::path& at, std::uint64_t bytes) {
     const std::string options = fmt::format("size={},mode=0700", bytes);
     if (::mount("tmpfs", at.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()) != 0)
         throw refused("no small file system can be mounted here");

@@ -58,11 +58,12 @@ std::map<std::int64_t, std::string> kept_texts(const std::vector<CheckpointInfo>
     return texts;
 }
 
-// "  best accuracy 0.91"; "" unless the step's evaluation is one of the best.
-std::string figure_text(const BestEvaluation& best, std::int64_t step) {
-    if (step == best.step) return fmt::format("  best {} {:.6g}", best.metric, best.value);
-    const auto found = std::ranges::find(best.next, step, &EvaluatedStep::step);
-    return found == best.next.end() ? "" : fmt::format("  {} {:.6g}", best.metric, found->value);
+// "best accuracy 0.91" if the step's evaluation is one of the best; else the last one until then.
+std::string figure_text(const BestEvaluation& best, const CheckpointState& state) {
+    if (state.step == best.step) return fmt::format("best {} {:.6g}", best.metric, best.value);
+    const auto found = std::ranges::find(best.next, state.step, &EvaluatedStep::step);
+    return found == best.next.end() ? state.evaluated.text
+                                    : fmt::format("{} {:.6g}", best.metric, found->value);
 }
 
 int list(const fs::path& run) {
@@ -70,26 +71,32 @@ int list(const fs::path& run) {
     const CheckpointState newest =
         newest_checkpoint_state(RunPaths{run}.checkpoints()).value_or(CheckpointState{});
     auto kept = kept_texts(found, newest);
-    std::size_t width = 12;
-    for (const auto& [step, text] : kept) width = std::max(width, text.size());
-    print_once(fmt::format(
-        "step        epoch  ranks  size        age      {:<{}}  parameters\n", "kept", width));
-    for (std::size_t i = 0; i < found.size(); ++i) try {
-            const CheckpointInfo& info = found[i];
+    std::vector<std::vector<std::string>> rows = {
+        {"step", "epoch", "ranks", "size", "age", "kept", "evaluated", "parameters"}};
+    std::vector<std::size_t> widths = {10, 5, 5, 10, 7, 12, 0, 0};
+    for (const CheckpointInfo& info : found) try {
             const CheckpointState state = read_checkpoint_state(info.path);
-            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {:<7}  {:<{}}  {}{}\n",
-                                   info.step,
-                                   state.epoch,
-                                   state.ranks,
-                                   bytes_text(bytes_of_folder(info.path)),
-                                   age_text(info.path / "manifest.json"),
-                                   kept[info.step],
-                                   width,
-                                   state.parameter_hash,
-                                   figure_text(newest.best, info.step)));
+            rows.push_back({std::to_string(info.step),
+                            std::to_string(state.epoch),
+                            std::to_string(state.ranks),
+                            bytes_text(bytes_of_folder(info.path)),
+                            age_text(info.path / "manifest.json"),
+                            kept[info.step],
+                            figure_text(newest.best, state),
+                            state.parameter_hash});
+            for (std::size_t i = 0; i < widths.size(); ++i)
+                widths[i] = std::max(widths[i], rows.back()[i].size());
         } catch (const Error& error) {
-            print_once(fmt::format("{:<10}  {}\n", found[i].step, error.what()));
+            rows.push_back({std::to_string(info.step), error.what()});
         }
+    if (widths[6] > 0) widths[6] = std::max(widths[6], rows[0][6].size());
+    for (const std::vector<std::string>& row : rows) {
+        std::string line;
+        for (std::size_t i = 0; i < row.size(); ++i)
+            if (widths[i] > 0)
+                line += fmt::format("{}{:<{}}", i > 0 ? "  " : "", row[i], widths[i]);
+        print_once(line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
+    }
     return 0;
 }
 
@@ -137,19 +144,13 @@ int compare(const fs::path& a, const fs::path& b) {
     return found.different.empty() ? 0 : 1;
 }
 
-Json shape_of(const TensorMeta& tensor) {
-    Json shape = Json::array();
-    for (const std::int64_t extent : tensor.shape) shape.push_back(extent);
-    return shape;
-}
-
 // What is in the checkpoint at `path`, besides values. Versions are those of the run around it.
 Json facts_of(const fs::path& path, const CheckpointManifest& manifest) {
     Json tensors = Json::array(), files = Json::object();
     for (const TensorMeta& tensor : manifest.tensors)
         tensors.push_back({{"name", tensor.name},
                            {"dtype", "f32"},
-                           {"shape", shape_of(tensor)},
+                           {"shape", tensor.shape},
                            {"bytes", tensor.count() * sizeof(float)}});
     for (const auto& [name, value] : manifest.state.counters)
         tensors.push_back(
@@ -223,8 +224,11 @@ int remove(const fs::path& run, std::span<const std::string> steps, bool is_dry)
     std::set<std::int64_t> wanted;
     for (const std::string& word : steps) wanted.insert(chosen_checkpoint(run, word).step);
     const RunDirectory held = RunDirectory::open(run);
+    const fs::path root = held.paths().checkpoints();
+    const std::vector<CheckpointInfo> found = list_checkpoints(root);
+    const auto kept = kept_texts(found, newest_checkpoint_state(root).value_or(CheckpointState{}));
     std::vector<CheckpointInfo> going, staying;
-    for (const CheckpointInfo& info : list_checkpoints(held.paths().checkpoints()))
+    for (const CheckpointInfo& info : found)
         (wanted.contains(info.step) ? going : staying).push_back(info);
     const auto whole = newest_whole(staying);
     const auto last_whole = whole ? std::nullopt : newest_whole(going);
@@ -240,9 +244,10 @@ int remove(const fs::path& run, std::span<const std::string> steps, bool is_dry)
     for (const CheckpointInfo& info : going) {
         const std::uint64_t bytes = bytes_of_folder(info.path);
         freed += bytes;
-        print_once(fmt::format("step {:<10} {}\n", info.step, bytes_text(bytes)));
+        print_once(fmt::format(
+            "step {:<10} {:<10}  {}\n", info.step, bytes_text(bytes), kept.at(info.step)));
     }
-    if (!is_dry) remove_checkpoints(held.paths().checkpoints(), {wanted.begin(), wanted.end()});
+    if (!is_dry) remove_checkpoints(root, {wanted.begin(), wanted.end()});
     print_once(fmt::format("{} {}{}\n",
                            is_dry ? "would free" : "freed",
                            bytes_text(freed),
@@ -280,18 +285,19 @@ int verify(const fs::path& run) {
 }  // namespace
 
 Command ckpt_ls_command() {
-    return {
-        .name = "ckpt ls",
-        .summary = "list the checkpoints of a run",
-        .usage = "lockstep ckpt ls RUN",
-        .text =
-            "Step, epoch, ranks that wrote it, size, age, why it is kept, hash of all parameters.\n"
-            "newest: one of 'train --keep last=N'. every: the first after a period of\n"
-            "--keep every=PERIOD. best: of one of the best evaluations, with its figure.\n"
-            "read: the newest start began with it, so it is known to be whole.\n"
-            "rollback: --on-nonfinite rollback may need it. -: it goes with the next save.\n",
-        .positionals = 1,
-        .run = [](const Invocation& call) { return list(call.positionals[0]); }};
+    return {.name = "ckpt ls",
+            .summary = "list the checkpoints of a run",
+            .usage = "lockstep ckpt ls RUN",
+            .text =
+                "Step, epoch, ranks that wrote it, size, age, why it is kept, the last evaluation "
+                "until\n"
+                "then, hash of all parameters.\n"
+                "newest: one of 'train --keep last=N'. every: the first after a period of\n"
+                "--keep every=PERIOD. best: of one of the best evaluations.\n"
+                "read: the newest start began with it, so it is known to be whole.\n"
+                "rollback: --on-nonfinite rollback may need it. -: it goes with the next save.\n",
+            .positionals = 1,
+            .run = [](const Invocation& call) { return list(call.positionals[0]); }};
 }
 
 Command ckpt_inspect_command() {
@@ -323,10 +329,10 @@ Command ckpt_rm_command() {
         .summary = "remove checkpoints of a run",
         .usage = "lockstep ckpt rm RUN STEP... [--dry-run]",
         .text =
-            "Removes the checkpoints of these steps, and says what it freed. It reads those that\n"
-            "stay, and refuses if none of them is whole. A run that is running is left alone.\n"
-            "Without the newest one, a resumed run goes on from the one before it, with the state\n"
-            "of that time: metrics, best evaluation and ledger.\n\n"
+            "Removes the checkpoints of these steps, and says what it freed and what kept each.\n"
+            "It reads those that stay, and refuses if none of them is whole. A run that trains\n"
+            "is left alone. Without the newest one, a resumed run goes on from the one before\n"
+            "it, with the state of that time: metrics, best evaluation and ledger.\n\n"
             "Example: lockstep ckpt rm runs/a 400 500\n",
         .table = {rehearsal_group(*is_dry)},
         .positionals = 2,

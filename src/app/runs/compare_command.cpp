@@ -234,8 +234,7 @@ std::string figures_text(const RunComparison& runs) {
     if (runs.figures.empty())
         return "accuracy cannot be compared: they have no evaluation in common\n";
     std::vector<Cells> rows{
-        {"test data", "", root_text(runs.first), root_text(runs.second), "difference"}};
-    rows.front()[1] = " ";
+        {"test data", " ", root_text(runs.first), root_text(runs.second), "difference"}};
     for (const ComparedFigure& figure : runs.figures) {
         if (runs.first.batch > 0) add_gap(rows, figure.name, figure.at_samples, "samples");
         add_gap(rows, figure.name, figure.at_updates, "updates");

@@ -47,8 +47,7 @@ Example:
 )";
 
 struct ControlOptions {
-    bool now = false;
-    bool after_checkpoint = false;
+    bool now = false, after_checkpoint = false;
     double timeout_s = 600;
 };
 

@@ -53,11 +53,6 @@ std::string under(const std::string& title, const std::deque<std::string>& lines
     return text;
 }
 
-/// Returns true if any output of that start's launcher was kept.
-bool has_launcher_words(const fs::path& run, std::int64_t start) {
-    return !last_words(run, start).empty();
-}
-
 /// The last lines of a launch after the newest start, `start`, whose ranks did not begin; "" where
 /// there was none.
 std::string words_of_launch_after(const RunStatus& status, std::int64_t start) {
@@ -172,7 +167,7 @@ double since_s(const std::string& given, const RunClock& clock) {
 std::vector<std::int64_t> chosen_starts(const fs::path& run,
                                         std::int64_t newest,
                                         const LogsOptions& options) {
-    if (newest == 0 && has_launcher_words(run, 1)) return {1};
+    if (newest == 0 && !last_words(run, 1).empty()) return {1};  // its launcher left some
     check(newest > 0, [&] {
         return Error("E201",
                      fmt::format("run '{}' has no logs yet", printable(run.string())),

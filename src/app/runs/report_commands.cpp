@@ -44,19 +44,13 @@ struct ReportOptions {
     std::int64_t incarnation = 0;  // 0: the newest
 };
 
-std::optional<ReportCause> cause_of(const std::optional<RootCause>& found) {
-    if (!found) return {};
-    return ReportCause{found->error, found->trouble, found->followers};
-}
-
 Report report_of(const fs::path& run, std::int64_t asked, const std::string& program) {
     ReportClues clues{.status = status_of_run(run, StatusDepth::history)};
     check_start(asked, clues.status.incarnation);
     clues.start = asked > 0 ? asked : clues.status.incarnation;
     const bool has_logs = fs::is_directory(status_of(RunPaths{run}.logs(clues.start)));
-    const auto cause = has_logs ? root_cause(run, clues.start) : std::nullopt;
-    clues.cause = cause_of(cause);
-    clues.next = next_command(clues.status, clues.start, AlreadyTold::cause, cause);
+    if (has_logs) clues.cause = root_cause(run, clues.start);
+    clues.next = next_command(clues.status, clues.start, AlreadyTold::cause, clues.cause);
     clues.resume = resumption(clues.status, clues.start, program);
     clues.train_line = [=](const ChangedSettings& changed) {
         return resume_command(run, program, changed);

@@ -71,10 +71,7 @@ ScalePoint point_in(const std::string& given, const std::string& entry) {
     constexpr double shortest_s = 1e-9, longest_s = 1e12;
     check(ranks && seconds && *seconds >= shortest_s && *seconds <= longest_s,
           [&] { return bad_times(given); });
-    ScalePoint point;
-    point.ranks = *ranks;
-    point.seconds = *seconds;
-    return point;
+    return {.ranks = *ranks, .seconds = *seconds};
 }
 
 std::vector<ScalePoint> given_points(const std::string& given) {
@@ -134,10 +131,6 @@ std::vector<RunFigures> read_runs(const std::vector<std::string>& places) {
                                    "drop one; 'lockstep compare A B' is for two such runs");
                   });
     return runs;
-}
-
-ScaleUnit unit_of(const RunFigures& run) {
-    return run.record.deciding.value("device", "cpu") == "cpu" ? ScaleUnit::core : ScaleUnit::gpu;
 }
 
 // Returns the metric that the evaluations of all runs have, accuracy first.
@@ -203,7 +196,8 @@ void add_runs(ScaleReport& report,
               std::vector<ScalePoint>& points,
               std::span<const RunFigures> runs) {
     check_same_work(runs);
-    report.unit = unit_of(runs.front());
+    const bool is_on_cpu = runs.front().record.deciding.value("device", "cpu") == "cpu";
+    report.unit = is_on_cpu ? ScaleUnit::core : ScaleUnit::gpu;
     report.figure = figure_of(runs);
     report.notes = notes_on(runs);
     report.batch = runs.front().record.deciding.value("batch", 0.0);

@@ -66,14 +66,12 @@ std::string verdict_text(const ScaleReport& report) {
     return text + (more.empty() ? "" : "; " + more) + "\n";
 }
 
-double ranks_paid(const ScaleReport& report, const ScalePoint& point) {
-    return report.unit == ScaleUnit::core ? point.at_once() * report.threads : point.ranks;
-}
-
 // Returns the hours of a training, or of what was timed.
 double hours_paid(const ScaleReport& report, const ScalePoint& point) {
+    const double paid =
+        report.unit == ScaleUnit::core ? point.at_once() * report.threads : point.ranks;
     const double times = report.time == ScaleTime::given ? 1 : report.steps_total;
-    return ranks_paid(report, point) * point.seconds * times / 3600;
+    return paid * point.seconds * times / 3600;
 }
 
 std::string unit_name(ScaleUnit unit) {

@@ -40,8 +40,7 @@ first metric, and with the settings that differ between the runs.
 )";
 
 struct StatusOptions {
-    bool all = false;
-    bool json = false, csv = false;
+    bool all = false, json = false, csv = false;
 };
 
 /// The best evaluation of a run.
@@ -143,8 +142,7 @@ Json json_of(const RunRow& run) {
     if (!run.best.metric.empty())
         json["best"] = {
             {"metric", run.best.metric}, {"value", run.best.value}, {"step", run.best.step}};
-    json["settings"] = Json::object();
-    for (const auto& [name, value] : run.settings) json["settings"][name] = value;
+    json["settings"] = run.settings;
     return json;
 }
 

@@ -261,6 +261,7 @@ JobEstimate estimate_job(const TrainSettings& settings,
         node_ranks * gradient_slots(settings, estimate.parameters, ranks) * vector_bytes +
         (data.bytes > 0 ? std::min(data.bytes, reading) : reading);
     estimate.checkpoint_bytes = (1 + states) * vector_bytes;
+    if (saves_beside_steps(settings)) estimate.copy_bytes = estimate.checkpoint_bytes / owners;
     // Those that are kept, while one more is written.
     estimate.disk_bytes =
         (static_cast<std::uint64_t>(kept_checkpoints(settings)) + 1) * estimate.checkpoint_bytes;
@@ -272,11 +273,12 @@ std::string estimate_text(const JobEstimate& estimate, const TrainSettings& sett
         return fmt::format("# model '{}': give --parameters N for an estimate of memory and disk\n",
                            settings.model.name);
     return fmt::format(
-        "# memory of a node  about {} ({} parameters; data {})\n"
+        "# memory of a node  about {} ({} parameters; data {}), and {} for copies of saves\n"
         "# disk of the run   about {} ({} checkpoints of {}, and one being written)\n",
         bytes_text(estimate.node_memory_bytes),
         grouped(estimate.parameters),
         estimate.data_bytes > 0 ? bytes_text(estimate.data_bytes) : "not visible from here",
+        bytes_text(estimate.copy_bytes),
         bytes_text(estimate.disk_bytes),
         kept_checkpoints(settings),
         bytes_text(estimate.checkpoint_bytes));

@@ -24,6 +24,7 @@ void check_ranks_will_run(const SubmitOptions& options,
 struct JobEstimate {
     std::uint64_t parameters = 0;  ///< 0: not known
     std::uint64_t node_memory_bytes = 0;
+    std::uint64_t copy_bytes = 0;  ///< of a node, for saves beside the steps; a job runs without
     std::uint64_t checkpoint_bytes = 0;  ///< of one
     std::uint64_t disk_bytes = 0;        ///< at most at a time
     std::uint64_t data_bytes = 0;        ///< decoded; 0: not known

@@ -42,8 +42,7 @@ struct SubmitOptions {
     std::filesystem::path data, run;
     std::int64_t chain = 1;
     std::uint64_t parameters = 0;  ///< parameters of the model; 0: known from its name
-    bool exclusive = false;
-    bool dry_run = false;
+    bool exclusive = false, dry_run = false;
 };
 
 /// Returns the long names of SLURM's options.

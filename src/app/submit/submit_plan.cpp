@@ -266,10 +266,7 @@ SubmitPlan plan_submit(const SubmitOptions& options, const Invocation& call, con
     SitePreset site;
     if (!options.site.empty())
         site = read_site_preset(named_file(root / "slurm/sites", "site", options.site, ".toml"));
-    SubmitPlan plan{.script = read_template(options, call, site, root),
-                    .settings = {},
-                    .request = {},
-                    .launcher = {}};
+    SubmitPlan plan{.script = read_template(options, call, site, root)};
     apply_site(plan.script, site);
     apply_flags(plan.script, options, call);
     apply_second_part(plan.script, options);

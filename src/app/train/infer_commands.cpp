@@ -157,7 +157,6 @@ class RawInput {
                                    fmt::format(".{}.rows", settings.outputs.filename().string()),
                          .name = "rows",
                          .shuffle_seed = {},
-                         .class_names = {},
                          .leftovers = Leftovers::discard,
                          .team = team_of(ranks)};
         if (field.name == "tokens") pack.classes = field.classes();
@@ -229,9 +228,7 @@ int run_infer(InferArguments& arguments,
         return supervise_ranks({.np = arguments.np,
                                 .oversubscribe = arguments.oversubscribe,
                                 .words = call.words,
-                                .folder = {},
-                                .program = launched_program(program),
-                                .hosts = {}});
+                                .program = launched_program(program)});
     if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     std::optional<RawInput> raw;
     if (has_input) agree(ranks, [&] { check_new_outputs(settings.outputs); });

@@ -69,8 +69,7 @@ std::string operator_row(const OperatorCost& cost, double watched_s) {
 }
 
 std::string operator_table(const ModelProfile& profile, const Totals& totals, std::size_t most) {
-    const std::size_t all = profile.operators.size();
-    const std::size_t shown = most == 0 ? all : std::min(most, all);
+    const std::size_t all = profile.operators.size(), shown = most == 0 ? all : std::min(most, all);
     std::string text = "   self ms   share   calls      GFLOP    GFLOP/s  pass      operator\n";
     for (std::size_t i = 0; i < shown; ++i)
         text += operator_row(profile.operators[i], totals.watched_s);

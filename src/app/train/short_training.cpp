@@ -69,7 +69,7 @@ std::string train_shortly(const ShortTraining& training, const std::function<voi
     return end.parameters;
 }
 
-std::int64_t steps_done(const std::filesystem::path& run) {
+std::int64_t steps_done(const fs::path& run) {
     try {
         const auto steps = read_step_budgets(step_budgets_path(RunPaths{run}.logs(1), 0));
         return steps.empty() ? 0 : steps.back().step;

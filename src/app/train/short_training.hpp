@@ -13,10 +13,10 @@
 namespace lockstep {
 
 struct ShortTraining {
-    std::filesystem::path program;   ///< program of its ranks
+    fs::path program;                ///< program of its ranks
     std::vector<std::string> words;  ///< "train" and its options, without --run
     int np = 1;                      ///< number of ranks on this machine; may exceed the cores
-    std::filesystem::path run;       ///< a run directory that does not exist yet
+    fs::path run;                    ///< a run directory that does not exist yet
 };
 
 /// Returns the words of `train` that reproduce the options of `call`, except those in `left_out`.
@@ -39,7 +39,7 @@ std::string train_shortly(const ShortTraining& training, const std::function<voi
 
 /// Returns the steps of the first start of `run`, by the first rank's file of steps, which grows by
 /// many at once.
-std::int64_t steps_done(const std::filesystem::path& run);
+std::int64_t steps_done(const fs::path& run);
 
 /// Throws E242 if a signal asks this process to end; `doing` is "the comparison". For commands that
 /// keep no results.

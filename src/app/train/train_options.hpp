@@ -18,10 +18,9 @@ struct TrainOptions {
     TrainSettings settings;
     int np = 0;         ///< 0: not given
     std::string hosts;  ///< "a:4,b:4"; "": this machine
-    bool oversubscribe = false;
-    bool dry_run = false;
-    std::filesystem::path config, plan;
-    std::filesystem::path resume;          ///< run whose settings hold; "": none
+    bool oversubscribe = false, dry_run = false;
+    fs::path config, plan;
+    fs::path resume;                       ///< run whose settings hold; "": none
     std::vector<std::string> skip_checks;  ///< checks of the doctor; "all" for all
 };
 

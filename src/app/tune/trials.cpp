@@ -106,10 +106,6 @@ std::string error_line(const std::string& output) {
     return printable(output.substr(begin, output.find('\n', begin) - begin));
 }
 
-std::string step_text(double seconds) {
-    return fmt::format("{:.3f} ms", 1e3 * seconds);
-}
-
 // "(2.1 to 2.4)"
 std::string range_text(const std::vector<double>& seconds) {
     const auto [least, most] = std::ranges::minmax(seconds);
@@ -212,8 +208,8 @@ std::string variant_text(const Knob& knob, const Variant& variant) {
     return own == variant.end() ? settings_text(variant) : own->second;
 }
 
-Trials::Trials(std::filesystem::path program,
-               std::filesystem::path scratch,
+Trials::Trials(fs::path program,
+               fs::path scratch,
                std::vector<std::string> words,
                std::function<void(const std::string&)> look)
     : program_(std::move(program)),
@@ -296,9 +292,9 @@ std::string knob_text(const KnobResult& result) {
         if (!result.why_not[i].empty())
             text += fmt::format("  {:<26} does not run: {}\n", value, result.why_not[i]);
         else
-            text += fmt::format("  {:<26} {} a step {}: {}\n",
+            text += fmt::format("  {:<26} {:.3f} ms a step {}: {}\n",
                                 value,
-                                step_text(median_of(result.step_s[i])),
+                                1e3 * median_of(result.step_s[i]),
                                 range_text(result.step_s[i]),
                                 remark(result, i));
     }

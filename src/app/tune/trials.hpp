@@ -89,8 +89,8 @@ class Trials {
     /// `words`: those of train, without options that trials choose. `look` is called ten times a
     /// second with the present trial, and may throw. Runs are made in `scratch`, which must outlive
     /// this.
-    Trials(std::filesystem::path program,
-           std::filesystem::path scratch,
+    Trials(fs::path program,
+           fs::path scratch,
            std::vector<std::string> words,
            std::function<void(const std::string&)> look);
 
@@ -108,13 +108,12 @@ class Trials {
     int count() const { return count_; }
 
   private:
-    std::filesystem::path program_, scratch_;
+    fs::path program_, scratch_;
     std::vector<std::string> words_;
     std::function<void(const std::string&)> look_;
     Variant fixed_;
     std::string why_not_;
-    int exit_code_ = 0;
-    int count_ = 0;
+    int exit_code_ = 0, count_ = 0;
 };
 
 /// The results of all values of a knob, in turns.

@@ -131,14 +131,8 @@ void name_hosts(DoctorFinding& finding, const HostByRank& host_of) {
 }  // namespace
 
 std::string_view severity_name(Severity severity) {
-    switch (severity) {
-        case Severity::error:
-            return "error";
-        case Severity::warning:
-            return "warning";
-        default:
-            return "info";
-    }
+    if (severity == Severity::error) return "error";
+    return severity == Severity::warning ? "warning" : "info";
 }
 
 std::span<const DoctorCheck> doctor_checks() {

@@ -31,6 +31,46 @@ const GpuFacts* named_gpu(const std::vector<const GpuFacts*>& gpus, const std::s
     return found == gpus.end() ? nullptr : *found;
 }
 
+std::size_t count_of(std::span<const DoctorFinding> findings, Severity severity) {
+    return static_cast<std::size_t>(
+        std::ranges::count(findings, severity, &DoctorFinding::severity));
+}
+
+std::string plural(std::size_t count, const char* noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// " (ranks 0-3 on a, b)"; many hosts are counted.
+std::string place_text(const DoctorFinding& finding) {
+    constexpr std::size_t most_named = 4;
+    const std::string hosts = finding.hosts.size() > most_named
+                                  ? plural(finding.hosts.size(), "host")
+                                  : fmt::format("{}", fmt::join(finding.hosts, ", "));
+    return fmt::format(" ({} on {})", ranks_text(finding.ranks), hosts);
+}
+
+std::string finding_text(const DoctorFinding& finding) {
+    std::string text = fmt::format("{} {}: {}{}\n",
+                                   severity_name(finding.severity),
+                                   finding.id,
+                                   printable(finding.what),
+                                   printable(place_text(finding)));
+    if (!finding.why.empty()) text += "  why: " + printable(finding.why) + "\n";
+    if (!finding.fix.empty()) text += "  fix: " + printable(finding.fix) + "\n";
+    return text;
+}
+
+Json json_of(const DoctorFinding& finding) {
+    return {{"id", finding.id},
+            {"severity", severity_name(finding.severity)},
+            {"title", finding.title},
+            {"what", finding.what},
+            {"why", finding.why},
+            {"fix", finding.fix},
+            {"ranks", finding.ranks},
+            {"hosts", finding.hosts}};
+}
+
 }  // namespace
 
 std::string variable(const DoctorFacts& facts, const std::string& name) {
@@ -104,50 +144,6 @@ const GpuFacts* gpu_of(const DoctorFacts& facts) {
     if (visible.empty()) return nullptr;
     return visible[static_cast<std::size_t>(facts.local_rank) % visible.size()];
 }
-
-namespace {
-
-std::size_t count_of(std::span<const DoctorFinding> findings, Severity severity) {
-    return static_cast<std::size_t>(
-        std::ranges::count(findings, severity, &DoctorFinding::severity));
-}
-
-std::string plural(std::size_t count, const char* noun) {
-    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-/// " (ranks 0-3 on a, b)"; many hosts are counted.
-std::string place_text(const DoctorFinding& finding) {
-    constexpr std::size_t most_named = 4;
-    const std::string hosts = finding.hosts.size() > most_named
-                                  ? plural(finding.hosts.size(), "host")
-                                  : fmt::format("{}", fmt::join(finding.hosts, ", "));
-    return fmt::format(" ({} on {})", ranks_text(finding.ranks), hosts);
-}
-
-std::string finding_text(const DoctorFinding& finding) {
-    std::string text = fmt::format("{} {}: {}{}\n",
-                                   severity_name(finding.severity),
-                                   finding.id,
-                                   printable(finding.what),
-                                   printable(place_text(finding)));
-    if (!finding.why.empty()) text += "  why: " + printable(finding.why) + "\n";
-    if (!finding.fix.empty()) text += "  fix: " + printable(finding.fix) + "\n";
-    return text;
-}
-
-Json json_of(const DoctorFinding& finding) {
-    return {{"id", finding.id},
-            {"severity", severity_name(finding.severity)},
-            {"title", finding.title},
-            {"what", finding.what},
-            {"why", finding.why},
-            {"fix", finding.fix},
-            {"ranks", finding.ranks},
-            {"hosts", finding.hosts}};
-}
-
-}  // namespace
 
 std::string findings_text(std::span<const DoctorFinding> findings, std::size_t checks) {
     std::string text;

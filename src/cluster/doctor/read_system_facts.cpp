@@ -98,8 +98,6 @@ std::vector<PciPlace> places_of(const NodeTopology& node) {
     return places;
 }
 
-namespace fs = std::filesystem;
-
 /// "mpirun" and 17 of a stat line "42 (mpirun) S 17 ...": the name may hold spaces and brackets.
 struct ProcessLine {
     std::string name;
@@ -116,8 +114,6 @@ ProcessLine process_line(const fs::path& process) {
     rest >> state >> line.parent;
     return line;
 }
-
-namespace fs = std::filesystem;
 
 using Bytes = std::vector<unsigned char>;
 
@@ -151,8 +147,6 @@ void add_bridges(const std::string& path, std::set<std::string>& bridges) {
         begin = end;
     }
 }
-
-namespace fs = std::filesystem;
 
 struct KnownFileSystem {
     std::uint32_t magic;

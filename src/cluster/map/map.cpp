@@ -93,47 +93,6 @@ void compare_gpus(const RankSeat& planned, const RankSeat& found, std::vector<st
         compare(planned.rank, "GPU", planned.gpu_uuid, found.gpu_uuid, lines);
 }
 
-}  // namespace
-
-std::vector<HostSlots> parse_hosts(std::string_view text) {
-    std::vector<HostSlots> hosts;
-    std::istringstream words{std::string(text)};
-    for (std::string word; std::getline(words, word, ',');) {
-        const auto host = parse_host(text, word);
-        const auto known = std::ranges::find(hosts, host.host, &HostSlots::host);
-        if (known == hosts.end())
-            hosts.push_back(host);
-        else
-            known->slots += host.slots;
-    }
-    check(!hosts.empty() && !text.ends_with(','),
-          [&] { return bad_hosts(text, "a host's name is missing"); });
-    return hosts;
-}
-
-std::vector<RankOnHost> lay_out(std::span<const HostSlots> hosts, int ranks, MapBy by) {
-    const int slots = std::accumulate(
-        hosts.begin(), hosts.end(), 0, [](int sum, const auto& host) { return sum + host.slots; });
-    if (ranks == 0) ranks = slots;
-    check(ranks <= slots, [&] {
-        return Error("E607",
-                     fmt::format("{} ranks for {} slots on {} host(s)", ranks, slots, hosts.size()),
-                     "each rank takes a slot",
-                     fmt::format("-np {}, or more slots: NAME:SLOTS", slots));
-    });
-    std::vector<RankOnHost> places;
-    std::vector<int> used(hosts.size());
-    std::size_t host = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-        host = next_free(hosts, used, host);
-        places.push_back({rank, static_cast<int>(host), used[host]++});
-        if (by == MapBy::node) host = (host + 1) % hosts.size();
-    }
-    return places;
-}
-
-namespace {
-
 std::vector<LaunchedRank> ranks_of(std::span<const RankOnHost> ranks,
                                    int host,
                                    const std::vector<int>& cpus) {
@@ -174,6 +133,43 @@ Placement names_only(std::span<const HostSlots> hosts, std::span<const RankOnHos
 }
 
 }  // namespace
+
+std::vector<HostSlots> parse_hosts(std::string_view text) {
+    std::vector<HostSlots> hosts;
+    std::istringstream words{std::string(text)};
+    for (std::string word; std::getline(words, word, ',');) {
+        const auto host = parse_host(text, word);
+        const auto known = std::ranges::find(hosts, host.host, &HostSlots::host);
+        if (known == hosts.end())
+            hosts.push_back(host);
+        else
+            known->slots += host.slots;
+    }
+    check(!hosts.empty() && !text.ends_with(','),
+          [&] { return bad_hosts(text, "a host's name is missing"); });
+    return hosts;
+}
+
+std::vector<RankOnHost> lay_out(std::span<const HostSlots> hosts, int ranks, MapBy by) {
+    const int slots = std::accumulate(
+        hosts.begin(), hosts.end(), 0, [](int sum, const auto& host) { return sum + host.slots; });
+    if (ranks == 0) ranks = slots;
+    check(ranks <= slots, [&] {
+        return Error("E607",
+                     fmt::format("{} ranks for {} slots on {} host(s)", ranks, slots, hosts.size()),
+                     "each rank takes a slot",
+                     fmt::format("-np {}, or more slots: NAME:SLOTS", slots));
+    });
+    std::vector<RankOnHost> places;
+    std::vector<int> used(hosts.size());
+    std::size_t host = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        host = next_free(hosts, used, host);
+        places.push_back({rank, static_cast<int>(host), used[host]++});
+        if (by == MapBy::node) host = (host + 1) % hosts.size();
+    }
+    return places;
+}
 
 Placement plan_job(std::span<const HostSlots> hosts,
                    std::span<const RankOnHost> ranks,

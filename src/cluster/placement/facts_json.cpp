@@ -196,12 +196,12 @@ NodeTopology deserialize_topology(std::string_view text, const std::string& orig
     return node;
 }
 
-void save_topology(const NodeTopology& node, const std::filesystem::path& path) {
+void save_topology(const NodeTopology& node, const fs::path& path) {
     const auto text = json_of_record(node).dump(1);
     write_file_atomically(path, text + "\n");
 }
 
-NodeTopology load_topology(const std::filesystem::path& path) {
+NodeTopology load_topology(const fs::path& path) {
     return deserialize_topology(read_file(path), path.string());
 }
 

@@ -232,6 +232,25 @@ PathClass path_of(const NodeTopology& node, const RankSeat& seat, const RdmaPort
     return path_between(node, gpu->pci, port.pci);
 }
 
+using Steps = std::vector<std::string>;
+
+Steps steps_of(const std::string& path) {
+    Steps steps;
+    std::istringstream parts(path);
+    for (std::string step; std::getline(parts, step, '/');) steps.push_back(step);
+    return steps;
+}
+
+/// `common` steps are shared: the host bridge ("pci0000:16"), a root port, and then each switch's
+/// upstream port. Below their last common port a device has one port of that switch above it, and
+/// two more for each further switch.
+PathKind kind_below(const Steps& a, const Steps& b, std::size_t common) {
+    constexpr std::size_t root_port = 2, one_switch = 2;
+    if (common < root_port) return PathKind::phb;
+    const auto deepest = std::max(a.size(), b.size()) - common;
+    return deepest <= one_switch ? PathKind::pix : PathKind::pxb;
+}
+
 }  // namespace
 
 std::vector<int> cheapest_pairs(const Costs& costs) {
@@ -318,29 +337,6 @@ void choose_ports(const NodeTopology& node, std::span<RankSeat> seats) {
         seat.nic_path = path_class_name(best_path);
     }
 }
-
-namespace {
-
-using Steps = std::vector<std::string>;
-
-Steps steps_of(const std::string& path) {
-    Steps steps;
-    std::istringstream parts(path);
-    for (std::string step; std::getline(parts, step, '/');) steps.push_back(step);
-    return steps;
-}
-
-/// `common` steps are shared: the host bridge ("pci0000:16"), a root port, and then each switch's
-/// upstream port. Below their last common port a device has one port of that switch above it, and
-/// two more for each further switch.
-PathKind kind_below(const Steps& a, const Steps& b, std::size_t common) {
-    constexpr std::size_t root_port = 2, one_switch = 2;
-    if (common < root_port) return PathKind::phb;
-    const auto deepest = std::max(a.size(), b.size()) - common;
-    return deepest <= one_switch ? PathKind::pix : PathKind::pxb;
-}
-
-}  // namespace
 
 std::string path_class_name(const PathClass& path) {
     constexpr std::array<const char*, 7> names{"NV", "PIX", "PXB", "PHB", "NODE", "SYS", "-"};

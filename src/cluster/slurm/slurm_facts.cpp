@@ -82,11 +82,14 @@ std::optional<std::int64_t> count_of(std::string text) {
 }
 
 // A number of few digits: no sign, nothing that could overflow below.
-std::optional<std::int64_t> digits(const std::string& text) {
-    const bool fits = !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](char c) {
+bool is_number(const std::string& text) {
+    return !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](char c) {
         return std::isdigit(static_cast<unsigned char>(c));
     });
-    return fits ? parse_integer(text) : std::nullopt;
+}
+
+std::optional<std::int64_t> digits(const std::string& text) {
+    return is_number(text) ? parse_integer(text) : std::nullopt;
 }
 
 constexpr std::size_t most_hosts = 65536;
@@ -104,12 +107,6 @@ std::optional<std::vector<std::string>> items_of(const std::string& text) {
             items.back() += c;
     }
     return depth == 0 ? std::optional(items) : std::nullopt;
-}
-
-bool is_number(const std::string& text) {
-    return !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](char c) {
-        return std::isdigit(static_cast<unsigned char>(c));
-    });
 }
 
 // "01-03" as 01, 02, 03 after `head`. Whether it is a range, and not too long.

@@ -51,8 +51,6 @@ void add_driver_facts(const fs::path& root, GpuFacts& gpu) {
     if (!gpu.uuid.starts_with("GPU-") || gpu.uuid.find('?') != gpu.uuid.npos) gpu.uuid.clear();
 }
 
-namespace fs = std::filesystem;
-
 /// Returns "ACTIVE" for "4: ACTIVE".
 std::string word_of(const fs::path& file) {
     const auto text = text_of(file);

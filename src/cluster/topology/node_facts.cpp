@@ -57,8 +57,6 @@ void read_processor(const fs::path& root, NodeFacts& facts) {
     facts.instruction_set = best_instruction_set(value_of(info, "flags"));
 }
 
-namespace fs = std::filesystem;
-
 /// Returns the first list found on the way up; the kernel has already restricted it to those above.
 std::vector<int> first_list(const std::vector<fs::path>& folders,
                             std::initializer_list<const char*> names) {
@@ -118,6 +116,17 @@ std::string driver_version(const std::string& text) {
         if (is_number && word.find('.') != word.npos) return word;
     }
     return "";
+}
+
+constexpr std::int64_t largest_cpu = 1 << 16;
+
+bool add_range(std::string_view range, std::set<int>& cpus) {
+    const auto dash = range.find('-');
+    const auto first = parse_integer(range.substr(0, dash));
+    const auto last = dash == range.npos ? first : parse_integer(range.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last > largest_cpu) return false;
+    for (auto cpu = *first; cpu <= *last; ++cpu) cpus.insert(static_cast<int>(cpu));
+    return true;
 }
 
 }  // namespace
@@ -217,21 +226,6 @@ std::optional<std::vector<int>> cpu_list_in(const std::filesystem::path& file) {
 std::int64_t integer_in(const std::filesystem::path& file, std::int64_t otherwise) {
     return parse_integer(text_of(file)).value_or(otherwise);
 }
-
-namespace {
-
-constexpr std::int64_t largest_cpu = 1 << 16;
-
-bool add_range(std::string_view range, std::set<int>& cpus) {
-    const auto dash = range.find('-');
-    const auto first = parse_integer(range.substr(0, dash));
-    const auto last = dash == range.npos ? first : parse_integer(range.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last > largest_cpu) return false;
-    for (auto cpu = *first; cpu <= *last; ++cpu) cpus.insert(static_cast<int>(cpu));
-    return true;
-}
-
-}  // namespace
 
 std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
     std::set<int> cpus;

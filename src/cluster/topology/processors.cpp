@@ -143,16 +143,6 @@ std::vector<NumaNode> numa_nodes_of(hwloc_topology* topology) {
     return nodes;
 }
 
-bool is_core(hwloc_obj_type_t type) {
-    return type == HWLOC_OBJ_CORE;
-}
-bool is_socket(hwloc_obj_type_t type) {
-    return type == HWLOC_OBJ_PACKAGE;
-}
-bool is_cache(hwloc_obj_type_t type) {
-    return hwloc_obj_type_is_dcache(type) != 0;
-}
-
 }  // namespace
 
 void read_processors(const TopologySource& source, NodeTopology& node) {
@@ -165,9 +155,11 @@ void read_processors(const TopologySource& source, NodeTopology& node) {
     node.cpus = node.allowed_cpus;
     if (topology != nullptr) {
         node.cpus = cpus_of(hwloc_topology_get_topology_cpuset(topology.get()));
-        node.cores = groups_by(topology.get(), is_core);
-        node.l3_groups = groups_by(topology.get(), is_cache);
-        node.sockets = groups_by(topology.get(), is_socket);
+        node.cores = groups_by(topology.get(), [](auto type) { return type == HWLOC_OBJ_CORE; });
+        node.l3_groups = groups_by(topology.get(),
+                                   [](auto type) { return hwloc_obj_type_is_dcache(type) != 0; });
+        node.sockets =
+            groups_by(topology.get(), [](auto type) { return type == HWLOC_OBJ_PACKAGE; });
         node.numa_nodes = numa_nodes_of(topology.get());
     }
     node.allowed_cpus = common(node.allowed_cpus, node.cpus);

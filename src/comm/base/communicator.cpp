@@ -82,6 +82,15 @@ std::vector<std::string> gather_for(Receivers to,
     return split_at(joined, sizes, offsets);
 }
 
+template <class T>
+void all_reduce(MPI_Comm comm, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
+    expect(values.size() <= largest_message, "values to reduce <= 2^30");
+    check_mpi(
+        MPI_Allreduce(
+            MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), type, operation, comm),
+        "MPI_Allreduce");
+}
+
 }  // namespace
 
 bool launched_by_mpi() {
@@ -235,19 +244,6 @@ std::vector<std::string> Communicator::gather(const std::string& bytes) const {
     const Handle::Noted noted(*handle_, FlightOp::all_gather);
     return gather_for(Receivers::root, bytes, handle(), is_root() ? size_ : 0);
 }
-
-namespace {
-
-template <class T>
-void all_reduce(MPI_Comm comm, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
-    expect(values.size() <= largest_message, "values to reduce <= 2^30");
-    check_mpi(
-        MPI_Allreduce(
-            MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), type, operation, comm),
-        "MPI_Allreduce");
-}
-
-}  // namespace
 
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) const {
     if (!handle_) return;

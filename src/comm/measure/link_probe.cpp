@@ -62,8 +62,7 @@ ClockOffset ask(const Communicator& leaders, const std::function<double()>& cloc
     for (int round = 0; round < probe_rounds; ++round) {
         const double asked_s = clock();
         send_time(leaders, 0, asked_s);
-        const double root_s = receive_time(leaders, 0);
-        const double heard_s = clock();
+        const double root_s = receive_time(leaders, 0), heard_s = clock();
         const double error_s = (heard_s - asked_s) / 2;
         if (error_s >= 0 && error_s < best.error_s) best = {asked_s + error_s - root_s, error_s};
     }

@@ -50,9 +50,8 @@ Error not_shown(const CudaApi& cuda, const PlannedGpu& planned, CudaApi::Status 
         fmt::format("{}; CUDA_VISIBLE_DEVICES is {}",
                     cuda.error_text(status),
                     list ? fmt::format("'{}'", *list) : "not set"),
-        "let every rank see all GPUs of its node: srun --gpus-per-node=N, not "
-        "--gpus-per-task; mpirun without -x CUDA_VISIBLE_DEVICES; unset "
-        "CUDA_VISIBLE_DEVICES");
+        "let every rank see all GPUs of its node: srun --gpus-per-node=N, not --gpus-per-task; "
+        "mpirun without -x CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES");
 }
 
 int device_of(const CudaApi& cuda, const PlannedGpu& planned) {

@@ -16,7 +16,7 @@
 // Tested: comm/nccl/stripe_moves_test.cpp (what is marked), e2e/device_test.cpp (who is named).
 #pragma once
 
-#include "lockstep/core/page_lock.hpp"
+#include "lockstep/core/pages.hpp"
 #include "lockstep/run/flight_recorder.hpp"
 
 #include "nccl/nccl_inside.hpp"

@@ -227,51 +227,21 @@ NcclReport Lines::finish() {
 }
 
 std::string_view kind_text(NcclTransportKind kind) {
-    switch (kind) {
-        case NcclTransportKind::nvlink:
-            return "NVLink";
-        case NcclTransportKind::pcie:
-            return "PCIe";
-        case NcclTransportKind::peer:
-            return "GPU to GPU, by a link that is not reported";
-        case NcclTransportKind::shared_memory:
-            return "shared memory";
-        case NcclTransportKind::infiniband:
-            return "InfiniBand";
-        case NcclTransportKind::roce:
-            return "RoCE";
-        case NcclTransportKind::rdma:
-            return "InfiniBand or RoCE";
-        case NcclTransportKind::sockets:
-            return "sockets";
-        case NcclTransportKind::plugin:
-            break;
-    }
-    return "";
+    constexpr std::array<std::string_view, 9> texts{"NVLink",
+                                                    "PCIe",
+                                                    "GPU to GPU, by a link that is not reported",
+                                                    "shared memory",
+                                                    "InfiniBand",
+                                                    "RoCE",
+                                                    "InfiniBand or RoCE",
+                                                    "sockets",
+                                                    ""};
+    return texts.at(static_cast<std::size_t>(kind));
 }
 
 bool may_be_gpu_direct(NcclTransportKind kind) {
     return kind == NcclTransportKind::infiniband || kind == NcclTransportKind::roce ||
            kind == NcclTransportKind::rdma || kind == NcclTransportKind::plugin;
-}
-
-}  // namespace
-
-std::string transport_text(const NcclTransport& transport) {
-    const bool is_plugin = transport.kind == NcclTransportKind::plugin;
-    std::string text = is_plugin ? transport.through : std::string(kind_text(transport.kind));
-    if (transport.kind == NcclTransportKind::pcie) text += fmt::format(" ({})", transport.through);
-    if (transport.kind == NcclTransportKind::peer && !transport.through.empty())
-        text = fmt::format("GPU to GPU ({})", transport.through);
-    if (may_be_gpu_direct(transport.kind))
-        text += transport.is_gpu_direct ? " with GPUDirect" : " without GPUDirect";
-    return text;
-}
-
-void describe(Record& record, NcclTransport& transport) {
-    record.field("kind", transport.kind, kind_names);
-    record.sparse("gpu_direct", transport.is_gpu_direct);
-    record.sparse("through", transport.through);
 }
 
 /// Links of one transport, as a list of from, to, from, to: of a thousand ranks each has thousands
@@ -285,8 +255,6 @@ void describe(Record& record, NcclWay& way) {
     describe(record, way.transport);
     record.field("ends", way.ends);
 }
-
-namespace {
 
 std::vector<NcclWay> ways_of(const std::vector<NcclLink>& links) {
     std::map<NcclTransport, std::vector<int>> ends;
@@ -307,6 +275,23 @@ std::vector<NcclLink> links_of(const std::vector<NcclWay>& ways) {
 }
 
 }  // namespace
+
+std::string transport_text(const NcclTransport& transport) {
+    const bool is_plugin = transport.kind == NcclTransportKind::plugin;
+    std::string text = is_plugin ? transport.through : std::string(kind_text(transport.kind));
+    if (transport.kind == NcclTransportKind::pcie) text += fmt::format(" ({})", transport.through);
+    if (transport.kind == NcclTransportKind::peer && !transport.through.empty())
+        text = fmt::format("GPU to GPU ({})", transport.through);
+    if (may_be_gpu_direct(transport.kind))
+        text += transport.is_gpu_direct ? " with GPUDirect" : " without GPUDirect";
+    return text;
+}
+
+void describe(Record& record, NcclTransport& transport) {
+    record.field("kind", transport.kind, kind_names);
+    record.sparse("gpu_direct", transport.is_gpu_direct);
+    record.sparse("through", transport.through);
+}
 
 void describe(Record& record, NcclReport& report) {
     record.sparse("version", report.version);

@@ -82,7 +82,7 @@ NcclReportPlan plan_of_users(const std::string& level, const std::string& file) 
 }  // namespace
 
 NcclReportPlan plan_nccl_report(const Environment& environment,
-                                const std::filesystem::path& own,
+                                const fs::path& own,
                                 const std::string& root) {
     const auto variables = nccl_variables(environment, root);
     const std::string level = value_of(variables, "NCCL_DEBUG");
@@ -108,7 +108,7 @@ void apply(NcclReportPlan& plan) {
 
 NcclReport read_nccl_report(const NcclReportPlan& plan) {
     std::error_code failed;
-    if (!std::filesystem::is_regular_file(plan.file, failed)) return {};
+    if (!fs::is_regular_file(plan.file, failed)) return {};
     try {
         return parse_nccl_report(read_file(plan.file));
     } catch (const Error&) {

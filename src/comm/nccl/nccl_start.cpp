@@ -55,8 +55,7 @@ void check_proof(const std::vector<float>& got, const Inside& inside, int size) 
         check(got[i] == static_cast<float>(sum), [&] {
             return Error(
                 "E679",
-                fmt::format("the first sum of communicator '{}' is wrong: element {} is "
-                            "{}, not {}",
+                fmt::format("the first sum of communicator '{}' is wrong: element {} is {}, not {}",
                             inside.options().name,
                             i,
                             got[i],
@@ -80,10 +79,29 @@ constexpr int ranks_of_an_id = 128;
 
 /// The guide's rankHasRoot(): the first `ranks % ids` ids have one rank more than the others.
 bool makes_id(int rank, int ranks, int ids) {
-    const int more = ranks % ids, each = ranks / ids;
-    const int limit = more * (each + 1);
+    const int more = ranks % ids, each = ranks / ids, limit = more * (each + 1);
     return rank < limit ? rank % (each + 1) == 0 : (rank - limit) % each == 0;
 }
+
+/// Host memory of copies under way. Who gives up on them leaves it behind: the device may still
+/// write there.
+class CopiedFloats {
+  public:
+    explicit CopiedFloats(std::size_t count)
+        : values_(std::make_unique<std::vector<float>>(count)) {}
+    ~CopiedFloats() {
+        if (!is_settled_) static_cast<void>(values_.release());
+    }
+    CopiedFloats(const CopiedFloats&) = delete;
+    CopiedFloats& operator=(const CopiedFloats&) = delete;
+
+    std::vector<float>& values() { return *values_; }
+    void settle() { is_settled_ = true; }
+
+  private:
+    std::unique_ptr<std::vector<float>> values_;
+    bool is_settled_ = false;
+};
 
 }  // namespace
 
@@ -205,30 +223,6 @@ void NcclCommunicator::Inside::init_nccl() {
          start_seconds_left(),
          [&] { return late_start(); });
 }
-
-namespace {
-
-/// Host memory of copies under way. Who gives up on them leaves it behind: the device may still
-/// write there.
-class CopiedFloats {
-  public:
-    explicit CopiedFloats(std::size_t count)
-        : values_(std::make_unique<std::vector<float>>(count)) {}
-    ~CopiedFloats() {
-        if (!is_settled_) static_cast<void>(values_.release());
-    }
-    CopiedFloats(const CopiedFloats&) = delete;
-    CopiedFloats& operator=(const CopiedFloats&) = delete;
-
-    std::vector<float>& values() { return *values_; }
-    void settle() { is_settled_ = true; }
-
-  private:
-    std::unique_ptr<std::vector<float>> values_;
-    bool is_settled_ = false;
-};
-
-}  // namespace
 
 void NcclCommunicator::Inside::prove() {
     CopiedFloats copied(64);

@@ -72,32 +72,6 @@ bool all_equal(const std::vector<std::string>& values) {
     return std::ranges::adjacent_find(values, std::ranges::not_equal_to{}) == values.end();
 }
 
-}  // namespace
-
-void check_gpus_apart(const std::vector<NcclRankFacts>& facts) {
-    std::map<std::pair<std::string, std::string>, int> taken;
-    for (std::size_t rank = 0; rank < facts.size(); ++rank) {
-        const NcclRankFacts& mine = facts[rank];
-        const auto [first, is_new] =
-            taken.try_emplace({mine.host_id, mine.gpu_uuid}, static_cast<int>(rank));
-        check(is_new, [&] {
-            return Error("E673",
-                         fmt::format("ranks {} and {} use the same GPU: {} ({}) of {}",
-                                     first->second,
-                                     rank,
-                                     mine.gpu_uuid,
-                                     mine.gpu_pci,
-                                     mine.host),
-                         "NCCL gives each rank a GPU of its own",
-                         "start at most as many ranks on a node as it has GPUs (mpirun --map-by "
-                         "ppr:N:node, or srun --ntasks-per-node=N --gpus-per-node=N), and leave "
-                         "CUDA_VISIBLE_DEVICES equal on all ranks of a node");
-        });
-    }
-}
-
-namespace {
-
 void check_versions(const std::vector<NcclRankFacts>& facts) {
     const auto versions =
         each(facts, [](const NcclRankFacts& rank) { return nccl_version_text(rank.nccl_version); });
@@ -135,6 +109,28 @@ void check_settings(const std::vector<NcclRankFacts>& facts) {
 }
 
 }  // namespace
+
+void check_gpus_apart(const std::vector<NcclRankFacts>& facts) {
+    std::map<std::pair<std::string, std::string>, int> taken;
+    for (std::size_t rank = 0; rank < facts.size(); ++rank) {
+        const NcclRankFacts& mine = facts[rank];
+        const auto [first, is_new] =
+            taken.try_emplace({mine.host_id, mine.gpu_uuid}, static_cast<int>(rank));
+        check(is_new, [&] {
+            return Error("E673",
+                         fmt::format("ranks {} and {} use the same GPU: {} ({}) of {}",
+                                     first->second,
+                                     rank,
+                                     mine.gpu_uuid,
+                                     mine.gpu_pci,
+                                     mine.host),
+                         "NCCL gives each rank a GPU of its own",
+                         "start at most as many ranks on a node as it has GPUs (mpirun --map-by "
+                         "ppr:N:node, or srun --ntasks-per-node=N --gpus-per-node=N), and leave "
+                         "CUDA_VISIBLE_DEVICES equal on all ranks of a node");
+        });
+    }
+}
 
 std::vector<KnownFault> known_nccl_faults(const std::vector<NcclRankFacts>& facts) {
     const bool is_one_host =

@@ -164,8 +164,4 @@ void ExactSum::add_one_by_one(const float* values) {
     for (std::size_t i = 0; i < square_block; ++i) add_square(words_.data(), values[i]);
 }
 
-double ExactSum::value() const {
-    return rounded(words_.data());
-}
-
 }  // namespace lockstep

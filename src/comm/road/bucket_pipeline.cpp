@@ -167,10 +167,6 @@ void BucketPipeline::launch_before(std::size_t end) {
     launch_s_ += now_s() - begin_s;
 }
 
-void BucketPipeline::finish() {
-    reduce(Wait::yes);
-}
-
 void BucketPipeline::arrive_before(std::size_t end) {
     if (arrived_ < end && is_idle()) busy_since_s_ = now_s();
     while (arrived_ < end) exchange_.arrive(arrived_++);

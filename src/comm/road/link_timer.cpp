@@ -67,10 +67,6 @@ void LinkTimer::begin(int from, std::size_t bytes, double now) {
     looked_s_ = looked_before_s_ = now;
 }
 
-void LinkTimer::look(double now) {
-    looked_before_s_ = std::exchange(looked_s_, now);
-}
-
 // It was not there yet when the look before began.
 void LinkTimer::note_came() {
     stage_ = Stage::message;

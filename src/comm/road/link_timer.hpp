@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -46,7 +47,7 @@ class LinkTimer {
     bool is_running() const { return stage_ != Stage::none; }
 
     /// Call before testing note and message.
-    void look(double now);
+    void look(double now) { looked_before_s_ = std::exchange(looked_s_, now); }
     /// Call when this test has found the note.
     void note_came();
     /// Call when a test has found the message.

@@ -129,10 +129,6 @@ void Reducer::begin_together() {
     await_all();
 }
 
-void Reducer::end_together() {
-    complete_all();
-}
-
 void Reducer::complete_all() {
     for (std::size_t b = 0; b < complete_.size(); ++b)
         if (!complete_[b]) complete_bucket(b);

@@ -51,7 +51,7 @@ std::string sentence(const Error& error);
 /// Checks blocks of one shard. One thread.
 class BlockCheck {
   public:
-    BlockCheck(const Manifest& manifest, std::size_t shard, std::filesystem::path path)
+    BlockCheck(const Manifest& manifest, std::size_t shard, fs::path path)
         : manifest_(manifest), shard_(shard), path_(std::move(path)) {}
 
     bool is_intact(const PlacedBlock& placed, std::span<const std::byte> stored) const;
@@ -70,7 +70,7 @@ class BlockCheck {
 
     const Manifest& manifest_;
     std::size_t shard_;
-    std::filesystem::path path_;
+    fs::path path_;
     Decoder decoder_;
     std::vector<std::byte> decoded_;
 };

@@ -402,7 +402,7 @@ const InspectedData* Inspection::data_of(const Field& field) const {
     return found == all.end() ? nullptr : &*found;
 }
 
-std::string inspect_data(const std::filesystem::path& where, const InspectOptions& options) {
+std::string inspect_data(const fs::path& where, const InspectOptions& options) {
     check(options.sheet.empty() || !fs::exists(options.sheet), [&] {
         return Error("E407",
                      fmt::format("'{}' exists already", options.sheet.string()),

@@ -96,7 +96,7 @@ struct OtherFiles {
 
 /// A written sheet of images.
 struct ImageSheet {
-    std::filesystem::path path;
+    fs::path path;
     std::uint64_t images = 0, of = 0;
 };
 
@@ -108,12 +108,12 @@ struct TrainCommand {
 
 /// The whole result of an inspection.
 struct Inspection {
-    std::filesystem::path data;  ///< value for --data
-    std::string title;           ///< title for files without fields; "" if there are fields
+    fs::path data;      ///< value for --data
+    std::string title;  ///< title for files without fields; "" if there are fields
     std::vector<InspectedData> all;
-    bool is_cut_off = false;                   ///< there may be more
-    std::vector<std::filesystem::path> files;  ///< foreign files; none for packed data
-    std::vector<FieldMapping> fields;          ///< fields of these, given or suggested
+    bool is_cut_off = false;           ///< there may be more
+    std::vector<fs::path> files;       ///< foreign files; none for packed data
+    std::vector<FieldMapping> fields;  ///< fields of these, given or suggested
     std::shared_ptr<const DatasetIndex>
         index;  ///< index of the fields; null if they cannot be opened
     OtherFiles others;

@@ -62,10 +62,6 @@ std::pair<std::string, std::size_t> group_lines(const std::string& name,
     return {text, groups.size()};
 }
 
-std::string ratio_text(std::uint64_t raw, std::uint64_t stored) {
-    return fmt::format("{:.2f}x", static_cast<double>(raw) / static_cast<double>(stored));
-}
-
 void describe_head(const DatasetIndex& index, Text out) {
     const Manifest& manifest = index.manifest();
     std::uint64_t bytes = 0;
@@ -81,12 +77,12 @@ void describe_head(const DatasetIndex& index, Text out) {
                    grouped(index.blocks().size()),
                    grouped(manifest.block_rows));
     fmt::format_to(out,
-                   "size       {} in {} shard{} ({} of samples, {}, codec {})\n",
+                   "size       {} in {} shard{} ({} of samples, {:.2f}x, codec {})\n",
                    bytes_text(bytes),
                    index.shards().size(),
                    index.shards().size() == 1 ? "" : "s",
                    bytes_text(raw),
-                   ratio_text(raw, bytes),
+                   static_cast<double>(raw) / static_cast<double>(bytes),
                    codec_name(manifest.codec));
     fmt::format_to(out, "row order  {}\n", printable(manifest.row_order));
     fmt::format_to(out, "digest     {}\n", index.digest());

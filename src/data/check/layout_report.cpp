@@ -217,8 +217,7 @@ void advise_on_job(const DatasetIndex& index, LayoutReport& all) {
             fit.job.nodes));
     if (fit.fits_in_memory)
         all.advice.push_back(
-            "The data set fits into the memory of a node: read it once and keep "
-            "it there.");
+            "The data set fits into the memory of a node: read it once and keep it there.");
 }
 
 }  // namespace

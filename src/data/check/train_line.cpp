@@ -139,8 +139,7 @@ std::string norm_options(const TrainField& input, bool are_all_counted) {
 std::optional<std::string> model_options(const TrainField& input,
                                          const Learned& learned,
                                          bool are_all_counted) {
-    constexpr std::uint64_t least_cnn = 4, most_cnn = 128 * 128;
-    constexpr std::uint64_t most_tokens = 1 << 14;
+    constexpr std::uint64_t least_cnn = 4, most_cnn = 128 * 128, most_tokens = 1 << 14;
     if (learned.task == "next-token")
         return " --model gpt" + batch_option(input, most_tokens / input.shape[0]);
     const std::uint64_t least = std::min(input.side(1), input.side(2));

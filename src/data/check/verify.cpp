@@ -148,7 +148,7 @@ class Verification {
 
     void add(Finding finding) { findings_.push_back(std::move(finding)); }
     void add(const Error& error, const std::string& file) {
-        add({.code = error.code(), .file = file, .field = {}, .text = sentence(error)});
+        add({.code = error.code(), .file = file, .text = sentence(error)});
     }
     void tell(const std::string& file, std::uint64_t done_in_shard) {
         if (!report_ || mine_ == 0) return;
@@ -197,7 +197,6 @@ void Verification::verify_shard(std::size_t number) {
     if (bytes != shard.bytes)
         add({.code = bytes < shard.bytes ? "E204" : "E213",
              .file = shard.name,
-             .field = {},
              .offset = std::min(bytes, shard.bytes),
              .bytes = std::max(bytes, shard.bytes) - std::min(bytes, shard.bytes),
              .text = fmt::format("'{}' has {} bytes; {} were written",
@@ -217,7 +216,6 @@ void Verification::verify_content(ShardView& view) {
     if (findings_.empty())
         add({.code = "E213",
              .file = shard.name,
-             .field = {},
              .text = fmt::format("'{}' is damaged outside of its blocks, where HDF5 keeps its own "
                                  "structures: its XXH3-128 is {}, the manifest says {}",
                                  view.path.string(),
@@ -335,7 +333,7 @@ std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& in
 
 }  // namespace
 
-std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
+std::vector<Finding> verify_dataset(const fs::path& folder,
                                     const VerifyReport& report,
                                     const VerifyOptions& options) {
     const Team& team = options.team;
@@ -345,14 +343,14 @@ std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
     try {
         manifest = parse_manifest(text, (folder / file).string());
     } catch (const Error& error) {
-        return {{.code = error.code(), .file = file, .field = {}, .text = sentence(error)}};
+        return {{.code = error.code(), .file = file, .text = sentence(error)}};
     }
     return merged(team, together(team, [&] {
                       return Verification(folder, manifest, report, options).run();
                   }));
 }
 
-std::vector<Finding> verify_data(const std::filesystem::path& where,
+std::vector<Finding> verify_data(const fs::path& where,
                                  const std::vector<FieldMapping>& fields,
                                  const VerifyReport& report,
                                  const VerifyOptions& options) {

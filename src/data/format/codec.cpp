@@ -58,53 +58,6 @@ int checked_level(Codec codec, int level) {
     return level;
 }
 
-}  // namespace
-
-struct Encoder::State {
-    std::unique_ptr<libdeflate_compressor, decltype(&libdeflate_free_compressor)> deflate{
-        nullptr, libdeflate_free_compressor};
-    std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> zstd{nullptr, ZSTD_freeCCtx};
-};
-
-Encoder::Encoder(Codec codec, int level)
-    : codec_(codec), level_(checked_level(codec, level)), state_(std::make_unique<State>()) {
-    if (codec == Codec::deflate) state_->deflate.reset(libdeflate_alloc_compressor(level_));
-    if (codec == Codec::zstd) state_->zstd.reset(ZSTD_createCCtx());
-}
-Encoder::~Encoder() = default;
-Encoder::Encoder(Encoder&&) noexcept = default;
-
-std::optional<std::span<const std::byte>> Encoder::encode(std::span<const std::byte> raw) {
-    // One byte less than the raw size: what does not fit is not worth compressing.
-    if (codec_ == Codec::none || raw.size() < 2 || raw.size() > lz4_block_limit) return {};
-    out_.resize(raw.size() - 1);
-    std::size_t size = 0;
-    if (codec_ == Codec::deflate)
-        size = libdeflate_zlib_compress(
-            state_->deflate.get(), raw.data(), raw.size(), out_.data(), out_.size());
-    if (codec_ == Codec::zstd) {
-        size = ZSTD_compressCCtx(
-            state_->zstd.get(), out_.data(), out_.size(), raw.data(), raw.size(), level_);
-        if (ZSTD_isError(size)) size = 0;
-    }
-    if (codec_ == Codec::lz4 && out_.size() > lz4_header + lz4_block_header) {
-        const std::span<std::byte> body = std::span(out_).subspan(lz4_header + lz4_block_header);
-        const int stored = LZ4_compress_HC(chars(raw),
-                                           chars(body),
-                                           static_cast<int>(raw.size()),
-                                           static_cast<int>(body.size()),
-                                           level_);
-        put_big_endian(out_.data(), raw.size(), 8);
-        put_big_endian(out_.data() + 8, raw.size(), 4);
-        put_big_endian(out_.data() + 12, static_cast<std::uint64_t>(stored), 4);
-        if (stored > 0) size = lz4_header + lz4_block_header + static_cast<std::size_t>(stored);
-    }
-    if (size == 0) return {};
-    return std::span(out_).first(size);
-}
-
-namespace {
-
 std::uint64_t take_big_endian(std::span<const std::byte>& in, std::size_t bytes) {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < bytes; ++i)
@@ -162,6 +115,49 @@ bool copy_whole(std::span<const std::byte> stored, std::span<std::byte> raw) {
 }
 
 }  // namespace
+
+struct Encoder::State {
+    std::unique_ptr<libdeflate_compressor, decltype(&libdeflate_free_compressor)> deflate{
+        nullptr, libdeflate_free_compressor};
+    std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> zstd{nullptr, ZSTD_freeCCtx};
+};
+
+Encoder::Encoder(Codec codec, int level)
+    : codec_(codec), level_(checked_level(codec, level)), state_(std::make_unique<State>()) {
+    if (codec == Codec::deflate) state_->deflate.reset(libdeflate_alloc_compressor(level_));
+    if (codec == Codec::zstd) state_->zstd.reset(ZSTD_createCCtx());
+}
+Encoder::~Encoder() = default;
+Encoder::Encoder(Encoder&&) noexcept = default;
+
+std::optional<std::span<const std::byte>> Encoder::encode(std::span<const std::byte> raw) {
+    // One byte less than the raw size: what does not fit is not worth compressing.
+    if (codec_ == Codec::none || raw.size() < 2 || raw.size() > lz4_block_limit) return {};
+    out_.resize(raw.size() - 1);
+    std::size_t size = 0;
+    if (codec_ == Codec::deflate)
+        size = libdeflate_zlib_compress(
+            state_->deflate.get(), raw.data(), raw.size(), out_.data(), out_.size());
+    if (codec_ == Codec::zstd) {
+        size = ZSTD_compressCCtx(
+            state_->zstd.get(), out_.data(), out_.size(), raw.data(), raw.size(), level_);
+        if (ZSTD_isError(size)) size = 0;
+    }
+    if (codec_ == Codec::lz4 && out_.size() > lz4_header + lz4_block_header) {
+        const std::span<std::byte> body = std::span(out_).subspan(lz4_header + lz4_block_header);
+        const int stored = LZ4_compress_HC(chars(raw),
+                                           chars(body),
+                                           static_cast<int>(raw.size()),
+                                           static_cast<int>(body.size()),
+                                           level_);
+        put_big_endian(out_.data(), raw.size(), 8);
+        put_big_endian(out_.data() + 8, raw.size(), 4);
+        put_big_endian(out_.data() + 12, static_cast<std::uint64_t>(stored), 4);
+        if (stored > 0) size = lz4_header + lz4_block_header + static_cast<std::size_t>(stored);
+    }
+    if (size == 0) return {};
+    return std::span(out_).first(size);
+}
 
 struct Decoder::State {
     std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> deflate{

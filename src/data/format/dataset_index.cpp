@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-DatasetIndex DatasetIndex::of_blocks(const std::filesystem::path& folder,
+DatasetIndex DatasetIndex::of_blocks(const fs::path& folder,
                                      const std::string& manifest_text,
                                      std::vector<std::vector<StoredBlock>> blocks,
                                      BlockForms forms,
@@ -248,7 +248,7 @@ std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::by
     return blocks;
 }
 
-std::optional<std::vector<StoredBlock>> read_index_rows(const std::filesystem::path& path,
+std::optional<std::vector<StoredBlock>> read_index_rows(const fs::path& path,
                                                         const Manifest& manifest,
                                                         std::size_t number,
                                                         std::size_t field) {
@@ -256,7 +256,7 @@ std::optional<std::vector<StoredBlock>> read_index_rows(const std::filesystem::p
         read_rows(path, manifest.shards[number].index[field]), manifest, number, field);
 }
 
-std::optional<std::vector<StoredBlock>> read_index_table(const std::filesystem::path& path,
+std::optional<std::vector<StoredBlock>> read_index_table(const fs::path& path,
                                                          const Manifest& manifest,
                                                          std::size_t number,
                                                          std::size_t field) {

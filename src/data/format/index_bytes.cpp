@@ -118,10 +118,6 @@ void take_blocks_of_run(ByteReader& in,
                        .tile = static_cast<std::uint32_t>(i % tiles)});
 }
 
-std::uint64_t tiles_of(const BlockForms& forms, std::uint16_t cut) {
-    return cut == 0 ? 1 : forms.cuts[cut - 1U].tiles();
-}
-
 std::vector<StoredBlock> take_blocks(ByteReader& in,
                                      const Manifest& manifest,
                                      const BlockForms& forms) {
@@ -136,7 +132,7 @@ std::vector<StoredBlock> take_blocks(ByteReader& in,
     blocks.reserve(std::min<std::uint64_t>(count, 1u << 22));
     while (blocks.size() < count) {
         const Run run = take_run(in, forms, count - blocks.size());
-        take_blocks_of_run(in, run, tiles_of(forms, run.cut), blocks);
+        take_blocks_of_run(in, run, run.cut == 0 ? 1 : forms.cuts[run.cut - 1U].tiles(), blocks);
     }
     return blocks;
 }

@@ -365,7 +365,7 @@ Manifest parse_manifest(std::string_view text, const std::string& origin, Manife
     return manifest;
 }
 
-std::string read_manifest_text(const std::filesystem::path& folder) {
+std::string read_manifest_text(const fs::path& folder) {
     const fs::path path = folder / manifest_name;
     std::error_code failed;
     const fs::file_status status = fs::status(folder, failed);

@@ -325,7 +325,7 @@ std::optional<std::uint64_t> first_missing(std::span<const std::byte> values) {
 }
 
 Error missing_value(const Field& field,
-                    const std::filesystem::path& file,
+                    const fs::path& file,
                     std::uint64_t row,
                     std::uint64_t sample) {
     const std::string layout = field.layout.empty() ? "" : ":" + field.layout;

@@ -150,7 +150,7 @@ std::optional<std::uint64_t> first_missing(std::span<const std::byte> values);
 
 /// E236: row `row` of `field` in `file`, `sample` of the data set, has a missing value.
 Error missing_value(const Field& field,
-                    const std::filesystem::path& file,
+                    const fs::path& file,
                     std::uint64_t row,
                     std::uint64_t sample);
 

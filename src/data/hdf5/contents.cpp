@@ -84,8 +84,7 @@ std::optional<Error> lies_in_another_file(const std::string& what,
     for (const DatasetPlace& place : *places) files.insert(place.file);
     if (files.size() < 2) return {};
     const std::string why = fmt::format(
-        "'{}' has it; files of --data have all fields, but for those that name files "
-        "of their own",
+        "'{}' has it; files of --data have all fields, but for those that name files of their own",
         (*places)[field].file.string());
     if (files.size() == asked.files.size())
         return Error("E207",
@@ -129,8 +128,7 @@ std::string way_past_group(const AskedFiles& asked,
                stack_group_command(asked, field);
     if (are_bytes)
         return "if these are encoded images, let h5py and Pillow ('pip install pillow') write "
-               "their "
-               "pixels, all resized to 224 x 224, into a folder NAME: " +
+               "their pixels, all resized to 224 x 224, into a folder NAME: " +
                decode_command(asked, field);
     return "name one of these data sets";
 }

@@ -20,7 +20,7 @@ namespace lockstep {
 
 /// Files and fields as the user gave them.
 struct AskedFiles {
-    std::vector<std::filesystem::path> files;
+    std::vector<fs::path> files;
     std::vector<FieldMapping> fields;
     ImageLayout layout = ImageLayout::unstated;
     Links links = Links::refused;
@@ -42,13 +42,13 @@ std::string pack_command(const AskedFiles& asked, Links links = Links::refused);
 /// number `field` states. Errors: E235.
 void check_dimensions(const AskedFiles& asked,
                       std::size_t field,
-                      const std::filesystem::path& file,
+                      const fs::path& file,
                       std::uint64_t count,
                       const std::vector<std::int64_t>& shape);
 
 /// A data set in a file.
 struct DatasetPlace {
-    std::filesystem::path file;
+    fs::path file;
     std::string name;
 };
 
@@ -65,7 +65,7 @@ std::string write_anew_command(const AskedFiles& asked,
                                const std::string& data_sets);
 
 /// Does the same for an NPY file, into NAME.npy.
-std::string rewrite_npy_command(const std::filesystem::path& file, const std::string& numbers);
+std::string rewrite_npy_command(const fs::path& file, const std::string& numbers);
 
 /// Returns a command that decodes the images of field number `field`, each of which is a row of its
 /// data set, or a data set of its group.
@@ -89,7 +89,7 @@ std::string way_past(Obstacle obstacle,
 
 /// Returns E209: in `file`, field number `field` has `size`, with another number of rows than
 /// field number `before`, whose size is `first`.
-Error other_rows(const std::filesystem::path& file,
+Error other_rows(const fs::path& file,
                  const AskedFiles& asked,
                  std::size_t before,
                  const std::vector<std::uint64_t>& first,
@@ -112,7 +112,7 @@ std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked);
 
 /// Reads the first row of each field of one of the files as open_hdf5() would. Errors: as
 /// open_hdf5().
-void check_packs_hdf5(const std::filesystem::path& file, const AskedFiles& asked);
+void check_packs_hdf5(const fs::path& file, const AskedFiles& asked);
 
 /// A data set that may be a field.
 struct Candidate {

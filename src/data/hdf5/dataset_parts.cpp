@@ -63,15 +63,15 @@ bool is_all_of(const Handle& space, const std::vector<std::uint64_t>& size) {
     return box && has_whole_rows(*box, size) && box->first[0] == 0 && box->last[0] + 1 == size[0];
 }
 
-std::filesystem::path folder_of(const Handle& dataset) {
-    return std::filesystem::path(file_name(dataset)).parent_path();
+fs::path folder_of(const Handle& dataset) {
+    return fs::path(file_name(dataset)).parent_path();
 }
 
 // The first that is there, as the library looks for it but for prefixes of the environment; empty
 // if none is.
-std::string first_file(std::initializer_list<std::filesystem::path> places) {
-    for (const std::filesystem::path& place : places)
-        if (std::filesystem::is_regular_file(place)) return place.string();
+std::string first_file(std::initializer_list<fs::path> places) {
+    for (const fs::path& place : places)
+        if (fs::is_regular_file(place)) return place.string();
     return "";
 }
 

@@ -148,13 +148,8 @@ herr_t refuse_to_write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const v
 
 herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t offset, std::size_t bytes, const void* data) {
     DriverFile& file = own(base);
-    const auto* from = static_cast<const std::byte*>(data);
-    for (std::size_t done = 0; done < bytes && *file.error == 0;) {
-        const ssize_t put =
-            ::pwrite(file.fd.value(), from + done, bytes - done, static_cast<off_t>(offset + done));
-        if (put > 0) done += static_cast<std::size_t>(put);
-        if (put < 0 && errno != EINTR) *file.error = errno;
-    }
+    const std::span from(static_cast<const std::byte*>(data), bytes);
+    if (*file.error == 0) *file.error = try_write_at(file.fd.value(), from, offset);
     file.size = std::max(file.size, offset + bytes);
     return 0;
 }

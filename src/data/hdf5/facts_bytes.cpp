@@ -77,7 +77,7 @@ void form_of(ByteForm& form, DatasetFacts& facts, std::uint64_t most, bool is_pa
     });
 }
 
-void form_of(ByteForm& form, std::filesystem::path& path) {
+void form_of(ByteForm& form, fs::path& path) {
     std::string text = path;
     form.item(text);
     path = text;

@@ -209,15 +209,14 @@ class FieldsOfFiles {
     std::vector<std::uint32_t> first_shards_;  // by set
 };
 
-DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,
+DatasetIndex DatasetIndex::open_foreign(const std::vector<fs::path>& files,
                                         const std::vector<FieldMapping>& fields) {
     const bool are_apart =
         std::ranges::any_of(fields, [](const FieldMapping& field) { return !field.file.empty(); });
     return are_apart ? FieldsOfFiles(files, fields).run() : ForeignOpening(files, fields).run();
 }
 
-DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
-                                const std::vector<FieldMapping>& fields) {
+DatasetIndex DatasetIndex::open(const fs::path& where, const std::vector<FieldMapping>& fields) {
     const std::vector<fs::path> sets = packed_sets(where);
     check(fields.empty() || (!is_packed(where) && sets.empty()), [&] {
         return Error(
@@ -232,7 +231,7 @@ DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
     return open(where);
 }
 
-DatasetIndex DatasetIndex::open_test(const std::filesystem::path& where,
+DatasetIndex DatasetIndex::open_test(const fs::path& where,
                                      const std::vector<FieldMapping>& trained,
                                      const std::vector<FieldMapping>& own) {
     if (is_packed(where) || !packed_sets(where).empty()) return open(where, own);

@@ -19,7 +19,7 @@ namespace lockstep {
 
 /// Data sets of a file; missing ones are no error.
 struct FileRequest {
-    std::filesystem::path path;
+    fs::path path;
     std::vector<std::string> datasets;
     Links links = Links::refused;
     bool operator==(const FileRequest&) const = default;
@@ -114,7 +114,7 @@ struct FileFacts {
 
 /// Rows of one data set, converted to `type` by libhdf5.
 struct RowsRequest {
-    std::filesystem::path path;
+    fs::path path;
     std::string dataset;
     ElementType type = ElementType::u8;
     std::uint64_t first = 0, rows = 0;

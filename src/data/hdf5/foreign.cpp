@@ -363,12 +363,10 @@ void ForeignOpening::warn(DatasetIndex& index) const {
     if (warned_of_ > 0)
         index.warnings_.push_back(
             fmt::format("{} HDF5 file(s) that others wrote are streamed. They have no hashes, so "
-                        "that damage goes "
-                        "unnoticed unless the files have checksums. Their rows are not shuffled: "
-                        "sorted rows mix "
-                        "only within windows. They have no mean and deviation, and only size, time "
-                        "and layout show "
-                        "changes; 'lockstep data pack --hdf5' makes shards of them",
+                        "that damage goes unnoticed unless the files have checksums. Their rows "
+                        "are not shuffled: sorted rows mix only within windows. They have no mean "
+                        "and deviation, and only size, time and layout show changes; 'lockstep "
+                        "data pack --hdf5' makes shards of them",
                         grouped(warned_of_)));
     for (const auto& [file, stamp] : linked_)
         once(Level::info, "links lead to '{}', which is also read", file.string());

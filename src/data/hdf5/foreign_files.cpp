@@ -103,7 +103,7 @@ std::vector<fs::path> matches_of(const fs::path& pattern) {
 }
 
 // "a.h5,b.h5": what several options or words become. A name may have a comma, too.
-std::vector<std::filesystem::path> files_of_each(const std::filesystem::path& where) {
+std::vector<fs::path> files_of_each(const fs::path& where) {
     std::vector<fs::path> files;
     for (const std::string& each : split(where.string(), ',')) {
         const std::vector<fs::path> found = foreign_files(each);
@@ -168,7 +168,7 @@ std::vector<FieldMapping> parse_field_mappings(std::string_view text, Links link
     return mappings;
 }
 
-std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where) {
+std::vector<fs::path> foreign_files(const fs::path& where) {
     std::error_code missing;
     const fs::file_status status = fs::status(where, missing);
     if (fs::is_regular_file(status)) return {where};
@@ -188,9 +188,7 @@ std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& wh
     return files;
 }
 
-Option data_option(const std::string& name,
-                   std::filesystem::path& target,
-                   const std::string& help) {
+Option data_option(const std::string& name, fs::path& target, const std::string& help) {
     Option option = path_option(name, "DIR|FILE", target, help);
     option.kind = OptionKind::list;
     return option;
@@ -216,7 +214,7 @@ Links links_of(bool follows_links) {
     return follows_links ? Links::followed : Links::refused;
 }
 
-std::filesystem::path data_of_words(const std::vector<std::string>& words) {
+fs::path data_of_words(const std::vector<std::string>& words) {
     return fmt::format("{}", fmt::join(words, ","));
 }
 

@@ -112,7 +112,7 @@ std::string last_reasons() {
     return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-Error failure(const char* code, const char* doing, const std::filesystem::path& path) {
+Error failure(const char* code, const char* doing, const fs::path& path) {
     const std::string reasons = last_reasons();
     return Error(code,
                  fmt::format("cannot {} '{}'", doing, path.string()),
@@ -125,7 +125,7 @@ Handle access_to_dataset(Links links, bool* was_refused) {
     return access;
 }
 
-Handle create_file(const std::filesystem::path& path, Alignment alignment, int& error) {
+Handle create_file(const fs::path& path, Alignment alignment, int& error) {
     const QuietErrors quiet;
     const Handle access = writing_access(error);
     checked(H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110),
@@ -140,7 +140,7 @@ Handle create_file(const std::filesystem::path& path, Alignment alignment, int& 
     return file;
 }
 
-Handle open_for_probing(const std::filesystem::path& path) {
+Handle open_for_probing(const fs::path& path) {
     const QuietErrors quiet;
     const Handle access = probing_access();
     return {checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), "E205", "open", path),
@@ -169,7 +169,7 @@ Handle text_type(std::size_t size) {
     return type;
 }
 
-Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path) {
+Handle create_group(const Handle& parent, const char* name, const fs::path& path) {
     const QuietErrors quiet;
     return {checked(H5Gcreate2(parent.id(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                     "E402",
@@ -188,7 +188,7 @@ Handle create_dataset(const Handle& parent,
                       const std::string& name,
                       hid_t type,
                       const DatasetShape& shape,
-                      const std::filesystem::path& path) {
+                      const fs::path& path) {
     const QuietErrors quiet;
     const Handle space = space_of(shape.size);
     const Handle properties = creation_properties(shape);

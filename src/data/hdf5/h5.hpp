@@ -52,14 +52,11 @@ class QuietErrors {
 std::string last_reasons();
 
 /// Returns an Error of `code` with last_reasons().
-Error failure(const char* code, const char* doing, const std::filesystem::path& path);
+Error failure(const char* code, const char* doing, const fs::path& path);
 
 /// Returns `result`, or throws failure() if it is negative.
 template <class Result>
-Result checked(Result result,
-               const char* code,
-               const char* doing,
-               const std::filesystem::path& path) {
+Result checked(Result result, const char* code, const char* doing, const fs::path& path) {
     if (result < 0) throw failure(code, doing, path);
     return result;
 }
@@ -69,11 +66,11 @@ Result checked(Result result,
 /// is not chunked). The library never learns of failed writes (driver.hpp): check `error`, an
 /// errno, after each step and after the handle is gone; it must outlive the handle.
 enum class Alignment { none, large_objects };
-Handle create_file(const std::filesystem::path& path, Alignment alignment, int& error);
+Handle create_file(const fs::path& path, Alignment alignment, int& error);
 
 /// Opens an existing file, read-only, without locks, through a driver that notes the places of raw
 /// data instead of reading them (driver.hpp). Errors: E205.
-Handle open_for_probing(const std::filesystem::path& path);
+Handle open_for_probing(const fs::path& path);
 
 /// Returns access properties for opening data sets. If links are refused, access stays within the
 /// file, and `was_refused` becomes true if a link leads out of it. It must outlive what is opened.
@@ -87,7 +84,7 @@ std::vector<hsize_t> extent_of(const Handle& dataset);
 /// Returns a type of UTF-8 texts of `size` bytes.
 Handle text_type(std::size_t size);
 
-Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
+Handle create_group(const Handle& parent, const char* name, const fs::path& path);
 
 /// Returns the library's type for `type` on disk.
 hid_t type_of(ElementType type);
@@ -103,7 +100,7 @@ Handle create_dataset(const Handle& parent,
                       const std::string& name,
                       hid_t type,
                       const DatasetShape& shape,
-                      const std::filesystem::path& path);
+                      const fs::path& path);
 
 void write_attribute(const Handle& object, const char* name, const std::string& value);
 void write_attribute(const Handle& object, const char* name, std::uint64_t value);

@@ -88,10 +88,6 @@ bool is_column_of_texts(const DatasetFacts& facts) {
            (facts.size.size() == 1 || (facts.size.size() == 2 && facts.size[1] == 1));
 }
 
-ElementType LabelColumn::type() const {
-    return counts.size() <= 256 ? ElementType::u8 : ElementType::i32;
-}
-
 std::vector<std::byte> LabelColumn::bytes() const {
     std::vector<std::byte> bytes(numbers.size() * element_bytes(type()));
     if (type() == ElementType::u8)

@@ -27,7 +27,7 @@ struct LabelColumn {
     std::vector<std::uint32_t> numbers;  ///< the class, by sample
 
     /// Returns u8 if that numbers all classes, else i32.
-    ElementType type() const;
+    ElementType type() const { return counts.size() <= 256 ? ElementType::u8 : ElementType::i32; }
 
     /// Returns the numbers as elements of type().
     std::vector<std::byte> bytes() const;

@@ -55,23 +55,14 @@ std::string compound_text(hid_t type) {
 
 // Returns true for numbers of any width, in an array or a compound.
 bool has_numbers(hid_t type) {
-    switch (H5Tget_class(type)) {
-        case H5T_INTEGER:
-        case H5T_FLOAT:
-        case H5T_ENUM:
+    const H5T_class_t kind = H5Tget_class(type);
+    if (kind == H5T_INTEGER || kind == H5T_FLOAT || kind == H5T_ENUM) return true;
+    if (kind == H5T_ARRAY) return has_numbers(h5::Handle(H5Tget_super(type), H5Tclose).id());
+    for (int i = 0; kind == H5T_COMPOUND && i < H5Tget_nmembers(type); ++i)
+        if (has_numbers(
+                h5::Handle(H5Tget_member_type(type, static_cast<unsigned>(i)), H5Tclose).id()))
             return true;
-        case H5T_ARRAY:
-            return has_numbers(h5::Handle(H5Tget_super(type), H5Tclose).id());
-        case H5T_COMPOUND:
-            for (int i = 0; i < H5Tget_nmembers(type); ++i)
-                if (has_numbers(
-                        h5::Handle(H5Tget_member_type(type, static_cast<unsigned>(i)), H5Tclose)
-                            .id()))
-                    return true;
-            return false;
-        default:
-            return false;
-    }
+    return false;
 }
 
 bool has_bytes(hid_t type) {
@@ -87,20 +78,12 @@ std::string type_text(hid_t type) {
         return kind == H5T_INTEGER ? order + integer_text(type)
                                    : fmt::format("{}f{}", order, 8 * H5Tget_size(type));
     }
-    switch (kind) {
-        case H5T_STRING:
-            return "text";
-        case H5T_COMPOUND:
-            return compound_text(type);
-        case H5T_ENUM:
-            return "an enumeration of " + type_text(h5::Handle(H5Tget_super(type), H5Tclose).id());
-        case H5T_VLEN:
-            return "of variable length";
-        case H5T_ARRAY:
-            return "an array";
-        default:
-            return "of an unusual type";
-    }
+    if (kind == H5T_STRING) return "text";
+    if (kind == H5T_COMPOUND) return compound_text(type);
+    if (kind == H5T_ENUM)
+        return "an enumeration of " + type_text(h5::Handle(H5Tget_super(type), H5Tclose).id());
+    if (kind == H5T_VLEN) return "of variable length";
+    return kind == H5T_ARRAY ? "an array" : "of an unusual type";
 }
 
 std::optional<ElementType> element_of(hid_t type) {
@@ -298,7 +281,7 @@ bool is_dataset(const h5::Handle& file, const std::string& name) {
 
 }  // namespace
 
-DatasetFacts look_at_part(const std::filesystem::path& path, const std::string& dataset) {
+DatasetFacts look_at_part(const fs::path& path, const std::string& dataset) {
     return look_at_dataset(h5::open_for_probing(path), dataset, Links::refused);
 }
 
@@ -315,7 +298,7 @@ FileFacts look_at_file(const FileRequest& request) {
     return facts;
 }
 
-FileRequest list_datasets(const std::filesystem::path& path) {
+FileRequest list_datasets(const fs::path& path) {
     const h5::QuietErrors quiet;
     const h5::Handle file = h5::open_for_probing(path);
     std::vector<std::string> links;

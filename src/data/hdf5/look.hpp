@@ -18,14 +18,14 @@ namespace lockstep {
 FileFacts look_at_file(const FileRequest& request);
 
 /// Does the same for one data set, which has links within its file only.
-DatasetFacts look_at_part(const std::filesystem::path& path, const std::string& dataset);
+DatasetFacts look_at_part(const fs::path& path, const std::string& dataset);
 
 /// Largest length of a list.
 inline constexpr std::size_t most_listed = 64;
 
 /// Returns the data sets of a file, by name, in groups of any depth; links into other files are not
 /// followed. As dangerous as look_at_file(). Errors: E205; E201, E202.
-FileRequest list_datasets(const std::filesystem::path& path);
+FileRequest list_datasets(const fs::path& path);
 
 /// What attributes of the CF conventions (2.5.1, 8.1) and `_Unsigned` of NetCDF's users' guide say
 /// of `dataset`, whose elements are `number`; nothing if it has none of them. What is not as these

@@ -59,9 +59,7 @@ bool is_one_sample(RowLayout layout, const std::vector<std::int64_t>& whole) {
     return layout == RowLayout::hw || whole[0] <= most_channels;
 }
 
-Error open_question(const FieldMapping& mapping,
-                    const Field& field,
-                    const std::filesystem::path& file) {
+Error open_question(const FieldMapping& mapping, const Field& field, const fs::path& file) {
     const std::string option = fmt::format("--field {}={}", mapping.name, mapping.hdf5_path);
     return Error(
         "E235",
@@ -197,18 +195,14 @@ void settle_columns(std::vector<DatasetFacts>& datasets,
     }
 }
 
-void check_is_settled(const FieldMapping& mapping,
-                      const Field& field,
-                      const std::filesystem::path& file) {
+void check_is_settled(const FieldMapping& mapping, const Field& field, const fs::path& file) {
     const bool is_image = mapping.name == "images" || field.type == ElementType::u8;
     const bool is_open = mapping.layout == RowLayout::unstated && is_image &&
                          field.shape.size() == 3 && may_have_channels_last(field.shape);
     check(!is_open, [&] { return open_question(mapping, field, file); });
 }
 
-void check_unpacks(const DatasetFacts& facts,
-                   const FieldMapping& field,
-                   const std::filesystem::path& file) {
+void check_unpacks(const DatasetFacts& facts, const FieldMapping& field, const fs::path& file) {
     const std::string fault = unpacking_fault(facts);
     FieldMapping without = field;
     without.cf.reset();

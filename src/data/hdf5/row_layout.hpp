@@ -61,14 +61,10 @@ void settle_columns(std::vector<DatasetFacts>& datasets,
 
 /// Checks that the channels of images are known. Errors: E235 for images of `file` whose sizes
 /// leave that open, if no layout is stated.
-void check_is_settled(const FieldMapping& mapping,
-                      const Field& field,
-                      const std::filesystem::path& file);
+void check_is_settled(const FieldMapping& mapping, const Field& field, const fs::path& file);
 
 /// Errors: E235 if `field`, of ":cf", is of a data set that cannot be unpacked.
-void check_unpacks(const DatasetFacts& facts,
-                   const FieldMapping& field,
-                   const std::filesystem::path& file);
+void check_unpacks(const DatasetFacts& facts, const FieldMapping& field, const fs::path& file);
 
 /// What to warn of where a data set has attributes of the CF conventions and `field` has no ":cf";
 /// "" if they change nothing, and of class numbers.

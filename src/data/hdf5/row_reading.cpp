@@ -17,7 +17,7 @@ Error unreadable(const RowsRequest& request, const std::string& why) {
         "E213", fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset), why);
 }
 
-h5::Handle open_file(const std::filesystem::path& path) {
+h5::Handle open_file(const fs::path& path) {
     const h5::Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
 #if H5_VERSION_GE(1, 10, 7)
     H5Pset_file_locking(access.id(), false, true);
@@ -34,11 +34,11 @@ bool lies_beside(const h5::Handle& dataset) {
     off_t offset = 0;
     hsize_t bytes = 0;
     H5Pget_external(properties.id(), 0, name.size() - 1, name.data(), &offset, &bytes);
-    return !std::filesystem::exists(name.data());
+    return !fs::exists(name.data());
 }
 
 // The library fills what it does not find with zeros, and says nothing.
-std::string missing_part(const h5::Handle& dataset, const std::filesystem::path& file) {
+std::string missing_part(const h5::Handle& dataset, const fs::path& file) {
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
     std::size_t parts = 0;
     if (H5Pget_layout(properties.id()) != H5D_VIRTUAL) return "";
@@ -46,10 +46,10 @@ std::string missing_part(const h5::Handle& dataset, const std::filesystem::path&
     for (std::size_t i = 0; i < parts; ++i) {
         std::array<char, 4096> name{};
         H5Pget_virtual_filename(properties.id(), i, name.data(), name.size() - 1);
-        const std::filesystem::path part(name.data());
+        const fs::path part(name.data());
         const bool is_pattern = part.native().find('%') != std::string::npos;
-        if (!is_pattern && part != "." && !std::filesystem::exists(part) &&
-            !std::filesystem::exists(file.parent_path() / part))
+        if (!is_pattern && part != "." && !fs::exists(part) &&
+            !fs::exists(file.parent_path() / part))
             return part.string();
     }
     return "";

@@ -104,8 +104,7 @@ Error unreadable_file(const fs::path& path, const std::string& reason) {
                      what,
                      reason,
                      fmt::format("copy it again from its source; if others can read it, it was "
-                                 "written by a newer HDF5 than {}: write it with "
-                                 "libver='earliest'",
+                                 "written by a newer HDF5 than {}: write it with libver='earliest'",
                                  ours));
     return Error("E205",
                  what,
@@ -171,7 +170,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::filesystem::path find_h5probe() {
+fs::path find_h5probe() {
     if (const char* named = std::getenv("LOCKSTEP_H5PROBE"); named && *named) {
         check(is_program(named), [&] {
             return unusable(fmt::format("LOCKSTEP_H5PROBE is '{}'", named), "that is no program");
@@ -306,10 +305,6 @@ FileRequest Sandbox::list(const fs::path& path) {
     ask(FrameKind::list, {path, {}});
     const std::vector<std::byte> bytes = receive(FrameKind::names);
     return believed([&] { return request_from(bytes); });
-}
-
-void Sandbox::ask(const FileRequest& request) {
-    ask(FrameKind::look, request);
 }
 
 void Sandbox::ask(FrameKind kind, const FileRequest& request) {

@@ -19,8 +19,7 @@ namespace lockstep {
 
 /// The head of each answer and of each request.
 struct Frame {
-    std::uint64_t magic = frame_magic;
-    std::uint64_t kind = 0;
+    std::uint64_t magic = frame_magic, kind = 0;
     std::uint64_t bytes = 0;  ///< number of bytes that follow
     std::uint64_t cpu_s = 0;  ///< requests only: CPU seconds that the answer may take
 
@@ -63,7 +62,7 @@ struct SandboxLimits {
 
 /// Returns the path of the helper program: LOCKSTEP_H5PROBE, beside this program, or on PATH.
 /// Errors: E233 if there is none.
-std::filesystem::path find_h5probe();
+fs::path find_h5probe();
 
 /// Owns the child: `lockstep-h5probe`, started on first use by posix_spawn (never fork: this
 /// process may have MPI), one for any number of files, ended by the destructor. The child limits
@@ -81,11 +80,11 @@ class Sandbox {
 
     /// Sends the same request without waiting: the child works while the caller does something
     /// else. One request at a time.
-    void ask(const FileRequest& request);
+    void ask(const FileRequest& request) { ask(FrameKind::look, request); }
     FileFacts answer();
 
     /// Does the same as list_datasets(). Errors: as look().
-    FileRequest list(const std::filesystem::path& path);
+    FileRequest list(const fs::path& path);
 
     /// Fills `out`, of request.bytes, with rows that libhdf5 reads from about `chunks` chunks.
     /// Errors: E213 (it refuses); E231, E232, E233; E201, E202.

@@ -100,8 +100,7 @@ constexpr std::size_t superblock_bytes = 64;  // or fewer, of any version
 std::optional<std::uint64_t> end_by_superblock(std::string_view start) {
     const auto version = static_cast<unsigned char>(start[version_at]);
     const bool is_old = version <= 1;
-    const std::size_t sizes = is_old ? 13 : 9;
-    const std::size_t end = version == 0 ? 40 : version == 1 ? 44 : 28;
+    const std::size_t sizes = is_old ? 13 : 9, end = version == 0 ? 40 : version == 1 ? 44 : 28;
     if (version > newest_superblock || start[sizes] != 8) return {};
     std::uint64_t value = 0;
     std::memcpy(&value, start.data() + end, sizeof value);
@@ -276,12 +275,12 @@ FileGuess guess_of_file(const fs::path& path, std::string_view made) {
             way.empty() ? "make or download it again, or check that it is the file you mean" : way};
 }
 
-bool is_hdf5(const std::filesystem::path& path) {
+bool is_hdf5(const fs::path& path) {
     const UniqueFd fd = open_for_reading(path);
     return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
 }
 
-std::optional<unsigned> newer_superblock(const std::filesystem::path& path) {
+std::optional<unsigned> newer_superblock(const fs::path& path) {
     const UniqueFd fd = open_for_reading(path);
     const auto superblock = superblock_offset(fd.value(), fs::file_size(path), path);
     std::array<std::byte, 1> version{};
@@ -290,7 +289,7 @@ std::optional<unsigned> newer_superblock(const std::filesystem::path& path) {
     return number > newest_superblock ? std::optional(number) : std::nullopt;
 }
 
-void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
+void check_is_whole_hdf5(const fs::path& path, std::uint64_t expected_bytes) {
     const UniqueFd fd = open_for_reading(path);
     const std::uint64_t bytes = fs::file_size(path);
     if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
@@ -311,7 +310,7 @@ void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expect
         throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);
 }
 
-ProbedShard probe_shard(const std::filesystem::path& path,
+ProbedShard probe_shard(const fs::path& path,
                         const Manifest& manifest,
                         std::size_t number,
                         Sandbox* sandbox) {
@@ -322,7 +321,7 @@ ProbedShard probe_shard(const std::filesystem::path& path,
     return judged(sandbox ? sandbox->look(request) : look_at_file(request), expected);
 }
 
-DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
+DatasetIndex DatasetIndex::open(const fs::path& folder) {
     DatasetIndex index = of_blocks(folder, read_manifest_text(folder), {});
     index.stored_.resize(index.fields().size());
     for (std::size_t f = 0; f < index.fields().size(); ++f) {

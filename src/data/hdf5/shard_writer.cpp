@@ -314,7 +314,7 @@ void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path
                 path);
 }
 
-std::uint64_t write_objects(const std::filesystem::path& path,
+std::uint64_t write_objects(const fs::path& path,
                             const std::string& name,
                             ElementType type,
                             const std::vector<std::int64_t>& shape,
@@ -340,9 +340,7 @@ Shard write_shard(const ShardSpec& spec,
     Shard shard{.name = spec.path.filename().string(),
                 .bytes = fs::file_size(spec.path),
                 .samples = spec.samples,
-                .first_sample = spec.first_sample,
-                .xxh3_128 = {},
-                .index = {}};
+                .first_sample = spec.first_sample};
     Manifest described = spec.manifest;
     described.shards.assign(spec.number + 1, shard);
     const std::vector<ProbedField> probed = probe_shard(spec.path, described, spec.number).fields;
@@ -351,24 +349,11 @@ Shard write_shard(const ShardSpec& spec,
     for (std::size_t f = 0; f < probed.size(); ++f)
         shard.index.push_back(write_index(fd.value(), spec.path, probed[f], indexes[f]));
     if (::fsync(fd.value()) != 0) throw system_error("flush", spec.path, errno);
-    shard.xxh3_128 = file_hash(spec.path);
+    shard.xxh3_128 = file_digest(spec.path);
     return shard;
 }
 
-std::string file_hash(const fs::path& path, const std::function<void(std::uint64_t)>& report) {
-    const UniqueFd fd = open_for_reading(path);
-    Hasher128 hasher;
-    std::vector<std::byte> buffer(std::size_t{1} << 20);
-    for (std::uint64_t offset = 0;;) {
-        const std::size_t got = read_at(fd.value(), buffer, offset, path);
-        hasher.add(std::span(buffer).first(got));
-        offset += got;
-        if (report) report(offset);
-        if (got < buffer.size()) return hasher.value().hex();
-    }
-}
-
-std::uint64_t create_dataset_file(const std::filesystem::path& path,
+std::uint64_t create_dataset_file(const fs::path& path,
                                   const std::string& name,
                                   ElementType type,
                                   const std::vector<std::int64_t>& shape,

@@ -16,7 +16,7 @@ namespace lockstep {
 /// The data set that a shard belongs to; `manifest.shards` need not be complete.
 struct ShardSpec {
     const Manifest& manifest;
-    std::filesystem::path path;
+    fs::path path;
     std::size_t number = 0, count = 1;
     std::uint64_t first_sample = 0, samples = 0;
 };
@@ -32,8 +32,7 @@ using BlockReport = std::function<void(std::uint64_t)>;
 /// Settings of encoding: on `threads` threads (>= 1), besides the one that writes.
 struct Encoding {
     Codec codec = Codec::none;
-    int level = 0;
-    int threads = 1;
+    int level = 0, threads = 1;
 };
 
 /// Writes the shard, closes and flushes it, and returns its manifest entry. Rows are read, encoded
@@ -44,9 +43,5 @@ Shard write_shard(const ShardSpec& spec,
                   const RowReader& rows,
                   const Encoding& encoding,
                   const BlockReport& report);
-
-/// Returns XXH3-128 of a whole file, as hexadecimal digits. Errors: those of reading.
-std::string file_hash(const std::filesystem::path& path,
-                      const std::function<void(std::uint64_t)>& report = {});
 
 }  // namespace lockstep

@@ -16,8 +16,7 @@ namespace lockstep {
 
 /// The rows of a data set that a file holds.
 struct RowsInFile {
-    std::uint64_t first_sample = 0, samples = 0, row_bytes = 0;
-    std::uint64_t file_bytes = 0;
+    std::uint64_t first_sample = 0, samples = 0, row_bytes = 0, file_bytes = 0;
     std::uint32_t shard = 0;
     std::uint32_t contiguous_rows = 1;  ///< rows of a block if there are no chunks
     Widening widening =

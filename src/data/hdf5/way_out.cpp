@@ -296,8 +296,7 @@ std::string way_past(Obstacle obstacle,
             convert_command(asked, field));
     if (obstacle == Obstacle::elements && facts.has_numbers)
         return "let h5py write its numbers anew, into a folder NAME that 'lockstep data inspect "
-               "NAME' "
-               "shows: " +
+               "NAME' shows: " +
                convert_command(asked, field);
     if (obstacle == Obstacle::elements && facts.has_bytes) {
         AskedFiles images = asked;

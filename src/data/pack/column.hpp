@@ -94,7 +94,7 @@ class ColumnSource : public RowSource {
 class Spool {
   public:
     /// In `folder`, or in the system's temporary one ($TMPDIR, /tmp) if that is "". Errors: E401.
-    explicit Spool(const std::filesystem::path& folder);
+    explicit Spool(const fs::path& folder);
 
     /// Errors: E405, E402.
     void append(std::span<const std::byte> bytes);
@@ -107,7 +107,7 @@ class Spool {
   private:
     void flush();
 
-    std::filesystem::path path_;
+    fs::path path_;
     UniqueFd fd_;
     std::vector<std::byte> buffer_;
     std::uint64_t written_ = 0;

@@ -42,7 +42,7 @@ struct CsvColumns {
 /// missing).
 CsvColumns columns_of(const std::vector<std::string>& cells,
                       const CsvOptions& csv,
-                      const std::filesystem::path& path);
+                      const fs::path& path);
 
 /// Returns the names of the numbers that `form` makes: "mass", "kind=red".
 std::vector<std::string> number_names(const TableForm& form);

@@ -230,7 +230,7 @@ std::string CsvColumns::name_of(std::size_t column) const {
 
 CsvColumns columns_of(const std::vector<std::string>& cells,
                       const CsvOptions& csv,
-                      const std::filesystem::path& path) {
+                      const fs::path& path) {
     CsvColumns columns;
     columns.count = cells.size();
     columns.separator = other_separator(cells);

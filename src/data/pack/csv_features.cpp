@@ -50,15 +50,6 @@ RowTransform numbers_of_cells(std::vector<CellNumbers> cells) {
 
 }  // namespace
 
-std::string listed(const std::vector<std::string>& texts) {
-    constexpr std::size_t most = 20;
-    std::string text;
-    for (std::size_t i = 0; i < std::min(texts.size(), most); ++i)
-        text += (i == 0 ? "" : ", ") + printable(texts[i]);
-    return texts.size() > most ? text + fmt::format(" and {} more", grouped(texts.size() - most))
-                               : text;
-}
-
 SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers) {
     SortedTexts sorted{{}, std::vector<std::int64_t>(numbers.size())};
     for (const auto& [text, met] : numbers) {
@@ -179,10 +170,7 @@ std::vector<double> CsvFeatures::fills_of(std::size_t f) const {
 
 TableForm CsvFeatures::form() const {
     TableForm form{.width = columns_.count,
-                   .columns = {},
-                   .categories = {},
                    .missing = csv_.missing,
-                   .fills = {},
                    .decimal = csv_.decimal,
                    .encoding = csv_.encoding};
     for (std::size_t f = 0; f < read_.size(); ++f) {

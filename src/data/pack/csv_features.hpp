@@ -39,7 +39,7 @@ class CsvFeatures {
     CsvFeatures(const CsvOptions& csv,
                 const CsvColumns& columns,
                 const CsvErrors& errors,
-                const std::filesystem::path& scratch)
+                const fs::path& scratch)
         : csv_(csv), columns_(columns), errors_(errors), spool_(scratch) {}
 
     /// Begins when `columns` are known.
@@ -82,8 +82,5 @@ class CsvFeatures {
     Spool spool_;
     std::vector<CsvFeature> read_;
 };
-
-/// Returns the texts for people, of many the first.
-std::string listed(const std::vector<std::string>& texts);
 
 }  // namespace lockstep

@@ -211,7 +211,7 @@ class CsvImport {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
+std::unique_ptr<RowSource> open_csv(const fs::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options) {
     return CsvImport(path, csv, options).run();

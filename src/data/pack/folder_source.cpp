@@ -330,12 +330,11 @@ class FolderSource : public RowSource {
 
 }  // namespace
 
-bool is_image_name(const std::filesystem::path& file) {
+bool is_image_name(const fs::path& file) {
     return is_read_image(ending_of(file));
 }
 
-std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
-                                       const FolderOptions& options) {
+std::unique_ptr<RowSource> open_folder(const fs::path& folder, const FolderOptions& options) {
     return std::make_unique<FolderSource>(folder, options);
 }
 

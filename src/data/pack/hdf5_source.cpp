@@ -380,7 +380,7 @@ class Hdf5Import {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
+std::unique_ptr<RowSource> open_hdf5(const std::vector<fs::path>& files,
                                      const std::vector<FieldMapping>& fields,
                                      ImageLayout layout,
                                      const SourceOptions& options) {
@@ -391,7 +391,7 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
     return Hdf5Import(files, asked, options).run();
 }
 
-void check_packs_hdf5(const std::filesystem::path& file, const AskedFiles& asked) {
+void check_packs_hdf5(const fs::path& file, const AskedFiles& asked) {
     check_names("field", named_inputs(asked.fields));
     const SourceOptions options{.links = asked.links};
     Hdf5Import({file}, asked, options).read_first_rows();

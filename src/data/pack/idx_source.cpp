@@ -194,8 +194,8 @@ FieldPlan plan_of(const IdxArray& pixels, ImageLayout layout) {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
-                                    const std::filesystem::path& labels,
+std::unique_ptr<RowSource> open_idx(const fs::path& images,
+                                    const fs::path& labels,
                                     const SourceOptions& options,
                                     ImageLayout layout) {
     const IdxArray pixels = read_idx(images, options), classes = read_idx(labels, options);

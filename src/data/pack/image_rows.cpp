@@ -31,10 +31,6 @@ ImageRows::ImageRows(const ImageFit& fit, const Image& first, std::string place)
                                            : first.channels),
       first_(std::move(place)) {}
 
-std::vector<std::int64_t> ImageRows::shape() const {
-    return {channels_, size_.height, size_.width};
-}
-
 void ImageRows::write(Image image, const std::string& place, std::span<std::byte> out) const {
     const ImageSize size{image.height, image.width};
     check(fit_.resize || size == size_, [&] {

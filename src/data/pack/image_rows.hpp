@@ -25,7 +25,7 @@ class ImageRows {
   public:
     ImageRows(const ImageFit& fit, const Image& first, std::string place);
 
-    std::vector<std::int64_t> shape() const;
+    std::vector<std::int64_t> shape() const { return {channels_, size_.height, size_.width}; }
 
     /// Writes a row to `out`. Errors: E238 (size or colours are others than the first one's).
     void write(Image image, const std::string& place, std::span<std::byte> out) const;

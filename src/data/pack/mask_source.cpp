@@ -263,8 +263,8 @@ class MaskedFolder : public RowSource {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_masked_folder(const std::filesystem::path& folder,
-                                              const std::filesystem::path& masks,
+std::unique_ptr<RowSource> open_masked_folder(const fs::path& folder,
+                                              const fs::path& masks,
                                               const FolderOptions& options) {
     return std::make_unique<MaskedFolder>(folder, masks, options);
 }

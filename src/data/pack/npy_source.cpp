@@ -214,8 +214,7 @@ Extent header_extent(const InputFile& file) {
     if (version < 1 || version > 3)
         throw malformed_npy(file.path(),
                             fmt::format("it has version {}; 1 to 3 are known", version));
-    const std::uint64_t low = head[8] + 256u * head[9];
-    const std::uint64_t high = head[10] + 256u * head[11];
+    const std::uint64_t low = head[8] + 256u * head[9], high = head[10] + 256u * head[11];
     const Extent extent = version == 1 ? Extent{10, low} : Extent{12, low + (high << 16)};
     if (extent.bytes > longest_npy_header || extent.begin + extent.bytes > file.bytes())
         throw malformed_npy(file.path(), "it ends within its header");
@@ -365,8 +364,8 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
     return std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
 }
 
-std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
-                                       const std::filesystem::path& labels,
+std::unique_ptr<RowSource> open_images(const fs::path& images,
+                                       const fs::path& labels,
                                        ImageLayout layout,
                                        const SourceOptions& options) {
     const auto is_numpy = [](const fs::path& file) {

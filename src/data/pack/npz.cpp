@@ -127,10 +127,6 @@ std::string array_text(const ZipFile& archive,
     return fmt::format("{} {} [{}]", name, layout.descr, fmt::join(layout.shape, ", "));
 }
 
-std::string array_name(const std::string& entry) {
-    return entry.ends_with(".npy") ? entry.substr(0, entry.size() - 4) : entry;
-}
-
 Error no_such_array(const ZipFile& archive,
                     const NamedInput& input,
                     const NpzPlace& place,
@@ -138,7 +134,7 @@ Error no_such_array(const ZipFile& archive,
     constexpr std::size_t most_shown = 20;
     std::vector<std::string> names, texts;
     for (const auto& [name, entry] : archive.entries()) {
-        names.push_back(array_name(name));
+        names.push_back(name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name);
         if (texts.size() < most_shown)
             texts.push_back(array_text(archive, names.back(), entry, options));
     }

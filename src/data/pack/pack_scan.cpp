@@ -353,8 +353,7 @@ void scan_field(const RowSource& source,
                 std::size_t number,
                 Field& field) {
     const Team& team = options.team;
-    const std::uint64_t samples = source.samples();
-    const std::uint64_t fields = source.fields().size();
+    const std::uint64_t samples = source.samples(), fields = source.fields().size();
     const auto tell = [&](std::uint64_t rows) {
         if (report)
             report({"scan", (number * samples + std::min(rows, samples)) / fields, samples});

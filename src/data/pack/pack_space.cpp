@@ -22,10 +22,10 @@
 #include "pack_space.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "format/manifest_fields.hpp"
-#include "hdf5/shard_writer.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -167,7 +167,7 @@ std::vector<std::optional<Shard>> PackSpace::finished_shards(const Manifest& man
             const std::string& name = manifest.shards[i].name;
             const auto shard = journal_.finished(name, fields_);
             if (shard && report) report({"resume", i + 1, found.size()});
-            if (shard && file_hash(folder() / name) == shard->xxh3_128)
+            if (shard && file_digest(folder() / name) == shard->xxh3_128)
                 list.push_back({i, shard_json(*shard, fields_)});
             else
                 journal_.forget(name);

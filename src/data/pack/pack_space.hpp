@@ -29,11 +29,11 @@ void check_room(const fs::path& folder,
 class Workspace {
   public:
     /// Errors: E407 (target exists), E401 (cannot create), E404 (somebody else works here).
-    explicit Workspace(const std::filesystem::path& target);
+    explicit Workspace(const fs::path& target);
     ~Workspace();
     Workspace& operator=(Workspace&&) = delete;
 
-    const std::filesystem::path& path() const { return path_; }
+    const fs::path& path() const { return path_; }
 
     /// Removes what is in it. Errors: E401.
     void clear();
@@ -47,7 +47,7 @@ class Workspace {
   private:
     void enter();
 
-    std::filesystem::path target_, path_;
+    fs::path target_, path_;
     UniqueFd lock_;
     bool is_kept_ = false;
 };
@@ -57,9 +57,9 @@ class Workspace {
 /// is on the disk; one that is damaged counts as missing.
 class Journal {
   public:
-    explicit Journal(std::filesystem::path folder) : folder_(std::move(folder)) {}
+    explicit Journal(fs::path folder) : folder_(std::move(folder)) {}
 
-    const std::filesystem::path& folder() const { return folder_; }
+    const fs::path& folder() const { return folder_; }
 
     /// The description of the pack (a JSON object of all that decides the result's bytes) and the
     /// fields with their statistics; nothing if there is no valid record.
@@ -87,7 +87,7 @@ class Journal {
     void remove_unfinished() const;
 
   private:
-    std::filesystem::path folder_;
+    fs::path folder_;
 };
 
 /// Returns the differences of `now` from `before`: "codec lz4, now zstd; input ..., now ..."; "" if

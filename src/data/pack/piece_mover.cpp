@@ -74,14 +74,8 @@ class PartWriter {
         if (!fd) allow_open_files(files_.size());
         if (!fd) fd = UniqueFd(::open(part.c_str(), O_WRONLY | O_CLOEXEC));
         if (!fd) throw system_error("write", part, errno);
-        while (!bytes.empty()) {
-            const ssize_t put =
-                ::pwrite(fd.value(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-            if (put < 0 && errno == EINTR) continue;
-            if (put < 0) throw system_error("write", part, errno);
-            bytes.remove_prefix(static_cast<std::size_t>(put));
-            offset += static_cast<std::uint64_t>(put);
-        }
+        if (const int reason = try_write_at(fd.value(), std::as_bytes(std::span(bytes)), offset))
+            throw system_error("write", part, reason);
     }
 
   private:

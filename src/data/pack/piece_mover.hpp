@@ -36,10 +36,10 @@ std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
                                          int nodes);
 
 /// Returns the name of an incomplete file.
-std::filesystem::path part_of(const std::filesystem::path& path);
+fs::path part_of(const fs::path& path);
 
 /// Makes part_of(path), of `bytes`. Errors: E401, E405.
-void create_part(const std::filesystem::path& path, std::uint64_t bytes);
+void create_part(const fs::path& path, std::uint64_t bytes);
 
 /// One process of a column.
 class PieceMover {
@@ -47,7 +47,7 @@ class PieceMover {
     /// `missing` are the shards that this node lacks. All must outlive this.
     PieceMover(const StageOptions& options,
                const Manifest& manifest,
-               const std::filesystem::path& folder,
+               const fs::path& folder,
                const std::vector<std::size_t>& missing);
 
     /// Collective over the column. Its own pieces are read ahead while others travel. A failure
@@ -58,7 +58,7 @@ class PieceMover {
   private:
     const StageOptions& options_;
     const Manifest& manifest_;
-    const std::filesystem::path& folder_;
+    const fs::path& folder_;
     std::vector<bool> is_missing_;
 };
 

@@ -91,7 +91,7 @@ class BlockCache {
 
 struct ShuffleOptions {
     std::uint64_t seed = 0;
-    std::filesystem::path beside;    ///< files go to a hidden folder beside this one
+    fs::path beside;                 ///< files go to a hidden folder beside this one
     std::uint64_t memory_bytes = 0;  ///< memory of each member
     int threads = 1;
     Team team;

@@ -2,11 +2,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/pack.hpp"
 
-#include "hdf5/shard_writer.hpp"
 #include "pack_space.hpp"
 #include "piece_mover.hpp"
 
@@ -138,7 +138,7 @@ class Staging {
         std::error_code missing;
         if (fs::file_size(path, missing) != shard.bytes || missing) return false;
         const bool reads = is_new_ || options_.trust == StageTrust::hashes;
-        return !reads || file_hash(path) == shard.xxh3_128;
+        return !reads || file_digest(path) == shard.xxh3_128;
     }
 
     void check_room() const {
@@ -199,7 +199,7 @@ class Staging {
         for (auto i = static_cast<std::size_t>(team_.node.rank); i < arrived.size(); i += size) {
             const Shard& shard = manifest_.shards[arrived[i]];
             const fs::path path = folder_ / shard.name, part = part_of(path);
-            const std::string hash = file_hash(part);
+            const std::string hash = file_digest(part);
             if (hash != shard.xxh3_128) {
                 fs::remove(part);
                 throw Error(

@@ -328,7 +328,7 @@ Error BlockReader::damaged(std::size_t field, std::size_t number, const std::str
                      "; 'lockstep train' with --on-bad-data mask leaves these samples out");
 }
 
-std::uint64_t ScatterRead::run(int fd, std::uint64_t offset, const std::filesystem::path& path) {
+std::uint64_t ScatterRead::run(int fd, std::uint64_t offset, const fs::path& path) {
     std::uint64_t total = 0;
     for (auto next = places_.begin(); next != places_.end();) {
         const auto count = std::min<std::ptrdiff_t>(places_.end() - next, IOV_MAX);

@@ -33,7 +33,7 @@ class ScatterRead {
 
     /// Fills and removes the places, from `offset`, across short reads. Returns the bytes read:
     /// fewer only at the end of the file. Errors: E402.
-    std::uint64_t run(int fd, std::uint64_t offset, const std::filesystem::path& path);
+    std::uint64_t run(int fd, std::uint64_t offset, const fs::path& path);
 
   private:
     std::vector<iovec> places_;

@@ -212,8 +212,7 @@ class Check {
             if (is_before(at, file.head.start) || at.consumed >= trained() ||
                 at.epoch - file.head.start.epoch > most_epochs) {
                 find(file.path,
-                     fmt::format("has a step at position {} of epoch {}, where its run "
-                                 "never was",
+                     fmt::format("has a step at position {} of epoch {}, where its run never was",
                                  grouped(at.consumed),
                                  at.epoch));
                 return;

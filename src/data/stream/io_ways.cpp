@@ -135,8 +135,7 @@ std::string advice(std::string_view stage, CacheState state) {
 std::string times_text(const IoRow& row) {
     const double io_s = row.best_s * row.threads;
     return fmt::format(
-        "I/O threads: {:.0f} % read, {:.0f} % verify, {:.0f} % decode; assembler: "
-        "{:.0f} %",
+        "I/O threads: {:.0f} % read, {:.0f} % verify, {:.0f} % decode; assembler: {:.0f} %",
         100 * row.spent.read_s / io_s,
         100 * row.spent.verify_s / io_s,
         100 * row.spent.decode_s / io_s,

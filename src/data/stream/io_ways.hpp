@@ -2,6 +2,7 @@
 // The methods of reading a data set, each ready to be timed.
 #pragma once
 
+#include "lockstep/core/pages.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/measure_io.hpp"
 
@@ -33,8 +34,7 @@ struct FilePiece {
 
 /// The first rows of a data set and their places.
 struct Portion {
-    std::uint64_t rows = 0;
-    std::uint64_t decoded_bytes = 0, stored_bytes = 0;
+    std::uint64_t rows = 0, decoded_bytes = 0, stored_bytes = 0;
     std::uint64_t largest_span = 0;  ///< decoded bytes
     std::vector<RowSpan> spans;      ///< neighbouring blocks up to 1 MiB stored, fields in turn
     std::vector<FilePiece> files;    ///< the same bytes, ascending in each file
@@ -63,7 +63,7 @@ struct IoBench {
     const IoPlan& plan;
     std::shared_ptr<const DatasetIndex> index;
     Portion portion;
-    Memory ring;  ///< its pages are already mapped
+    Pages ring;  ///< its pages are already mapped
 };
 
 /// Reads the portion `repeats` times in all with `threads`.

@@ -272,7 +272,7 @@ IoBench::IoBench(std::shared_ptr<const DatasetIndex> opened, const IoPlan& plan_
     : plan(plan_of), index(std::move(opened)), portion(first_rows(*index, plan.limit_bytes)) {
     const auto most = static_cast<std::uint64_t>(std::ranges::max(plan.threads));
     const std::uint64_t least = std::max(aligned(portion.largest_span), request_bytes);
-    ring = Memory(std::max(plan.ring_bytes, most * least));
+    ring = Pages(std::max(plan.ring_bytes, most * least));
     // Pages that were never written are one shared page of zeros, which is no memory at all.
     std::memset(ring.bytes().data(), 1, ring.bytes().size());
 }

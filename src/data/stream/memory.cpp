@@ -2,42 +2,12 @@
 
 #include "memory.hpp"
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/refused_memory.hpp"
-
 #include "stream_memory.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-#include <sys/mman.h>
-
 namespace lockstep {
-
-Memory::Memory(std::uint64_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    void* const pages =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    check(pages != MAP_FAILED, [&] { return as_error(RefusedMemory(bytes)); });
-    data_ = static_cast<std::byte*>(pages);
-    // Rows are gathered from all over it: fewer, larger pages miss the TLB less. Only advice.
-    ::madvise(pages, bytes, MADV_HUGEPAGE);
-}
-
-Memory& Memory::operator=(Memory&& other) noexcept {
-    if (this != &other) {
-        reset();
-        data_ = std::exchange(other.data_, nullptr);
-        bytes_ = std::exchange(other.bytes_, 0);
-    }
-    return *this;
-}
-
-void Memory::reset() {
-    if (data_) ::munmap(data_, bytes_);
-    data_ = nullptr;
-    bytes_ = 0;
-}
 
 std::uint64_t row_memory(const DatasetIndex& index, std::uint64_t rows) {
     std::uint64_t bytes = 0;

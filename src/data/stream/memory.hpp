@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large aligned memory that costs nothing until it is touched, its division among the fields of
-// rows, each from a line of its own on, and the batch buffers that are made of it.
+// The division of memory among the fields of rows, each from a line of its own on, and the batch
+// buffers that are made of it.
 #pragma once
 
-#include "lockstep/core/page_lock.hpp"
+#include "lockstep/core/pages.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
@@ -24,24 +24,6 @@ inline constexpr std::uint64_t buffer_alignment = 64;
 constexpr std::uint64_t aligned(std::uint64_t bytes) {
     return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
 }
-
-/// Anonymous pages of this process. Null state: empty. Move-only.
-class Memory {
-  public:
-    Memory() = default;
-    explicit Memory(std::uint64_t bytes);
-    Memory(Memory&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-    Memory& operator=(Memory&& other) noexcept;
-    ~Memory() { reset(); }
-
-    std::span<std::byte> bytes() const { return {data_, bytes_}; }
-
-  private:
-    void reset();
-    std::byte* data_ = nullptr;
-    std::uint64_t bytes_ = 0;
-};
 
 std::uint64_t row_memory(const DatasetIndex& index, std::uint64_t rows);
 
@@ -87,7 +69,7 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
     Lent lend();  // under the mutex, with a free one
     void give_back(std::size_t buffer);
 
-    Memory memory_;
+    Pages memory_;
     LockedPages locked_;
     std::vector<BatchRoom> rooms_;
     std::mutex mutex_;

@@ -103,10 +103,6 @@ EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std:
     }
 }
 
-std::uint64_t EpochOrder::lane_samples(int lane) const {
-    return lane_samples_before(lane, samples());
-}
-
 std::uint64_t EpochOrder::lane_samples_before(int lane, std::uint64_t position) const {
     return dealt_to(lane, position, lanes_);
 }

@@ -96,8 +96,7 @@ std::string cost_text(const DatasetIndex& index, std::size_t number) {
         std::min<std::uint64_t>(index.manifest().block_rows, index.samples());
     return fmt::format(
         "chunks of '{}', {} x {}, cut samples: in lanes order each byte is expanded {:.1f} "
-        "times{}, "
-        "in blocks of {} samples ({}); {}",
+        "times{}, in blocks of {} samples ({}); {}",
         field.name,
         block.decoded_bytes / row_bytes,
         fmt::join(cut.chunk, " x "),

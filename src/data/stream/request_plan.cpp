@@ -89,7 +89,7 @@ ShardFiles::ShardFiles(std::shared_ptr<const DatasetIndex> index, Access access)
     allow_open_files(2 * files_.size());  // training and evaluation have one each
 }
 
-std::filesystem::path ShardFiles::path(std::uint32_t shard) const {
+fs::path ShardFiles::path(std::uint32_t shard) const {
     return shard == kept_in_index ? index_->path() : index_->path() / index_->shards()[shard].name;
 }
 
@@ -263,7 +263,7 @@ std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t 
     return block - static_cast<std::size_t>(first - blocks.begin());
 }
 
-std::string damage_text(const std::filesystem::path& path,
+std::string damage_text(const fs::path& path,
                         const Field& field,
                         std::size_t number,
                         const StoredBlock& block) {
@@ -279,15 +279,10 @@ std::string damage_text(const std::filesystem::path& path,
 }
 
 bool is_about_data(const Error& error) {
-    switch (kind_of(error)) {
-        case ErrorKind::file_missing:
-        case ErrorKind::file_forbidden:
-        case ErrorKind::data_damaged:
-        case ErrorKind::device_failed:
-            return true;
-        default:
-            return false;
-    }
+    using enum ErrorKind;
+    const ErrorKind kind = kind_of(error);
+    return kind == file_missing || kind == file_forbidden || kind == data_damaged ||
+           kind == device_failed;
 }
 
 void BadBlocks::add(const BlockPiece& piece, const Error& error) {

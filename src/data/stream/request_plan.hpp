@@ -39,7 +39,7 @@ class ShardFiles {
     /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204, E402
     /// (too many are open).
     int descriptor(std::uint32_t shard);
-    std::filesystem::path path(std::uint32_t shard) const;  ///< for messages, too
+    fs::path path(std::uint32_t shard) const;  ///< for messages, too
 
   private:
     UniqueFd open(std::uint32_t shard) const;
@@ -175,7 +175,7 @@ std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t 
 
 /// "'a.h5' is damaged: field 'images', block 7, 512 bytes at offset 4,096 (samples 0 to 63)";
 /// `number` is that of the block in its shard.
-std::string damage_text(const std::filesystem::path& path,
+std::string damage_text(const fs::path& path,
                         const Field& field,
                         std::size_t number,
                         const StoredBlock& block);

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/pages.hpp"
 
 #include "block_reader.hpp"
 #include "memory.hpp"
@@ -218,7 +219,7 @@ ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,
 
 std::shared_ptr<ResidentRows> ResidentRows::in_own_memory(
     std::shared_ptr<const DatasetIndex> index) {
-    auto memory = std::make_shared<Memory>(bytes_needed(*index));
+    auto memory = std::make_shared<Pages>(bytes_needed(*index));
     const std::span<std::byte> bytes = memory->bytes();
     return std::make_shared<ResidentRows>(std::move(index), bytes, std::move(memory));
 }

@@ -220,9 +220,7 @@ const Slab* WindowPool::acquire(std::uint64_t epoch, int lane, std::uint64_t pos
     std::unique_lock lock(mutex_);
     std::deque<Slab*>& queue = lanes_[static_cast<std::size_t>(lane)];
     while (!is_stopped_) {
-        if (queue.empty()) {
-            slab_issued_or_ready_.wait(lock);
-        } else if (!queue.front()->is_ready) {
+        if (queue.empty() || !queue.front()->is_ready) {
             slab_issued_or_ready_.wait(lock);
         } else if (!queue.front()->window.holds(epoch, position)) {
             free_front(queue);
@@ -235,8 +233,7 @@ const Slab* WindowPool::acquire(std::uint64_t epoch, int lane, std::uint64_t pos
 }
 
 void WindowPool::release_ended(const Step& step) {
-    const std::uint64_t lanes = lanes_.size();
-    const std::uint64_t end = step.position.consumed + step.samples;
+    const std::uint64_t lanes = lanes_.size(), end = step.position.consumed + step.samples;
     const std::uint64_t rounds = end / lanes, rest = end % lanes;
     // Windows of samples that are dropped with a short step end with their epoch.
     const bool ends_epoch = step.next.epoch != step.position.epoch;
@@ -293,10 +290,6 @@ bool Assembler::assemble(const Step& step, BatchRoom& room) {
     copy_found();
     busy_s_ += now_s() - since - waited_s_;
     return true;
-}
-
-double Assembler::take_seconds() {
-    return std::exchange(busy_s_, 0);
 }
 
 bool Assembler::find_part(const Step& step, const LaneRange& part) {

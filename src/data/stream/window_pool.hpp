@@ -2,6 +2,8 @@
 // Windows between the files and the assembler, in a fixed number of preallocated slabs.
 #pragma once
 
+#include "lockstep/core/pages.hpp"
+
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
 #include "memory.hpp"
@@ -16,6 +18,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -89,7 +92,7 @@ class WindowPool {
     BadData on_bad_data_;
     BadBlocks bad_blocks_;
     PageDropper dropper_;
-    Memory memory_;
+    Pages memory_;
     std::vector<Slab> slabs_;
 
     std::mutex plan_mutex_;  // locked before mutex_; so windows are issued in the walk's order
@@ -161,7 +164,7 @@ class Assembler {
     bool assemble(const Step& step, BatchRoom& room);
 
     /// Since the last call, without the waiting.
-    double take_seconds();
+    double take_seconds() { return std::exchange(busy_s_, 0); }
 
   private:
     // Where a lane is.

@@ -93,8 +93,7 @@ int below(CounterRandom& random, int n) {
 }
 
 void cut_out(StageDraw& draw, const PlacedOp& placed, CounterRandom random) {
-    const int size = placed.op.size;
-    const int top = below(random, placed.before.height) - size / 2;
+    const int size = placed.op.size, top = below(random, placed.before.height) - size / 2;
     const int left = below(random, placed.before.width) - size / 2;
     draw.cut_top = std::max(top, 0);
     draw.cut_bottom = std::min(top + size, placed.before.height);

@@ -104,11 +104,8 @@ class SpanMixer {
         const MixRow& row = rows_[i];
         const float* partner = &before_[row.partner * span_values];
         if (row.top == row.bottom)
-            return kernels_.blend_rows(&before_[i * span_values],
-                                       partner,
-                                       1.0f - row.lambda,
-                                       own,
-                                       static_cast<int>(count));
+            return kernels_.blend_rows(
+                &before_[i * span_values], partner, 1 - row.lambda, own, static_cast<int>(count));
         for (std::size_t k = 0; k < count; ++k)
             own[k] = pixel::mixed_value(row, own[k], partner[k], places_[k].y, places_[k].x);
     }

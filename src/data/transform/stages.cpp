@@ -81,11 +81,6 @@ std::string size_text(const TransformOp& op) {
                                  : fmt::format("{}x{}", op.height, op.width);
 }
 
-std::string resize_text(const TransformOp& op) {
-    return op.width == 0 ? fmt::format("resize {}", op.height)
-                         : fmt::format("resize {}x{}", op.height, op.width);
-}
-
 /// -0 would be another text of the same bits.
 double plain(double value) {
     return value == 0 ? 0 : value;
@@ -147,7 +142,8 @@ StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input
 std::string text_of(const TransformOp& op) {
     switch (op.kind) {
         case resize:
-            return resize_text(op);
+            return op.width == 0 ? fmt::format("resize {}", op.height)
+                                 : fmt::format("resize {}x{}", op.height, op.width);
         case crop:
             return fmt::format("crop {} pad {}", size_text(op), op.size);
         case centre_crop:
@@ -203,8 +199,7 @@ bool TransformPipeline::moves_pixels() const {
 
 CosineSine cosine_sine(double degrees) {
     // Taylor's series of an eighth of the angle (less than 0.8), then doubled three times.
-    const double x = degrees * (3.14159265358979323846 / 180 / 8);
-    const double square = x * x;
+    const double x = degrees * (3.14159265358979323846 / 180 / 8), square = x * x;
     double cosine = 1, sine = 1;
     for (int i = 18; i >= 2; i -= 2) {
         cosine = 1 - square / (i * (i - 1)) * cosine;

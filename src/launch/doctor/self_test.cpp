@@ -33,11 +33,6 @@ void work(std::span<float> state) {
         }
 }
 
-void note_state(const std::vector<float>& state, SelfTestFacts& test) {
-    for (const float value : state) test.not_finite += !std::isfinite(value);
-    test.state_hash = hash128(bytes_of(std::span<const float>(state))).hex();
-}
-
 MeasurePlan exact_plan() {
     MeasurePlan plan;
     for (const std::size_t count : tested_counts) plan.sizes.push_back(count * sizeof(float));
@@ -126,7 +121,9 @@ LoadFacts test_work(const Communicator& ranks, const std::vector<int>& cpus, Sel
         const double step_begin_s = thread_processor_s();
         work(state);
         if (step < steps) test.step_s.push_back(thread_processor_s() - step_begin_s);
-        if (step + 1 == steps) note_state(state, test);
+        if (step + 1 != steps) continue;
+        for (const float value : state) test.not_finite += !std::isfinite(value);
+        test.state_hash = hash128(bytes_of(std::span<const float>(state))).hex();
     }
     LoadFacts load{.watched_s = now_s() - begin_s, .computed_s = thread_processor_s() - computed_s};
     const CpuTime after = read_cpu_time(cpus);

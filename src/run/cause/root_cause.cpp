@@ -105,10 +105,6 @@ std::string last_lines(const fs::path& folder, int rank) {
     return last.text();
 }
 
-std::string place_text(const RankError& error) {
-    return ranks_text(error.ranks) + (error.host.empty() ? "" : " on " + plain_text(error.host));
-}
-
 // None where the files cannot tell.
 std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) {
     try {
@@ -168,13 +164,18 @@ std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnatio
     return cause;
 }
 
+std::string cause_title(const RootCause& cause) {
+    const RankError& error = cause.error;
+    return fmt::format("{}{}: {}",
+                       ranks_text(error.ranks),
+                       error.host.empty() ? "" : " on " + plain_text(error.host),
+                       cause.trouble.empty() ? "error " + plain_text(error.code) : cause.trouble);
+}
+
 std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause) {
     const RankError& error = cause.error;
-    std::string text = fmt::format("{}, start {}: {}: {}\n",
-                                   plain_text(run.string()),
-                                   incarnation,
-                                   place_text(error),
-                                   cause.is_verdict ? cause.trouble : "error " + error.code);
+    std::string text = fmt::format(
+        "{}, start {}: {}\n", plain_text(run.string()), incarnation, cause_title(cause));
     text += fmt::format("  what: {}\n", plain_text(error.what));
     if (!error.why.empty()) text += fmt::format("  why: {}\n", plain_text(error.why));
     if (!error.fix.empty()) text += fmt::format("  fix: {}\n", plain_text(error.fix));
@@ -223,18 +224,12 @@ std::string next_command(const RunStatus& status,
         : has_records             ? fmt::format("lockstep diagnose {}{}", run, start)
                                   : fmt::format("lockstep logs {}{}", run, start);
     if (!is_newest) return look_closer;
-    switch (status.condition) {
-        case RunCondition::starting:
-        case RunCondition::running:
-            return fmt::format("lockstep logs {} --follow --since 1m", run);
-        case RunCondition::stuck:
-            return fmt::format("lockstep diagnose {}", run);
-        case RunCondition::failed:
-        case RunCondition::lost:
-            return look_closer;
-        default:
-            return fmt::format("lockstep status {}", run);
-    }
+    using enum RunCondition;
+    if (status.condition == starting || status.condition == running)
+        return fmt::format("lockstep logs {} --follow --since 1m", run);
+    if (status.condition == stuck) return fmt::format("lockstep diagnose {}", run);
+    if (status.condition == failed || status.condition == lost) return look_closer;
+    return fmt::format("lockstep status {}", run);
 }
 
 FirstError first_error(const RunStatus& status, std::int64_t incarnation) {

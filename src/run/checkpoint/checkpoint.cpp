@@ -30,6 +30,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/safetensors.hpp"
 
@@ -66,6 +67,16 @@ std::error_code remove_folder(const fs::path& root, const fs::path& victim) {
     return failed;
 }
 
+// One that stays is no reason to end a run, but takes room.
+void remove_old(const fs::path& root, const fs::path& victim) {
+    const std::error_code failed = remove_folder(root, victim);
+    if (failed)
+        once(Level::warn,
+             "the old checkpoint '{}' cannot be removed: {}",
+             victim.string(),
+             failed.message());
+}
+
 std::vector<std::int64_t> steps_of(const std::vector<CheckpointInfo>& found) {
     std::vector<std::int64_t> steps;
     for (const CheckpointInfo& info : found) steps.push_back(info.step);
@@ -76,12 +87,12 @@ std::vector<std::int64_t> steps_of(const std::vector<CheckpointInfo>& found) {
 void retain(std::int64_t newest_step, const Retention& retention, const fs::path& root) {
     auto present = list_checkpoints(root);
     while (!present.empty() && present.back().step > newest_step) {
-        remove_folder(root, present.back().path);
+        remove_old(root, present.back().path);
         present.pop_back();
     }
     const auto kept = kept_because(retention, steps_of(present));
     for (std::size_t i = 0; i < present.size(); ++i)
-        if (!kept[i].any()) remove_folder(root, present[i].path);
+        if (!kept[i].any()) remove_old(root, present[i].path);
 }
 
 void name_latest(const fs::path& root, const std::string& name, const std::string& manifest) {

@@ -41,8 +41,8 @@ TensorDifference difference(const ExportedTensor& a, const ExportedTensor& b) {
 }  // namespace
 
 CheckpointDifference compare_checkpoints(
-    const std::filesystem::path& first,
-    const std::filesystem::path& second,
+    const fs::path& first,
+    const fs::path& second,
     const std::function<void(std::uint64_t, std::uint64_t)>& has_read) {
     const CheckpointManifest left = read_checkpoint_manifest(first),
                              right = read_checkpoint_manifest(second);

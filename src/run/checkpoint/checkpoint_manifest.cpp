@@ -3,13 +3,16 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/pages.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -91,21 +94,40 @@ class Selection {
     ExportedTensors wanted_;
 };
 
+constexpr std::size_t most_at_once = 1u << 20, direct_unit = 4096;
+
+// Returns what is at `offset`, within `block`: the system reads whole units around its cache, or
+// all through it.
+std::span<const std::byte> read_part(const UniqueFd& fd,
+                                     std::span<std::byte> block,
+                                     std::uint64_t offset,
+                                     std::size_t bytes,
+                                     const fs::path& file) {
+    const std::size_t skipped = offset % direct_unit, end = skipped + bytes;
+    const std::size_t whole = (end + direct_unit - 1) / direct_unit * direct_unit;
+    const ssize_t got =
+        ::pread(fd.value(), block.data(), whole, static_cast<off_t>(offset - skipped));
+    if (got >= static_cast<ssize_t>(end)) return block.subspan(skipped, bytes);
+    ::fcntl(fd.value(), F_SETFL, 0);
+    return block.first(read_at(fd.value(), block.first(bytes), offset, file));
+}
+
 // Blockwise, in the order of elements.
 void add_stored(Hasher128& hasher,
                 const fs::path& checkpoint,
                 std::vector<const StoredPiece*> pieces,
-                std::vector<std::byte>& block) {
+                std::span<std::byte> block,
+                FileAccess access) {
     std::ranges::sort(pieces, {}, &StoredPiece::start);
     for (const StoredPiece* piece : pieces) {
         const fs::path file = path_beneath(checkpoint, piece->file);
         const UniqueFd fd = open_for_reading(file);
+        if (access == FileAccess::direct) ::fcntl(fd.value(), F_SETFL, O_DIRECT);
         const std::uint64_t bytes = piece->count * sizeof(float);
-        for (std::uint64_t at = 0; at < bytes; at += block.size()) {
-            const auto part =
-                std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
-            const std::size_t got = read_at(fd.value(), part, piece->offset + at, file);
-            check(got == part.size(), [&] { return not_covering(file.string(), piece->file); });
+        for (std::uint64_t at = 0; at < bytes; at += most_at_once) {
+            const std::size_t count = std::min<std::uint64_t>(most_at_once, bytes - at);
+            const auto part = read_part(fd, block, piece->offset + at, count, file);
+            check(part.size() == count, [&] { return not_covering(file.string(), piece->file); });
             hasher.add(part);
         }
     }
@@ -244,16 +266,17 @@ CheckpointManifest read_checkpoint_manifest(const fs::path& checkpoint) {
 
 std::string stored_parameter_hash(const fs::path& checkpoint,
                                   const CheckpointManifest& manifest,
-                                  std::size_t frozen_from) {
+                                  std::size_t frozen_from,
+                                  FileAccess access) {
     std::vector<std::vector<const StoredPiece*>> pieces(manifest.tensors.size());
     for (const StoredPiece& piece : manifest.pieces) pieces.at(piece.tensor).push_back(&piece);
-    std::vector<std::byte> block(1u << 20);
+    const Pages block(most_at_once + direct_unit);
     Hasher128 hasher;
     const auto add_tensors = [&](std::size_t begin, std::size_t end) {
         for (std::size_t i = begin; i < end; ++i) {
             if (manifest.tensors[i].name.starts_with(optimizer_prefix)) continue;
             hasher.add(bytes_of(manifest.tensors[i].name));
-            add_stored(hasher, checkpoint, pieces[i], block);
+            add_stored(hasher, checkpoint, pieces[i], block.bytes(), access);
         }
     };
     const std::size_t count = manifest.tensors.size(), frozen = std::min(frozen_from, count);

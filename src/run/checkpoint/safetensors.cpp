@@ -2,9 +2,12 @@
 #include "lockstep/run/safetensors.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/pages.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,13 +16,58 @@ namespace lockstep {
 namespace {
 
 // What is hashed is still in the cache when it is written.
-constexpr std::size_t cached_bytes = 256u << 10, piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t cached_bytes = 256u << 10;
 
 std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
     std::uint64_t bytes = sizeof(float);
     for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
     return bytes;
 }
+
+class NewTensorFile {
+  public:
+    NewTensorFile(const fs::path& path, FileAccess access)
+        : path_(path),
+          file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+        if (!file_) throw system_error("create", path, errno);
+        if (access == FileAccess::direct && ::fcntl(file_.value(), F_SETFL, O_DIRECT) == 0)
+            block_ = Pages(1u << 20);
+    }
+
+    void write(std::span<const std::byte> bytes) {
+        if (block_.bytes().empty()) return write_all(file_.value(), bytes, path_);
+        const auto room = block_.bytes().subspan(filled_);
+        const auto now = bytes.first(std::min(bytes.size(), room.size()));
+        std::memcpy(room.data(), now.data(), now.size());
+        filled_ += now.size();
+        if (now.size() == room.size()) pass_block_on();
+        if (now.size() < bytes.size()) write(bytes.subspan(now.size()));
+    }
+
+    void flush() {
+        if (filled_ > 0) pass_block_on();
+        if (::fsync(file_.value()) != 0) throw system_error("flush", path_, errno);
+    }
+
+  private:
+    // Around the cache go only whole blocks, until the system takes less than one, or refuses.
+    void pass_block_on() {
+        std::span<const std::byte> rest = block_.bytes().first(std::exchange(filled_, 0));
+        if (rest.size() == block_.bytes().size()) {
+            const ssize_t done = ::write(file_.value(), rest.data(), rest.size());
+            rest = rest.subspan(static_cast<std::size_t>(std::max<ssize_t>(done, 0)));
+            if (rest.empty()) return;
+        }
+        ::fcntl(file_.value(), F_SETFL, 0);
+        write_all(file_.value(), rest, path_);
+        block_ = {};
+    }
+
+    const fs::path& path_;
+    UniqueFd file_;
+    Pages block_;
+    std::size_t filled_ = 0;
+};
 
 }  // namespace
 
@@ -46,12 +94,11 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
 
 void write_safetensors(const fs::path& path,
                        std::span<SafetensorsEntry> entries,
-                       const std::function<void(std::uint64_t)>& wrote) {
-    const UniqueFd file(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) throw system_error("create", path, errno);
+                       const std::function<void(std::uint64_t)>& wrote,
+                       FileAccess access) {
+    NewTensorFile file(path, access);
     const std::string header = safetensors_header(entries);
-    write_all(file.value(), bytes_of(header), path);
+    file.write(bytes_of(header));
     std::uint64_t at = header.size();
     for (SafetensorsEntry& entry : entries) {
         const auto bytes = std::as_bytes(entry.values);
@@ -61,25 +108,13 @@ void write_safetensors(const fs::path& path,
         for (std::size_t begin = 0; begin < bytes.size(); begin += cached_bytes) {
             const auto part = bytes.subspan(begin, std::min(cached_bytes, bytes.size() - begin));
             hasher.add(part);
-            write_all(file.value(), part, path);
+            file.write(part);
             at += part.size();
             if (wrote) wrote(at - header.size());
         }
         entry.hash = hasher.value();
     }
-    if (::fsync(file.value()) != 0) throw system_error("flush", path, errno);
-}
-
-std::string file_digest(const fs::path& path) {
-    const UniqueFd fd = open_for_reading(path);
-    Hasher128 hasher;
-    std::vector<std::byte> piece(piece_bytes);
-    for (std::uint64_t at = 0;;) {
-        const std::size_t got = read_at(fd.value(), piece, at, path);
-        hasher.add(std::span(piece).first(got));
-        at += got;
-        if (got < piece.size()) return hasher.value().hex();
-    }
+    file.flush();
 }
 
 }  // namespace lockstep

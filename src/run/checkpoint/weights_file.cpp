@@ -57,11 +57,10 @@ constexpr std::array<StoredType, 17> stored_types{{{"F16", 2, StoredFloat::f16},
                                                    {"F8_E4M3", 1},
                                                    {"BOOL", 1}}};
 
-Error malformed(const fs::path& path,
-                const std::string& why,
-                const std::string& way =
-                    "make or download it again, or check that it is the "
-                    "file you mean") {
+Error malformed(
+    const fs::path& path,
+    const std::string& why,
+    const std::string& way = "make or download it again, or check that it is the file you mean") {
     return Error(
         "E309", fmt::format("'{}' is not a whole file of weights", path.string()), why, way);
 }
@@ -83,10 +82,6 @@ float float_of_half(std::uint16_t half) {
     if (exponent == 0) return sign * std::ldexp(fraction, -24);
     if (exponent < 31) return sign * std::ldexp(1024.0F + fraction, exponent - 25);
     return fraction > 0 ? std::nanf("") : sign * HUGE_VALF;
-}
-
-float float_of_bfloat(std::uint16_t value) {
-    return std::bit_cast<float>(std::uint32_t{value} << 16);
 }
 
 template <class Stored, class Convert>
@@ -355,7 +350,9 @@ void WeightsFile::read(const StoredTensor& tensor, std::span<float> out) const {
         case StoredFloat::f16:
             return convert<std::uint16_t>(stored, out, float_of_half);
         case StoredFloat::bf16:
-            return convert<std::uint16_t>(stored, out, float_of_bfloat);
+            return convert<std::uint16_t>(stored, out, [](std::uint16_t value) {
+                return std::bit_cast<float>(std::uint32_t{value} << 16);
+            });
         case StoredFloat::f32:
             return convert<float>(stored, out, [](float value) { return value; });
         case StoredFloat::f64:

@@ -170,7 +170,6 @@ std::string ends_text(const std::vector<Missing>& parts) {
 Verdict Stall::between() const {
     const std::string ends = ends_text(missing_parts());
     return {.trouble = Trouble::network_slow,
-            .culprits = {},
             .what = ends.empty() ? fmt::format("the GPUs of {} are in {}, and it does not end",
                                                ranks_text(numbers_of(behind_)),
                                                call_text())

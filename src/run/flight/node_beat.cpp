@@ -46,12 +46,6 @@ std::string text_of(const NodeBeat& beat) {
     return text;
 }
 
-std::optional<RankState> state_named(std::string_view name) {
-    const auto found = std::ranges::find(state_names, name);
-    if (found == state_names.end()) return std::nullopt;
-    return static_cast<RankState>(found - state_names.begin());
-}
-
 std::optional<NodeBeat> parse(const std::string& text) {
     std::istringstream words(text);
     std::string word;
@@ -63,9 +57,9 @@ std::optional<NodeBeat> parse(const std::string& text) {
         std::string state;
         std::istringstream number(word);
         if (!(number >> rank.rank) || !(words >> rank.pid >> state)) return std::nullopt;
-        const auto known = state_named(state);
-        if (!known) return std::nullopt;
-        rank.state = *known;
+        const auto known = std::ranges::find(state_names, state);
+        if (known == state_names.end()) return std::nullopt;
+        rank.state = static_cast<RankState>(known - state_names.begin());
         beat.ranks.push_back(rank);
     }
     if (word != last_word) return std::nullopt;  // torn: the next look finds it whole

@@ -182,8 +182,7 @@ class NodeWatch::Impl {
 
     void work_round() {
         const std::lock_guard files(files_);
-        const double begin_s = now_s();
-        const double passed_s = begin_s - std::exchange(last_round_s_, begin_s);
+        const double begin_s = now_s(), passed_s = begin_s - std::exchange(last_round_s_, begin_s);
         const double most_s = 1.5 * settings_.beat_s;
         std::vector<RankTrace> lost;
         if (takes_duty(std::min(passed_s, most_s))) {

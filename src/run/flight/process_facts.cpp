@@ -41,7 +41,7 @@ std::uint64_t pid_namespace() {
     return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }
 
-std::string line_of(const std::filesystem::path& path) {
+std::string line_of(const fs::path& path) {
     std::ifstream file(path);
     std::string line;
     std::getline(file, line);
@@ -49,7 +49,7 @@ std::string line_of(const std::filesystem::path& path) {
 }
 
 // "S (sleeping)" from /proc/PID/task/TID/status.
-std::string state_of(const std::filesystem::path& status) {
+std::string state_of(const fs::path& status) {
     constexpr std::string_view key = "State:\t";
     std::ifstream file(status);
     for (std::string line; std::getline(file, line);)
@@ -108,7 +108,7 @@ Life life_of(const ProcessIdentity& process) {
 std::string thread_list() {
     std::string text = fmt::format("{:>8}  {:<16} {:<16} {}\n", "thread", "name", "state", "in");
     std::error_code failed;
-    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", failed)) {
+    for (const auto& task : fs::directory_iterator("/proc/self/task", failed)) {
         const auto& path = task.path();
         text += fmt::format("{:>8}  {:<16} {:<16} {}\n",
                             path.filename().string(),
@@ -119,7 +119,7 @@ std::string thread_list() {
     return text;
 }
 
-Peers::Peers(std::filesystem::path folder, int rank, int ranks) : folder_(std::move(folder)) {
+Peers::Peers(fs::path folder, int rank, int ranks) : folder_(std::move(folder)) {
     for (int step = 1; step < ranks && step <= watched; ++step)
         unknown_.push_back((rank + step) % ranks);
 }

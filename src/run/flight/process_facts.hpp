@@ -43,13 +43,13 @@ std::string thread_list();
 /// the process table of a large node.
 class Peers {
   public:
-    Peers(std::filesystem::path folder, int rank, int ranks);
+    Peers(fs::path folder, int rank, int ranks);
 
     /// Returns the worst state: gone (without an end mark), stopped, or running. Reads files.
     Life worst();
 
   private:
-    std::filesystem::path folder_;
+    fs::path folder_;
     std::map<int, ProcessIdentity> known_;
     std::vector<int> unknown_;
 };

@@ -186,21 +186,12 @@ RankPosition position_of(const RankTrace& trace) {
 }
 
 std::string activity_text(const RankTrace& trace) {
-    switch (trace.phase) {
-        case Phase::data:
-            return "in data wait";
-        case Phase::comm:
-        case Phase::wait:
-            return "in communication";
-        case Phase::checkpoint:
-            return "writing a checkpoint";
-        case Phase::evaluate:
-            return "evaluating";
-        case Phase::other:
-            return trace.is_running ? "between steps" : "setting up";
-        default:
-            return fmt::format("in {}", phase_name(trace.phase));
-    }
+    if (trace.phase == Phase::data) return "in data wait";
+    if (trace.phase == Phase::comm || trace.phase == Phase::wait) return "in communication";
+    if (trace.phase == Phase::checkpoint) return "writing a checkpoint";
+    if (trace.phase == Phase::evaluate) return "evaluating";
+    if (trace.phase == Phase::other) return trace.is_running ? "between steps" : "setting up";
+    return fmt::format("in {}", phase_name(trace.phase));
 }
 
 }  // namespace lockstep

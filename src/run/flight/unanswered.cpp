@@ -94,7 +94,7 @@ constexpr double lately_s = 60;
 
 enum class Carrier { present, absent, unknown };
 
-Carrier carrier_of(const std::filesystem::path& interface) {
+Carrier carrier_of(const fs::path& interface) {
     std::ifstream file(interface / "carrier");
     int value = -1;
     if (!(file >> value)) return Carrier::unknown;
@@ -133,11 +133,11 @@ std::vector<std::string> own_addresses() {
     return addresses;
 }
 
-LinkWatch::LinkWatch(std::filesystem::path folder) : folder_(std::move(folder)) {
+LinkWatch::LinkWatch(fs::path folder) : folder_(std::move(folder)) {
     std::error_code failed;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_, failed)) {
+    for (const auto& entry : fs::directory_iterator(folder_, failed)) {
         const std::string name = entry.path().filename().string();
-        const bool is_bridge = std::filesystem::exists(entry.path() / "bridge", failed);
+        const bool is_bridge = fs::exists(entry.path() / "bridge", failed);
         if (name != "lo" && !is_bridge && carrier_of(entry.path()) == Carrier::present)
             lost_at_s_[name] = 0;
     }

@@ -303,7 +303,6 @@ Verdict network_slow(const Scene& scene) {
         are_all ? "all ranks are" : ranks_text(waiting.ranks) + " " + is_or_are(waiting.ranks);
     return {
         .trouble = Trouble::network_slow,
-        .culprits = {},
         .what = fmt::format("{} in {} {} since {}, and it does not end",
                             who,
                             scene.number_text(waiting.channel, waiting.seq),
@@ -406,7 +405,6 @@ Verdict ended(const Scene& scene, double) {
     if (found.empty() || found.size() < scene.traces().size()) return {};
     const int signal = found.front()->signal;
     return {.trouble = Trouble::ended,
-            .culprits = {},
             .what = fmt::format("all ranks were ended by signal {}", signal),
             .why = "the launcher, the batch system or somebody sent it",
             .fix = resume_fix};

@@ -79,10 +79,6 @@ void write_to_stderr(const std::string& text) {
     [[maybe_unused]] const auto wrote = ::write(error_descriptor(), text.data(), text.size());
 }
 
-void pause_for(double seconds) {
-    std::this_thread::sleep_for(Seconds(seconds));
-}
-
 }  // namespace
 
 WatchdogSettings WatchdogSettings::within(double abort_s) {
@@ -313,7 +309,7 @@ class Watchdog::Impl {
         const bool is_chosen = chooses.speaker == recorder_.rank();
         for (double waited_s = 0; !is_chosen && waited_s < give_way_s; waited_s += 0.02) {
             if (fs::exists(status_of(verdict_path(recorder_.folder())))) break;
-            pause_for(0.02);
+            std::this_thread::sleep_for(Seconds(0.02));
         }
         // A launcher hears one side alone if the network is lost, so each side speaks at once. A
         // rank that found others' verdict has waited already.

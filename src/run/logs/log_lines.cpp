@@ -48,10 +48,6 @@ void LogLines::choose(std::int64_t from, std::int64_t to) {
     skips_line_ = offset_ > 0;
 }
 
-void LogLines::choose_last(std::int64_t bytes) {
-    choose(size() - bytes);
-}
-
 bool LogLines::fill() {
     if (begin_ > 0) {
         std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

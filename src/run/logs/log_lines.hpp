@@ -37,7 +37,7 @@ class LogLines {
     void choose(std::int64_t from, std::int64_t to = std::numeric_limits<std::int64_t>::max());
 
     /// Selects all lines that begin in the last `bytes`.
-    void choose_last(std::int64_t bytes);
+    void choose_last(std::int64_t bytes) { choose(size() - bytes); }
 
     /// Returns the next line, without its end; valid until the next call. After nothing, another
     /// call may find more. Errors: those of open_for_reading() but E201; E402.

@@ -54,6 +54,24 @@ bool is_later(const RankLog* a, const RankLog* b) {
     return x.time_s != y.time_s ? x.time_s > y.time_s : x.rank > y.rank;
 }
 
+std::string host_of(int rank, std::span<const RankLogFacts> facts) {
+    const auto found = std::ranges::find(facts, rank, &RankLogFacts::rank);
+    return found == facts.end() ? "" : found->host;
+}
+
+RankError error_in(const LogLine& line, std::span<const RankLogFacts> facts) {
+    RankError error{.ranks = line.failed,
+                    .code = std::string(line.code),
+                    .what = std::string(line.text),
+                    .why = std::string(line.why),
+                    .fix = std::string(line.fix),
+                    .time_s = line.time_s,
+                    .blame = blame_of_code(line.code)};
+    if (error.ranks.empty()) error.ranks = {line.rank};
+    error.host = host_of(error.ranks.front(), facts);
+    return error;
+}
+
 }  // namespace
 
 struct LogMerge::Inside {
@@ -173,28 +191,6 @@ std::vector<RankLogFacts> read_log_facts(const fs::path& folder) {
         facts.push_back(RankLog(path, rank, {}, line_limits).facts());
     return facts;
 }
-
-namespace {
-
-std::string host_of(int rank, std::span<const RankLogFacts> facts) {
-    const auto found = std::ranges::find(facts, rank, &RankLogFacts::rank);
-    return found == facts.end() ? "" : found->host;
-}
-
-RankError error_in(const LogLine& line, std::span<const RankLogFacts> facts) {
-    RankError error{.ranks = line.failed,
-                    .code = std::string(line.code),
-                    .what = std::string(line.text),
-                    .why = std::string(line.why),
-                    .fix = std::string(line.fix),
-                    .time_s = line.time_s,
-                    .blame = blame_of_code(line.code)};
-    if (error.ranks.empty()) error.ranks = {line.rank};
-    error.host = host_of(error.ranks.front(), facts);
-    return error;
-}
-
-}  // namespace
 
 RankErrors read_errors(LogMerge& logs, std::span<const RankLogFacts> facts) {
     RankErrors errors;

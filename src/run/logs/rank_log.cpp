@@ -65,10 +65,6 @@ bool is_time(double time_s) {
     return time_s >= 0 && time_s < 1e11;
 }
 
-bool is_whole(std::string_view bytes) {
-    return bytes.size() >= 2 && bytes.front() == '{' && bytes.back() == '}';
-}
-
 // A rank's first lines tell what is known of its clock.
 constexpr std::size_t head_bytes = 4 << 10;
 
@@ -125,7 +121,7 @@ std::optional<LogEntry> log_entry_in(std::string_view line) {
 RecordFate LogRecord::read(std::string_view bytes) {
     line = LogLine{};
     if (read_usual(bytes)) return RecordFate::line;
-    if (!is_whole(bytes)) return RecordFate::damaged;
+    if (!bytes.starts_with('{') || !bytes.ends_with('}')) return RecordFate::damaged;
     const std::string_view name = event_name(bytes);
     const bool is_known = name == "log" || name == ErrorEvent::name || name == ClockEvent::name ||
                           name == StderrEvent::name || name == LauncherEvent::name;

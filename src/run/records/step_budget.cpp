@@ -30,8 +30,7 @@ constexpr double longest_waiting_s = 1;  // so that a reader sees the present st
 
 struct Header {
     std::array<char, 8> magic{'L', 'O', 'C', 'K', 'S', 'T', 'E', 'P'};
-    std::uint32_t version = 1;
-    std::uint32_t phases = static_cast<std::uint32_t>(Phase::count);
+    std::uint32_t version = 1, phases = static_cast<std::uint32_t>(Phase::count);
     std::array<std::uint64_t, 6> zeros{};
     bool operator==(const Header&) const = default;
 };
@@ -67,18 +66,6 @@ bool is_sound(const Place& place) {
     const auto is_time = [](float s) { return s >= -rounding_s && s <= longest_s; };
     return place.step > 0 && place.ended_unix_s >= 0 && place.ended_unix_s <= last_unix_s &&
            std::all_of(place.seconds.begin(), place.seconds.end(), is_time);
-}
-
-/// Returns true if all of it was written.
-bool write_at(int file, std::span<const std::byte> bytes, std::size_t offset) {
-    while (!bytes.empty()) {
-        const auto written = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-        offset += static_cast<std::size_t>(written);
-    }
-    return true;
 }
 
 /// The parts of each step as one.
@@ -131,7 +118,8 @@ void StepBudgetFile::flush() {
     for (std::span<const Place> rest(places); !rest.empty() && file_;) {
         const std::size_t at = written_ % capacity_;
         const auto now = rest.first(std::min(rest.size(), capacity_ - at));
-        if (!write_at(file_.value(), std::as_bytes(now), (1 + at) * place_bytes)) file_.reset();
+        if (try_write_at(file_.value(), std::as_bytes(now), (1 + at) * place_bytes) != 0)
+            file_.reset();
         written_ += now.size();
         rest = rest.subspan(now.size());
     }

@@ -45,13 +45,9 @@ void put_integer(std::string& out, std::uint64_t field, std::int64_t value) {
     put_varint(out, static_cast<std::uint64_t>(value));
 }
 
-void put_fixed64(std::string& out, std::uint64_t field, std::uint64_t value) {
-    put_key(out, field, Wire::fixed64);
-    put_little_endian(out, value);
-}
-
 void put_double(std::string& out, std::uint64_t field, double value) {
-    put_fixed64(out, field, std::bit_cast<std::uint64_t>(value));
+    put_key(out, field, Wire::fixed64);
+    put_little_endian(out, std::bit_cast<std::uint64_t>(value));
 }
 
 void put_float(std::string& out, std::uint64_t field, float value) {

@@ -17,7 +17,7 @@ struct Evidence {
     const RunStatus& status() const { return report.clues.status; }
     const RunTimes& times() const { return report.clues.status.times; }
 
-    double seconds(Phase phase) const;   ///< seconds of a mean step
+    double seconds(Phase phase) const { return report.mean.phases[phase]; }  ///< of a mean step
     double share(Phase phase) const;     ///< share of a mean step, 0 to 1
     double share(double seconds) const;  ///< share of the time since the first start
     std::string folder() const;          ///< the run's folder, as a word of a command

@@ -4,6 +4,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/log_text.hpp"
+#include "lockstep/run/root_cause.hpp"
 
 #include "report/evidence.hpp"
 #include "report/report_words.hpp"
@@ -263,10 +264,6 @@ ReportFinding all_well(const Evidence& seen) {
 }
 
 }  // namespace
-
-double Evidence::seconds(Phase phase) const {
-    return report.mean.phases[phase];
-}
 
 double Evidence::share(Phase phase) const {
     const double wall_s = report.mean.wall_s();

@@ -154,9 +154,8 @@ std::string html_budget(const Report& report) {
     return html_section(
         "Where a step goes",
         html_paragraph("note",
-                       fmt::format("Mean of the {} newest steps of start {}, without its "
-                                   "first. The phases of a rank sum to the "
-                                   "wall time of its step.",
+                       fmt::format("Mean of the {} newest steps of start {}, without its first. "
+                                   "The phases of a rank sum to the wall time of its step.",
                                    count_words(report.mean.steps),
                                    report.incarnation)) +
             html_legend(chart.parts, shares) + "<div class=\"wide\">" +
@@ -193,10 +192,9 @@ std::string html_heat_map(const Report& report) {
         "Ranks over time",
         html_paragraph(
             "note",
-            "What a rank's steps took without waiting for others, in times of the median of "
-            "all ranks in the "
-            "same steps; of one rank alone, of all its steps. A dark row is a slow rank, a "
-            "dark column a slow moment.") +
+            "What a rank's steps took without waiting for others, in times of the median of all "
+            "ranks in the same steps; of one rank alone, of all its steps. A dark row is a slow "
+            "rank, a dark column a slow moment.") +
             legend + "</ul>\n<div class=\"wide\">" + heat_chart(heat, hosts, "heat") + "</div>\n" +
             html_table("ranks over time", 2, rows));
 }

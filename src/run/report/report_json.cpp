@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-Json json_of(const ReportCause& cause) {
+Json cause_json(const RootCause& cause) {
     Json json = json_of(cause.error);
     json["trouble"] = cause.trouble.empty() ? Json() : Json(cause.trouble);
     json["consequences"] = cause.followers;
@@ -93,7 +93,7 @@ Json list_of(const Items& items) {
 Json report_json(const Report& report) {
     Json json{
         {"run", report.run()}, {"incarnation", report.incarnation}, {"outcome", report.outcome}};
-    json["cause"] = report.clues.cause ? json_of(*report.clues.cause) : Json();
+    json["cause"] = report.clues.cause ? cause_json(*report.clues.cause) : Json();
     json["findings"] = list_of(report.findings);
     json["facts"] = Json::object();
     for (const ReportFact& fact : report.facts) json["facts"][fact.name] = fact.value;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/run/log_text.hpp"
+#include "lockstep/run/root_cause.hpp"
 
 #include "report/report_words.hpp"
 

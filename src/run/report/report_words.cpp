@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/run/log_text.hpp"
+#include "lockstep/run/root_cause.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -123,15 +124,7 @@ std::vector<std::vector<std::string>> budget_rows(const Report& report, std::siz
     return rows;
 }
 
-std::string cause_title(const ReportCause& cause) {
-    const RankError& error = cause.error;
-    return fmt::format("{}{}: {}",
-                       ranks_text(error.ranks),
-                       error.host.empty() ? "" : " on " + plain_text(error.host),
-                       cause.trouble.empty() ? "error " + plain_text(error.code) : cause.trouble);
-}
-
-std::vector<ReportFact> cause_facts(const ReportCause& cause) {
+std::vector<ReportFact> cause_facts(const RootCause& cause) {
     const RankError& error = cause.error;
     std::vector<ReportFact> facts{
         {"where", cause_title(cause)},
@@ -162,16 +155,10 @@ std::string start_length(const StartRecord& start) {
 }
 
 ReportMood mood_of(RunCondition condition) {
-    switch (condition) {
-        case RunCondition::complete:
-            return ReportMood::good;
-        case RunCondition::failed:
-        case RunCondition::lost:
-        case RunCondition::stuck:
-            return ReportMood::bad;
-        default:
-            return ReportMood::open;
-    }
+    using enum RunCondition;
+    if (condition == complete) return ReportMood::good;
+    const bool is_bad = condition == failed || condition == lost || condition == stuck;
+    return is_bad ? ReportMood::bad : ReportMood::open;
 }
 
 }  // namespace lockstep

@@ -75,11 +75,8 @@ std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t 
 /// the step, and the share of each phase.
 std::vector<std::vector<std::string>> budget_rows(const Report& report, std::size_t most);
 
-/// Returns "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
-std::string cause_title(const ReportCause& cause);
-
 /// Returns the facts of a cause: "where", "what", "why", "fix", "when", "consequence".
-std::vector<ReportFact> cause_facts(const ReportCause& cause);
+std::vector<ReportFact> cause_facts(const RootCause& cause);
 
 /// Returns the newest reported step: for a start that failed state.json may have an older one.
 std::int64_t reached_step(const RunStatus& status);

@@ -117,10 +117,6 @@ std::string curve_svg(const ReportCurve& curve,
 
 constexpr double page_width = 1000;
 
-double row_height(std::size_t rows) {
-    return rows <= 12 ? 26 : 17;
-}
-
 /// A part of a bar, with its letter where there is room.
 std::string part_svg(const PartWord& part, double x, double width, double y, double height) {
     std::string svg =
@@ -213,8 +209,7 @@ std::string line_chart(const ReportChart& chart, std::int64_t batch, const std::
 }
 
 std::string stacked_bars(const BarChart& chart, const std::string& id) {
-    const double height = row_height(chart.rows.size());
-    const double left = 150, right = 880, top = 4;
+    const double height = chart.rows.size() <= 12 ? 26 : 17, left = 150, right = 880, top = 4;
     const double bottom = top + height * static_cast<double>(chart.rows.size()) + 4;
     double longest = 0;
     for (const BarRow& row : chart.rows) longest = std::max(longest, sum_of(row));

@@ -137,8 +137,7 @@ Scatter scatter_of(std::span<const double> values) {
     if (parts < 2) return scatter;
     double squares = 0;
     for (std::size_t i = 0; i < parts; ++i) {
-        const std::size_t begin = values.size() * i / parts;
-        const std::size_t end = values.size() * (i + 1) / parts;
+        const std::size_t begin = values.size() * i / parts, end = values.size() * (i + 1) / parts;
         squares += std::pow(mean_of(values.subspan(begin, end - begin)) - scatter.mean, 2);
     }
     scatter.error = std::sqrt(squares / static_cast<double>(parts * (parts - 1)));

@@ -185,10 +185,6 @@ std::vector<ScaleModel> models_to_doubt(std::span<const ScalePoint> points,
     return models;
 }
 
-const ScalePoint& fewest(std::span<const ScalePoint> points) {
-    return *std::ranges::min_element(points, {}, &ScalePoint::ranks);
-}
-
 }  // namespace
 
 std::string_view scale_term_name(ScaleTerm term) {
@@ -214,7 +210,8 @@ ScaleModel fit_scale_model(std::span<const ScalePoint> points) {
 
 ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks) {
     const ScaleModel model = fit_scale_model(points);
-    ScaleForecast forecast{.row = scale_row(fewest(points), model.at(ranks))};
+    const ScalePoint& fewest = *std::ranges::min_element(points, {}, &ScalePoint::ranks);
+    ScaleForecast forecast{.row = scale_row(fewest, model.at(ranks))};
     forecast.least_s = forecast.most_s = forecast.row.point.seconds;
     for (const ScaleModel& other : models_to_doubt(points, model)) {
         const double seconds = other.at(ranks).seconds;

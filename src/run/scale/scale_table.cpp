@@ -90,8 +90,7 @@ constexpr std::size_t place_of(StepPart part) {
 // Computing that turns on cores made longer is no fault of the smaller batches.
 void tell_sharing(StepParts& excess, const ScalePoint& base, const ScalePoint& point) {
     const double ideal_s = (*base.parts)[place_of(StepPart::computing)] * base.ranks / point.ranks;
-    const double turns = point.turns() / base.turns();
-    const double shared_s = ideal_s * (turns - 1);
+    const double turns = point.turns() / base.turns(), shared_s = ideal_s * (turns - 1);
     excess[place_of(StepPart::sharing)] += shared_s;
     excess[place_of(StepPart::computing)] -= shared_s;
 }
@@ -172,25 +171,13 @@ std::string_view step_part_name(StepPart part) {
 
 StepParts parts_of(const PhaseSeconds& phases) {
     const auto part_of = [](Phase phase) {
-        switch (phase) {
-            case Phase::data:
-                return StepPart::data;
-            case Phase::forward:
-            case Phase::backward:
-                return StepPart::computing;
-            case Phase::comm:
-                return StepPart::reducing;
-            case Phase::wait:
-                return StepPart::waiting;
-            case Phase::update:
-                return StepPart::updating;
-            case Phase::checkpoint:
-                return StepPart::saving;
-            case Phase::copy:
-                return StepPart::copying;
-            default:
-                return StepPart::other;
-        }
+        if (phase == Phase::data) return StepPart::data;
+        if (phase == Phase::forward || phase == Phase::backward) return StepPart::computing;
+        if (phase == Phase::comm) return StepPart::reducing;
+        if (phase == Phase::wait) return StepPart::waiting;
+        if (phase == Phase::update) return StepPart::updating;
+        if (phase == Phase::checkpoint) return StepPart::saving;
+        return phase == Phase::copy ? StepPart::copying : StepPart::other;
     };
     StepParts parts{};
     for (std::size_t i = 0; i < phases.size(); ++i)

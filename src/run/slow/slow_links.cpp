@@ -156,7 +156,6 @@ SlowLink taken(Network& network, const Suspect& suspect, int other) {
     const auto host = static_cast<std::size_t>(suspect.host);
     SlowLink link{.host = network.hosts[host],
                   .ranks = network.ranks[host],
-                  .other_ranks = {},
                   .way = suspect.way,
                   .usual_bytes_per_s = network.usual,
                   .are_alone = network.hosts.size() == 2};

@@ -85,7 +85,6 @@ Straggler straggler_of(const SlowLink& link, std::span<const StandStill> stands)
             .lost_s = lost_s / steps,
             .share = lost_s / wall_s,
             .persistence = slow / steps,
-            .data_bound = {},
             .link = link};
 }
 

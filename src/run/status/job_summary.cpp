@@ -188,8 +188,7 @@ void suggest_ranks(JobSummary& job, std::span<const RankUse> ranks) {
             ? fmt::format(
                   "more ranks: --np {}; the bits stay the same, for V is {}", more, virtual_ranks)
             : fmt::format(
-                  "--threads, or ranks with a larger --virtual-ranks, of a new "
-                  "run: V is {} here",
+                  "--threads, or ranks with a larger --virtual-ranks, of a new run: V is {} here",
                   virtual_ranks);
 }
 

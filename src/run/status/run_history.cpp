@@ -170,8 +170,7 @@ double kept_share(const StartRecord& record, std::int64_t kept_until) {
 /// From both ends of a long log; nothing where that does not do, and all can be read.
 std::optional<StartRecord> read_ends(LogFile& file, std::int64_t kept_until) {
     const bool is_readable = file.size() <= most_whole;
-    const StartLog head = file.read_head();
-    const StartLog tail = file.read_tail();
+    const StartLog head = file.read_head(), tail = file.read_tail();
     const bool has_sums = !tail.reports.empty() && tail.reports.back().so_far;
     if (is_readable && (head.reports.empty() || tail.reports.size() < 2 || !has_sums))
         return std::nullopt;

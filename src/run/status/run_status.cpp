@@ -95,16 +95,10 @@ RunCondition condition_of(bool is_there,
                           std::int64_t incarnation) {
     const bool is_newest = state && (state->incarnation == incarnation || state->incarnation == 0);
     if (!is_newest) return is_there ? RunCondition::starting : RunCondition::lost;
-    switch (state->phase) {
-        case RunPhase::checkpointed:
-            return RunCondition::checkpointed;
-        case RunPhase::complete:
-            return RunCondition::complete;
-        case RunPhase::failed:
-            return RunCondition::failed;
-        default:
-            return is_there ? RunCondition::running : RunCondition::lost;
-    }
+    if (state->phase == RunPhase::checkpointed) return RunCondition::checkpointed;
+    if (state->phase == RunPhase::complete) return RunCondition::complete;
+    if (state->phase == RunPhase::failed) return RunCondition::failed;
+    return is_there ? RunCondition::running : RunCondition::lost;
 }
 
 std::optional<ControlRequest> unmet_request(const RunStatus& status) {

@@ -90,27 +90,14 @@ std::string request_text(const std::optional<ControlRequest>& asked) {
         "{} asked at {} to {}", asked->by, asked->asked, control_action_name(asked->action));
 }
 
-std::string saved_text(const RunStatus& status) {
-    return status.saved_step < 0 ? "no checkpoint" : fmt::format("step {}", status.saved_step);
-}
-
 }  // namespace
 
 bool RunStatus::fails_again() const {
     if (condition != RunCondition::failed) return false;
-    switch (static_cast<ExitCode>(exit)) {
-        case ExitCode::usage:
-        case ExitCode::bad_data:
-        case ExitCode::missing_input:
-        case ExitCode::bug:
-        case ExitCode::cannot_create:
-        case ExitCode::io:
-        case ExitCode::permission:
-        case ExitCode::config:
-            return true;
-        default:
-            return false;
-    }
+    using enum ExitCode;
+    constexpr std::array lasting = {
+        usage, bad_data, missing_input, bug, cannot_create, io, permission, config};
+    return std::ranges::count(lasting, static_cast<ExitCode>(exit)) > 0;
 }
 
 std::string_view going_on_label(const RunStatus& status) {
@@ -124,7 +111,8 @@ std::string status_text(const RunStatus& status) {
                                    status.incarnation);
     text += row("step", fmt::format("{}, epoch {}", step_text(status), status.epoch));
     if (status.is_alive()) text += row("done in", eta_text(status));
-    text += row("saved", saved_text(status));
+    const std::int64_t saved = status.saved_step;
+    text += row("saved", saved < 0 ? "no checkpoint" : fmt::format("step {}", saved));
     text += row("reason", status.reason);
     if (status.reported_s >= 0)
         text += row("reported", duration_text(status.reported_s) + " ago, for the last time");

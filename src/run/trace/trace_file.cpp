@@ -53,12 +53,6 @@ std::vector<Lane> lanes_of(const StepTrace& trace) {
 
 constexpr std::int64_t quarter_ns = 250;
 
-/// Names that Kineto uses; HTA takes steps from the first.
-std::string_view kineto_category(SliceKind kind) {
-    constexpr std::string_view names[] = {"user_annotation", "cpu_op", "collective"};
-    return names[static_cast<std::size_t>(kind)];
-}
-
 /// Microseconds, to a quarter: floating-point numbers between 2^50 and 2^51, as those since 1970
 /// are, hold these exactly, so that what lies within something else does so for every reader.
 std::string micros(std::int64_t ns) {
@@ -113,10 +107,12 @@ std::string slice_event(const TraceSlice& slice,
                         std::int64_t thread,
                         std::int64_t ahead_ns) {
     const std::int64_t begin_ns = slice.begin_ns - ahead_ns, end_ns = slice.end_ns - ahead_ns;
+    // Names that Kineto uses; HTA takes steps from the first.
+    constexpr std::string_view categories[] = {"user_annotation", "cpu_op", "collective"};
     return fmt::format(
         "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},"
         "\"args\":{}}},\n",
-        kineto_category(slice.kind),
+        categories[static_cast<std::size_t>(slice.kind)],
         Json(slice.name).dump(),
         pid,
         thread,
@@ -134,8 +130,7 @@ std::string arrow_event(std::string_view end,
                         std::int64_t time_ns) {
     return fmt::format(
         "{{\"ph\":{},\"cat\":\"collective\",\"name\":\"same "
-        "collective\",\"id\":\"{}.{}.{}\",\"pid\":{},"
-        "\"tid\":{},\"ts\":{}}},\n",
+        "collective\",\"id\":\"{}.{}.{}\",\"pid\":{},\"tid\":{},\"ts\":{}}},\n",
         end,
         slice.channel,
         slice.seq,

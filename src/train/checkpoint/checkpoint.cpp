@@ -9,14 +9,11 @@
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
-#include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/safetensors.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

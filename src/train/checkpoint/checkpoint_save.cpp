@@ -45,11 +45,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -98,6 +98,18 @@ std::string way_to_room(const fs::path& root) {
                                          move);
 }
 
+// Another folder is no help to a run that has this one.
+Error told_of_a_run(const Error& error, const fs::path& root) {
+    if (error.code() == "E405") return Error("E405", error.what(), error.why(), way_to_room(root));
+    if (error.code() == "E401")
+        return Error("E401",
+                     error.what(),
+                     error.why(),
+                     "let this user write there again, or move the run's folder (mv) and give its "
+                     "new place with --run");
+    return error;
+}
+
 void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
     std::uint64_t bytes = 1u << 20;
     for (const TensorMeta& tensor : tensors) bytes += tensor.count() * sizeof(float);
@@ -116,13 +128,14 @@ void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
 // Returns the list of the shard's pieces as text. `wrote` is called after each part.
 std::string write_shard(const fs::path& path,
                         const CheckpointPart& part,
-                        const std::function<void(std::uint64_t)>& wrote) {
+                        const std::function<void(std::uint64_t)>& wrote,
+                        FileAccess access) {
     std::vector<SafetensorsEntry> entries;
     for (const TensorPiece& piece : part.pieces) {
         entries.push_back(entry_of(part.tensors[piece.tensor], piece.start, piece.count));
         entries.back().values = {piece.data, piece.count};
     }
-    write_safetensors(path, entries, wrote);
+    write_safetensors(path, entries, wrote, access);
     Json list = Json::array();
     for (std::size_t i = 0; i < entries.size(); ++i)
         list.push_back(json_of_record(StoredPiece{part.pieces[i].tensor,
@@ -183,6 +196,19 @@ void SideThread::wait() const {
     for (int done = done_; done < ordered_; done = done_) done_.wait(done);
 }
 
+SaveThreads::SaveThreads(std::size_t room) : staging(room * sizeof(float)) {
+    copier.run([this] {
+        // Part by part: what else changes the process's memory waits for each. The contents stay,
+        // so a copy may be on its way. Linux before 5.14 refuses.
+        constexpr std::size_t part = 2 << 20;
+        for (auto rest = staging.bytes(); !rest.empty();) {
+            const auto now = rest.first(std::min(part, rest.size()));
+            ::madvise(now.data(), now.size(), MADV_POPULATE_WRITE);
+            rest = rest.subspan(now.size());
+        }
+    });
+}
+
 CheckpointSave::CheckpointSave(const Communicator& ranks,
                                CheckpointPlace place,
                                CheckpointPart part,
@@ -196,13 +222,14 @@ CheckpointSave::CheckpointSave(const Communicator& ranks,
       unfinished_(unfinished_checkpoint(place_, part_.state.step)) {
     for (const TensorPiece& piece : part_.pieces) bytes_ += piece.count * sizeof(float);
     if (threads_ == nullptr) return;
-    expect(threads_->floats >= part_.changing_floats(), "there is room for what changes");
+    expect(threads_->staging.bytes().size() >= part_.changing_floats() * sizeof(float),
+           "there is room for what changes");
     may_write_ = bytes_ / static_cast<std::uint64_t>(threads_->spread);
     threads_->copier.run([this] {
         copy();
-        threads_->writer.run([this] { work(); });
         is_copied_ = true;
         is_copied_.notify_one();
+        threads_->writer.run([this] { work(); });
     });
 }
 
@@ -231,15 +258,17 @@ void CheckpointSave::work() {
     }
 }
 
-void CheckpointSave::work_in(Stage stage) {
+void CheckpointSave::work_in(Stage stage) try {
     if (stage == Stage::preparing) prepare();
     if (stage == Stage::writing) write();
     if (stage == Stage::committing) commit();
+} catch (const Error& error) {
+    throw told_of_a_run(error, place_.root);
 }
 
 void CheckpointSave::copy() {
     const double since_s = thread_processor_s();
-    float* to = threads_->staging.get();
+    auto* to = reinterpret_cast<float*>(threads_->staging.bytes().data());
     for (TensorPiece& piece : std::span(part_.pieces).first(part_.changing)) {
         std::memcpy(to, piece.data, piece.count * sizeof(float));
         piece.data = std::exchange(to, to + piece.count);
@@ -262,14 +291,16 @@ void CheckpointSave::write() {
     if (threads_ == nullptr) progress.emplace("saving", bytes_, ProgressUnit::bytes);
     write_file_atomically(
         list_of(rank_),
-        write_shard(unfinished_ / fmt::format("shard-{:05}-of-{:05}.safetensors", rank_, size_),
-                    part_,
-                    [&](std::uint64_t bytes) {
-                        if (progress) progress->update(bytes);
-                        if (threads_ != nullptr) rest_at(bytes);
-                        if (allowed_ == Stage::ended) throw Abandoned();
-                        threads_ != nullptr ? give_sign() : mark_phase();
-                    }));
+        write_shard(
+            unfinished_ / fmt::format("shard-{:05}-of-{:05}.safetensors", rank_, size_),
+            part_,
+            [&](std::uint64_t bytes) {
+                if (progress) progress->update(bytes);
+                if (threads_ != nullptr) rest_at(bytes);
+                if (allowed_ == Stage::ended) throw Abandoned();
+                threads_ != nullptr ? give_sign() : mark_phase();
+            },
+            access()));
 }
 
 // Of the pieces in a rank's shard, for rank 0.
@@ -285,7 +316,8 @@ void CheckpointSave::commit() {
             manifest.pieces.push_back(record_from_json<StoredPiece>(piece, list.string()));
         fs::remove(list);
     }
-    manifest.state.parameter_hash = stored_parameter_hash(unfinished_, manifest, part_.frozen_from);
+    manifest.state.parameter_hash =
+        stored_parameter_hash(unfinished_, manifest, part_.frozen_from, access());
     commit_checkpoint(place_, unfinished_, part_.state, checkpoint_manifest_text(manifest));
     if (place_.note_committed) place_.note_committed();
 }
@@ -310,10 +342,6 @@ void CheckpointSave::rest_at(std::uint64_t bytes) {
     const double since_s = now_s();
     while (may_write_ < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     rested_s_ += now_s() - since_s;
-}
-
-void CheckpointSave::hurry() {
-    may_write_ = bytes_;
 }
 
 SaveVotes CheckpointSave::votes() const {

@@ -116,10 +116,6 @@ Error misfit(const Misfits& misfits, const fs::path& path, WeightsFor use) {
                  "that the weights are of");
 }
 
-}  // namespace
-
-namespace {
-
 std::string optimizer_text(TrainSettings settings) {
     return config_text(find_option(setting_table(settings), "optimizer").current());
 }
@@ -175,7 +171,6 @@ InitialWeights settle_source(const Communicator& ranks,
     const Json found = parse_json(
         from_root(ranks, [&] { return source_of_run(settings, recorded).dump(); }), "--from");
     return {.fact = found.value("fact", ""),
-            .file = {},
             .checkpoint = found.value("checkpoint", ""),
             .has_state = found.value("has_state", false),
             .name = "from"};
@@ -195,7 +190,7 @@ InitialWeights settle_initial_weights(const Communicator& ranks,
         const bool has_checkpoint = !list_checkpoints(RunPaths{settings.run}.checkpoints()).empty();
         return has_checkpoint ? "=" + fact_of_resumed(settings, then) : "";
     });
-    if (!resumed.empty()) return {.fact = resumed.substr(1), .file = {}};
+    if (!resumed.empty()) return {.fact = resumed.substr(1)};
     const std::string mine = agree(ranks, [&] {
         check(then.empty() || !settings.load_weights.empty(), [&] {
             return Error(

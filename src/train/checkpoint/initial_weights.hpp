@@ -16,11 +16,12 @@ namespace lockstep {
 
 /// The source of a run's initial weights.
 struct InitialWeights {
-    std::string fact;            ///< facts that decide the bits, for run.json; "": the seed alone
-    std::filesystem::path file;  ///< file to read now; "": a checkpoint or the seed has the weights
-    std::filesystem::path checkpoint = {};  ///< of another run, to read now; "": none
-    bool has_state = false;                 ///< it is of the same optimizer
-    std::string name = "load-weights";      ///< of `fact`: "load-weights" or "from"
+    std::string fact;  ///< facts that decide the bits, for run.json; "": the seed alone
+    /// File to read now; "": a checkpoint or the seed has the weights.
+    fs::path file = {};
+    fs::path checkpoint = {};           ///< of another run, to read now; "": none
+    bool has_state = false;             ///< it is of the same optimizer
+    std::string name = "load-weights";  ///< of `fact`: "load-weights" or "from"
 };
 
 /// Collective. A run with a checkpoint no longer needs the file. If the file exists, its digest

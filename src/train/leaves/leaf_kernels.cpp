@@ -159,16 +159,9 @@ Tensor leaf_convolution(const Tensor& input,
                         bool is_transposed,
                         at::IntArrayRef output_padding,
                         std::int64_t groups) {
-    const auto compute = [&](const std::vector<Tensor>& rows) {
-        return at::convolution(rows[0],
-                               weight,
-                               bias,
-                               stride,
-                               padding,
-                               dilation,
-                               is_transposed,
-                               output_padding,
-                               groups);
+    const auto compute = [&](const std::vector<Tensor>& in) {
+        return at::convolution(
+            in[0], weight, bias, stride, padding, dilation, is_transposed, output_padding, groups);
     };
     const OwnKernels own;
     if (!is_cut(input)) return compute({input});

@@ -12,11 +12,9 @@ namespace lockstep {
 /// standard library that is compiled here for AVX-512 could become the linker's only copy.
 struct ProductTask {
     const float* left;  ///< row k begins at left + k * left_stride
-    std::size_t left_stride;
-    std::size_t left_columns;
+    std::size_t left_stride, left_columns;
     const float* right;
-    std::size_t right_stride;
-    std::size_t right_columns;
+    std::size_t right_stride, right_columns;
     const std::size_t* leaf_ends;  ///< by leaf: one past its last row; the first begins at row 0
     const int* merges_after;       ///< by leaf
     std::size_t leaves;

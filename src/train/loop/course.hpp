@@ -87,7 +87,7 @@ class Saves {
     const LastSave& last() const { return last_; }
 
     /// Returns true if the clock says that a save is due. For rank 0.
-    bool is_time() const;
+    bool is_time() const { return !is_in_flight() && has_clock_passed(); }
 
     /// Returns this rank's votes for the next step.
     SaveVotes votes() const;
@@ -113,6 +113,8 @@ class Saves {
 
   private:
     bool is_in_flight() const;
+    bool has_clock_passed() const;
+    bool may_overlap() const;
     void begin(CheckpointMode mode);
     void choose_interval();
     double mtbf_s() const;
@@ -126,7 +128,8 @@ class Saves {
     TimeLimit& limit_;
     CheckpointMode mode_;
     LastSave last_;
-    std::unique_ptr<SaveThreads> threads_;  ///< from the first overlapped save on
+    std::int64_t steps_ = 0;                ///< of this start
+    std::unique_ptr<SaveThreads> threads_;  ///< before the first overlapped save
     double ordered_s_ = 0;                  ///< when the save in flight was
     double begin_s_ = 0;                    ///< for how long it was ordered
     SaveCost cost_;                         ///< of this start's saves

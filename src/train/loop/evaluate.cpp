@@ -29,12 +29,6 @@ constexpr std::int64_t most_rows = 250;          // limit of a leaf
 constexpr std::int64_t most_outputs = 16 << 20;  // limit of a leaf: as floats they take 64 MiB
 constexpr std::uint64_t most_bytes = 32 << 20;   // limit of all leaves: some steps are read ahead
 
-std::uint64_t bytes_of_sample(const DatasetIndex& index) {
-    std::uint64_t bytes = 0;
-    for (const Field& field : index.fields()) bytes += field.bytes_per_sample();
-    return bytes;
-}
-
 // Part of the contract: kernels may depend on it.
 std::int64_t rows_of_leaf(const Task& task, std::uint64_t sample_bytes, int virtual_ranks) {
     std::int64_t outputs = 1;
@@ -100,7 +94,8 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       watch_(index_),
       virtual_ranks_(settings.virtual_ranks),
       samples_(static_cast<std::int64_t>(samples_in(index_->blocks(), part))),
-      batch_(rows_of_leaf(task, bytes_of_sample(*index_), virtual_ranks_) * virtual_ranks_) {
+      batch_(rows_of_leaf(task, index_->manifest().bytes_per_sample(), virtual_ranks_) *
+             virtual_ranks_) {
     if (leaves.size() == 0) return;
     StreamOptions options = evaluation_stream(leaves, settings, batch_, kernels);
     options.part = part;
@@ -124,14 +119,11 @@ Evaluation Evaluator::run(Model& model, PhaseClock& clock) {
     for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
     all.counts = std::move(leaves.counts);
     const Evaluation evaluation = task_.evaluation(all, samples_);
-    if (const double loss = evaluation.metrics.at("loss"); !std::isfinite(loss)) warn_of_loss(loss);
+    if (const double loss = evaluation.metrics.at("loss"); !std::isfinite(loss)) {
+        if (!blamed_) blamed_ = blame();
+        once(Level::warn, "the test loss is {}: {}", loss, *blamed_);
+    }
     return evaluation;
-}
-
-// Collective.
-void Evaluator::warn_of_loss(double loss) {
-    if (!blamed_) blamed_ = blame();
-    once(Level::warn, "the test loss is {}: {}", loss, *blamed_);
 }
 
 // Collective. Goes through the samples once more, without the model.
@@ -154,14 +146,6 @@ std::string Evaluator::blame() {
 
 void Evaluator::check_files() const {
     agree(ranks_, [&] { watch_.check(); });
-}
-
-std::int64_t Evaluator::steps() const {
-    return (samples_ + batch_ - 1) / batch_;
-}
-
-std::int64_t Evaluator::own_steps() const {
-    return stream_ ? steps() : 0;
 }
 
 // Returns the samples of all leaves: rank 0, which shows them, stands for all.

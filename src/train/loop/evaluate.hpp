@@ -50,12 +50,11 @@ class Evaluator {
     void for_each_output(Model& model, const OutputForming& form, const OutputSink& sink);
 
   private:
-    std::int64_t steps() const;
-    std::int64_t own_steps() const;
+    std::int64_t steps() const { return (samples_ + batch_ - 1) / batch_; }
+    std::int64_t own_steps() const { return stream_ ? steps() : 0; }
     std::uint64_t samples_after(std::int64_t step) const;
     void add(SampleSums& all, Model& model, const Batch& batch, std::int64_t step);
     TaskSums sums_of_leaves(Model& model);
-    void warn_of_loss(double loss);
     std::string blame();
 
     std::shared_ptr<const DatasetIndex> index_;

@@ -22,7 +22,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 using Bytes = std::vector<std::byte>;
 
 // Where the elements of a tensor lie among its bytes, in the order of its indices.

@@ -19,11 +19,11 @@ at::Tensor tensor_of(const ExportedTensor& exported) {
 
 }  // namespace
 
-ExportSummary export_script(const std::filesystem::path& run,
-                            const std::filesystem::path& checkpoint,
-                            const std::filesystem::path& file,
+ExportSummary export_script(const fs::path& run,
+                            const fs::path& checkpoint,
+                            const fs::path& file,
                             ExportedTensors tensors) {
-    const std::filesystem::path model = trained_model_file(run, ModelSource::script, "torchscript");
+    const fs::path model = trained_model_file(run, ModelSource::script, "torchscript");
     const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
     NamedTensors values;
     for (const ExportedTensor& exported : exported_tensors(checkpoint, manifest, tensors))

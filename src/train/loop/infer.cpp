@@ -128,8 +128,7 @@ OutputLayout layout_of(const InferSettings& settings,
     OutputLayout layout{.shape = trained.task->output_shape(),
                         .row_names = settings.row_names,
                         .class_names = class_names_of(trained),
-                        .columns = {settings.row_title},
-                        .classes = {}};
+                        .columns = {settings.row_title}};
     layout.shape.insert(layout.shape.begin(), static_cast<std::int64_t>(samples));
     const std::vector<std::string> names = names_of_outputs(trained);
     const bool is_one_class = settings.form == OutputForm::classes && kind != TaskKind::multi_label;
@@ -187,13 +186,8 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
                         learned,
                         *trained.task,
                         trained.part);
-    InferResult result{.evaluation = {},
-                       .confusion = {},
-                       .step = trained.step,
-                       .samples = samples_in(trained.data->blocks(), trained.part),
-                       .shape = {},
-                       .element = {},
-                       .names = {}};
+    InferResult result{.step = trained.step,
+                       .samples = samples_in(trained.data->blocks(), trained.part)};
     if (settings.outputs.empty()) {
         PhaseClock clock;
         const Evaluation found = evaluator.run(*trained.model, clock);

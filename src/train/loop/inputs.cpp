@@ -120,7 +120,7 @@ Inputs open_inputs(Start& start) {
 }
 
 std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
-                                                 const std::filesystem::path& path,
+                                                 const fs::path& path,
                                                  const std::string& fields,
                                                  Links links) {
     return opened_by_root(
@@ -128,7 +128,7 @@ std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
 }
 
 std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
-                                                      const std::filesystem::path& path,
+                                                      const fs::path& path,
                                                       const std::string& trained,
                                                       const std::string& own,
                                                       Links links) {

@@ -37,14 +37,14 @@ Inputs open_inputs(Start& start);
 /// for packed data; else it names the data sets of HDF5 files of others: "images=/x,labels=/y".
 /// Errors: those of DatasetIndex::open, the same on all ranks.
 std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
-                                                 const std::filesystem::path& path,
+                                                 const fs::path& path,
                                                  const std::string& fields,
                                                  Links links);
 
 /// Collective. The same of data that a model is tested on, which has `own` fields besides those of
 /// the training data, `trained`. Errors: those of DatasetIndex::open_test.
 std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
-                                                      const std::filesystem::path& path,
+                                                      const fs::path& path,
                                                       const std::string& trained,
                                                       const std::string& own,
                                                       Links links);
@@ -68,5 +68,10 @@ RunData settle_run_data(const Communicator& ranks,
                         const TrainSettings& settings,
                         const std::shared_ptr<const DatasetIndex>& data,
                         const Json& recorded);
+
+/// Collective. Gives the training data the mean and deviation that --normalise asks for: by one
+/// pass of the data, which gives the same bits with any ranks, or from a file. A run that goes on
+/// keeps its own. Errors: E103 (no such file), E217 (it has none of an input), those of reading.
+void settle_statistics(const Start& start, Inputs& inputs);
 
 }  // namespace lockstep

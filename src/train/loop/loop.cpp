@@ -96,16 +96,22 @@ void check_loss(const StepOutcome& outcome,
                 const Batch& batch,
                 const LoopParts& parts,
                 Saves& saves) {
-    if (outcome.is_skipped || !std::isfinite(outcome.loss)) saves.finish();
     int& skipped = parts.course.progress.skipped_in_row;
     skipped = outcome.is_skipped ? skipped + 1 : 0;
-    if (skipped >= most_skipped_in_row)
-        agree_on_failure(parts.start.ranks, skipped_error(skipped, parts.course.progress.step));
     const LossScale& scale = parts.course.progress.loss_scale;
-    if (outcome.is_skipped && is_spent(scale))
+    const bool skips_on = skipped >= most_skipped_in_row;
+    const bool is_scale_spent = outcome.is_skipped && is_spent(scale);
+    const bool rolls_back = must_roll_back(outcome, parts.start.settings);
+    const bool stops =
+        !std::isfinite(outcome.loss) && parts.start.settings.on_nonfinite == NonFinite::stop;
+    if (!skips_on && !is_scale_spent && !rolls_back && !stops) return;
+    saves.finish();
+    if (skips_on)
+        agree_on_failure(parts.start.ranks, skipped_error(skipped, parts.course.progress.step));
+    if (is_scale_spent)
         agree_on_failure(parts.start.ranks, scale_error(scale.factor, parts.course.progress.step));
-    if (must_roll_back(outcome, parts.start.settings)) roll_back(parts);
-    if (std::isfinite(outcome.loss) || parts.start.settings.on_nonfinite != NonFinite::stop) return;
+    if (rolls_back) roll_back(parts);
+    if (!stops) return;
     const std::int64_t step = parts.course.progress.step;
     parts.course.data->check_files();  // the better reason, and then a sample that is to blame
     agree_on_failure(

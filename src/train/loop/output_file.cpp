@@ -124,15 +124,9 @@ OutputFile::OutputFile(const Communicator& ranks, const fs::path& path, OutputLa
 }
 
 void OutputFile::write(std::uint64_t sample, std::span<const std::byte> bytes) {
-    std::uint64_t offset = data_offset_ + sample * bytes.size();
-    while (!bytes.empty()) {
-        const ssize_t written =
-            ::pwrite(fd_.value(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) throw system_error("write", partial_, errno);
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-        offset += static_cast<std::uint64_t>(written);
-    }
+    const std::uint64_t offset = data_offset_ + sample * bytes.size();
+    if (const int reason = try_write_at(fd_.value(), bytes, offset))
+        throw system_error("write", partial_, reason);
 }
 
 fs::path OutputFile::written_as_csv() const {

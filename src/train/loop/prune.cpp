@@ -25,14 +25,9 @@ constexpr int warm_up_calls = 3, measured_calls = 15;
 TrainedRun open_run(const PruneSettings& settings) {
     const RunSettings run = read_run_settings(settings.run);
     check_prunable(run.settings.model.name);
-    return open_trained_run({.run = settings.run,
-                             .weights = settings.weights,
-                             .channels = {},
-                             .data = {},
-                             .fields = {},
-                             .train_data = settings.train_data,
-                             .outputs = {}},
-                            Communicator());
+    return open_trained_run(
+        {.run = settings.run, .weights = settings.weights, .train_data = settings.train_data},
+        Communicator());
 }
 
 WeightMap weights_in(const Model& model) {
@@ -97,8 +92,7 @@ PruneResult prune_run(const PruneSettings& settings) {
     PruneResult result{.model = model.name,
                        .batch = measured_rows,
                        .before = {.channels = channels_in(model.name, weights),
-                                  .parameters = parameters_of(*trained.model)},
-                       .after = {}};
+                                  .parameters = parameters_of(*trained.model)}};
     prune_channels(model.name, settings.keep, weights);
     write(file, weights);
     model.channels = channels_in(model.name, weights);

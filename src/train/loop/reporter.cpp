@@ -18,6 +18,8 @@ namespace {
 constexpr double report_every_s = 30;
 constexpr std::int64_t most_values = 16'384;  // limit of a histogram
 
+// Of a large one every n-th value is counted, so that some 16,384 are: a layer takes about a
+// millisecond, however large it is.
 Histogram histogram_of(const at::Tensor& parameter) {
     const at::NoGradGuard no_grad;
     const std::int64_t stride = std::max<std::int64_t>(1, parameter.numel() / most_values);
@@ -30,13 +32,6 @@ Histogram histogram_of(const at::Tensor& parameter) {
     const float* const first = values.const_data_ptr<float>();
     for (std::int64_t i = 0; i < values.numel(); ++i) histogram.add(first[i]);
     return histogram;
-}
-
-// One histogram for each parameter, "weights/NAME". Of a large one every n-th value is counted, so
-// that some 16,384 are: a layer takes about a millisecond, however large it is.
-void add_weight_histograms(EventFile& events, const Model& model, std::int64_t step) {
-    for (const auto& [name, parameter] : model.parameters())
-        events.add_histogram(step, "weights/" + name, histogram_of(parameter));
 }
 
 }  // namespace
@@ -119,17 +114,9 @@ void Reporter::keep_phases() {
     parts_.course.stretches.add(budget);
 }
 
-// Adds the time in which buckets travelled, and the part for which the steps waited.
-void Reporter::add_communication(StepsEvent& event) const {
-    const OverlapTimes times = parts_.engine.replica->take_overlap();
-    event.comm_busy_s = times.busy_s;
-    event.comm_exposed_s = times.exposed_s;
-}
-
 // Reports the times of this rank's threads, without waiting.
 DataReport Reporter::data_report(double elapsed_s) {
-    const StreamStats now = parts_.course.stream->stats();
-    const StreamStats spent = now - std::exchange(data_, now);
+    const StreamStats now = parts_.course.stream->stats(), spent = now - std::exchange(data_, now);
     return {.wait_s = spent.wait_s,
             .read_s = spent.read_s,
             .verify_s = spent.verify_s,
@@ -188,7 +175,9 @@ void Reporter::report(double rate) {
         event.skipped_steps = skipped_;
     if (scales_loss) event.loss_scale = at.loss_scale.factor;
     event.noise_scale = noise_scale_.samples();
-    add_communication(event);
+    const OverlapTimes times = parts_.engine.replica->take_overlap();
+    event.comm_busy_s = times.busy_s;
+    event.comm_exposed_s = times.exposed_s;
     event.copy_s = parts_.course.feed->take_copy_s();
     event.data = data_report(event.wall_s);
     log_steps(event);
@@ -247,9 +236,10 @@ void Reporter::report_epoch() {
 
 void Reporter::report_weights() {
     const std::int64_t every = parts_.start.settings.histograms_every;
-    if (events_ && every > 0 && parts_.course.progress.step % every == 0)
-        add_weight_histograms(
-            *events_, parts_.engine.replica->model(), parts_.course.progress.step);
+    const std::int64_t step = parts_.course.progress.step;
+    if (!events_ || every <= 0 || step % every != 0) return;
+    for (const auto& [name, parameter] : parts_.engine.replica->model().parameters())
+        events_->add_histogram(step, "weights/" + name, histogram_of(parameter));
 }
 
 void Reporter::report_noise_scale() {

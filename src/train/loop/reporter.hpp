@@ -95,7 +95,6 @@ class Reporter {
     void keep_phases();
     void report(double rate);
     void log_steps(StepsEvent event);
-    void add_communication(StepsEvent& event) const;
     DataReport data_report(double elapsed_s);
     void report_epoch();
     void report_weights();

@@ -23,12 +23,6 @@
 namespace lockstep {
 namespace {
 
-// Who failed so: " (ranks 2-3 on node2 only)".
-std::string failed_ranks(const Error& error) {
-    const auto* agreed = dynamic_cast<const AgreedError*>(&error);
-    return agreed == nullptr || agreed->ranks().empty() ? "" : " (" + agreed->ranks() + ")";
-}
-
 // Ranks of a killed job need a moment to die; the other ranks wait for rank 0 meanwhile.
 double lock_wait_s(const TrainSettings& settings) {
     constexpr double usual_s = 20;
@@ -259,6 +253,8 @@ void note_failure(const LoopParts& parts, const Error& error) {
     ErrorEvent event = event_of(error);
     const auto* const agreed = dynamic_cast<const AgreedError*>(&error);
     if (agreed != nullptr) event.ranks = agreed->failed();
+    const bool are_some = agreed != nullptr && !agreed->ranks().empty();
+    const std::string who = are_some ? " (" + agreed->ranks() + ")" : "";
     log_event(event);
     try {
         if (run.directory)
@@ -266,7 +262,7 @@ void note_failure(const LoopParts& parts, const Error& error) {
                         {.phase = RunPhase::failed,
                          .step = parts.course.progress.step,
                          .epoch = parts.course.progress.epoch,
-                         .reason = error.code() + ": " + error.what() + failed_ranks(error),
+                         .reason = error.code() + ": " + error.what() + who,
                          .exit = static_cast<int>(error.exit_code())});
         else if (agreed == nullptr)
             // Rank 0 is about to be ended by the launcher, and will not know why.

@@ -6,7 +6,6 @@
 
 #include "task/input.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -13,6 +13,8 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/losses.hpp"
@@ -25,7 +27,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <exception>
+#include <limits>
 
 namespace lockstep {
 namespace {
@@ -119,12 +121,22 @@ bool Saves::is_in_flight() const {
     return parts_.course.save != nullptr;
 }
 
-bool Saves::is_time() const {
+bool Saves::has_clock_passed() const {
     const Period& period = parts_.start.settings.checkpoint_every;
-    const double passed_s = now_s() - last_.time_s;
-    if (is_in_flight()) return false;
-    if (period.unit == Period::Unit::automatic) return passed_s >= interval_s_;
-    return period.unit == Period::Unit::seconds && passed_s >= static_cast<double>(period.count);
+    double every_s = std::numeric_limits<double>::infinity();
+    if (period.unit == Period::Unit::automatic) every_s = interval_s_;
+    if (period.unit == Period::Unit::seconds) every_s = static_cast<double>(period.count);
+    return now_s() - last_.time_s >= every_s;
+}
+
+// Returns true if a save goes on beside steps of this start before its end; the last one does not.
+bool Saves::may_overlap() const {
+    const TrainSettings& settings = parts_.start.settings;
+    const RunLength& length = parts_.contract.length;
+    const std::int64_t steps = steps_of(settings.checkpoint_every, length);
+    const std::int64_t done = parts_.course.progress.step;
+    return saves_beside_steps(settings) && !parts_.engine.gpu &&
+           (steps == 0 || (done / steps + 1) * steps < length.total_steps);
 }
 
 // As the user says, or as earlier starts of this run ended.
@@ -160,10 +172,19 @@ SaveVotes Saves::votes() const {
 }
 
 void Saves::after_step(const SaveVotes& agreed, double wall_s) {
+    // By now steps have taken what memory they need.
+    constexpr std::int64_t settled = 10;
+    if (++steps_ == settled && mode_ == CheckpointMode::overlapped && may_overlap()) {
+        const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
+        can_overlap(part_of(parts_));
+    }
     if (cost_.add_step(wall_s, is_in_flight()) && parts_.start.ranks.is_root()) choose_interval();
     if (!is_in_flight()) return;
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);
-    if (parts_.course.save->advance(agreed)) note_committed();
+    if (parts_.course.save->advance(agreed)) return note_committed();
+    if (!parts_.start.ranks.is_root() || !has_clock_passed()) return;
+    last_.time_s = now_s();
+    leave_out();
 }
 
 void Saves::finish() {
@@ -177,6 +198,10 @@ void Saves::now() {
     finish();
     begin(CheckpointMode::blocking);
     finish();
+    if (left_out_ > 1)
+        once(Level::warn,
+             "{} checkpoints were left out, each because the one before was still being written",
+             left_out_);
 }
 
 void Saves::order(SaveReason reason) {
@@ -204,9 +229,11 @@ void Saves::leave_out() {
     if (std::has_single_bit(++left_out_))
         once(Level::warn,
              "the checkpoint of step {} is left out, because that of step {} is still being "
-             "written ({} left out so far): a longer --checkpoint-every fits this disk",
+             "written after {} ({} left out so far): a longer --checkpoint-every fits this disk, "
+             "if it answers at all",
              parts_.course.progress.step,
              parts_.course.save->state().step,
+             duration_text(now_s() - ordered_s_),
              left_out_);
 }
 
@@ -218,20 +245,25 @@ bool Saves::can_overlap(const CheckpointPart& part) {
     const auto ranks_here = static_cast<std::uint64_t>(parts_.run.share.ranks_here);
     const std::uint64_t bytes = floats * sizeof(float);
     try {
-        if (bytes * ranks_here <= memory_left()) threads_ = std::make_unique<SaveThreads>(floats);
-    } catch (const std::exception&) {
-        // As if the node had too little memory; or it is short of threads.
+        agree(parts_.start.ranks, [&] {
+            const std::uint64_t left = memory_left();
+            check(bytes * ranks_here <= left, [&] {
+                return Error("E225",
+                             fmt::format("a copy of what a rank writes needs {}, and '{}' has {} "
+                                         "left for {} rank(s)",
+                                         bytes_text(bytes),
+                                         host_name(),
+                                         bytes_text(left),
+                                         ranks_here));
+            });
+            threads_ = std::make_unique<SaveThreads>(floats);
+        });
+    } catch (const AgreedError& refusal) {
+        mode_ = CheckpointMode::blocking;
+        threads_.reset();
+        once(Level::warn, "checkpoints are written between two steps: {}", refusal.what());
     }
-    std::vector<std::int64_t> lacking{threads_ ? 0 : static_cast<std::int64_t>(bytes)};
-    parts_.start.ranks.all_reduce_max(lacking);
-    if (lacking.front() == 0) return true;
-    mode_ = CheckpointMode::blocking;
-    threads_.reset();
-    once(Level::warn,
-         "checkpoints are written between two steps: a copy of what a rank writes needs {}, and "
-         "there is too little memory",
-         bytes_text(static_cast<std::uint64_t>(lacking.front())));
-    return false;
+    return threads_ != nullptr;
 }
 
 // Before a save has shown its cost, a core that does nothing else is taken to write 500 MB/s.
@@ -254,7 +286,9 @@ void Saves::begin(CheckpointMode mode) {
     ordered_s_ = last_.time_s = now_s();
     ++course.saves;
     if (course.ledger) agree(world, [&] { course.ledger->write(); });
-    CheckpointPart part = part_of(parts_);
+    // On a GPU it takes page-locked memory, which a node may lack.
+    CheckpointPart part =
+        parts_.engine.gpu ? agree(world, [&] { return part_of(parts_); }) : part_of(parts_);
     const bool overlaps = mode == CheckpointMode::overlapped && can_overlap(part);
     is_wanted_ = false;
     answered_ = request_to_save();

@@ -60,13 +60,16 @@ void tell_memory(const LoopParts& parts, const FlatLayout& flat, const Exchange&
     const std::int64_t copies = all[0] / std::max<std::int64_t>(parameters, 1);
     once(Level::info,
          "planned memory of a rank: {} for parameters{}, {} for gradients, {} of {} for optimizer "
-         "state{}",
+         "state{}{}",
          bytes(1, flat.size()),
          sums.sharers() > 1 ? fmt::format(" that {} ranks share", sums.sharers()) : "",
          bytes(static_cast<std::size_t>(parts.contract.plan->slots()), flat.size()),
          bytes(states, most[0]),
          bytes(states, parameters),
-         copies > 1 && states > 0 ? fmt::format(", which {} nodes each have", copies) : "");
+         copies > 1 && states > 0 ? fmt::format(", which {} nodes each have", copies) : "",
+         saves_beside_steps(parts.start.settings)
+             ? fmt::format(", {} for the copy of a save", bytes(1 + states, most[0]))
+             : "");
     if (parts.start.settings.shard_state == ShardState::all && sums.sharers() == ranks.size())
         once(Level::info,
              "--shard-state all has no effect: one node has all ranks, and one copy of the state");

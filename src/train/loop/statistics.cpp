@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tested: e2e/numbers_test.cpp.
-#include "loop/statistics.hpp"
-
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
@@ -11,8 +9,8 @@
 #include "lockstep/data/pack.hpp"
 #include "lockstep/run/run_directory.hpp"
 
+#include "loop/inputs.hpp"
 #include "task/input.hpp"
-#include "task/normalise.hpp"
 
 #include <algorithm>
 

@@ -7,7 +7,6 @@
 #include "lockstep/core/signals.hpp"
 
 #include "loop/loop.hpp"
-#include "loop/statistics.hpp"
 #include "model/known_errors.hpp"
 
 #include <set>

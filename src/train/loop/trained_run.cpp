@@ -17,7 +17,6 @@
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "task/input.hpp"
-#include "task/normalise.hpp"
 
 #include <optional>
 

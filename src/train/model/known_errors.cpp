@@ -3,21 +3,14 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <array>
+
 namespace lockstep {
 namespace {
 
 const char* place_text(ModelPlace place) {
-    switch (place) {
-        case ModelPlace::constructor:
-            return "constructor";
-        case ModelPlace::train:
-            return "train()";
-        case ModelPlace::forward:
-            return "forward()";
-        case ModelPlace::backward:
-            return "backward pass";
-    }
-    return "";
+    constexpr std::array texts{"constructor", "train()", "forward()", "backward pass"};
+    return texts.at(static_cast<std::size_t>(place));
 }
 
 Error failure(ModelPlace place, const std::string& reason) {

@@ -35,8 +35,7 @@ class Chain : public Layer {
 
 /// The shape of a square kernel.
 struct ConvShape {
-    std::int64_t in = 1, out = 1, kernel = 3, stride = 1;
-    std::int64_t groups = 1;
+    std::int64_t in = 1, out = 1, kernel = 3, stride = 1, groups = 1;
     bool bias = false;
     /// Nothing: the size of maps changes only by the stride.
     std::optional<std::int64_t> padding = std::nullopt;
@@ -59,8 +58,7 @@ class Conv : public Layer {
 
 /// Parameters of running statistics; the defaults are PyTorch's.
 struct NormRule {
-    double epsilon = 1e-5;
-    double momentum = 0.1;
+    double epsilon = 1e-5, momentum = 0.1;
 };
 
 /// Checks the input [n, channels, ...] of a batch norm in training. Errors: c10::Error, in

@@ -44,7 +44,7 @@ NamedTensors kept_by_file(const Model& model) {
 // A run that goes on has them from the model's file: what differs there would be lost.
 void check_frozen(const NamedTensor& frozen,
                   const at::Tensor& values,
-                  const std::filesystem::path& path,
+                  const fs::path& path,
                   WeightsFor use) {
     check(frozen.tensor.to(torch::kFloat32).equal(values), [&] {
         return Error(
@@ -80,7 +80,7 @@ struct FoundTensor {
 // From the checkpoint of `step` beside `path`, or from the newest whole one. Returns its step.
 std::int64_t read_into(const std::vector<FoundTensor>& found,
                        const std::vector<TensorMeta>& metas,
-                       const std::filesystem::path& path,
+                       const fs::path& path,
                        std::optional<std::int64_t> step) {
     const torch::NoGradGuard no_gradients;
     std::vector<at::Tensor> values;
@@ -103,9 +103,7 @@ std::int64_t read_into(const std::vector<FoundTensor>& found,
 
 }  // namespace
 
-std::int64_t load_checkpointed(Model& model,
-                               const std::filesystem::path& run,
-                               const std::string& choice) {
+std::int64_t load_checkpointed(Model& model, const fs::path& run, const std::string& choice) {
     const CheckpointInfo chosen = chosen_checkpoint(run, choice);
     const std::vector<TensorMeta> metas = read_checkpoint_manifest(chosen.path).tensors;
     std::vector<FoundTensor> found;
@@ -115,9 +113,7 @@ std::int64_t load_checkpointed(Model& model,
         found, metas, chosen.path, choice == "newest" ? std::nullopt : std::optional(chosen.step));
 }
 
-std::string load_from_run(Model& model,
-                          const std::filesystem::path& checkpoint,
-                          const std::string& skip) {
+std::string load_from_run(Model& model, const fs::path& checkpoint, const std::string& skip) {
     const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
     const std::vector<TensorMeta>& metas = manifest.tensors;
     const std::vector<std::string> patterns = name_patterns(skip);

@@ -26,15 +26,11 @@ std::string load_weights(Model& model,
 /// newest whole one; the moving average of parameters is used if there is one. Returns its step.
 /// Each rank by itself. Errors: E304 other tensors; those of chosen_checkpoint() and
 /// load_checkpoint().
-std::int64_t load_checkpointed(Model& model,
-                               const std::filesystem::path& run,
-                               const std::string& choice);
+std::int64_t load_checkpointed(Model& model, const fs::path& run, const std::string& choice);
 
 /// Replaces all of them by those of a checkpoint, of another run perhaps, except names that match
 /// `skip`. Returns a line for the log. Each rank by itself. Errors: E107; E304 naming the tensors
 /// that do not fit; E303, those of load_checkpoint().
-std::string load_from_run(Model& model,
-                          const std::filesystem::path& checkpoint,
-                          const std::string& skip);
+std::string load_from_run(Model& model, const fs::path& checkpoint, const std::string& skip);
 
 }  // namespace lockstep

@@ -17,8 +17,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 Error unusable(const fs::path& path, const std::string& why, const std::string& fix) {
     return Error("E250", fmt::format("'{}' is no model for this program", path.string()), why, fix);
 }

@@ -21,10 +21,10 @@ std::unique_ptr<Model> open_model(const ModelSettings& settings,
 
 /// Checks the versions of a plug-in. Errors: E250 naming what in `path` does not match this
 /// program.
-void check_plugin(const ModelPlugin& plugin, const std::filesystem::path& path);
+void check_plugin(const ModelPlugin& plugin, const fs::path& path);
 
 /// Opens a model that was exported by torch.jit, with the weights in the file. Errors: E250.
-std::unique_ptr<Model> open_script(const std::filesystem::path& path);
+std::unique_ptr<Model> open_script(const fs::path& path);
 
 /// Opens the program of torch.export in the file `settings.name`, with the weights in it. It gives
 /// `settings.output` alone, if that is not "". Errors: E103 if there is no such output, E107 if
@@ -33,6 +33,6 @@ std::unique_ptr<Model> open_program(const ModelSettings& settings);
 
 /// Returns the bytes of the TorchScript model in `path` with `values` in place of its own tensors
 /// of these names. Errors: E250; E304 if it has none of such a name and shape.
-std::string script_with(const std::filesystem::path& path, const NamedTensors& values);
+std::string script_with(const fs::path& path, const NamedTensors& values);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-Error unreadable(const std::filesystem::path& path, const std::string& text) {
+Error unreadable(const fs::path& path, const std::string& text) {
     return Error("E250",
                  fmt::format("'{}' is no TorchScript model", path.string()),
                  text.substr(0, text.find('\n')),
@@ -42,7 +42,7 @@ at::Tensor natural(const at::Tensor& input) {
     return is_row ? input.flatten(1) : input;
 }
 
-torch::jit::Module load_script(const std::filesystem::path& path) {
+torch::jit::Module load_script(const fs::path& path) {
     open_for_reading(path);  // or the error is that there is no such file
     try {
         return torch::jit::load(path.string());
@@ -55,7 +55,7 @@ torch::jit::Module load_script(const std::filesystem::path& path) {
 
 const at::Tensor& place_of(const NamedTensors& tensors,
                            const NamedTensor& value,
-                           const std::filesystem::path& path) {
+                           const fs::path& path) {
     const auto place = std::ranges::find(tensors, value.name, &NamedTensor::name);
     // A checkpoint keeps a counter as a number, whatever its shape.
     const auto fits = [&](const at::Tensor& tensor) {
@@ -125,7 +125,7 @@ class ScriptModel : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> open_script(const std::filesystem::path& path) {
+std::unique_ptr<Model> open_script(const fs::path& path) {
     torch::jit::getProfilingMode() = false;
     torch::jit::getExecutorMode() = false;
     torch::jit::Module module = load_script(path);
@@ -134,7 +134,7 @@ std::unique_ptr<Model> open_script(const std::filesystem::path& path) {
     return std::make_unique<ScriptModel>(std::move(module));
 }
 
-std::string script_with(const std::filesystem::path& path, const NamedTensors& values) {
+std::string script_with(const fs::path& path, const NamedTensors& values) {
     torch::jit::Module module = load_script(path);
     NamedTensors tensors = saved_tensors(module.named_parameters());
     const NamedTensors buffers = saved_tensors(module.named_buffers());

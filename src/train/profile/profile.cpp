@@ -74,10 +74,7 @@ ModelProfile profile_model(const ProfileSettings& settings) {
     const auto model = open_model(settings.model, settings.shape, 1);
     const NamedTensors inputs = blank_inputs(settings.shape, settings.batch);
     model->set_mode(ModelMode::train);
-    ModelProfile profile{.inputs = {},
-                         .output = outputs_of(*model, inputs).front().tensor.sizes().vec(),
-                         .operators = {},
-                         .layers = {}};
+    ModelProfile profile{.output = outputs_of(*model, inputs).front().tensor.sizes().vec()};
     for (const NamedTensor& one : inputs) profile.inputs.push_back(one.tensor.sizes().vec());
     for (int i = 0; i < warm_up_steps; ++i) take_step(*model, inputs);
     const auto ledger = std::make_shared<OperatorLedger>(*model);

@@ -363,7 +363,7 @@ class ProgramCompiler {
     }
 
     const ProgramFile& file_;
-    std::filesystem::path path_;
+    fs::path path_;
     const std::vector<at::Tensor>& tensors_;
     ProgramMode mode_;
     ProgramGraph graph_;

@@ -15,8 +15,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::uint64_t most_model_bytes = 128u << 20;
 constexpr std::int64_t most_elements_of_program = std::int64_t{1} << 40;
 constexpr std::int64_t schema = 8;

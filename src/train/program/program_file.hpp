@@ -23,7 +23,7 @@ class ProgramRefusal : public Error {
 };
 
 /// Returns the refusal of a file that is damaged, or no archive of torch.export.save().
-ProgramRefusal damaged_program(const std::filesystem::path& path, const std::string& why);
+ProgramRefusal damaged_program(const fs::path& path, const std::string& why);
 
 /// PyTorch puts a folder around all entries.
 extern const ZipRules program_zip;
@@ -86,7 +86,7 @@ struct ProgramOutput {
 
 /// All of an archive but the bytes of its tensors.
 struct ProgramFile {
-    explicit ProgramFile(const std::filesystem::path& path) : zip(path, program_zip) {}
+    explicit ProgramFile(const fs::path& path) : zip(path, program_zip) {}
 
     ZipFile zip;
     std::string torch_version;
@@ -102,7 +102,7 @@ struct ProgramFile {
 
 /// Reads and checks an archive. Errors: E201, E202, E402 of the file; E250 if it is damaged, has
 /// another schema, or cannot be trained, with the change to make in the export.
-ProgramFile read_program(const std::filesystem::path& path);
+ProgramFile read_program(const fs::path& path);
 
 /// Returns the line of the user's code that made a node: "net.py, line 9: x = torch.cond(...)". "":
 /// unknown.
@@ -123,7 +123,7 @@ const JsonMember& only_member(const Json& json);
 
 /// Returns the result of `work`, which reads JSON of the archive. Errors: E250 in place of E222.
 template <class Work>
-decltype(auto) reading_program(const std::filesystem::path& path, Work&& work) {
+decltype(auto) reading_program(const fs::path& path, Work&& work) {
     try {
         return work();
     } catch (const ProgramRefusal&) {

@@ -17,8 +17,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t longest_code = 100;
 
 // Returns the text of a frame's 'File "net.py", line 9, in forward' and the line of code below it.

@@ -93,8 +93,7 @@ std::string channels_in(const std::string& model, const WeightMap& weights) {
 
 void prune_channels(const std::string& model, double keep, WeightMap& weights) {
     for (const ChannelLink& link : links_of(model)) {
-        const at::Tensor whole = weights.at(link.layer + ".weight");
-        const at::Tensor kept = strongest(whole, keep);
+        const at::Tensor whole = weights.at(link.layer + ".weight"), kept = strongest(whole, keep);
         for (const std::string& name : tensors_by_channel(link))
             if (const auto found = weights.find(name); found != weights.end())
                 found->second = found->second.index_select(0, kept);

@@ -41,12 +41,6 @@ Function openmp_function(const char* name) {
     return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// Sets the computing thread's team, whatever OMP_DYNAMIC was when the runtime was loaded.
-void want_whole_teams() {
-    static const auto set_dynamic = openmp_function<void (*)(int)>("omp_set_dynamic");
-    if (set_dynamic) set_dynamic(0);
-}
-
 int team_size() {
     static const auto parallel = openmp_function<Parallel>("GOMP_parallel");
     static const auto size = openmp_function<int (*)()>("omp_get_num_threads");
@@ -72,7 +66,9 @@ std::string limits_text() {
 
 void check_team(int threads) {
     if (threads == 1) return;
-    want_whole_teams();
+    // For the computing thread's team, whatever OMP_DYNAMIC was when the runtime was loaded.
+    static const auto set_dynamic = openmp_function<void (*)(int)>("omp_set_dynamic");
+    if (set_dynamic) set_dynamic(0);
     const int team = team_size();
     check(team == threads, [&] {
         return Error("E706",

@@ -146,11 +146,6 @@ Error cannot_use(const std::string& what, const std::string& why) {
             "libraries; --device cpu trains without"};
 }
 
-// Before the first call of cuBLAS: https://docs.nvidia.com/cuda/cublas, "Results reproducibility".
-void choose_workspace() {
-    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
-}
-
 std::string loader_reason() {
     const char* const reason = ::dlerror();
     return reason == nullptr ? "the loader gives no reason" : reason;
@@ -235,7 +230,7 @@ std::string Gpu::text() const {
 
 std::unique_ptr<Exchange> Gpu::make_exchange(const FlatLayout& layout,
                                              const TreePlan& plan,
-                                             const std::filesystem::path& log) {
+                                             const fs::path& log) {
     report_ = plan_nccl_report(Environment(), log);
     apply(report_);
     NcclOptions options;
@@ -280,7 +275,8 @@ std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& set
 }
 
 void load_torch_cuda() {
-    choose_workspace();
+    // Before the first call of cuBLAS: docs.nvidia.com/cuda/cublas, "Results reproducibility".
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
     const std::string name = Environment().text("LOCKSTEP_TORCH_CUDA_LIB").value_or(usual_name);
     // For good: its kernels are registered, and other libraries find its symbols.
     if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr)
@@ -320,8 +316,7 @@ void use_torch_device(c10::Device device) {
     const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
     check(cuda.hasCUDA() && cuda.deviceCount() > device.index(), [] {
         return cannot_use("LibTorch's CUDA part finds no GPU",
-                          "it is of another build, or counts "
-                          "fewer than CUDA does");
+                          "it is of another build, or counts fewer than CUDA does");
     });
     try {
         at::globalContext().lazyInitDevice(device.type());

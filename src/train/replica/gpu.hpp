@@ -62,7 +62,7 @@ class Gpu {
     /// make_nccl_exchange().
     std::unique_ptr<Exchange> make_exchange(const FlatLayout& layout,
                                             const TreePlan& plan,
-                                            const std::filesystem::path& log);
+                                            const fs::path& log);
 
     /// Collective, after a whole exchange, because NCCL connects ranks at their first message.
     /// Returns the summary on rank 0 of `ranks`; elsewhere nothing. Logs the ranks that this rank

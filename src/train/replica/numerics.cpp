@@ -24,13 +24,6 @@ const char* mkl_branch(InstructionSet level) {
     return level == InstructionSet::avx2 ? "AVX2,STRICT" : "COMPATIBLE";
 }
 
-// By default the C library hands what a step frees back to the kernel, and each page of it costs a
-// fault in the next step: a fifth of the cnn's time.
-void keep_freed_memory() {
-    ::mallopt(M_MMAP_MAX, 0);
-    ::mallopt(M_TRIM_THRESHOLD, -1);
-}
-
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
                                      const TrainSettings& settings) {
@@ -95,7 +88,10 @@ void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSett
         set_compute_threads(settings.threads, level);
         check_arithmetic(settings.threads);
     });
-    keep_freed_memory();
+    // By default the C library hands what a step frees back to the kernel, and each page of it
+    // costs a fault in the next step: a fifth of the cnn's time.
+    ::mallopt(M_MMAP_MAX, 0);
+    ::mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 }  // namespace lockstep

@@ -335,10 +335,6 @@ std::vector<double> rate_factors(const OptimizerSettings& settings,
     return found;
 }
 
-OwnRateRule Optimizer::own_rate() const {
-    return {};
-}
-
 void Optimizer::prepare(const ParameterPiece&,
                         const UpdateStep&,
                         const TensorSums&,

@@ -46,7 +46,7 @@ struct ParameterPiece {
     std::size_t count = 0;             ///< elements
     float* values = nullptr;           ///< values to update
     const float* gradients = nullptr;  ///< as many as `values`
-    std::vector<float*> state;         ///< state[k] is the k-th state vector, as long
+    std::vector<float*> state{};       ///< state[k] is the k-th state vector, as long
     /// Number of updates that left the tensor unchanged, because it had no gradient.
     std::int64_t missed = 0;
     /// In memory of the loops. If it points to -0, the tensor has no gradient in this step; may be
@@ -75,7 +75,7 @@ class Optimizer {
     virtual std::vector<std::string> state_names() const = 0;
 
     /// Returns the rule of tensors' own rates, if they have any.
-    virtual OwnRateRule own_rate() const;
+    virtual OwnRateRule own_rate() const { return {}; }
 
     /// Adds the share of `piece` to the sums of its tensor. Changes its state only.
     virtual void prepare(const ParameterPiece& piece,

@@ -232,10 +232,6 @@ at::Tensor Replica::view_of(float* flat, const FlatTensor& place) const {
         .make_tensor();
 }
 
-at::Tensor Replica::scalar_view(float* at) const {
-    return view_of(at, {"", {1}, {0, 1}});
-}
-
 // Valid until the next call.
 std::span<const float> Replica::on_host(const float* from, std::size_t count) const {
     if (is_on_host()) return {from, count};
@@ -529,16 +525,11 @@ void Replica::swap_average() {
     for (const ParameterPiece& piece : pieces_) {
         const FlatTensor whole{"", {static_cast<std::int64_t>(piece.count)}, {0, piece.count}};
         const at::Tensor values = view_of(piece.values, whole);
-        const at::Tensor average = view_of(piece.state.back(), whole);
-        const at::Tensor kept = values.clone();
+        const at::Tensor average = view_of(piece.state.back(), whole), kept = values.clone();
         values.copy_(average);
         average.copy_(kept);
     }
     parts_.exchange->publish();
-}
-
-float Replica::scalar(StepScalar which) const {
-    return told(parts_.layout->scalar(which));
 }
 
 ReplicaTensors Replica::tensors() {
@@ -550,10 +541,7 @@ ReplicaTensors Replica::tensors() {
 ReplicaTensors Replica::tensors_to_come() {
     lent_ = std::make_shared<HostCopy>();
     if (!is_on_host()) begin_mirror();
-    ReplicaTensors all{.metas = {},
-                       .pieces = {},
-                       .is_first_copy = parts_.exchange->is_first_copy(),
-                       .memory = lent_};
+    ReplicaTensors all{.is_first_copy = parts_.exchange->is_first_copy(), .memory = lent_};
     if (!is_on_host()) all.wait = [copy = lent_] { copy->mirrored->synchronize(); };
     float* const mirror = is_on_host() ? nullptr : lent_->mirror.data_ptr<float>();
     const std::size_t owned = owned_floats();

@@ -106,8 +106,8 @@ using Counters = std::map<std::string, std::int64_t>;
 /// those, and saves them if its node's copy is the one that is saved. An update changes those in
 /// the replica's memory, but no copy of a GPU's.
 struct ReplicaTensors {
-    std::vector<TensorMeta> metas;
-    std::vector<TensorPiece> pieces;  ///< in the replica's memory, or in a copy of a GPU's
+    std::vector<TensorMeta> metas{};
+    std::vector<TensorPiece> pieces{};  ///< in the replica's memory, or in a copy of a GPU's
     std::size_t own_pieces = 0;   ///< pieces after these are on all ranks, and one rank saves them
     std::size_t frozen_from = 0;  ///< the first of `metas` that is a frozen parameter
     bool is_first_copy = true;
@@ -195,7 +195,7 @@ class Replica {
     void swap_average();
 
     /// Returns the sum over all leaves, the same on all ranks, after publish().
-    float scalar(StepScalar which) const;
+    float scalar(StepScalar which) const { return told(parts_.layout->scalar(which)); }
 
     /// Returns the decision on the last update, the same bits on any number of ranks, after
     /// publish().
@@ -272,7 +272,7 @@ class Replica {
 
     bool is_on_host() const { return parts_.device.is_cpu(); }
     at::Tensor view_of(float* flat, const FlatTensor& place) const;
-    at::Tensor scalar_view(float* at) const;
+    at::Tensor scalar_view(float* at) const { return view_of(at, {"", {1}, {0, 1}}); }
     std::span<const float> on_host(const float* from, std::size_t count) const;
     std::size_t owned_floats() const;
     std::vector<Mirrored> mirrored() const;

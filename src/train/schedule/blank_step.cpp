@@ -130,8 +130,7 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
     ParameterPiece piece{.dimensions = static_cast<std::size_t>(values.dim()),
                          .count = static_cast<std::size_t>(values.numel()),
                          .values = values.data_ptr<float>(),
-                         .gradients = gradient.data_ptr<float>(),
-                         .state = {}};
+                         .gradients = gradient.data_ptr<float>()};
     for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
         piece.state.push_back(vectors.emplace_back(torch::zeros_like(values)).data_ptr<float>());
     update_pieces(optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, update_step);
@@ -173,11 +172,6 @@ void compute_gradients(const at::Tensor& loss,
     graph.finish();
 }
 
-// Matches the message of PyTorch's batch norm, and of a module that was saved from Python.
-bool lacks_statistics(const std::string& message) {
-    return message.find("Expected more than 1 value per channel") != std::string::npos;
-}
-
 }  // namespace
 
 KeptBuffers::KeptBuffers(const Model& model)
@@ -208,8 +202,7 @@ NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
 }
 
 LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
-    return {
-        .inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows), .weights = {}};
+    return {.inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows)};
 }
 
 void check_output_shape(const Model& model,
@@ -277,7 +270,9 @@ bool takes_single_rows(Model& model, const ModelShape& shape) {
     try {
         model.forward(blank_inputs(shape, 1));
     } catch (const std::exception& error) {
-        return !lacks_statistics(error.what());
+        // As PyTorch's batch norm says it, and a module that was saved from Python.
+        const std::string message = error.what();
+        return message.find("Expected more than 1 value per channel") == message.npos;
     } catch (...) {
         return true;  // a blank step says what it was
     }

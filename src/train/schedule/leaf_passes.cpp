@@ -31,8 +31,7 @@ namespace {
 // Returns micro-batch `part` of `parts` of a leaf: near-equal, in order.
 LeafSamples part_of(const LeafSamples& leaf, int part, int parts) {
     if (parts == 1) return leaf;
-    const std::int64_t rows = leaf.inputs.front().tensor.size(0);
-    const std::int64_t begin = rows * part / parts;
+    const std::int64_t rows = leaf.inputs.front().tensor.size(0), begin = rows * part / parts;
     return leaf.part(begin, rows * (part + 1) / parts - begin);
 }
 
@@ -175,8 +174,7 @@ double seconds_of(at::Device device, Work&& work) {
 
 LeafSamples joined(const std::vector<LeafSamples>& leaves) {
     LeafSamples all{.inputs = joined(leaves, &LeafSamples::inputs),
-                    .targets = joined(leaves, &LeafSamples::targets),
-                    .weights = {}};
+                    .targets = joined(leaves, &LeafSamples::targets)};
     if (!leaves.front().weights.defined()) return all;
     std::vector<at::Tensor> weights;
     for (const LeafSamples& leaf : leaves) weights.push_back(leaf.weights);

@@ -133,8 +133,7 @@ class TrainStep {
     const TrainSettings& settings_;
     LeafPasses passes_;
     DevicePhases device_phases_;
-    bool is_together_ = false;
-    bool captures_all_ = false;
+    bool is_together_ = false, captures_all_ = false;
 };
 
 }  // namespace lockstep

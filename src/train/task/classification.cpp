@@ -259,8 +259,7 @@ class Classification : public FieldTask {
                           .text = fmt::format("accuracy {} ({} of {})",
                                               percent(static_cast<double>(right) / count),
                                               grouped(static_cast<std::uint64_t>(right)),
-                                              grouped(static_cast<std::uint64_t>(samples))),
-                          .confusion = {}};
+                                              grouped(static_cast<std::uint64_t>(samples)))};
         if (outputs() > few_classes) {
             const double share = static_cast<double>(sums.counts[1]) / count;
             result.metrics["top5"] = share;

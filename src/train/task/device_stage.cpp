@@ -51,8 +51,4 @@ void DeviceStage::transform(std::span<const StageLaunch> stages) const {
     kernels_.transform(stages, stream_.native_handle());
 }
 
-void DeviceStage::mix(const MixLaunch& launch) const {
-    kernels_.mix(launch, stream_.native_handle());
-}
-
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 // Copies samples to a GPU while it computes with earlier ones.
 #pragma once
 
-#include "lockstep/core/page_lock.hpp"
+#include "lockstep/core/pages.hpp"
 #include "lockstep/data/transform_launch.hpp"
 
 #include "model/model.hpp"
@@ -47,7 +47,7 @@ class DeviceStage {
     at::Tensor room(std::size_t floats) const;
 
     void transform(std::span<const StageLaunch> stages) const;
-    void mix(const MixLaunch& launch) const;
+    void mix(const MixLaunch& launch) const { kernels_.mix(launch, stream_.native_handle()); }
 
   private:
     const InputKernels& kernels_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "task/field_input.hpp"
 
-#include "lockstep/core/error.hpp"
+#include <array>
 
 #include <ATen/Functions.h>
 #include <torch/types.h>
@@ -10,20 +10,9 @@ namespace lockstep {
 namespace {
 
 at::ScalarType stored_type(ElementType type) {
-    switch (type) {
-        case ElementType::u8:
-            return torch::kUInt8;
-        case ElementType::i32:
-            return torch::kInt32;
-        case ElementType::i64:
-            return torch::kInt64;
-        case ElementType::f32:
-            return torch::kFloat32;
-        case ElementType::f64:
-            return torch::kFloat64;
-    }
-    expect(false, "there is such a type");
-    return {};
+    constexpr std::array types = {
+        torch::kUInt8, torch::kInt32, torch::kInt64, torch::kFloat32, torch::kFloat64};
+    return types.at(static_cast<std::size_t>(type));
 }
 
 }  // namespace

@@ -38,10 +38,6 @@ std::span<float> values_of(at::Tensor& images) {
     return {images.data_ptr<float>(), static_cast<std::size_t>(images.numel())};
 }
 
-double unit_of(const Field& images) {
-    return images.type == ElementType::u8 ? 255 : 1;
-}
-
 class ImageInput : public FieldInput {
   public:
     ImageInput(const Field& field, const TransformPipeline& pipeline, const Field& statistics)
@@ -51,7 +47,7 @@ class ImageInput : public FieldInput {
                      stored_image_shape(field),
                      statistics.mean,
                      statistics.std,
-                     unit_of(field)) {}
+                     field.type == ElementType::u8 ? 255 : 1) {}
 
     ImageShape shape() const override { return transform_.output(); }
 

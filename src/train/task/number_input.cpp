@@ -28,16 +28,11 @@ at::ScalarType computed_type(ElementType type) {
 
 // [n, ...] as stored, seen as [n, C, H, W]; volumes are [n, C, D, H, W].
 at::Tensor as_images(const at::Tensor& stored, const Field& field) {
-    switch (field.shape.size()) {
-        case 0:
-            return stored.reshape({-1, 1, 1, 1});
-        case 1:
-            return stored.unsqueeze(2).unsqueeze(3);
-        case 2:
-            return stored.unsqueeze(1);
-        default:
-            return has_channels_last(field) ? stored.permute({0, 3, 1, 2}) : stored;
-    }
+    const std::size_t dimensions = field.shape.size();
+    if (dimensions == 0) return stored.reshape({-1, 1, 1, 1});
+    if (dimensions == 1) return stored.unsqueeze(2).unsqueeze(3);
+    if (dimensions == 2) return stored.unsqueeze(1);
+    return has_channels_last(field) ? stored.permute({0, 3, 1, 2}) : stored;
 }
 
 ImageShape shape_of(const Field& field) {

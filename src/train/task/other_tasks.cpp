@@ -74,8 +74,7 @@ class MultiLabel : public FieldTask {
                             {"f1", f1},
                             {"accuracy", accuracy}},
                 .text = fmt::format(
-                    "F1 {}, accuracy of labels {}{}", percent(f1), percent(accuracy), left_out),
-                .confusion = {}};
+                    "F1 {}, accuracy of labels {}{}", percent(f1), percent(accuracy), left_out)};
     }
 
   private:
@@ -144,8 +143,7 @@ class NextToken : public FieldTask {
             static_cast<double>(sums.counts[0]) / (count * static_cast<double>(length()));
         return {
             .metrics = {{"loss", loss}, {"perplexity", perplexity}, {"accuracy", accuracy}},
-            .text = fmt::format("perplexity {:.3f}, accuracy {}", perplexity, percent(accuracy)),
-            .confusion = {}};
+            .text = fmt::format("perplexity {:.3f}, accuracy {}", perplexity, percent(accuracy))};
     }
 
   protected:

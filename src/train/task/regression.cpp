@@ -121,7 +121,6 @@ class Regression : public FieldTask {
         return {
             .metrics = {{"loss", sums.reals[0] / count}, {"r2", r2}, {"mae", mae}, {"rmse", rmse}},
             .text = fmt::format("R2 {:.4f}, MAE {:.4g}, RMSE {:.4g}", r2, mae, rmse),
-            .confusion = {},
             .by_class = width > 1 ? table : ""};
     }
 
@@ -144,14 +143,11 @@ class Regression : public FieldTask {
     }
 
     at::Tensor distances(const at::Tensor& outputs, const at::Tensor& targets) const {
-        switch (settings_.loss) {
-            case RegressionLoss::mae:
-                return at::l1_loss(outputs, targets, at::Reduction::None);
-            case RegressionLoss::huber:
-                return at::huber_loss(outputs, targets, at::Reduction::None, settings_.huber_delta);
-            default:
-                return at::mse_loss(outputs, targets, at::Reduction::None);
-        }
+        if (settings_.loss == RegressionLoss::mae)
+            return at::l1_loss(outputs, targets, at::Reduction::None);
+        if (settings_.loss == RegressionLoss::huber)
+            return at::huber_loss(outputs, targets, at::Reduction::None, settings_.huber_delta);
+        return at::mse_loss(outputs, targets, at::Reduction::None);
     }
 
     // f64 [K], or one number for all: squares of what is far from zero would lose digits.

@@ -14,9 +14,6 @@
 
 namespace lockstep {
 
-ClassNumbers Task::class_numbers(const DatasetIndex&) const {
-    return {};
-}
 namespace {
 
 bool has_field(const DatasetIndex& data, std::string_view name) {
@@ -106,18 +103,11 @@ std::unique_ptr<Task> make_task(const TaskSettings& settings,
     const TaskKind kind = choose_task(settings, data);
     const Field& field = target_field(data, target_rule(kind));
     check_transform(kind, pipeline);
-    switch (kind) {
-        case TaskKind::multi_label:
-            return make_multi_label(settings, field);
-        case TaskKind::regression:
-            return make_regression(settings, field);
-        case TaskKind::segmentation:
-            return make_segmentation(settings, field, pipeline);
-        case TaskKind::next_token:
-            return make_next_token(settings, field);
-        default:
-            return make_classification(settings, field);
-    }
+    if (kind == TaskKind::multi_label) return make_multi_label(settings, field);
+    if (kind == TaskKind::regression) return make_regression(settings, field);
+    if (kind == TaskKind::segmentation) return make_segmentation(settings, field, pipeline);
+    if (kind == TaskKind::next_token) return make_next_token(settings, field);
+    return make_classification(settings, field);
 }
 
 std::unique_ptr<Task> make_task(const TrainSettings& settings,

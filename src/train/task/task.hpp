@@ -22,7 +22,7 @@ namespace lockstep {
 struct LeafSamples {
     NamedTensors inputs;   ///< inputs of the model
     NamedTensors targets;  ///< values to compare its outputs with
-    at::Tensor weights;    ///< f32 [n], 0 for masked samples; undefined if none is masked
+    at::Tensor weights{};  ///< f32 [n], 0 for masked samples; undefined if none is masked
 
     /// Returns samples [first, first + count), sharing memory.
     LeafSamples part(std::int64_t first, std::int64_t count) const;
@@ -62,8 +62,8 @@ struct SampleSums {
 struct Evaluation {
     std::map<std::string, double> metrics;  ///< "loss", the mean over samples, and the task's own
     std::string text;                       ///< metrics for people
-    std::string confusion;                  ///< CSV, see confusion_csv(); "": none
-    std::string by_class;  ///< a table for people of each class or target; "": none
+    std::string confusion{};                ///< CSV, see confusion_csv(); "": none
+    std::string by_class{};  ///< a table for people of each class or target; "": none
 };
 
 /// What a model learns. Immutable but for name_outputs(): any thread may call.
@@ -98,7 +98,7 @@ class Task {
 
     /// Returns the training's numbers for the classes of `data`; -1: none has the name, which
     /// check_test_data() refuses if samples have it.
-    virtual ClassNumbers class_numbers(const DatasetIndex& data) const;
+    virtual ClassNumbers class_numbers(const DatasetIndex&) const { return {}; }
 
     virtual NamedTensors targets(const LeafSource& source) const = 0;
 

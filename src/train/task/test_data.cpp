@@ -42,16 +42,6 @@ void check_units(const Field& test, const Field& data, const TrainSettings& sett
     });
 }
 
-std::string order_of(const std::vector<std::string>& columns) {
-    constexpr std::size_t most_listed = 20;
-    std::string text;
-    for (std::size_t c = 0; c < std::min(columns.size(), most_listed); ++c)
-        text += (c == 0 ? "" : ", ") + printable(columns[c]);
-    if (columns.size() > most_listed)
-        text += fmt::format(" and {} more", grouped(columns.size() - most_listed));
-    return text;
-}
-
 // Those of `data pack --csv`.
 std::string options_of(const Field& learned) {
     std::string options;
@@ -85,7 +75,7 @@ void check_columns(const Field& test, const Field& data, const TrainSettings& se
                     test.name,
                     first < there.size() ? printable(there[first]) : "",
                     first < here.size() ? printable(here[first]) : "",
-                    order_of(here)),
+                    listed(here)),
         is_learned(data.name)
             ? fmt::format("pack the table again with{}, in this order", options_of(data))
             : fmt::format("pack the table again with {}: columns are then found by their names",

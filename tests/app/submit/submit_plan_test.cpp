@@ -141,6 +141,8 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     EXPECT_EQ(estimate_job({.model = {.name = "unet", .width = 8}}, {}, 0).parameters, 0u);
     const auto estimate = estimate_job({}, {}, 1000);
     EXPECT_EQ(estimate.checkpoint_bytes, 12'000u);
+    EXPECT_EQ(estimate.copy_bytes, 12'000u);
+    EXPECT_EQ(estimate_job({.checkpoint_mode = CheckpointMode::blocking}, {}, 1000).copy_bytes, 0u);
     EXPECT_EQ(estimate.disk_bytes, 48'000u);
     const TrainSettings keeps_more{.keep_best = "loss", .on_nonfinite = NonFinite::rollback};
     EXPECT_EQ(estimate_job(keeps_more, {}, 1000).disk_bytes, 72'000u);
@@ -150,11 +152,15 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
 
 // Once in all nodes, or once on each.
 TEST(SubmitEstimate, DividesOptimizerStateAmongNodes) {
-    const auto node_bytes = [](std::int64_t nodes, std::optional<ShardState> shards) {
+    const auto estimate = [](std::int64_t nodes, std::optional<ShardState> shards) {
         const JobPart part{.least_nodes = nodes, .tasks = nodes, .node_tasks = 1};
-        return estimate_job({.virtual_ranks = 4, .shard_state = shards}, part, 1000)
-            .node_memory_bytes;
+        return estimate_job({.virtual_ranks = 4, .shard_state = shards}, part, 1000);
     };
+    const auto node_bytes = [&](std::int64_t nodes, std::optional<ShardState> shards) {
+        return estimate(nodes, shards).node_memory_bytes;
+    };
+    EXPECT_EQ(estimate(4, {}).copy_bytes, 3000u);
+    EXPECT_EQ(estimate(4, ShardState::node).copy_bytes, 12'000u);
     EXPECT_EQ(node_bytes(4, {}), node_bytes(4, ShardState::all));
     EXPECT_EQ(node_bytes(4, ShardState::node) - node_bytes(4, {}), 8000u - 2000u);
     EXPECT_EQ(node_bytes(1, ShardState::node), node_bytes(1, {}));

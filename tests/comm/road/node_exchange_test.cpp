@@ -134,6 +134,7 @@ TEST_P(NodeExchange, HasTheBitsOfTheWholeTreeForAnyNodesAndSmallBuckets) {
 }
 
 TEST_P(NodeExchange, HasTheBitsOfTheWholeTreeForLargeBuckets) {
+    if (ranks().size() == 1 && GetParam() == ShardState::all) return;  // one rank shares nothing
     for (const auto& [name, nodes] : all_nodes())
         for (const std::size_t limit : {64u << 10, 1u << 20, 25u << 20, 1u << 30}) {
             if (limit != 25u << 20 && name != "hosts") continue;

@@ -43,7 +43,7 @@ TEST_P(Verify, FindsNothingInWhatWasPacked) {
 TEST_P(Verify, FindsAFlippedBitAnywhere) {
     std::vector<fs::path> files{options_.output / manifest_name, shard(0), shard(1)};
     CounterRandom random(Purpose::test, {42});
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 100; ++i) {
         const fs::path& file = files[random.below(files.size())];
         const std::uint64_t offset = random.below(fs::file_size(file));
         const char before = test::content_of(file)[offset];

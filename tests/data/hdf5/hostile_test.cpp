@@ -169,7 +169,7 @@ TEST(Hostile, TextsNeverCrashOrHangTheJob) {
         return bad;
     };
     attack({{.path = "/y", .type = text, .size = {64}, .bytes = test::encoded(rows)}},
-           files_or(40),
+           files_or(20),
            damage,
            [](const fs::path& path) {
                read_epoch(DatasetIndex::open_foreign({path}, {{"labels", "/y"}}));

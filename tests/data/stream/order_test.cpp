@@ -225,6 +225,7 @@ std::vector<std::uint64_t> sequence_by_windows(const EpochOrder& order) {
 TEST(Order, HoldsForLargeNumbersOfSamples) {
     for (const std::uint64_t samples : {50'000u, 65'537u, 262'145u, 1'281'167u})
         for (const int lanes : {1, 5, 64}) {
+            if (samples > 1'000'000 && lanes != 5) continue;  // 64 are in the sweep below
             const EpochOrder order(row_blocks(samples, 256), {OrderKind::lanes, 7, lanes, 4}, 1);
             EXPECT_TRUE(is_permutation_of_all(sequence_by_windows(order)))
                 << samples << " samples, " << lanes << " lanes";

@@ -8,6 +8,8 @@
 #include "support/temp_dir.hpp"
 
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -90,6 +92,20 @@ TEST(Safetensors, HoldsWhatTheFormatSays) {
     EXPECT_EQ(bytes.size(), 8 + length + 28);
     EXPECT_EQ(std::memcmp(bytes.data() + 8 + length, written.first.data(), 24), 0);
     EXPECT_EQ(std::memcmp(bytes.data() + 8 + length + 24, written.second.data(), 4), 0);
+}
+
+// Its end and its header are no whole blocks.
+TEST(Safetensors, AreTheSameAroundThePageCache) {
+    const test::TempDir folder;
+    std::vector<float> first(700'001), second(3);
+    std::iota(first.begin(), first.end(), 0.5f);
+    const auto written = [&](const char* name, FileAccess access) {
+        SafetensorsEntry entries[] = {{.name = "w", .shape = {700'001}, .values = first},
+                                      {.name = "b", .shape = {3}, .values = second}};
+        write_safetensors(folder / name, entries, {}, access);
+        return std::pair(read_file(folder / name), entries[0].hash.hex());
+    };
+    EXPECT_EQ(written("around", FileAccess::direct), written("through", FileAccess::cached));
 }
 
 TEST(Safetensors, RefusesToReplaceAFile) {

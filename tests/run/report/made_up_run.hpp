@@ -65,8 +65,8 @@ inline ReportClues made_up_clues(std::int64_t steps) {
 }
 
 /// Why it failed, in words that a browser must not believe.
-inline ReportCause made_up_cause() {
-    ReportCause cause{.followers = {0, 2, 3}};
+inline RootCause made_up_cause() {
+    RootCause cause{.followers = {0, 2, 3}};
     cause.error = {.ranks = {1},
                    .host = "n7",
                    .code = "E213",

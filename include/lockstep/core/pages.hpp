@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Page-locked host memory, which a device can read and write directly.
+/// Pages of host memory: of its own, or page-locked, which a device can read and write directly.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 
 namespace lockstep {
+
+/// Anonymous pages of this process, large ones where the kernel has them. They cost nothing until
+/// they are touched. Outside the heap they go back as a whole, and leave its free room to others.
+/// Null state: empty. Move-only.
+class Pages {
+  public:
+    Pages() = default;
+    /// Errors: E225.
+    explicit Pages(std::uint64_t bytes);
+    Pages(Pages&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+    Pages& operator=(Pages&& other) noexcept;
+    ~Pages();
+
+    /// Returns the memory, aligned to a page.
+    std::span<std::byte> bytes() const { return bytes_; }
+
+  private:
+    std::span<std::byte> bytes_;
+};
 
 /// Functions of a device's library that lock pages. They may be called on any thread. Empty:
 /// nothing is locked.
