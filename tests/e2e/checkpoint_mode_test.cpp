@@ -2,6 +2,7 @@
 // Checkpoints that are written beside the steps: the bytes of those that are written between two
 // steps, also on disks that are slow or fail, and under signals.
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/files.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <tuple>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 namespace lockstep::test {
@@ -47,6 +49,16 @@ std::set<std::string> checkpoints_of(const fs::path& run) {
 bool is_saving(const fs::path& run) {
     const auto there = checkpoints_of(run);
     return std::ranges::any_of(there, [](const auto& name) { return name.starts_with(".tmp-"); });
+}
+
+// Expects that a run was stopped after it committed what it saved. Returns its step.
+std::int64_t expect_saved_end(const fs::path& run) {
+    const auto step = read_json(run / "state.json").at("step").get<std::int64_t>();
+    EXPECT_EQ(state_of(run), fmt::format("checkpointed, step {}, exit 75", step));
+    const auto there = checkpoints_of(run);
+    EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
+    EXPECT_THAT(there, Not(testing::Contains(testing::StartsWith("."))));
+    return step;
 }
 
 class CheckpointModes : public testing::Test {
@@ -105,6 +117,35 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
             expect_same_files(folder_ / name("overlapped") / "ckpt" / step,
                               folder_ / name("blocking") / "ckpt" / step);
     }
+}
+
+// A disk may refuse writes around the page cache, or do a part of one.
+TEST_F(CheckpointModes, WriteThroughThePageCacheWhatDoesNotGoAroundIt) {
+    folder_.file("probe", "");
+    if (!UniqueFd(::open((folder_ / "probe").c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)))
+        GTEST_SKIP() << "no file of " << folder_.path() << " can be written around the page cache";
+    const auto blocks_around = [&](const std::string& name, const char* does) {
+        const fs::path run = folder_ / name;
+        EXPECT_THAT(
+            run_lockstep(train_words(SmallData::get().train(), run, "mlp", 24) +
+                             typed("--channels 600 --max-steps 8 --checkpoint-every 4steps") +
+                             on_ranks(1),
+                         with_disk({{"FAULTY_DISK_DIRECT", does},
+                                    {"FAULTY_DISK_TRACE", run.string() + "-calls"}})),
+            ends(0));
+        EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
+        const std::string calls = content_of(run.string() + "-calls.0"), block = "write 1048576 ";
+        int blocks = 0;
+        for (auto at = calls.find(block); at != calls.npos; at = calls.find(block, at + 1))
+            ++blocks;
+        return blocks;
+    };
+    EXPECT_EQ(blocks_around("around", ""), 5);
+    EXPECT_EQ(blocks_around("refused", "refuse"), 0);
+    EXPECT_EQ(blocks_around("halved", "half"), 1);
+    for (const char* const name : {"refused", "halved"})
+        expect_same_files(folder_ / name / "ckpt/step-000004",
+                          folder_ / "around" / "ckpt/step-000004");
 }
 
 TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
@@ -211,13 +252,21 @@ TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
         EXPECT_TRUE(eventually([&] { return is_saving(run) || job->has_ended(); }, 60));
         job->send(SIGTERM);
         EXPECT_EQ(job->wait(120), 75) << output();
-        const auto step = read_json(run / "state.json").at("step").get<std::int64_t>();
-        EXPECT_EQ(state_of(run), fmt::format("checkpointed, step {}, exit 75", step));
-        const auto there = checkpoints_of(run);
-        EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
-        EXPECT_THAT(there, Not(testing::Contains(testing::StartsWith("."))));
-        if (step < last_step) expect_undisturbed_end(mode, 1, more);
+        if (expect_saved_end(run) < last_step) expect_undisturbed_end(mode, 1, more);
     }
+}
+
+TEST_F(CheckpointModes, WaitForTheSaveInFlightBeforeTheDeadline) {
+    const fs::path run = folder_ / "run";
+    const auto deadline = static_cast<std::int64_t>(unix_time_s()) + 10;
+    EXPECT_THAT(run_lockstep(saving_words(run, {"--deadline", std::to_string(deadline)}, 100'000) +
+                                 on_ranks(2),
+                             with_disk({{"FAULTY_DISK_MS", "50"}})),
+                ends(75, "the same command goes on from there"));
+    EXPECT_LT(unix_time_s(), static_cast<double>(deadline));
+    EXPECT_EQ(read_json(run / "state.json").at("reason"), "stopped before its deadline");
+    expect_saved_end(run);
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
 }
 
 // At the end of the run one rank waits for the other one; after a signal both wait for the disk.

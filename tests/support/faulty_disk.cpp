@@ -12,6 +12,7 @@
 //     FAULTY_DISK_VICTIM  rank that is killed; unset: the one that makes the call
 //     FAULTY_DISK_PIDS    prefix of the files in which ranks find each other for that
 //     FAULTY_DISK_MS      each of the calls takes so much longer
+//     FAULTY_DISK_DIRECT  what becomes of a write around the page cache: "refuse" it, or do "half"
 //     FAULTY_DISK_TRACE   prefix of files that get a line "NAME BYTES PATH" after each call, by
 //     rank
 //     FAULTY_MEMINFO      file that std::ifstream reads instead of /proc/meminfo
@@ -175,6 +176,16 @@ int faulty_path(const char* name, std::string_view path, Arguments... arguments)
     return faulty(name, path, 0, [&](std::size_t) { return next<Function>(name)(arguments...); });
 }
 
+// Does it, unless it goes around the page cache and is not to.
+ssize_t written(int file, const void* bytes, size_t count) {
+    static const auto real = next<ssize_t(int, const void*, size_t)>("write");
+    const std::string_view does = variable("FAULTY_DISK_DIRECT");
+    if (does.empty() || (::fcntl(file, F_GETFL) & O_DIRECT) == 0) return real(file, bytes, count);
+    if (does == "half") return real(file, bytes, count / 2);
+    errno = EINVAL;
+    return -1;
+}
+
 std::string path_of(int file) {
     const std::string link = "/proc/self/fd/" + std::to_string(file);
     char path[4096];
@@ -187,9 +198,9 @@ std::string path_of(int file) {
 extern "C" {
 
 ssize_t write(int file, const void* bytes, size_t count) {
-    static const auto real = next<ssize_t(int, const void*, size_t)>("write");
-    return faulty(
-        "write", path_of(file), count, [&](std::size_t part) { return real(file, bytes, part); });
+    return faulty("write", path_of(file), count, [&](std::size_t part) {
+        return written(file, bytes, part);
+    });
 }
 
 int fsync(int file) {
