@@ -91,6 +91,13 @@ Fault fault_of(int step, const UpdateRule& rule) {
     return step == 2 ? Fault::gradient : step == 3 ? Fault::buffer : Fault::none;
 }
 
+std::string bytes_of(const ReplicaTensors& tensors) {
+    std::string all;
+    for (const TensorPiece& piece : tensors.pieces)
+        all.append(reinterpret_cast<const char*>(piece.data), piece.count * sizeof(float));
+    return all;
+}
+
 /// Of this process's leaves.
 class Trainee {
   public:
@@ -147,9 +154,7 @@ class Trainee {
 
     /// Of this rank: weights, optimizer state and buffers, then counters.
     std::string bytes() {
-        std::string all;
-        for (const TensorPiece& piece : replica_.tensors().pieces)
-            all.append(reinterpret_cast<const char*>(piece.data), piece.count * sizeof(float));
+        std::string all = bytes_of(replica_.tensors());
         for (const auto& [name, count] : replica_.counters()) all += std::to_string(count);
         return all;
     }
@@ -209,7 +214,8 @@ class CountedExchange : public Exchange {
 };
 
 void simulate(const std::map<std::string, std::string>& variables) {
-    for (const char* name : {"SIMCUDA_DELAY_US", "SIMCUDA_SEED"}) ::unsetenv(name);
+    for (const char* name : {"SIMCUDA_DELAY_US", "SIMCUDA_SEED", "SIMCUDA_DROP_WAIT"})
+        ::unsetenv(name);
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
     simcuda::read_settings();
 }
@@ -349,6 +355,31 @@ TEST_F(SimulatedUpdate, LeavesNoTraceWhereItIsSkipped) {
             EXPECT_EQ(gpus->replica().scalar(StepScalar::save_wanted), virtual_ranks);
         }
     }
+}
+
+// The values of a save are those before the update, however late its copy is. Without the waits
+// behind the copy's own, of which one is the update's for the copy, they are not.
+TEST_F(SimulatedUpdate, WaitsForTheCopyOfASave) {
+    const auto wrong_copies = [&](const char* left_out) {
+        const auto gpus = on_gpus(all_options().front());
+        int wrong = 0;
+        for (int seed = 1; seed <= 48; ++seed) {
+            gpus->fill(seed, Fault::none);
+            const std::string before = bytes_of(gpus->replica().tensors());
+            simulate({{"SIMCUDA_DELAY_US", "2000"},
+                      {"SIMCUDA_SEED", std::to_string(seed)},
+                      {"SIMCUDA_DROP_WAIT", left_out}});
+            const ReplicaTensors save = gpus->replica().tensors_to_come();
+            gpus->ask_for_update();
+            save.wait();
+            wrong += bytes_of(save) != before;
+            gpus->end();
+            simulate({});
+        }
+        return wrong;
+    };
+    EXPECT_EQ(wrong_copies("1000000"), 0);
+    EXPECT_GT(wrong_copies("2/1"), 0);
 }
 
 /// Work of a stream that waits until it is let go on, or for too long.
