@@ -357,29 +357,37 @@ TEST_F(SimulatedUpdate, LeavesNoTraceWhereItIsSkipped) {
     }
 }
 
-// The values of a save are those before the update, however late its copy is. Without the waits
-// behind the copy's own, of which one is the update's for the copy, they are not.
-TEST_F(SimulatedUpdate, WaitsForTheCopyOfASave) {
-    const auto wrong_copies = [&](const char* left_out) {
+// A save has the values between two updates, however late its copy or they are; not without the
+// copy's wait for the one before, nor without the waits behind it, of which one is the next one's.
+TEST_F(SimulatedUpdate, WaitsForTheCopyOfASaveAndTheCopyForIt) {
+    enum class Order { copy_first, update_first };
+    const auto wrong_copies = [&](Order order, const char* left_out) {
         const auto gpus = on_gpus(all_options().front());
         int wrong = 0;
         for (int seed = 1; seed <= 48; ++seed) {
+            std::map<std::string, std::string> late{{"SIMCUDA_DELAY_US", "2000"},
+                                                    {"SIMCUDA_SEED", std::to_string(seed)}};
             gpus->fill(seed, Fault::none);
-            const std::string before = bytes_of(gpus->replica().tensors());
-            simulate({{"SIMCUDA_DELAY_US", "2000"},
-                      {"SIMCUDA_SEED", std::to_string(seed)},
-                      {"SIMCUDA_DROP_WAIT", left_out}});
+            std::string expected = bytes_of(gpus->replica().tensors());
+            simulate(late);
+            if (order == Order::update_first) gpus->ask_for_update();
+            late["SIMCUDA_DROP_WAIT"] = left_out;
+            simulate(late);
             const ReplicaTensors save = gpus->replica().tensors_to_come();
-            gpus->ask_for_update();
+            if (order == Order::copy_first) gpus->ask_for_update();
             save.wait();
-            wrong += bytes_of(save) != before;
-            gpus->end();
             simulate({});
+            gpus->end();
+            if (order == Order::update_first) expected = bytes_of(gpus->replica().tensors());
+            wrong += bytes_of(save) != expected;
         }
         return wrong;
     };
-    EXPECT_EQ(wrong_copies("1000000"), 0);
-    EXPECT_GT(wrong_copies("2/1"), 0);
+    const char* const none = "1000000";
+    EXPECT_EQ(wrong_copies(Order::copy_first, none), 0);
+    EXPECT_EQ(wrong_copies(Order::update_first, none), 0);
+    EXPECT_GT(wrong_copies(Order::copy_first, "2/1"), 0);
+    EXPECT_GT(wrong_copies(Order::update_first, "1"), 0);
 }
 
 /// Work of a stream that waits until it is let go on, or for too long.
