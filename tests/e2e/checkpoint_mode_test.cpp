@@ -122,8 +122,8 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
 // A disk may refuse writes around the page cache, or do a part of one.
 TEST_F(CheckpointModes, WriteThroughThePageCacheWhatDoesNotGoAroundIt) {
     folder_.file("probe", "");
-    if (!UniqueFd(::open((folder_ / "probe").c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)))
-        GTEST_SKIP() << "no file of " << folder_.path() << " can be written around the page cache";
+    const bool goes_around =
+        bool(UniqueFd(::open((folder_ / "probe").c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)));
     const auto whole_blocks = [&](const std::string& name, const char* does) {
         const fs::path run = folder_ / name;
         EXPECT_THAT(
@@ -140,9 +140,10 @@ TEST_F(CheckpointModes, WriteThroughThePageCacheWhatDoesNotGoAroundIt) {
             ++blocks;
         return blocks;
     };
-    EXPECT_EQ(whole_blocks("around", ""), 5);
-    EXPECT_EQ(whole_blocks("refused", "refuse"), 1) << "the refused one, through the cache";
-    EXPECT_EQ(whole_blocks("halved", "half"), 1);
+    EXPECT_EQ(whole_blocks("around", ""), goes_around ? 5 : 0);
+    EXPECT_EQ(whole_blocks("refused", "refuse"), goes_around ? 1 : 0)
+        << "the refused one, through the cache";
+    EXPECT_EQ(whole_blocks("halved", "half"), goes_around ? 1 : 0);
     for (const char* const name : {"refused", "halved"})
         expect_same_files(folder_ / name / "ckpt/step-000004",
                           folder_ / "around" / "ckpt/step-000004");
