@@ -8,12 +8,14 @@
 #include "transform/kernel_body.hpp"
 
 #include <array>
+#include <span>
 #include <vector>
 
 using lockstep::DecisionLaunch;
 using lockstep::MixLaunch;
 using lockstep::OwnRatesLaunch;
 using lockstep::StageLaunch;
+using lockstep::UpdateBatch;
 using lockstep::UpdateLaunch;
 using lockstep::exact::SquaresLaunch;
 using simcuda::run_kernel;
@@ -28,6 +30,15 @@ void add_squares(
     std::array<std::int64_t, lockstep::exact::words> own{};
     lockstep::exact::add_own(launch, block, thread, blocks, threads, own.data());
     for (std::size_t i = 0; i < own.size(); ++i) launch.words[i] += own[i];
+}
+
+// As many floats a thread as the kernel's grid has.
+int start_squares(SquaresLaunch launch, simcuda::KernelThread<SquaresLaunch> thread, void* stream) {
+    if (const int lost = simcuda::fault_of_call()) return lost;
+    simcuda::reach(launch.values, launch.words);
+    constexpr std::int64_t floats = lockstep::exact::squares_of_thread;
+    run_kernel(launch, (launch.count + floats - 1) / floats, thread, stream);
+    return 0;
 }
 
 }  // namespace
@@ -53,17 +64,23 @@ int lockstep_cuda_mix(const MixLaunch* given, void* stream) {
     return 0;
 }
 
-int lockstep_cuda_update(const UpdateLaunch* given, void* stream) {
+int lockstep_cuda_update(const UpdateBatch* given, void* stream) {
     if (const int lost = simcuda::fault_of_call()) return lost;
-    UpdateLaunch launch = *given;
-    simcuda::reach(launch.values,
-                   launch.gradients,
-                   launch.first,
-                   launch.second,
-                   launch.decided,
-                   launch.rate,
-                   launch.mark);
-    run_kernel(launch, launch.count, lockstep::update::thread, stream);
+    UpdateBatch batch = *given;
+    for (UpdateLaunch& launch : std::span(batch.launches, static_cast<std::size_t>(batch.count)))
+        simcuda::reach(launch.values,
+                       launch.gradients,
+                       launch.first,
+                       launch.second,
+                       launch.decided,
+                       launch.rate,
+                       launch.mark);
+    simcuda::run_blocks(
+        batch.blocks(),
+        [batch](std::int64_t block, int thread, std::int64_t) {
+            lockstep::update::batch_thread(batch, block, thread, lockstep::threads_of_block);
+        },
+        stream);
     return 0;
 }
 
@@ -84,16 +101,11 @@ int lockstep_cuda_own_rates(const OwnRatesLaunch* given, void* stream) {
 }
 
 int lockstep_cuda_add_squares(const SquaresLaunch* given, void* stream) {
-    if (const int lost = simcuda::fault_of_call()) return lost;
-    SquaresLaunch launch = *given;
-    simcuda::reach(launch.values, launch.words);
-    // As many floats a thread as the kernel's grid has.
-    run_kernel(launch,
-               (launch.count + lockstep::exact::squares_of_thread - 1) /
-                   lockstep::exact::squares_of_thread,
-               add_squares,
-               stream);
-    return 0;
+    return start_squares(*given, add_squares, stream);
+}
+
+int lockstep_cuda_add_nonfinite(const SquaresLaunch* given, void* stream) {
+    return start_squares(*given, lockstep::exact::nonfinite_thread, stream);
 }
 
 }  // extern "C"

@@ -55,6 +55,14 @@ LOCKSTEP_HOST_DEVICE inline void add_square(std::int64_t* to, float value) {
         add(to, exact_value * exact_value);
 }
 
+/// Returns true for infinities and NaNs.
+LOCKSTEP_HOST_DEVICE inline bool is_nonfinite(float value) {
+    constexpr std::uint32_t exponent = 0x7F800000;
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    return (bits & exponent) == exponent;
+}
+
 /// Moves carries up. Afterwards every limb but the last is in [0, 2^32).
 LOCKSTEP_HOST_DEVICE inline void carry(std::int64_t* to) {
     for (int i = 0; i + 1 < limbs; ++i) {
@@ -101,10 +109,12 @@ struct SquaresLaunch {
     std::int64_t* words = nullptr;
 };
 
-/// Name of the C entry point in liblockstep_cuda.so. It enqueues on a cudaStream_t, whose device is
-/// current, and returns a cudaError_t.
+/// Names of the C entry points in liblockstep_cuda.so: one adds squares, the other only marks the
+/// sum where a float is not finite. They enqueue on a cudaStream_t, whose device is current, and
+/// return a cudaError_t.
 inline constexpr const char* squares_entry_point = "lockstep_cuda_add_squares";
-/// The type of that entry point.
+inline constexpr const char* nonfinite_entry_point = "lockstep_cuda_add_nonfinite";
+/// The type of these entry points.
 using SquaresEntryPoint = int (*)(const SquaresLaunch* launch, void* stream);
 
 /// Minimum number of squares that each thread adds up in its own words.
@@ -126,6 +136,15 @@ LOCKSTEP_HOST_DEVICE inline void add_own(const SquaresLaunch& launch,
     for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
         add_square(own, launch.values[i]);
     carry(own);
+}
+
+/// Marks the sum if one of the thread's floats is not finite. All threads store the same number.
+LOCKSTEP_HOST_DEVICE inline void nonfinite_thread(
+    const SquaresLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    bool found = false;
+    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
+        found |= is_nonfinite(launch.values[i]);
+    if (found) launch.words[nans] = 1;
 }
 
 }  // namespace lockstep::exact

@@ -11,7 +11,9 @@
 #include "loop/loop.hpp"
 #include "replica/gpu.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -124,31 +126,39 @@ Error graph_error(const std::string& why) {
             "use --graph auto, which computes them as always then"};
 }
 
-std::string graph_text(const CaptureVerdict& verdict) {
-    const std::string times = fmt::format("{:.2f} times as long as computed", verdict.price);
-    if (!verdict.why_not.empty())
-        return "off, " + verdict.why_not + (verdict.price > 0 ? ", " + times : "");
-    return "leaves are recorded once and replayed, which takes " + times;
+std::string rate_text(double per_s) {
+    return grouped(static_cast<std::uint64_t>(per_s));
+}
+
+std::string graph_text(const CaptureVerdict& verdict, double speed, double together) {
+    if (speed == 0) return "off, " + verdict.why_not;
+    return fmt::format("{} {} samples/s forward and backward; computed one by one {}{}",
+                       verdict.why_not.empty() ? "leaves are recorded once and replayed, at"
+                                               : "off, " + verdict.why_not + ": replayed",
+                       rate_text(speed),
+                       rate_text(verdict.computed),
+                       together > 0 ? ", together " + rate_text(together) : "");
 }
 
 // What computing leaves together costs, and what would not.
 std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
     constexpr double worth_a_word = 0.9;
     if (!speed) return "";
-    const auto rate = [](double per_s) { return grouped(static_cast<std::uint64_t>(per_s)); };
     return fmt::format(", at {} samples/s forward and backward; as one leaf {}{}",
-                       rate(speed->together),
-                       rate(speed->as_one),
+                       rate_text(speed->together),
+                       rate_text(speed->as_one),
                        speed->together < worth_a_word * speed->as_one
                            ? fmt::format(" (--virtual-ranks {} of a new run)",
                                          std::bit_ceil(static_cast<unsigned>(ranks)))
                            : "");
 }
 
-// Each rank for itself: how it computes its leaves decides no bit.
-void rehearse_leaves(const LoopParts& parts) {
+// Each rank for itself: how it computes its leaves decides no bit. Returns the speed of leaves that
+// are computed together; nothing where they are not, or where that takes too long to measure.
+std::optional<LeafSpeed> rehearse_leaves(const LoopParts& parts) {
     const TrainSettings& settings = parts.start.settings;
     TrainStep& step = *parts.engine.step;
+    std::optional<LeafSpeed> speed;
     agree_on_torch(parts.start.ranks, [&] {
         const int count = parts.start.leaves().size();
         check(settings.graph != GraphMode::on || settings.leaves != LeafMode::together,
@@ -166,38 +176,55 @@ void rehearse_leaves(const LoopParts& parts) {
             why = step.rehearse(parts.run.share.memory_bytes / 2);
         check(why.empty() || settings.leaves == LeafMode::automatic,
               [&] { return leaves_error(why); });
+        if (why.empty()) speed = step.leaf_speed();
         once(Level::info,
              "leaves: {} a rank of {} samples, {}",
              count,
              rows,
-             why.empty()
-                 ? "computed together" + speed_text(step.leaf_speed(), parts.start.ranks.size())
-                 : "computed one by one: " + why);
+             why.empty() ? "computed together" + speed_text(speed, parts.start.ranks.size())
+                         : "computed one by one: " + why);
     });
+    return speed;
+}
+
+// Records leaves, and keeps the quickest of the ways that are allowed.
+void record_leaves(const LoopParts& parts, const std::optional<LeafSpeed>& together) {
+    const TrainSettings& settings = parts.start.settings;
+    TrainStep& step = *parts.engine.step;
+    const bool is_asked_for = settings.graph == GraphMode::on;
+    CaptureVerdict verdict;
+    if (MakeDeviceGraph make =
+            load_device_graphs(own_library(device_graph_library), verdict.why_not))
+        verdict = step.rehearse_capture(std::move(make), is_asked_for);
+    check(verdict.why_not.empty() || !is_asked_for, [&] { return graph_error(verdict.why_not); });
+    // The last leaf is computed where other ranks wait for its gradients.
+    const int computed_leaves = parts.start.ranks.size() > 1 && !is_asked_for ? 1 : 0;
+    const double speed =
+        verdict.replayed == 0 ? 0 : verdict.speed(parts.start.leaves().size(), computed_leaves);
+    if (!is_asked_for && verdict.why_not.empty()) {
+        if (speed > std::max(verdict.computed, together ? together->together : 0)) {
+            step.compute_one_by_one();
+        } else {
+            verdict.why_not = "it is not quicker";
+            step.end_capture();
+        }
+    }
+    once(Level::info, "graph: {}", graph_text(verdict, speed, together ? together->together : 0));
 }
 
 // Each rank for itself, too.
-void rehearse_graph(const LoopParts& parts) {
+void rehearse_graph(const LoopParts& parts, const std::optional<LeafSpeed>& together) {
     const Engine& engine = parts.engine;
+    const TrainSettings& settings = parts.start.settings;
     agree_on_torch(parts.start.ranks, [&] {
-        const GraphMode mode = parts.start.settings.graph;
-        const bool is_asked_for = mode == GraphMode::on;
+        const bool is_asked_for = settings.graph == GraphMode::on;
         check(engine.gpu || !is_asked_for, [] { return graph_error("it is for GPUs"); });
         const bool is_lone = parts.start.ranks.size() > 1 && parts.start.leaves().size() == 1;
-        if (!engine.gpu || mode == GraphMode::off ||
-            (!is_asked_for && (is_lone || engine.step->is_together())))
+        const bool has_choice = settings.leaves == LeafMode::automatic && together;
+        if (!engine.gpu || settings.graph == GraphMode::off ||
+            (!is_asked_for && (is_lone || (engine.step->is_together() && !has_choice))))
             return;
-        std::string why;
-        MakeDeviceGraph make = load_device_graphs(own_library(device_graph_library), why);
-        CaptureVerdict verdict{.why_not = why};
-        if (make) verdict = engine.step->rehearse_capture(std::move(make), is_asked_for);
-        check(verdict.why_not.empty() || !is_asked_for,
-              [&] { return graph_error(verdict.why_not); });
-        if (verdict.price >= 1 && !is_asked_for) {
-            verdict.why_not = "it is not quicker";
-            engine.step->end_capture();
-        }
-        once(Level::info, "graph: {}", graph_text(verdict));
+        record_leaves(parts, together);
     });
 }
 
@@ -232,8 +259,8 @@ void start_engine(const LoopParts& parts) {
 }
 
 void rehearse(const LoopParts& parts) {
-    rehearse_leaves(parts);
-    rehearse_graph(parts);
+    const std::optional<LeafSpeed> together = rehearse_leaves(parts);
+    rehearse_graph(parts, together);
 }
 
 }  // namespace lockstep

@@ -56,8 +56,6 @@ Error no_tf32(const std::string& why) {
 
 constexpr std::int64_t room_floats = 1 << 22;
 
-using UpdateFunction = int (*)(const UpdateLaunch*, void* stream);
-
 class GpuLoops : public UpdateLoops {
   public:
     GpuLoops(const std::shared_ptr<const GpuRuntime>& runtime,
@@ -68,15 +66,23 @@ class GpuLoops : public UpdateLoops {
           exchange_(exchange),
           device_(device),
           stream_(stream),
-          update_(function<UpdateFunction>("lockstep_cuda_update")),
+          update_(function<UpdateEntryPoint>(update_entry_point)),
           squares_(function<exact::SquaresEntryPoint>(exact::squares_entry_point)),
+          nonfinite_(function<exact::SquaresEntryPoint>(exact::nonfinite_entry_point)),
           decide_(function<DecideEntryPoint>(decide_entry_point)),
           own_rates_(function<OwnRatesEntryPoint>(own_rates_entry_point)),
           room_(floats(room_floats)),
           decision_(floats(sizeof(UpdateDecision) / sizeof(float))) {}
 
-    void run(const UpdateLaunch& launch) override {
-        check_cuda(*runtime_, update_(&launch, stream_), "the kernel of an update");
+    void run(std::span<const UpdateLaunch> launches) override {
+        UpdateBatch batch;
+        for (const UpdateLaunch& launch : launches) {
+            if (launch.count > 0) batch.add(launch);
+            const bool is_last = &launch == &launches.back();
+            if (!batch.is_full() && !(is_last && batch.count > 0)) continue;
+            check_cuda(*runtime_, update_(&batch, stream_), "the kernel of an update");
+            batch.count = 0;
+        }
     }
 
     std::int64_t* sums(std::size_t count) override {
@@ -90,6 +96,12 @@ class GpuLoops : public UpdateLoops {
         const exact::SquaresLaunch launch{
             .values = values, .count = static_cast<std::int64_t>(count), .words = sum};
         check_cuda(*runtime_, squares_(&launch, stream_), "the kernel of a norm");
+    }
+
+    void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) override {
+        const exact::SquaresLaunch launch{
+            .values = values, .count = static_cast<std::int64_t>(count), .words = sum};
+        check_cuda(*runtime_, nonfinite_(&launch, stream_), "the kernel that looks for infinities");
     }
 
     void sum_over(const Communicator&, std::int64_t* sums, std::size_t count) override {
@@ -129,8 +141,8 @@ class GpuLoops : public UpdateLoops {
     GpuExchange& exchange_;
     const at::Device device_;
     const GpuStream stream_;
-    const UpdateFunction update_;
-    const exact::SquaresEntryPoint squares_;
+    const UpdateEntryPoint update_;
+    const exact::SquaresEntryPoint squares_, nonfinite_;
     const DecideEntryPoint decide_;
     const OwnRatesEntryPoint own_rates_;
     at::Tensor room_, decision_, sums_, rates_;

@@ -88,21 +88,21 @@ void run_loop(UpdateKind kind,
     }
 }
 
-// Without a branch for each: all exponent bits are set in infinities and NaN alone.
+// Without a branch for each.
 bool has_nonfinite(std::span<const float> values) {
-    constexpr std::uint32_t exponent = 0x7F800000;
     std::uint32_t found = 0;
-    for (const float value : values)
-        found |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;
+    for (const float value : values) found |= exact::is_nonfinite(value) ? 1U : 0U;
     return found != 0;
 }
 
 class HostLoops : public UpdateLoops {
   public:
-    void run(const UpdateLaunch& l) override {
-        if (update::is_withheld(l)) return;
-        const auto count = static_cast<std::size_t>(l.count);
-        run_loop(l.kind, l.values, l.gradients, l.first, l.second, count, update::terms_of(l));
+    void run(std::span<const UpdateLaunch> launches) override {
+        for (const UpdateLaunch& l : launches) {
+            if (update::is_withheld(l)) continue;
+            const auto count = static_cast<std::size_t>(l.count);
+            run_loop(l.kind, l.values, l.gradients, l.first, l.second, count, update::terms_of(l));
+        }
     }
 
     std::int64_t* sums(std::size_t count) override {

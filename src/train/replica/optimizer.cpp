@@ -2,6 +2,7 @@
 #include "replica/optimizer.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "checkpoint/name_patterns.hpp"
@@ -65,17 +66,16 @@ class Sgd : public Optimizer {
 
     std::vector<std::string> state_names() const override { return {"momentum"}; }
 
-    void update(const ParameterPiece& piece,
-                const float*,
-                const UpdateStep& step,
-                UpdateLoops& loops) const override {
-        loops.run(launch_of(settings_.nesterov ? UpdateKind::nesterov : UpdateKind::sgd,
-                            piece,
-                            step,
-                            {.rate = static_cast<float>(step.rate * piece.rate_factor),
-                             .scale = step.gradient_scale,
-                             .momentum = static_cast<float>(settings_.momentum),
-                             .decay = static_cast<float>(settings_.weight_decay)}));
+    UpdateLaunch update(const ParameterPiece& piece,
+                        const float*,
+                        const UpdateStep& step) const override {
+        return launch_of(settings_.nesterov ? UpdateKind::nesterov : UpdateKind::sgd,
+                         piece,
+                         step,
+                         {.rate = static_cast<float>(step.rate * piece.rate_factor),
+                          .scale = step.gradient_scale,
+                          .momentum = static_cast<float>(settings_.momentum),
+                          .decay = static_cast<float>(settings_.weight_decay)});
     }
 
   private:
@@ -88,10 +88,9 @@ class Adam : public Optimizer {
 
     std::vector<std::string> state_names() const override { return {"m", "v"}; }
 
-    void update(const ParameterPiece& piece,
-                const float*,
-                const UpdateStep& step,
-                UpdateLoops& loops) const override {
+    UpdateLaunch update(const ParameterPiece& piece,
+                        const float*,
+                        const UpdateStep& step) const override {
         const bool is_decayed =
             parameter_group(settings_, piece.dimensions) == ParameterGroup::decayed;
         const double decay = is_decayed ? settings_.weight_decay : 0;
@@ -101,7 +100,7 @@ class Adam : public Optimizer {
         terms.rate = static_cast<float>(rate / first_correction(settings_, piece, step));
         terms.decay = static_cast<float>(is_coupled ? decay : 0);
         terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - rate * decay);
-        loops.run(launch_of(UpdateKind::adam, piece, step, terms));
+        return launch_of(UpdateKind::adam, piece, step, terms);
     }
 
   private:
@@ -130,18 +129,17 @@ class Lars : public Optimizer {
         loops.add_squares(sums.updates, piece.gradients, piece.count);
     }
 
-    void update(const ParameterPiece& piece,
-                const float* rate,
-                const UpdateStep& step,
-                UpdateLoops& loops) const override {
+    UpdateLaunch update(const ParameterPiece& piece,
+                        const float* rate,
+                        const UpdateStep& step) const override {
         const double decay = is_spared(settings_, piece) ? 0 : settings_.weight_decay;
-        loops.run(launch_of(UpdateKind::lars,
-                            piece,
-                            step,
-                            {.scale = step.gradient_scale,
-                             .momentum = static_cast<float>(settings_.momentum),
-                             .decay = static_cast<float>(decay)},
-                            rate));
+        return launch_of(UpdateKind::lars,
+                         piece,
+                         step,
+                         {.scale = step.gradient_scale,
+                          .momentum = static_cast<float>(settings_.momentum),
+                          .decay = static_cast<float>(decay)},
+                         rate);
     }
 
   private:
@@ -178,23 +176,22 @@ class Lamb : public Optimizer {
                 part_of(piece, at, std::min(directions.size(), piece.count - at));
             UpdateLaunch launch =
                 launch_of(UpdateKind::lamb_moments, part, step, terms_of(part, step));
-            loops.run(launch);
+            loops.run({&launch, 1});
             if (is_spared(settings_, piece)) continue;
             launch.kind = UpdateKind::lamb_directions;
             launch.gradients = part.values;
             launch.values = directions.data();
             launch.mark = nullptr;  // the sums need a number in any case
-            loops.run(launch);
+            loops.run({&launch, 1});
             loops.add_squares(sums.updates, directions.data(), part.count);
             loops.add_squares(sums.weights, part.values, part.count);
         }
     }
 
-    void update(const ParameterPiece& piece,
-                const float* rate,
-                const UpdateStep& step,
-                UpdateLoops& loops) const override {
-        loops.run(launch_of(UpdateKind::lamb, piece, step, terms_of(piece, step), rate));
+    UpdateLaunch update(const ParameterPiece& piece,
+                        const float* rate,
+                        const UpdateStep& step) const override {
+        return launch_of(UpdateKind::lamb, piece, step, terms_of(piece, step), rate);
     }
 
   private:
@@ -231,17 +228,20 @@ class Averaged : public Optimizer {
         inner_->prepare(piece, step, sums, loops);
     }
 
-    void update(const ParameterPiece& piece,
-                const float* rate,
-                const UpdateStep& step,
-                UpdateLoops& loops) const override {
-        inner_->update(piece, rate, step, loops);
-        loops.run({.kind = UpdateKind::average,
-                   .values = piece.values,
-                   .first = piece.state.back(),
-                   .count = static_cast<std::int64_t>(piece.count),
-                   .terms = {.keep = keep_},
-                   .decided = step.decided});
+    UpdateLaunch update(const ParameterPiece& piece,
+                        const float* rate,
+                        const UpdateStep& step) const override {
+        return inner_->update(piece, rate, step);
+    }
+
+    std::optional<UpdateLaunch> average(const ParameterPiece& piece,
+                                        const UpdateStep& step) const override {
+        return UpdateLaunch{.kind = UpdateKind::average,
+                            .values = piece.values,
+                            .first = piece.state.back(),
+                            .count = static_cast<std::int64_t>(piece.count),
+                            .terms = {.keep = keep_},
+                            .decided = step.decided};
     }
 
   private:
@@ -340,6 +340,10 @@ void Optimizer::prepare(const ParameterPiece&,
                         const TensorSums&,
                         UpdateLoops&) const {}
 
+std::optional<UpdateLaunch> Optimizer::average(const ParameterPiece&, const UpdateStep&) const {
+    return {};
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
     auto bare = make_bare(settings);
     if (settings.average_decay == 0) return bare;
@@ -371,8 +375,14 @@ void update_pieces(const Optimizer& optimizer,
     };
     const bool has_rates = optimizer.own_rate().kind != OwnRateRule::Kind::none;
     const float* const rates = has_rates ? own_rates() : nullptr;
-    for (const ParameterPiece& piece : pieces)
-        optimizer.update(piece, has_rates ? rates + piece.tensor : nullptr, step, loops);
+    std::vector<UpdateLaunch> updates, averages;
+    for (const ParameterPiece& piece : pieces) {
+        updates.push_back(
+            optimizer.update(piece, has_rates ? rates + piece.tensor : nullptr, step));
+        if (const auto average = optimizer.average(piece, step)) averages.push_back(*average);
+    }
+    loops.run(updates);
+    loops.run(averages);
 }
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -83,11 +84,14 @@ class Optimizer {
                          const TensorSums& sums,
                          UpdateLoops& loops) const;
 
-    /// Makes one step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
-    virtual void update(const ParameterPiece& piece,
-                        const float* rate,
-                        const UpdateStep& step,
-                        UpdateLoops& loops) const = 0;
+    /// Returns one step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
+    virtual UpdateLaunch update(const ParameterPiece& piece,
+                                const float* rate,
+                                const UpdateStep& step) const = 0;
+
+    /// Returns what follows all steps, for each piece; nothing without an average of the weights.
+    virtual std::optional<UpdateLaunch> average(const ParameterPiece& piece,
+                                                const UpdateStep& step) const;
 };
 
 /// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it), or

@@ -479,12 +479,13 @@ void Replica::update_state(std::int64_t samples) {
     const auto active =
         static_cast<float>(std::min<std::int64_t>(samples, parts_.plan.virtual_ranks()));
     const std::size_t scalars = std::clamp(averaged_end(), stripe.begin, stripe.end);
-    parts_.loops.run({.kind = UpdateKind::quotient,
-                      .values = values_ + stripe.begin,
-                      .gradients = sums,
-                      .count = static_cast<std::int64_t>(scalars - stripe.begin),
-                      .terms = {.divisor = active},
-                      .decided = decided_});
+    const UpdateLaunch means{.kind = UpdateKind::quotient,
+                             .values = values_ + stripe.begin,
+                             .gradients = sums,
+                             .count = static_cast<std::int64_t>(scalars - stripe.begin),
+                             .terms = {.divisor = active},
+                             .decided = decided_};
+    parts_.loops.run({&means, 1});
     memory_.copy(values_ + scalars, sums + (scalars - stripe.begin), stripe.end - scalars);
 }
 

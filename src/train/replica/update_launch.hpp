@@ -58,6 +58,31 @@ struct UpdateLaunch {
     const float* mark = nullptr;  ///< null, or the update is withheld if is_no_gradient(*mark)
 };
 
+/// The argument of the kernel: several launches at once, because a model has many small tensors.
+struct UpdateBatch {
+    static constexpr int most = 24;  ///< a kernel's arguments have at most 4 KiB
+    static constexpr std::int64_t elements_of_thread = 4;
+
+    UpdateLaunch launches[most];
+    std::int64_t blocks_before[most + 1] = {};  ///< in the grid, by launch, then of all
+    int count = 0;
+
+    bool is_full() const { return count == most; }
+    void add(const UpdateLaunch& launch) {
+        const std::int64_t elements = (launch.count + elements_of_thread - 1) / elements_of_thread;
+        launches[count] = launch;
+        blocks_before[count + 1] = blocks_before[count] + blocks_for(elements);
+        ++count;
+    }
+    std::int64_t blocks() const { return blocks_before[count]; }
+};
+static_assert(sizeof(UpdateBatch) <= 4096);
+
+/// Name and type of the C entry point in liblockstep_cuda.so, with the rules of
+/// exact::squares_entry_point. The batch has at least one launch.
+inline constexpr const char* update_entry_point = "lockstep_cuda_update";
+using UpdateEntryPoint = int (*)(const UpdateBatch* batch, void* stream);
+
 namespace update {
 
 LOCKSTEP_HOST_DEVICE inline void sgd(float& value, float sum, float& velocity, UpdateTerms t) {
@@ -156,6 +181,21 @@ LOCKSTEP_HOST_DEVICE inline void thread(
     const UpdateTerms terms = terms_of(launch);
     for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
         element(launch, i, terms);
+}
+
+/// Thread `thread` of `threads` in block `block` of the batch's grid.
+LOCKSTEP_HOST_DEVICE inline void batch_thread(const UpdateBatch& batch,
+                                              std::int64_t block,
+                                              int thread_of_block,
+                                              int threads) {
+    int which = 0;
+    while (block >= batch.blocks_before[which + 1]) ++which;
+    const std::int64_t first = batch.blocks_before[which];
+    thread(batch.launches[which],
+           block - first,
+           thread_of_block,
+           batch.blocks_before[which + 1] - first,
+           threads);
 }
 
 }  // namespace update

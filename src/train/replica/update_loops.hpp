@@ -18,7 +18,8 @@ class UpdateLoops {
   public:
     virtual ~UpdateLoops() = default;
 
-    virtual void run(const UpdateLaunch& launch) = 0;
+    /// No launch uses what another one writes.
+    virtual void run(std::span<const UpdateLaunch> launches) = 0;
 
     /// Returns `count` exact sums (exact_words.hpp) that are zero. Earlier sums become invalid.
     virtual std::int64_t* sums(std::size_t count) = 0;
@@ -27,9 +28,7 @@ class UpdateLoops {
     virtual void add_squares(std::int64_t* sum, const float* values, std::size_t count) = 0;
 
     /// Makes `sum` show whether all values are finite. Its value is otherwise unspecified.
-    virtual void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) {
-        add_squares(sum, values, count);
-    }
+    virtual void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) = 0;
 
     /// Collective. Replaces each of `count` sums by that over all `ranks`, in one message.
     virtual void sum_over(const Communicator& ranks, std::int64_t* sums, std::size_t count) = 0;

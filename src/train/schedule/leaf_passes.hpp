@@ -78,8 +78,11 @@ class CapturedPasses {
 
 /// What a rehearsal of recorded leaves tells.
 struct CaptureVerdict {
-    std::string why_not;  ///< reason; "": they give the same bits
-    double price = 0;     ///< time of a replayed leaf divided by that of a computed one
+    std::string why_not;                ///< reason; "": they give the same bits
+    double computed = 0, replayed = 0;  ///< samples per second of a leaf; 0: not measured
+
+    /// Returns the samples per second of `leaves` leaves, of which `computed_leaves` are computed.
+    double speed(int leaves, int computed_leaves) const;
 };
 
 /// Samples per second of a rank's forward and backward passes.

@@ -101,12 +101,13 @@ class TrainStep {
         return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
     }
 
-    /// Call before the first step of leaves that are computed one by one on a GPU. Records them and
+    /// Call before the first step on a GPU. Records leaves that are computed one by one, and
     /// replays the recordings: all of them, or only those whose gradients no rank waits for.
     CaptureVerdict rehearse_capture(MakeDeviceGraph make, bool captures_all);
     void end_capture() { passes_.end_capture(); }
 
     bool is_together() const { return is_together_; }
+    void compute_one_by_one() { is_together_ = false; }
 
     /// Collective. Computes this rank's leaves of the batch of `feed` as step `step` (from 0) with
     /// learning rate `rate`, sums gradients over all leaves and updates the stripes that this rank

@@ -7,9 +7,12 @@
 #include "replica/optimizer.hpp"
 #include "replica/update_loops.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -18,20 +21,27 @@ namespace lockstep {
 namespace {
 
 // All threads of the grid, in an order that no GPU promises.
-void run_as_kernel(const UpdateLaunch& launch) {
-    const std::int64_t blocks = blocks_for(launch.count);
-    for (std::int64_t block = blocks; block-- > 0;)
+void run_as_kernel(std::span<const UpdateLaunch> launches) {
+    UpdateBatch batch;
+    for (const UpdateLaunch& launch : launches) batch.add(launch);
+    for (std::int64_t block = batch.blocks(); block-- > 0;)
         for (int thread = threads_of_block; thread-- > 0;)
-            update::thread(launch, block, thread, blocks, threads_of_block);
+            update::batch_thread(batch, block, thread, threads_of_block);
 }
 
 /// All else is one source anyway.
 class KernelLoops : public UpdateLoops {
   public:
-    void run(const UpdateLaunch& launch) override { run_as_kernel(launch); }
+    void run(std::span<const UpdateLaunch> launches) override { run_as_kernel(launches); }
     std::int64_t* sums(std::size_t count) override { return host_.sums(count); }
     void add_squares(std::int64_t* sum, const float* values, std::size_t count) override {
         host_.add_squares(sum, values, count);
+    }
+    void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) override {
+        const exact::SquaresLaunch launch{
+            .values = values, .count = static_cast<std::int64_t>(count), .words = sum};
+        for (int thread = threads_of_block; thread-- > 0;)
+            exact::nonfinite_thread(launch, 0, thread, 1, threads_of_block);
     }
     void sum_over(const Communicator& ranks, std::int64_t* sums, std::size_t count) override {
         host_.sum_over(ranks, sums, count);
@@ -61,15 +71,24 @@ struct Vectors {
         for (float& v : second) v = std::abs(v);
     }
 
-    ParameterPiece piece(std::size_t states, bool has_average) {
-        ParameterPiece piece{.dimensions = 2,
-                             .count = values.size(),
-                             .values = values.data(),
-                             .gradients = gradients.data(),
-                             .state = {first.data()}};
-        if (states > 1) piece.state.push_back(second.data());
-        if (has_average) piece.state.push_back(average.data());
-        return piece;
+    // Of one tensor, which `cuts` cut.
+    std::vector<ParameterPiece> pieces(std::size_t states,
+                                       bool has_average,
+                                       const std::vector<std::size_t>& cuts = {}) {
+        std::vector<ParameterPiece> all;
+        for (std::size_t begin = 0, i = 0; i <= cuts.size(); ++i) {
+            const std::size_t end = i < cuts.size() ? cuts[i] : values.size();
+            ParameterPiece piece{.dimensions = 2,
+                                 .count = end - begin,
+                                 .values = values.data() + begin,
+                                 .gradients = gradients.data() + begin,
+                                 .state = {first.data() + begin}};
+            if (states > 1) piece.state.push_back(second.data() + begin);
+            if (has_average) piece.state.push_back(average.data() + begin);
+            all.push_back(std::move(piece));
+            begin = end;
+        }
+        return all;
     }
 
     bool has_bits_of(const Vectors& other) const {
@@ -99,7 +118,7 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
         const auto optimizer = make_optimizer(settings);
         const bool has_average = settings.average_decay > 0;
         const std::size_t states = optimizer->state_names().size() - (has_average ? 1 : 0);
-        Vectors host(random, 1 + random.below(300));
+        Vectors host(random, 1 + random.below(3000));
         Vectors device = host;
         const UpdateStep step{.number = static_cast<std::int64_t>(1 + random.below(1000)),
                               .rate = random.uniform(),
@@ -108,10 +127,13 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
         const UpdateDecision decided{.scale = step.gradient_scale};
         late.gradient_scale = 0;
         late.decided = &decided;
-        const ParameterPiece on_host = host.piece(states, has_average);
-        const ParameterPiece on_device = device.piece(states, has_average);
-        update_pieces(*optimizer, {}, {&on_host, 1}, ParameterCopy::first, 1, step);
-        update_pieces(*optimizer, {}, {&on_device, 1}, ParameterCopy::first, 1, late, kernel);
+        std::vector<std::size_t> cuts(random.below(UpdateBatch::most));
+        for (std::size_t& cut : cuts) cut = random.below(host.values.size() + 1);
+        std::ranges::sort(cuts);
+        const auto on_host = host.pieces(states, has_average);
+        const auto on_device = device.pieces(states, has_average, cuts);
+        update_pieces(*optimizer, {}, on_host, ParameterCopy::first, 1, step);
+        update_pieces(*optimizer, {}, on_device, ParameterCopy::first, 1, late, kernel);
         ASSERT_TRUE(host.has_bits_of(device)) << "case " << number;
     }
 }
@@ -128,15 +150,29 @@ TEST(UpdateLaunch, ChangesNothingWhereItIsWithheld) {
         const Vectors before(random, 1 + random.below(300));
         for (UpdateLoops* const loops : {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
             Vectors after = before;
-            const ParameterPiece piece = after.piece(states, has_average);
+            const auto pieces = after.pieces(states, has_average);
             UpdateStep step{.number = 1, .rate = 0.1, .decided = &decided};
-            update_pieces(*optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, step, *loops);
+            update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
             ASSERT_TRUE(after.has_bits_of(before)) << "case " << number;
             step.decided = nullptr;
-            update_pieces(*optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, step, *loops);
+            update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
             ASSERT_FALSE(after.has_bits_of(before)) << "case " << number;
         }
     }
+}
+
+TEST(UpdateLaunch, FindsWhatIsNotFiniteWhereverItIs) {
+    KernelLoops kernel;
+    for (const float value : {HUGE_VALF, -HUGE_VALF, std::nanf(""), 3e38F, 1e-45F})
+        for (std::size_t at = 0; at < 1'000; ++at) {
+            std::vector<float> values(1'000, -3e38F);
+            values[at] = value;
+            for (UpdateLoops* const loops : {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
+                std::int64_t* const sum = loops->sums(1);
+                loops->add_nonfinite(sum, values.data(), values.size());
+                ASSERT_EQ(exact::is_finite(sum), std::isfinite(value)) << value << " at " << at;
+            }
+        }
 }
 
 TEST(UpdateLaunch, DividesByWhatItIsTold) {
@@ -147,9 +183,9 @@ TEST(UpdateLaunch, DividesByWhatItIsTold) {
                         .gradients = sums.data(),
                         .count = 3,
                         .terms = {.divisor = 3}};
-    host_loops().run(launch);
+    host_loops().run({&launch, 1});
     launch.values = device.data();
-    run_as_kernel(launch);
+    run_as_kernel({&launch, 1});
     EXPECT_EQ(host, (std::vector<float>{1, -1.0F / 3, 0}));
     EXPECT_EQ(device, host);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact sums of squares on a GPU: the host's own source for each thread; integers can be added in
-// any order.
+// Exact sums of squares on a GPU, and the search for what is not finite: the host's own source for
+// each thread; integers can be added in any order.
 #include "lockstep/comm/exact_words.hpp"
 
 #include <cuda_runtime_api.h>
@@ -27,6 +27,22 @@ __global__ void run_squares(exact::SquaresLaunch launch) {
     if (thread < exact::words) add_atomically(launch.words + thread, of_block[thread]);
 }
 
+__global__ void run_nonfinite(exact::SquaresLaunch launch) {
+    exact::nonfinite_thread(
+        launch, blockIdx.x, static_cast<int>(threadIdx.x), gridDim.x, static_cast<int>(blockDim.x));
+}
+
+using Kernel = void (*)(exact::SquaresLaunch);
+
+int start(Kernel kernel, const exact::SquaresLaunch& launch, void* stream) {
+    if (launch.count == 0) return cudaSuccess;
+    kernel<<<static_cast<unsigned>(exact::squares_blocks(launch.count)),
+             threads_of_block,
+             0,
+             static_cast<cudaStream_t>(stream)>>>(launch);
+    return cudaGetLastError();
+}
+
 }  // namespace
 }  // namespace lockstep
 
@@ -34,13 +50,12 @@ extern "C" {
 
 __attribute__((visibility("default"))) int lockstep_cuda_add_squares(
     const lockstep::exact::SquaresLaunch* launch, void* stream) {
-    using namespace lockstep;
-    if (launch->count == 0) return cudaSuccess;
-    run_squares<<<static_cast<unsigned>(exact::squares_blocks(launch->count)),
-                  threads_of_block,
-                  0,
-                  static_cast<cudaStream_t>(stream)>>>(*launch);
-    return cudaGetLastError();
+    return lockstep::start(lockstep::run_squares, *launch, stream);
+}
+
+__attribute__((visibility("default"))) int lockstep_cuda_add_nonfinite(
+    const lockstep::exact::SquaresLaunch* launch, void* stream) {
+    return lockstep::start(lockstep::run_nonfinite, *launch, stream);
 }
 
 }  // extern "C"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers' loops on a GPU: the host's own source, one thread for each element; and the parts of
-// an update that depend on sums of its own step.
+// Optimizers' loops on a GPU: the host's own source for each element; and the parts of an update
+// that depend on sums of its own step.
 #include "replica/update_launch.hpp"
 
 #include <cuda_runtime_api.h>
@@ -8,9 +8,9 @@
 namespace lockstep {
 namespace {
 
-__global__ void run_update(UpdateLaunch launch) {
-    update::thread(
-        launch, blockIdx.x, static_cast<int>(threadIdx.x), gridDim.x, static_cast<int>(blockDim.x));
+__global__ void run_update(const __grid_constant__ UpdateBatch batch) {
+    update::batch_thread(
+        batch, blockIdx.x, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
 }
 
 __global__ void run_decide(DecisionLaunch launch) {
@@ -27,14 +27,13 @@ __global__ void run_own_rates(OwnRatesLaunch launch) {
 
 extern "C" {
 
-__attribute__((visibility("default"))) int lockstep_cuda_update(
-    const lockstep::UpdateLaunch* launch, void* stream) {
+__attribute__((visibility("default"))) int lockstep_cuda_update(const lockstep::UpdateBatch* batch,
+                                                                void* stream) {
     using namespace lockstep;
-    if (launch->count == 0) return cudaSuccess;
-    run_update<<<static_cast<unsigned>(blocks_for(launch->count)),
+    run_update<<<static_cast<unsigned>(batch->blocks()),
                  threads_of_block,
                  0,
-                 static_cast<cudaStream_t>(stream)>>>(*launch);
+                 static_cast<cudaStream_t>(stream)>>>(*batch);
     return cudaGetLastError();
 }
 
