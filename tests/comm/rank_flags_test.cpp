@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+
 #include "base/spin.hpp"
 
 #include <thread>
@@ -40,6 +42,14 @@ TEST(RankFlags, StopWaitingAtTheLimit) {
     EXPECT_FALSE(flags.of_rank[1].wait(mine, 0.01));
     flags.of_rank[2].raise();
     EXPECT_TRUE(flags.of_rank[1].wait(mine, 0.01));
+}
+
+TEST(RankFlags, LeaveTheirCoreToOthersInALongWait) {
+    constexpr double wait_s = 0.5;
+    Flags flags(2);
+    const double begin_s = lockstep::thread_processor_s();
+    EXPECT_FALSE(flags.of_rank[0].wait(flags.of_rank[0].raise(), wait_s));
+    EXPECT_LT(lockstep::thread_processor_s() - begin_s, wait_s / 3);
 }
 
 TEST(RankFlags, ShowWhatWasWrittenBeforeThem) {

@@ -6,6 +6,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/clock.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <sched.h>
+#include <unistd.h>
 
 namespace lockstep {
 
@@ -48,6 +50,17 @@ inline int spins_before_yielding(Patience patience) {
     return patience == Patience::much ? 5000 : 50;
 }
 
+/// Lets others have the core of a rank that has waited for `waited_s` seconds. A long wait becomes
+/// longer by a hundredth at most, and needs little of the core, as of a rank whose peer is lost.
+inline void leave_core(double waited_s) {
+    constexpr double longest_s = 2e-4, shortest_s = 5e-5;  // a timer of the kernel is not finer
+    const double pause_s = std::min(waited_s / 100, longest_s);
+    if (pause_s < shortest_s)
+        ::sched_yield();
+    else
+        ::usleep(static_cast<useconds_t>(pause_s * 1e6));
+}
+
 /// Waits until `done()` is true. Returns false if that took longer than `limit_s` seconds.
 template <class Done>
 bool spin_until(Done&& done, Patience patience = Patience::little, double limit_s = no_deadline) {
@@ -55,10 +68,11 @@ bool spin_until(Done&& done, Patience patience = Patience::little, double limit_
         if (done()) return true;
         pause_core();
     }
-    const double end = now_s() + limit_s;
+    const double begin_s = now_s();
     while (!done()) {
-        ::sched_yield();
-        if (now_s() > end) return done();
+        const double waited_s = now_s() - begin_s;
+        if (waited_s > limit_s) return done();
+        leave_core(waited_s);
     }
     return true;
 }
