@@ -38,7 +38,7 @@ class DeviceGraphs : public testing::Test {
     std::unique_ptr<DeviceGraph> recorded(Work&& work, const DeviceGraph* before = nullptr) {
         const c10::Stream outside = guard().exchangeStream(stream_);
         auto graph = make_();
-        graph->begin(before);
+        graph->begin(before, {});
         work();
         graph->end();
         guard().exchangeStream(outside);
@@ -128,7 +128,7 @@ TEST_F(DeviceGraphs, WhatTheHostWaitsForCannotBeRecorded) {
     const Tensor number = torch::ones({}, gpu);
     const c10::Stream outside = guard().exchangeStream(stream_);
     auto graph = make_();
-    graph->begin(nullptr);
+    graph->begin(nullptr, {});
     EXPECT_THROW(number.add(1).item<float>(), c10::AcceleratorError);
     graph->abandon();
     guard().exchangeStream(outside);
@@ -143,7 +143,7 @@ TEST_F(DeviceGraphs, NumbersAreDrawnAsBeforeAfterARecordingThatFailed) {
     torch::manual_seed(3);
     const c10::Stream outside = guard().exchangeStream(stream_);
     auto graph = make_();
-    graph->begin(nullptr);
+    graph->begin(nullptr, {});
     EXPECT_THROW(torch::dropout(ones, 0.5, true).sum().item<float>(), c10::AcceleratorError);
     graph->abandon();
     guard().exchangeStream(outside);
@@ -154,7 +154,7 @@ TEST_F(DeviceGraphs, NumbersAreDrawnAfterARecordingWhoseEndFailed) {
     const Tensor ones = torch::ones({64}, gpu);
     const c10::Stream outside = guard().exchangeStream(stream_);
     auto graph = make_();
-    graph->begin(nullptr);
+    graph->begin(nullptr, {});
     c10::Event done(at::kCUDA);
     done.record(stream_);
     EXPECT_THROW(outside.wait(done), c10::AcceleratorError);
@@ -169,7 +169,7 @@ TEST_F(DeviceGraphs, OtherStreamsWaitForNothingThatIsRecorded) {
     const Tensor number = torch::ones({}, gpu);
     const c10::Stream outside = guard().exchangeStream(stream_);
     auto graph = make_();
-    graph->begin(nullptr);
+    graph->begin(nullptr, {});
     const Tensor sum = number + 1;
     c10::Event done(at::kCUDA);
     done.record(stream_);

@@ -3,9 +3,11 @@
 
 #include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
+#include "simcuda/torch_generator.hpp"
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -101,6 +103,21 @@ class ThreadMode {
     c10::impl::LocalDispatchKeySet keys_ = c10::impl::tls_local_dispatch_key_set();
 };
 
+/// While it lives, the default generator is where it was in the recording.
+class DrawnFrom {
+  public:
+    explicit DrawnFrom(const std::shared_ptr<DrawState>& state)
+        : before_(default_draws().draw_state()) {
+        default_draws().use(state);
+    }
+    ~DrawnFrom() { default_draws().use(before_); }
+    DrawnFrom(const DrawnFrom&) = delete;
+    DrawnFrom& operator=(const DrawnFrom&) = delete;
+
+  private:
+    std::shared_ptr<DrawState> before_;
+};
+
 c10::IValue value_without_graph(const c10::IValue& value) {
     if (value.isTensor()) return without_graph(value.toTensor());
     if (!value.isTensorList()) return value;
@@ -162,8 +179,14 @@ void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Ope
         const PutBack put_back(written(op, given), own_);
         run(op, stack);
     }
-    tasks_.push_back([op = op, mode = ThreadMode(), given, run, kept = results_of(op, *stack)] {
+    tasks_.push_back([op = op,
+                      mode = ThreadMode(),
+                      draws = default_draws().draw_state(),
+                      given,
+                      run,
+                      kept = results_of(op, *stack)] {
         const ThreadMode::Scope scope(mode);
+        const DrawnFrom drawn(draws);
         torch::jit::Stack again = given;
         run(op, &again);
         const std::vector<at::Tensor> made = results_of(op, again);

@@ -4,27 +4,38 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
 namespace simcuda {
 
+/// Where a generator is; as in LibTorch, generators may share it, and a recording keeps it.
+struct DrawState {
+    std::uint64_t seed = c10::default_rng_seed_val, offset = 0;
+    /// As in LibTorch, draws fail for ever after a recording that failed.
+    std::atomic<bool> is_spoilt = false;
+    std::atomic<bool> is_in_recording = false;  ///< it was registered with the present one
+};
+
 class SimGenerator final : public c10::GeneratorImpl {
   public:
-    explicit SimGenerator(c10::DeviceIndex device);
+    explicit SimGenerator(c10::DeviceIndex device, std::shared_ptr<DrawState> state = {});
 
     void set_current_seed(std::uint64_t seed) override;
-    std::uint64_t current_seed() const override { return seed_; }
+    std::uint64_t current_seed() const override { return state_->seed; }
     std::uint64_t seed() override;
-    void set_offset(std::uint64_t offset) override { offset_ = offset; }
-    std::uint64_t get_offset() const override { return offset_; }
+    void set_offset(std::uint64_t offset) override { state_->offset = offset; }
+    std::uint64_t get_offset() const override { return state_->offset; }
     void set_state(const c10::TensorImpl& state) override;
     c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
     void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override;
 
-    /// At the end of a recording. As in LibTorch, draws fail for ever after one that failed.
-    void leave_recorded(bool is_recorded) { is_recorded_ = is_recorded; }
+    c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+
+    const std::shared_ptr<DrawState>& draw_state() const { return state_; }
+    void use(std::shared_ptr<DrawState> state) { state_ = std::move(state); }
 
     /// The seed of one operator's draws; the next one has others.
     std::uint64_t next();
@@ -32,11 +43,11 @@ class SimGenerator final : public c10::GeneratorImpl {
   private:
     SimGenerator* clone_impl() const override;
 
-    std::uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
-    std::atomic<bool> is_recorded_ = false;
+    std::shared_ptr<DrawState> state_;
 };
 
 const at::Generator& default_generator(c10::DeviceIndex device);
+SimGenerator& default_draws(c10::DeviceIndex device = -1);
 
 /// LibTorch's operators for CPUs draw from the CPU's default generator: while this lives, they draw
 /// what `source` gives, and afterwards as if nothing had been drawn.

@@ -9,6 +9,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -20,7 +23,8 @@ namespace {
 /// What at::cuda::CUDAGraph has no room for.
 struct Graph {
     Recording recording;
-    std::uint64_t seed = 0, offset = 0;  ///< of the generator before
+    std::vector<std::shared_ptr<DrawState>> registered;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> before;  ///< their seeds and offsets
 };
 
 class Graphs {
@@ -46,16 +50,11 @@ Graphs& graphs() {
     return all;
 }
 
-SimGenerator& generator() {
-    return *static_cast<SimGenerator*>(default_generator(-1).unsafeGetGeneratorImpl());
-}
-
 }  // namespace
 }  // namespace simcuda
 
 namespace at::cuda {
 
-using simcuda::generator;
 using simcuda::graphs;
 using simcuda::stream_of;
 
@@ -67,6 +66,11 @@ CUDAGraph::~CUDAGraph() {
     graphs().forget(this);
 }
 
+void CUDAGraph::register_generator_state(const at::Generator& generator) {
+    graphs().of(this).registered.push_back(
+        static_cast<simcuda::SimGenerator*>(generator.unsafeGetGeneratorImpl())->draw_state());
+}
+
 void CUDAGraph::capture_begin(MempoolId_t pool, cudaStreamCaptureMode) {
     static std::atomic<CaptureId_t> pools = 0;
     const auto device = static_cast<c10::DeviceIndex>(simcuda::Machine::device());
@@ -74,8 +78,11 @@ void CUDAGraph::capture_begin(MempoolId_t pool, cudaStreamCaptureMode) {
     TORCH_CHECK(stream.id() != 0, "CUDA graphs must be captured on a non-default stream.");
     simcuda::machine().synchronize(device);  // operators look at what they are given
     simcuda::Graph& graph = graphs().of(this);
-    graph.seed = generator().current_seed();
-    graph.offset = generator().get_offset();
+    graph.registered.push_back(simcuda::default_draws().draw_state());
+    for (const auto& state : graph.registered) {
+        graph.before.emplace_back(state->seed, state->offset);
+        state->is_in_recording = true;
+    }
     capture_stream_ = CUDAStream(stream);
     mempool_id_ = pool.first == 0 ? MempoolId_t{++pools, 0} : pool;
     simcuda::begin_recording(stream_of(stream), graph.recording);
@@ -84,10 +91,13 @@ void CUDAGraph::capture_begin(MempoolId_t pool, cudaStreamCaptureMode) {
 void CUDAGraph::capture_end() {
     simcuda::end_recording(stream_of(capture_stream_.unwrap()));
     const simcuda::Graph& graph = graphs().of(this);
-    generator().set_current_seed(graph.seed);
-    generator().set_offset(graph.offset);
+    for (std::size_t i = 0; i < graph.registered.size(); ++i) {
+        simcuda::DrawState& state = *graph.registered[i];
+        std::tie(state.seed, state.offset) = graph.before[i];
+        state.is_in_recording = false;
+        state.is_spoilt = graph.recording.is_spoilt();
+    }
     constexpr int invalidated = 901;  // cudaErrorStreamCaptureInvalidated
-    generator().leave_recorded(graph.recording.is_spoilt());
     if (graph.recording.is_spoilt())
         throw c10::AcceleratorError(
             {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},

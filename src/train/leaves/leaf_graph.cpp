@@ -314,7 +314,11 @@ void LeafGraph::add(const Use& use, std::size_t leaf, Tensor gradient) {
 void LeafGraph::place(std::size_t parameter, std::size_t leaf, const Tensor& gradient) {
     Tensor to = places_.gradient(sums_->slot(leaf), parameter);
     at::add_out(to, gradient, at::zeros({}));
-    sums_->merge(leaf, places_.range(parameter));
+    if (to.is_cpu()) return sums_->merge(leaf, places_.range(parameter));
+    // The same bits on LibTorch's stream, which may be recording.
+    sums_->for_each_merge(leaf, [&](float* into, float* from) {
+        places_.gradient(into, parameter).add_(places_.gradient(from, parameter));
+    });
 }
 
 // Uses are added up before leaves are.

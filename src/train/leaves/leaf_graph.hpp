@@ -101,12 +101,19 @@ class LeafSums {
     /// Returns the slot for the gradients of leaf `leaf`; call merge(leaf, range) afterwards.
     float* slot(std::size_t leaf) const { return slots_[at(places_[leaf].slot)]; }
 
+    /// Calls `add` with the slots that merge(leaf, range) adds, in its order.
+    template <class Add>
+    void for_each_merge(std::size_t leaf, Add&& add) const {
+        for (const LeafPlace::Merge& merge : places_[leaf].merges)
+            add(slots_[at(merge.into)], slots_[at(merge.from)]);
+    }
+
     /// Merges whole lines: padding after a tensor is zero.
     void merge(std::size_t leaf, FloatRange range) const {
         const std::size_t count = rounded_to_lines(range.size());
-        for (const LeafPlace::Merge& merge : places_[leaf].merges)
-            memory_.add(
-                slots_[at(merge.into)] + range.begin, slots_[at(merge.from)] + range.begin, count);
+        for_each_merge(leaf, [&](float* into, const float* from) {
+            memory_.add(into + range.begin, from + range.begin, count);
+        });
     }
 
     /// Returns the merges for callers that merge by themselves, as sum_into() does, with the slots

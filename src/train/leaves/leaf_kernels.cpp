@@ -63,7 +63,7 @@ std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved..
 
 // Restores the value that the leaf left, or that the step found.
 void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
-    const Tensor* const left = scope.buffer(buffer, leaf);
+    const Tensor* const left = scope.buffers.find(buffer, leaf);
     buffer.copy_(left != nullptr ? *left : first);
 }
 
@@ -88,8 +88,8 @@ auto normalize_by_leaf(const Tensor& input,
         }
         leaves.push_back(compute(scope.cut().part(input, leaf)));
         if (!has_buffers) continue;
-        scope.keep_buffer(*mean, leaf);
-        scope.keep_buffer(*variance, leaf);
+        scope.buffers.keep(*mean, leaf, scope.cut().leaves);
+        scope.buffers.keep(*variance, leaf, scope.cut().leaves);
     }
     return joined(leaves);
 }
@@ -268,23 +268,31 @@ Tensor& leaf_normal(Tensor& self, double mean, double std, std::optional<at::Gen
 class LeafDraws {
   public:
     explicit LeafDraws(at::Generator& leaf)
-        : leaf_(leaf),
-          shared_(at::globalContext().defaultGenerator(leaf.device())),
-          kept_(shared_.get_state()) {
+        : leaf_(leaf), shared_(at::globalContext().defaultGenerator(leaf.device())) {
         const std::scoped_lock lock(shared_.mutex());
-        shared_.set_state(leaf_.get_state());
+        if (shared_.device().is_cpu()) {
+            kept_ = shared_.get_state();
+            shared_.set_state(leaf_.get_state());
+        } else {  // a pass that is recorded keeps the leaf's generator
+            kept_generator_ = shared_.graphsafe_get_state();
+            shared_.graphsafe_set_state(leaf_);
+        }
     }
     ~LeafDraws() {
         const std::scoped_lock lock(shared_.mutex());
-        leaf_.set_state(shared_.get_state());
-        shared_.set_state(kept_);
+        if (shared_.device().is_cpu()) {
+            leaf_.set_state(shared_.get_state());
+            shared_.set_state(kept_);
+        } else {
+            shared_.graphsafe_set_state(kept_generator_);
+        }
     }
     LeafDraws(const LeafDraws&) = delete;
     LeafDraws& operator=(const LeafDraws&) = delete;
 
   private:
     at::Generator& leaf_;
-    at::Generator shared_;
+    at::Generator shared_, kept_generator_;
     Tensor kept_;
 };
 

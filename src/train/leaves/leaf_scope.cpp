@@ -11,6 +11,8 @@
 namespace lockstep {
 namespace {
 
+using at::Tensor;
+
 LeafScope* current_scope = nullptr;
 
 at::Generator new_generator(at::Device device, std::uint64_t seed) {
@@ -67,16 +69,16 @@ bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
     return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-const Tensor* LeafScope::buffer(const Tensor& buffer, std::int64_t leaf) const {
-    const auto found = buffers_.find(buffer.data_ptr());
-    if (found == buffers_.end()) return nullptr;
+const Tensor* LeafBuffers::find(const Tensor& buffer, std::int64_t leaf) const {
+    const auto found = values_.find(buffer.data_ptr());
+    if (found == values_.end()) return nullptr;
     const Tensor& kept = found->second[static_cast<std::size_t>(leaf)];
     return kept.defined() ? &kept : nullptr;
 }
 
-void LeafScope::keep_buffer(const Tensor& buffer, std::int64_t leaf) {
-    std::vector<Tensor>& kept = buffers_[buffer.data_ptr()];
-    kept.resize(static_cast<std::size_t>(cut_.leaves));
+void LeafBuffers::keep(const Tensor& buffer, std::int64_t leaf, std::int64_t leaves) {
+    std::vector<Tensor>& kept = values_[buffer.data_ptr()];
+    kept.resize(static_cast<std::size_t>(leaves));
     kept[static_cast<std::size_t>(leaf)] = buffer.clone();
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,19 @@ struct LeafCut {
 /// Results for operators met before, by the facts that choose their kernel: true if a sample's bits
 /// equal those in its leaf alone.
 using LeafVerdicts = std::map<std::vector<std::int64_t>, bool>;
+
+/// Buffers as forward of each leaf alone would leave them, if batch statistics were updated.
+class LeafBuffers {
+  public:
+    /// Returns nothing if leaf `leaf` has not changed `buffer`.
+    const at::Tensor* find(const at::Tensor& buffer, std::int64_t leaf) const;
+
+    /// Keeps the value of `buffer` as the one that leaf `leaf` of `leaves` gives it.
+    void keep(const at::Tensor& buffer, std::int64_t leaf, std::int64_t leaves);
+
+  private:
+    std::map<const void*, std::vector<at::Tensor>> values_;
+};
 
 /// A dispatch key that LibTorch reserves and does not use; it sends operators to the kernels of a
 /// scope.
@@ -88,23 +102,22 @@ class LeafScope {
     const LeafCut& cut() const { return cut_; }
     at::Device device() const { return device_; }
 
-    /// Returns the buffer as after forward of leaf `leaf` alone, if batch statistics were updated;
-    /// else nothing.
-    const at::Tensor* buffer(const at::Tensor& buffer, std::int64_t leaf) const;
+    /// Returns the random numbers of the leaves.
+    std::span<const at::Generator> generators() const { return generators_; }
 
     /// Returns the random numbers of leaf `leaf`.
     at::Generator& generator(std::int64_t leaf) {
         return generators_[static_cast<std::size_t>(leaf)];
     }
 
-    /// Keeps the value of `buffer` as the one that leaf `leaf` gives it.
-    void keep_buffer(const at::Tensor& buffer, std::int64_t leaf);
-
     /// Notes that the host reads a number of `tensor`, as item() does.
     void note_read(const at::Tensor& tensor) { read_.push_back(tensor.storage().data()); }
 
     /// Returns the addresses of the numbers that it has read.
     const std::vector<const void*>& read() const { return read_; }
+
+    /// By the leaves that were computed so far.
+    LeafBuffers buffers;
 
     /// The gradient for the input of the next batch norm in backward, once its gradients by leaf
     /// are known.
@@ -117,7 +130,6 @@ class LeafScope {
     at::Device device_;
     LeafVerdicts& verdicts_;
     std::vector<at::Generator> generators_;
-    std::map<const void*, std::vector<at::Tensor>> buffers_;
     std::vector<const void*> read_;
     c10::impl::IncludeDispatchKeyGuard included_{leaf_key};
 };

@@ -14,8 +14,12 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -130,15 +134,20 @@ std::string rate_text(double per_s) {
     return grouped(static_cast<std::uint64_t>(per_s));
 }
 
-std::string graph_text(const CaptureVerdict& verdict, double speed, double together) {
-    if (speed == 0) return "off, " + verdict.why_not;
-    return fmt::format("{} {} samples/s forward and backward; computed one by one {}{}",
-                       verdict.why_not.empty() ? "leaves are recorded once and replayed, at"
-                                               : "off, " + verdict.why_not + ": replayed",
-                       rate_text(speed),
-                       rate_text(verdict.computed),
-                       together > 0 ? ", together " + rate_text(together) : "");
-}
+// The ways to compute this rank's leaves, and their samples per second, forward and backward.
+struct LeafWays {
+    std::vector<std::pair<std::string, double>> measured{};
+    std::string why_not{};  ///< of the first that cannot be recorded
+
+    void add(const std::string& name, double per_s) {
+        if (per_s > 0) measured.emplace_back(name, per_s);
+    }
+    std::string text() const {
+        std::vector<std::string> parts;
+        for (const auto& [name, per_s] : measured) parts.push_back(name + " " + rate_text(per_s));
+        return parts.empty() ? "" : fmt::format("; samples/s: {}", fmt::join(parts, ", "));
+    }
+};
 
 // What computing leaves together costs, and what would not.
 std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
@@ -161,11 +170,9 @@ std::optional<LeafSpeed> rehearse_leaves(const LoopParts& parts) {
     std::optional<LeafSpeed> speed;
     agree_on_torch(parts.start.ranks, [&] {
         const int count = parts.start.leaves().size();
-        check(settings.graph != GraphMode::on || settings.leaves != LeafMode::together,
-              [] { return leaves_error("--graph on records them one by one"); });
-        if (settings.leaves == LeafMode::one_by_one || settings.graph == GraphMode::on ||
-            count == 1)
-            return;
+        const bool records_one_by_one =
+            settings.graph == GraphMode::on && settings.leaves != LeafMode::together;
+        if (settings.leaves == LeafMode::one_by_one || records_one_by_one || count == 1) return;
         const std::int64_t rows = settings.batch / settings.virtual_ranks;
         std::string why;
         if (settings.micro_batches > 1)
@@ -187,29 +194,46 @@ std::optional<LeafSpeed> rehearse_leaves(const LoopParts& parts) {
     return speed;
 }
 
-// Records leaves, and keeps the quickest of the ways that are allowed.
-void record_leaves(const LoopParts& parts, const std::optional<LeafSpeed>& together) {
+// Records and replays leaves in the ways that are allowed, and takes the quickest of all.
+void record_leaves(const LoopParts& parts,
+                   const MakeDeviceGraph& make,
+                   const std::optional<LeafSpeed>& together) {
     const TrainSettings& settings = parts.start.settings;
     TrainStep& step = *parts.engine.step;
     const bool is_asked_for = settings.graph == GraphMode::on;
-    CaptureVerdict verdict;
-    if (MakeDeviceGraph make =
-            load_device_graphs(own_library(device_graph_library), verdict.why_not))
-        verdict = step.rehearse_capture(std::move(make), is_asked_for);
-    check(verdict.why_not.empty() || !is_asked_for, [&] { return graph_error(verdict.why_not); });
-    // The last leaf is computed where other ranks wait for its gradients.
-    const int computed_leaves = parts.start.ranks.size() > 1 && !is_asked_for ? 1 : 0;
-    const double speed =
-        verdict.replayed == 0 ? 0 : verdict.speed(parts.start.leaves().size(), computed_leaves);
-    if (!is_asked_for && verdict.why_not.empty()) {
-        if (speed > std::max(verdict.computed, together ? together->together : 0)) {
-            step.compute_one_by_one();
-        } else {
-            verdict.why_not = "it is not quicker";
-            step.end_capture();
-        }
+    const bool is_waited_for = parts.start.ranks.size() > 1 && !is_asked_for;
+    LeafWays ways;
+    double quickest = is_asked_for ? 0 : together ? together->together : 0;
+    std::optional<CaptureWay> chosen;
+    const auto consider = [&](CaptureWay way, const CaptureVerdict& verdict, double per_s) {
+        if (ways.why_not.empty()) ways.why_not = verdict.why_not;
+        if (per_s > quickest) chosen = way;
+        quickest = std::max(quickest, per_s);
+    };
+    ways.add("computed together", together ? together->together : 0);
+    if (!step.is_together() || settings.leaves == LeafMode::automatic) {
+        const auto verdict = step.rehearse_capture(make, CaptureWay::one_by_one);
+        // The last leaf is computed where other ranks wait for its gradients.
+        const double per_s = verdict.speed(parts.start.leaves().size(), is_waited_for ? 1 : 0);
+        ways.add("computed one by one", verdict.computed);
+        ways.add("replayed one by one", per_s);
+        if (!is_asked_for) quickest = std::max(quickest, verdict.computed);
+        consider(CaptureWay::one_by_one, verdict, per_s);
     }
-    once(Level::info, "graph: {}", graph_text(verdict, speed, together ? together->together : 0));
+    if (step.is_together() && !is_waited_for) {
+        const auto verdict = step.rehearse_capture(make, CaptureWay::together);
+        ways.add("replayed together", verdict.replayed);
+        consider(CaptureWay::together, verdict, verdict.replayed);
+    }
+    check(chosen || !is_asked_for, [&] { return graph_error(ways.why_not); });
+    step.choose_capture(chosen, is_asked_for);
+    if (ways.why_not.empty()) ways.why_not = "it is not quicker";
+    once(Level::info,
+         "graph: {}{}",
+         !chosen                          ? "off, " + ways.why_not
+         : chosen == CaptureWay::together ? "leaves together are recorded once and replayed"
+                                          : "leaves are recorded once and replayed",
+         ways.text());
 }
 
 // Each rank for itself, too.
@@ -220,11 +244,16 @@ void rehearse_graph(const LoopParts& parts, const std::optional<LeafSpeed>& toge
         const bool is_asked_for = settings.graph == GraphMode::on;
         check(engine.gpu || !is_asked_for, [] { return graph_error("it is for GPUs"); });
         const bool is_lone = parts.start.ranks.size() > 1 && parts.start.leaves().size() == 1;
-        const bool has_choice = settings.leaves == LeafMode::automatic && together;
+        // A pass that takes a second waits for no host.
+        const bool is_long = engine.step->is_together() && !together;
         if (!engine.gpu || settings.graph == GraphMode::off ||
-            (!is_asked_for && (is_lone || (engine.step->is_together() && !has_choice))))
+            (!is_asked_for && (is_lone || is_long)))
             return;
-        record_leaves(parts, together);
+        std::string why;
+        const MakeDeviceGraph make = load_device_graphs(own_library(device_graph_library), why);
+        check(make || !is_asked_for, [&] { return graph_error(why); });
+        if (!make) return once(Level::info, "graph: off, {}", why);
+        record_leaves(parts, make, together);
     });
 }
 

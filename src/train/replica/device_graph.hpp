@@ -4,6 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+
+#include <ATen/core/Generator.h>
 
 namespace lockstep {
 
@@ -15,7 +18,8 @@ class DeviceGraph {
     /// Begins recording: until end() work of the calling thread's current stream is recorded and
     /// not executed. Not the default stream. Memory allocated in that time lives as long as this,
     /// in the pool of `before` if there is one; the two are then replayed in this order only.
-    virtual void begin(const DeviceGraph* before) = 0;
+    /// Random numbers come from the device's default generator, or from one of `draws`.
+    virtual void begin(const DeviceGraph* before, std::span<const at::Generator> draws) = 0;
     virtual void end() = 0;
 
     /// In place of end(), or after it threw, after something that cannot be recorded. The generator
@@ -23,7 +27,7 @@ class DeviceGraph {
     /// from the generator's old state.
     virtual void abandon() noexcept = 0;
 
-    /// Starts the recorded work on the current stream, with the generator's present numbers.
+    /// Starts the recorded work on the current stream, with the generators' present numbers.
     virtual void replay() = 0;
 };
 

@@ -298,22 +298,26 @@ void Replica::end_leaf() {
     reducer_.end_leaf();
 }
 
-void Replica::begin_together() {
-    reducer_.begin_together();
+LeafSums Replica::sums_together() const {
     std::vector<float*> slots;
     for (int index = 0; index < reducer_.slots(); ++index) slots.push_back(reducer_.slot(index));
     const std::span<const LeafPlace> places = reducer_.places();
-    sums_.emplace(std::vector<LeafPlace>(places.begin(), places.end()),
-                  std::move(slots),
-                  reducer_.partials(),
-                  memory_);
+    return {std::vector<LeafPlace>(places.begin(), places.end()),
+            std::move(slots),
+            reducer_.partials(),
+            memory_};
 }
 
-void Replica::end_together(const LeafScope& scope, std::span<const LeafResult> results) {
+void Replica::begin_together() {
+    reducer_.begin_together();
+    sums_.emplace(sums_together());
+}
+
+void Replica::end_together(const LeafBuffers& buffers, std::span<const LeafResult> results) {
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
         slot_ = sums_->slot(leaf);
         memory_.clear(slot_ + state().begin, state().size());
-        take_buffers(scope, static_cast<std::int64_t>(leaf));
+        take_buffers(buffers, static_cast<std::int64_t>(leaf));
         store_buffers();
         for (std::size_t which = 0; which < results[leaf].wishes.size(); ++which)
             add(static_cast<StepScalar>(which), results[leaf].wishes[which]);
@@ -329,9 +333,9 @@ void Replica::end_together(const LeafScope& scope, std::span<const LeafResult> r
 }
 
 // Takes buffers as forward of this leaf left them.
-void Replica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
+void Replica::take_buffers(const LeafBuffers& buffers, std::int64_t leaf) {
     for (const at::Tensor& buffer : buffers_)
-        if (const at::Tensor* const left = scope.buffer(buffer, leaf)) buffer.copy_(*left);
+        if (const at::Tensor* const left = buffers.find(buffer, leaf)) buffer.copy_(*left);
 }
 
 ParameterPlaces Replica::places() {

@@ -159,12 +159,15 @@ class Replica {
     /// gradients, see sums().
     void begin_together();
 
-    /// `scope`: changes of buffers by forward. `results`: by own leaf.
-    void end_together(const LeafScope& scope, std::span<const LeafResult> results);
+    /// `buffers`: their changes by forward. `results`: by own leaf.
+    void end_together(const LeafBuffers& buffers, std::span<const LeafResult> results);
 
     /// Returns the slots for gradients of the current leaf, or leaves, that do not go through
     /// autograd.
     const LeafSums& sums() const { return *sums_; }
+
+    /// Returns what sums() returns after begin_together(), at any time.
+    LeafSums sums_together() const;
     ParameterPlaces places();
 
     /// Backward then reports no gradients, but adds their parameters to `reached`; the caller
@@ -295,7 +298,7 @@ class Replica {
     std::size_t averaged_end() const { return parts_.layout->averaged().end; }
     void lend_slot();
     void restore_buffers();
-    void take_buffers(const LeafScope& scope, std::int64_t leaf);
+    void take_buffers(const LeafBuffers& buffers, std::int64_t leaf);
     void store_buffers();
     void mark_missing(std::span<float* const> slots, int leaves);
     bool reaches(std::size_t parameter) const;

@@ -7,6 +7,9 @@
 //     the leaf's slot: gradients, loss <----------------------------------------------------+
 //     then, outside: ready(i) in the order of backward, so that buckets are summed
 //
+// Leaves together are recorded in the same way: gradients go to the slots by leaf and are merged
+// there; losses and buffers by leaf stay in the recording's memory, and the step takes them there.
+//
 // What must never happen:
 // - A graph is replayed where something it reads or writes is elsewhere: the key has the addresses
 //   of all parameters, gradients and buffers, and what differs is recorded anew.
@@ -56,8 +59,11 @@ class HeldGradients {
 };
 
 template <class Work>
-void record_into(DeviceGraph& graph, const DeviceGraph* before, Work&& work) {
-    graph.begin(before);
+void record_into(DeviceGraph& graph,
+                 const DeviceGraph* before,
+                 std::span<const at::Generator> draws,
+                 Work&& work) {
+    graph.begin(before, draws);
     try {
         work();
         graph.end();
@@ -111,24 +117,22 @@ LeafSamples place_for(const LeafSamples& samples) {
 
 }  // namespace
 
-CapturedPasses::CapturedPasses(Replica& replica,
-                               PhaseClock& clock,
-                               MakeDeviceGraph make,
-                               Forward forward)
+CapturedPasses::CapturedPasses(Replica& replica, PhaseClock& clock, MakeDeviceGraph make)
     : replica_(replica),
       clock_(clock),
       make_(std::move(make)),
-      forward_(std::move(forward)),
       stream_(new_stream(device_of(replica.model()))) {}
 
-bool CapturedPasses::compute(const LeafSamples& samples, const LossTerms& terms) {
-    if (!why_not_.empty()) return false;
-    const Key key = key_of(samples, terms);
+CapturedPasses::Recording* CapturedPasses::find(const LeafSamples& samples,
+                                                const LossTerms& terms,
+                                                std::int64_t leaves,
+                                                const Pass& pass) {
+    if (!why_not_.empty()) return nullptr;
+    const Key key = key_of(samples, terms, leaves);
     const bool is_known = recordings_.contains(key);
-    if (!is_known && seen_.insert(key).second) return false;
-    if (!is_known && !try_record(key, samples, terms)) return false;
-    replay(recordings_.at(key), samples);
-    return true;
+    if (!is_known && seen_.insert(key).second) return nullptr;
+    if (!is_known && !try_record(key, samples, pass)) return nullptr;
+    return &recordings_.at(key);
 }
 
 void CapturedPasses::forget() {
@@ -139,24 +143,25 @@ void CapturedPasses::forget() {
 }
 
 CapturedPasses::Key CapturedPasses::key_of(const LeafSamples& samples,
-                                           const LossTerms& terms) const {
-    Key key{static_cast<std::uint64_t>(terms.samples), std::bit_cast<std::uint64_t>(terms.scale)};
+                                           const LossTerms& terms,
+                                           std::int64_t leaves) const {
+    Key key{static_cast<std::uint64_t>(terms.samples),
+            std::bit_cast<std::uint64_t>(terms.scale),
+            static_cast<std::uint64_t>(leaves)};
     for_each(samples, [&](const at::Tensor& tensor) { add_shape(key, tensor); });
     for (const auto& [name, tensor] : replica_.model().parameters()) {
         key.push_back(address_of(tensor));
-        key.push_back(address_of(tensor.grad()));
+        if (leaves == 1) key.push_back(address_of(tensor.grad()));  // else slots, which stay
     }
     for (const auto& [name, tensor] : replica_.model().buffers()) key.push_back(address_of(tensor));
     return key;
 }
 
 // Returns true on success.
-bool CapturedPasses::try_record(const Key& key,
-                                const LeafSamples& samples,
-                                const LossTerms& terms) {
+bool CapturedPasses::try_record(const Key& key, const LeafSamples& samples, const Pass& pass) {
     if (recordings_.size() >= most_recordings) forget();
     try {
-        recordings_.emplace(key, record(samples, terms));
+        recordings_.emplace(key, record(samples, pass));
         return true;
     } catch (const c10::OutOfMemoryError&) {
         why_not_ = "a recording takes more than the GPU has left";
@@ -167,19 +172,21 @@ bool CapturedPasses::try_record(const Key& key,
     return false;
 }
 
-CapturedPasses::Recording CapturedPasses::record(const LeafSamples& samples,
-                                                 const LossTerms& terms) {
-    Recording made{
-        .samples = place_for(samples), .forward = make_(), .backward = make_(), .reached = {}};
+CapturedPasses::Recording CapturedPasses::record(const LeafSamples& samples, const Pass& pass) {
+    Recording made{.samples = place_for(samples), .forward = make_(), .backward = make_()};
+    if (pass.before) pass.before(made);
     const c10::StreamGuard guard(stream_);
     const HeldGradients held(replica_, made.reached);
-    at::Tensor value;
-    record_into(*made.forward, nullptr, [&] { value = forward_(made.samples, terms); });
-    record_into(*made.backward, made.forward.get(), [&] { value.backward(); });
+    record_into(*made.forward, nullptr, made.draws, [&] { pass.forward(made); });
+    record_into(*made.backward, made.forward.get(), {}, [&] { pass.backward(made); });
     return made;
 }
 
-void CapturedPasses::replay(Recording& recording, const LeafSamples& samples) {
+void CapturedPasses::replay(Recording& recording,
+                            const LeafSamples& samples,
+                            std::span<const std::uint64_t> seeds) {
+    for (std::size_t leaf = 0; leaf < seeds.size(); ++leaf)
+        recording.draws[leaf].set_current_seed(seeds[leaf]);
     {
         const PhaseScope scope(clock_, Phase::forward);
         copy_into(recording.samples, samples);

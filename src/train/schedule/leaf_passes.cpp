@@ -173,6 +173,7 @@ double seconds_of(at::Device device, Work&& work) {
 }  // namespace
 
 double CaptureVerdict::speed(int leaves, int computed_leaves) const {
+    if (replayed == 0) return 0;
     return leaves / ((leaves - computed_leaves) / replayed + computed_leaves / computed);
 }
 
@@ -215,8 +216,10 @@ void LeafPasses::compute(const LeafSamples& leaf,
     for (int part = 0; part < parts; ++part) {
         if (part > 0) replica_.next_micro_batch();
         const LeafSamples samples = part_of(leaf, part, parts);
-        const bool may_replay = captured_ && capture == Capture::yes;
-        if (may_replay && captured_->compute(samples, terms)) continue;
+        if (Recording* const known = capture == Capture::yes ? recorded(samples, terms) : nullptr) {
+            captured_->replay(*known, samples);
+            continue;
+        }
         const at::Tensor value = [&] {
             const PhaseScope scope(clock_, Phase::forward);
             return forward(samples, terms);
@@ -244,25 +247,96 @@ void LeafPasses::backward(const at::Tensor& value, std::int64_t rows, int parts)
     graph.finish();
 }
 
+LeafPasses::Recording* LeafPasses::recorded(const LeafSamples& samples, const LossTerms& terms) {
+    if (captured_way_ != CaptureWay::one_by_one) return nullptr;
+    at::Tensor value;
+    return captured_->find(
+        samples,
+        terms,
+        1,
+        {.before = {},
+         .forward = [&](Recording& made) { value = forward(made.samples, terms); },
+         .backward = [&](Recording&) { value.backward(); }});
+}
+
+LeafPasses::Recording* LeafPasses::recorded_together(const LeafSamples& samples,
+                                                     const LeafCut& cut,
+                                                     const std::vector<std::uint64_t>& seeds,
+                                                     const LossTerms& terms) {
+    if (captured_way_ != CaptureWay::together) return nullptr;
+    const LeafSums sums = replica_.sums_together();
+    std::optional<LeafScope> scope;
+    std::vector<at::Tensor> losses;
+    const auto backward = [&](Recording& made) {
+        ParameterPlaces places = replica_.places();
+        places.ready = [&](std::size_t parameter) { made.reached.push_back(parameter); };
+        LeafGraph graph(losses, places, cut, &*scope);
+        backward_together(losses, graph, sums);
+        made.buffers = std::move(scope->buffers);
+    };
+    return captured_->find(
+        samples,
+        terms,
+        cut.leaves,
+        {.before =
+             [&](Recording& made) {
+                 scope.emplace(cut, seeds, verdicts_, device_of(replica_.model()));
+                 made.draws.assign(scope->generators().begin(), scope->generators().end());
+             },
+         .forward =
+             [&](Recording& made) {
+                 losses = forward_together(made.samples, cut, terms, made.results);
+             },
+         .backward = backward});
+}
+
+// Each leaf's, as backward begins with them.
+std::vector<at::Tensor> LeafPasses::forward_together(const LeafSamples& samples,
+                                                     const LeafCut& cut,
+                                                     const LossTerms& terms,
+                                                     std::vector<LeafResult>& results) {
+    std::vector<at::Tensor> losses = leaf_losses(replica_.model(), task_, samples, cut, terms);
+    results.resize(losses.size());
+    for (std::size_t leaf = 0; leaf < losses.size(); ++leaf) {
+        results[leaf].loss = losses[leaf].detach();
+        if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
+    }
+    return losses;
+}
+
+void LeafPasses::backward_together(const std::vector<at::Tensor>& losses,
+                                   LeafGraph& graph,
+                                   const LeafSums& sums) {
+    graph.take(Taking::all, sums);
+    in_model(replica_.model().author(), ModelPlace::backward, [&] {
+        torch::autograd::backward(losses, std::vector<at::Tensor>(losses.size()));
+    });
+    graph.finish();
+}
+
 std::string LeafPasses::compute_together(const LeafSamples& samples,
                                          const LeafCut& cut,
                                          const std::vector<std::uint64_t>& seeds,
                                          const LeafScalars& wishes,
-                                         const LossTerms& terms) {
+                                         const LossTerms& terms,
+                                         Capture capture) {
+    if (Recording* const known =
+            capture == Capture::yes ? recorded_together(samples, cut, seeds, terms) : nullptr) {
+        replica_.begin_together();
+        captured_->replay(*known, samples, seeds);
+        known->results.front().wishes = wishes;
+        replica_.end_together(known->buffers, known->results);
+        return "";
+    }
     const at::Device device = device_of(replica_.model());
     const DrawnNumbers drawn(device);
     LeafScope scope(cut, seeds, verdicts_, device);
-    std::vector<at::Tensor> losses;
-    std::vector<LeafResult> results(seeds.size());
-    results.front().wishes = wishes;
-    {
+    std::vector<LeafResult> results;
+    const std::vector<at::Tensor> losses = [&] {
         const PhaseScope phase(clock_, Phase::forward);
-        losses = leaf_losses(replica_.model(), task_, samples, cut, terms);
-        for (std::size_t leaf = 0; leaf < losses.size(); ++leaf) {
-            results[leaf].loss = losses[leaf].detach();
-            if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
-        }
-    }
+        return forward_together(samples, cut, terms, results);
+    }();
+    results.front().wishes = wishes;
     if (const std::string why = obstacle_of(scope, drawn, replica_.model()); !why.empty())
         return why;
     {
@@ -270,13 +344,9 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
         LeafGraph graph(losses, replica_.places(), cut, &scope);
         if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
         replica_.begin_together();
-        graph.take(Taking::all, replica_.sums());
-        in_model(replica_.model().author(), ModelPlace::backward, [&] {
-            torch::autograd::backward(losses, std::vector<at::Tensor>(losses.size()));
-        });
-        graph.finish();
+        backward_together(losses, graph, replica_.sums());
     }
-    replica_.end_together(scope, results);
+    replica_.end_together(scope.buffers, results);
     return "";
 }
 
@@ -298,10 +368,11 @@ std::uint64_t LeafPasses::rehearse_one_by_one(const LeafSamples& samples,
 std::string LeafPasses::rehearse_together(const LeafSamples& samples,
                                           const LeafCut& cut,
                                           const std::vector<std::uint64_t>& seeds,
-                                          const LossTerms& terms) {
+                                          const LossTerms& terms,
+                                          Capture capture) {
     replica_.begin_rehearsal();
     try {
-        return compute_together(samples, cut, seeds, {}, terms);
+        return compute_together(samples, cut, seeds, {}, terms, capture);
     } catch (const c10::OutOfMemoryError&) {
         throw;
     } catch (const std::exception& error) {
@@ -369,75 +440,79 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
     return why;
 }
 
-void LeafPasses::rehearse_one(const LeafSamples& leaf,
-                              int parts,
-                              const LossTerms& terms,
-                              std::uint64_t seed,
-                              Capture capture) {
-    replica_.begin_rehearsal();
-    replica_.begin_leaf(parts);
-    torch::manual_seed(seed);
-    compute(leaf, parts, terms, capture);
-    replica_.end_leaf();
-}
-
-// Two leaves of other samples and other random numbers, each computed and then replayed: what a
+// Two sets of other samples and other random numbers, each computed and then replayed: what a
 // recording keeps of the first one would show in the second.
-std::string LeafPasses::compare_captured(const LeafSamples& samples,
-                                         int parts,
-                                         const LossTerms& terms) {
-    const std::int64_t rows = samples.inputs.front().tensor.size(0) / 2;
-    const std::array<LeafSamples, 2> leaves{samples.part(0, rows), samples.part(rows, rows)};
-    const auto hash_of = [&](std::size_t leaf, Capture capture) {
-        rehearse_one(leaves[leaf], parts, terms, leaf + 1, capture);
+std::string LeafPasses::compare_captured(const RehearsedPass& pass) {
+    const auto hash_of = [&](std::size_t which, Capture capture) {
+        pass(which, capture);
         return replica_.sums_hash();
     };
     const std::array computed{hash_of(0, Capture::no), hash_of(1, Capture::no)};
     static_cast<void>(hash_of(0, Capture::yes));  // the first time of its shapes
-    for (const std::size_t leaf : {0, 1, 0}) {
-        const std::string replayed = hash_of(leaf, Capture::yes);
+    for (const std::size_t which : {0, 1, 0}) {
+        const std::string replayed = hash_of(which, Capture::yes);
         if (!captured_->why_not().empty()) return captured_->why_not();
-        if (replayed != computed[leaf]) return "bits differ";
+        if (replayed != computed[which]) return "bits differ";
     }
     return "";
 }
 
-CaptureVerdict LeafPasses::rehearse_capture(MakeDeviceGraph make,
+CaptureVerdict LeafPasses::measure_captured(const RehearsedPass& pass, std::int64_t rows) {
+    CaptureVerdict verdict{.why_not = compare_captured(pass)};
+    if (!verdict.why_not.empty()) return verdict;
+    const auto speed = [&](Capture capture) {
+        const auto again = [&] { pass(0, capture); };
+        const at::Device device = device_of(replica_.model());
+        const double first_s = seconds_of(device, again), second_s = seconds_of(device, again);
+        return static_cast<double>(rows) / std::min(first_s, second_s);
+    };
+    verdict.computed = speed(Capture::no);
+    verdict.replayed = speed(Capture::yes);
+    return verdict;
+}
+
+CaptureVerdict LeafPasses::rehearse_capture(const MakeDeviceGraph& make,
+                                            CaptureWay way,
                                             const ModelShape& shape,
-                                            std::int64_t rows,
+                                            const LeafCut& cut,
                                             int parts,
                                             const LossTerms& terms) {
-    captured_ = std::make_unique<CapturedPasses>(
-        replica_, clock_, std::move(make), [this](const LeafSamples& samples, const LossTerms& of) {
-            return forward(samples, of);
-        });
+    make_graph_ = make;
+    choose_capture(way);
+    const std::int64_t rows = way == CaptureWay::together ? cut.samples() : cut.rows;
     CaptureVerdict verdict;
     try {
         const StirredWeights stirred(replica_.places().parameters);
         const at::Device device = device_of(replica_.model());
         LeafSamples samples = blank_samples(task_, shape, 2 * rows).with_targets_on(device);
         samples.inputs = moved_to(device, std::move(samples.inputs));
-        verdict.why_not = compare_captured(samples, parts, terms);
-        const auto speed = [&](Capture capture) {
-            const auto pass = [&] {
-                rehearse_one(samples.part(0, rows), parts, terms, 1, capture);
-            };
-            const double first_s = seconds_of(device, pass), again_s = seconds_of(device, pass);
-            return static_cast<double>(rows) / std::min(first_s, again_s);
+        const std::array sets{samples.part(0, rows), samples.part(rows, rows)};
+        const auto leaf = [&](std::size_t which, Capture capture) {
+            replica_.begin_rehearsal();
+            replica_.begin_leaf(parts);
+            torch::manual_seed(which + 1);
+            compute(sets[which], parts, terms, capture);
+            replica_.end_leaf();
         };
-        if (verdict.why_not.empty()) {
-            verdict.computed = speed(Capture::no);
-            verdict.replayed = speed(Capture::yes);
-        }
+        const auto together = [&](std::size_t which, Capture capture) {
+            std::vector<std::uint64_t> seeds = numbered_seeds(cut);
+            for (std::uint64_t& seed : seeds) seed += which * seeds.size();
+            static_cast<void>(rehearse_together(sets[which], cut, seeds, terms, capture));
+        };
+        verdict = way == CaptureWay::together ? measure_captured(together, rows)
+                                              : measure_captured(leaf, rows);
     } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
         verdict.why_not = "comparing takes more than the GPU's memory";
     }
     replica_.end_rehearsal();
-    if (verdict.why_not.empty())
-        captured_->forget();  // recordings of other weights
-    else
-        end_capture();
+    choose_capture({});
     return verdict;
+}
+
+void LeafPasses::choose_capture(std::optional<CaptureWay> way) {
+    if (captured_) captured_->forget();
+    captured_way_ = way;
+    captured_ = way ? std::make_unique<CapturedPasses>(replica_, clock_, make_graph_) : nullptr;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/clock.hpp"
 
+#include "leaves/leaf_graph.hpp"
 #include "leaves/leaf_scope.hpp"
 #include "replica/device_graph.hpp"
 #include "replica/replica.hpp"
@@ -16,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,20 +32,40 @@ struct LossTerms {
     double scale = 1;          ///< of what backward is given
 };
 
-/// Forward and backward of leaves of equal shapes on a GPU, recorded once and replayed: the host
+/// A pass over a leaf, or over leaves together, on a GPU, recorded once and replayed: the host
 /// issues two graphs instead of every kernel.
 class CapturedPasses {
   public:
-    /// What backward begins with; adds the loss to the replica's.
-    using Forward = std::function<at::Tensor(const LeafSamples&, const LossTerms&)>;
+    struct Recording {
+        LeafSamples samples;  ///< where a replay finds them
+        std::unique_ptr<DeviceGraph> forward, backward;
+        std::vector<std::size_t> reached;  ///< parameters, as backward finishes them
+        std::vector<LeafResult> results;   ///< of leaves together: where a replay puts them
+        LeafBuffers buffers;               ///< the same
+        std::vector<at::Generator> draws;  ///< of leaves together, each one's
+    };
+
+    /// What is recorded. Each part finds the samples in the recording.
+    struct Pass {
+        std::function<void(Recording&)> before;  ///< what must not be recorded
+        std::function<void(Recording&)> forward, backward;
+    };
 
     /// Borrows `replica` and `clock`, of a model on a GPU.
-    CapturedPasses(Replica& replica, PhaseClock& clock, MakeDeviceGraph make, Forward forward);
+    CapturedPasses(Replica& replica, PhaseClock& clock, MakeDeviceGraph make);
 
-    /// One backward pass over the replica's current leaf, or false where nothing was done: shapes
-    /// that are met for the first time are computed as always, which prepares libraries for them;
-    /// and after something that cannot be recorded, see why_not().
-    [[nodiscard]] bool compute(const LeafSamples& samples, const LossTerms& terms);
+    /// Returns a recording of `pass` over `leaves` leaves, or null where the pass is to be
+    /// computed: the first time of its shapes, which prepares libraries for them; and after
+    /// something that cannot be recorded, see why_not().
+    Recording* find(const LeafSamples& samples,
+                    const LossTerms& terms,
+                    std::int64_t leaves,
+                    const Pass& pass);
+
+    /// Over these samples. `seeds`: those of leaves together.
+    void replay(Recording& recording,
+                const LeafSamples& samples,
+                std::span<const std::uint64_t> seeds = {});
 
     /// "" as long as nothing stood in the way.
     const std::string& why_not() const { return why_not_; }
@@ -55,21 +77,13 @@ class CapturedPasses {
     /// All that a recording has in it for good: shapes, numbers, and places in memory.
     using Key = std::vector<std::uint64_t>;
 
-    struct Recording {
-        LeafSamples samples;  ///< where a replay finds them
-        std::unique_ptr<DeviceGraph> forward, backward;
-        std::vector<std::size_t> reached;  ///< parameters, as backward finishes them
-    };
-
-    Key key_of(const LeafSamples& samples, const LossTerms& terms) const;
-    Recording record(const LeafSamples& samples, const LossTerms& terms);
-    bool try_record(const Key& key, const LeafSamples& samples, const LossTerms& terms);
-    void replay(Recording& recording, const LeafSamples& samples);
+    Key key_of(const LeafSamples& samples, const LossTerms& terms, std::int64_t leaves) const;
+    Recording record(const LeafSamples& samples, const Pass& pass);
+    bool try_record(const Key& key, const LeafSamples& samples, const Pass& pass);
 
     Replica& replica_;
     PhaseClock& clock_;
     MakeDeviceGraph make_;
-    Forward forward_;
     c10::Stream stream_;  ///< of recordings: none may be on the default one
     std::set<Key> seen_;
     std::map<Key, Recording> recordings_;
@@ -95,6 +109,9 @@ struct LeafSpeed {
 /// reported at the end only.
 enum class Capture { no, yes };
 
+/// The passes that are recorded.
+enum class CaptureWay { one_by_one, together };
+
 /// Use of the graph's result on unknown operators; for tests.
 enum class Walk { counts, is_ignored };
 
@@ -111,14 +128,18 @@ class LeafPasses {
                  const LossTerms& terms,
                  Capture capture = Capture::no);
 
-    /// Permits recording and replay from now on, if a leaf of `rows` generated samples then has the
-    /// same bits. Returns the obstacle, or the times.
-    CaptureVerdict rehearse_capture(MakeDeviceGraph make,
+    /// Call before choose_capture(). Tries recording and replay of leaves of `cut`, of generated
+    /// samples, in `parts` micro-batches. Returns the obstacle, or the speeds. Bits are compared.
+    CaptureVerdict rehearse_capture(const MakeDeviceGraph& make,
+                                    CaptureWay way,
                                     const ModelShape& shape,
-                                    std::int64_t rows,
+                                    const LeafCut& cut,
                                     int parts,
                                     const LossTerms& terms);
-    void end_capture() { captured_.reset(); }
+
+    /// Passes of `way`, whose rehearsal found no obstacle, are recorded and replayed from now on.
+    /// Nothing: none are.
+    void choose_capture(std::optional<CaptureWay> way);
 
     /// Returns the event that has ended recording since; "": none.
     std::string capture_obstacle() const { return captured_ ? captured_->why_not() : ""; }
@@ -129,7 +150,8 @@ class LeafPasses {
                                                const LeafCut& cut,
                                                const std::vector<std::uint64_t>& seeds,
                                                const LeafScalars& wishes,
-                                               const LossTerms& terms);
+                                               const LossTerms& terms,
+                                               Capture capture = Capture::no);
 
     /// Computes leaves of `cut` of generated samples both ways. Returns the obstacle to computing
     /// them together: "", an operator's name, that all at once would take more than `most_bytes`,
@@ -147,14 +169,27 @@ class LeafPasses {
                                    const LossTerms& terms);
 
   private:
+    using Recording = CapturedPasses::Recording;
+
     at::Tensor forward(const LeafSamples& samples, const LossTerms& terms);
     void backward(const at::Tensor& value, std::int64_t rows, int parts);
-    std::string compare_captured(const LeafSamples& samples, int parts, const LossTerms& terms);
-    void rehearse_one(const LeafSamples& leaf,
-                      int parts,
-                      const LossTerms& terms,
-                      std::uint64_t seed,
-                      Capture capture);
+    std::vector<at::Tensor> forward_together(const LeafSamples& samples,
+                                             const LeafCut& cut,
+                                             const LossTerms& terms,
+                                             std::vector<LeafResult>& results);
+    void backward_together(const std::vector<at::Tensor>& losses,
+                           LeafGraph& graph,
+                           const LeafSums& sums);
+    Recording* recorded(const LeafSamples& samples, const LossTerms& terms);
+    Recording* recorded_together(const LeafSamples& samples,
+                                 const LeafCut& cut,
+                                 const std::vector<std::uint64_t>& seeds,
+                                 const LossTerms& terms);
+
+    /// A pass in a rehearsal, over one of two sets of samples.
+    using RehearsedPass = std::function<void(std::size_t which, Capture capture)>;
+    std::string compare_captured(const RehearsedPass& pass);
+    CaptureVerdict measure_captured(const RehearsedPass& pass, std::int64_t rows);
     std::string compare_ways(const ModelShape& shape,
                              const LeafCut& cut,
                              const LossTerms& terms,
@@ -168,14 +203,17 @@ class LeafPasses {
     std::string rehearse_together(const LeafSamples& samples,
                                   const LeafCut& cut,
                                   const std::vector<std::uint64_t>& seeds,
-                                  const LossTerms& terms);
+                                  const LossTerms& terms,
+                                  Capture capture = Capture::no);
 
     Replica& replica_;
     const Task& task_;
     PhaseClock& clock_;
     Walk walk_ = Walk::counts;
     double together_s_ = 0;  ///< time of a rehearsal
+    MakeDeviceGraph make_graph_;
     std::unique_ptr<CapturedPasses> captured_;
+    std::optional<CaptureWay> captured_way_;
     LeafVerdicts verdicts_;
 };
 

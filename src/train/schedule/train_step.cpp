@@ -209,13 +209,13 @@ void TrainStep::tell_of_capture(std::int64_t step) {
     const std::string why = passes_.capture_obstacle();
     if (why.empty()) return;
     here(Level::warn, "graph: leaves are computed as always from step {} on: {}", step + 1, why);
-    passes_.end_capture();
+    passes_.choose_capture({});
 }
 
-CaptureVerdict TrainStep::rehearse_capture(MakeDeviceGraph make, bool captures_all) {
+void TrainStep::choose_capture(std::optional<CaptureWay> way, bool captures_all) {
     captures_all_ = captures_all;
-    return passes_.rehearse_capture(
-        std::move(make), parts_.shape, cut().rows, settings_.micro_batches, terms(settings_.batch));
+    if (way == CaptureWay::one_by_one) is_together_ = false;
+    passes_.choose_capture(way);
 }
 
 // Returns true on success.
@@ -231,7 +231,8 @@ bool TrainStep::compute_together(SampleFeed& feed, std::int64_t step, const Leaf
         seeds.push_back(leaf_seed(settings_.seed, step, leaf.leaf));
     }
     const std::string why = passes_.compute_together(
-        joined(leaves), cut(), seeds, wished, terms(batch.samples_in_step));
+        joined(leaves), cut(), seeds, wished, terms(batch.samples_in_step), Capture::yes);
+    tell_of_capture(step);
     if (why.empty()) return true;
     here(Level::warn, "leaves: computed one by one from step {} on: {}", step + 1, why);
     is_together_ = false;

@@ -101,13 +101,17 @@ class TrainStep {
         return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
     }
 
-    /// Call before the first step on a GPU. Records leaves that are computed one by one, and
-    /// replays the recordings: all of them, or only those whose gradients no rank waits for.
-    CaptureVerdict rehearse_capture(MakeDeviceGraph make, bool captures_all);
-    void end_capture() { passes_.end_capture(); }
+    /// Call before the first step on a GPU: see LeafPasses::rehearse_capture().
+    CaptureVerdict rehearse_capture(const MakeDeviceGraph& make, CaptureWay way) {
+        return passes_.rehearse_capture(
+            make, way, parts_.shape, cut(), settings_.micro_batches, terms(settings_.batch));
+    }
+
+    /// Call after the last of these. Leaves that are recorded one by one are computed in this way;
+    /// `captures_all`: also a leaf whose gradients other ranks wait for.
+    void choose_capture(std::optional<CaptureWay> way, bool captures_all);
 
     bool is_together() const { return is_together_; }
-    void compute_one_by_one() { is_together_ = false; }
 
     /// Collective. Computes this rank's leaves of the batch of `feed` as step `step` (from 0) with
     /// learning rate `rate`, sums gradients over all leaves and updates the stripes that this rank

@@ -14,11 +14,12 @@ namespace {
 
 class CudaGraph final : public DeviceGraph {
   public:
-    void begin(const DeviceGraph* before) override {
+    void begin(const DeviceGraph* before, std::span<const at::Generator> draws) override {
         const auto* const other = static_cast<const CudaGraph*>(before);
         const at::cuda::MempoolId_t own{0, 0};
         seed_ = generator().current_seed();
         offset_ = generator().get_offset();
+        for (const at::Generator& draw : draws) graph_.register_generator_state(draw);
         // Other threads of a rank call CUDA meanwhile: what they do is none of the recording's.
         graph_.capture_begin(other == nullptr ? own : other->pool_,
                              cudaStreamCaptureModeThreadLocal);
