@@ -113,6 +113,7 @@ struct SquaresLaunch {
 /// sum where a float is not finite. They enqueue on a cudaStream_t, whose device is current, and
 /// return a cudaError_t.
 inline constexpr const char* squares_entry_point = "lockstep_cuda_add_squares";
+/// The other one.
 inline constexpr const char* nonfinite_entry_point = "lockstep_cuda_add_nonfinite";
 /// The type of these entry points.
 using SquaresEntryPoint = int (*)(const SquaresLaunch* launch, void* stream);
