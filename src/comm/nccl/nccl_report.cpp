@@ -56,99 +56,6 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
     return true;
 }
 
-/// The links of one rank's report as they come in, and what they are joined with at the end.
-class Lines {
-  public:
-    void read(std::string_view message);
-    NcclReport finish();
-
-  private:
-    struct NetDevice {
-        std::string name;
-        std::optional<NcclTransportKind> layer;
-    };
-    using Pair = std::pair<std::string, std::string>;
-
-    void read_channel(std::string_view message);
-    std::optional<NcclTransport> transport_of(std::string_view via) const;
-    std::optional<NcclTransport> network_of(std::string_view via) const;
-    void read_verbs_devices(std::string_view list);
-    void read_socket_devices(std::string_view list);
-    void read_paths(std::string_view message);
-    NcclTransport with_path(const NcclLink& link) const;
-
-    NcclReport report_;
-    std::map<std::int64_t, NetDevice> verbs_, sockets_;
-    std::map<std::int64_t, std::string> gpu_of_rank_;
-    std::map<Pair, std::string> paths_;
-};
-
-void Lines::read(std::string_view message) {
-    if (const auto version = between(message, "NCCL version ", ""))
-        report_.version = version->substr(0, version->find(' '));
-    else if (message.starts_with("Channel "))
-        read_channel(message);
-    else if (const auto verbs = between(message, "NET/IB : Using", ";"))
-        read_verbs_devices(*verbs);
-    else if (const auto sockets = between(message, "NET/Socket : Using", ""))
-        read_socket_devices(*sockets);
-    else if (message.starts_with("NET/IB : No device found"))
-        report_.finds_no_device = true;
-    else if (message.starts_with("Failed to open libibverbs.so"))
-        report_.lacks_verbs = true;
-    else if (message.starts_with("GPU/"))
-        read_paths(message);
-    else if (const auto gpu = between(message, "- GPU/", ")"))
-        if (const auto rank = parse_integer(between(*gpu, "(", "").value_or("")))
-            gpu_of_rank_[*rank] = gpu->substr(0, gpu->find(' '));
-}
-
-/// "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0": ranks, and a GPU's number or bus in brackets.
-void Lines::read_channel(std::string_view message) {
-    const auto from = parse_integer(between(message, " : ", "[").value_or(""));
-    const auto to = parse_integer(between(message, " -> ", "[").value_or(""));
-    const auto via = between(message, " via ", "");
-    if (!from || !to || !via) return;
-    if (const auto transport = transport_of(*via))
-        report_.links.push_back({static_cast<int>(*from), static_cast<int>(*to), *transport});
-}
-
-std::optional<NcclTransport> Lines::transport_of(std::string_view via) const {
-    if (via.starts_with("P2P/MNNVL")) return NcclTransport{.kind = NcclTransportKind::nvlink};
-    if (via.starts_with("P2P/")) return NcclTransport{.kind = NcclTransportKind::peer};
-    if (via.starts_with("SHM/")) return NcclTransport{.kind = NcclTransportKind::shared_memory};
-    if (via.starts_with("NET/")) return network_of(via.substr(4));
-    return {};
-}
-
-/// "IB/0(3)/GDRDMA/Shared": name, device, the rank whose process sends.
-std::optional<NcclTransport> Lines::network_of(std::string_view via) const {
-    take_suffix(via, "/Shared");
-    NcclTransport transport;
-    transport.is_gpu_direct = take_suffix(via, "/GDRDMA") || take_suffix(via, "/GDRDMA(PCI)");
-    const auto slash = via.rfind('/');
-    if (slash == via.npos) return {};
-    const std::string_view name = via.substr(0, slash);
-    std::string_view number = via.substr(slash + 1);
-    number = number.substr(0, number.find('('));
-    const auto index = parse_integer(number);
-    if (!index) return {};
-    // IBext is NVIDIA's own plug-in: the same cards by the same list.
-    const bool is_verbs = name == "IB" || name.starts_with("IBext");
-    if (!is_verbs && name != "Socket") {
-        transport.kind = NcclTransportKind::plugin;
-        transport.through = name;
-        return transport;
-    }
-    const auto& devices = is_verbs ? verbs_ : sockets_;
-    const auto device = devices.find(*index);
-    transport.kind = is_verbs ? NcclTransportKind::rdma : NcclTransportKind::sockets;
-    if (device == devices.end()) return transport;
-    transport.through = device->second.name;
-    transport.kind = device->second.layer.value_or(transport.kind);
-    return transport;
-}
-
 /// "mlx5_0:1/IB": the name, and InfiniBand or RoCE.
 std::pair<std::string, std::optional<NcclTransportKind>> verbs_device(std::string_view word) {
     const auto layer = between(word, "/", "").value_or("");
@@ -158,73 +65,157 @@ std::pair<std::string, std::optional<NcclTransportKind>> verbs_device(std::strin
     return {std::string(word.substr(0, word.find(':'))), kind};
 }
 
-/// " [0]mlx5_0:1/IB [1]={[1] mlx5_1:1/IB, [2] mlx5_2:1/IB} [RO]": the second is two that NCCL uses
-/// as one.
-void Lines::read_verbs_devices(std::string_view list) {
-    while (const auto index = parse_integer(between(list, "[", "]").value_or(""))) {
-        list.remove_prefix(list.find(']') + 1);
-        const bool is_merged = list.starts_with("={");
-        const auto end = std::min(list.find(is_merged ? '}' : ' '), list.size());
-        NetDevice& device = verbs_[*index];
-        for (std::string& word : split(list.substr(is_merged ? 2 : 0, end), ',')) {
-            if (const auto bracket = word.rfind("] "); bracket != word.npos)
-                word.erase(0, bracket + 2);
-            while (!word.empty() && (word.back() == '}' || word.back() == ' ')) word.pop_back();
-            const auto [name, layer] = verbs_device(word);
-            device.name += (device.name.empty() ? "" : "+") + name;
-            device.layer = layer;
+/// The links of one rank's report as they come in, and what they are joined with at the end.
+class Lines {
+  public:
+    void read(std::string_view message) {
+        if (const auto version = between(message, "NCCL version ", ""))
+            report_.version = version->substr(0, version->find(' '));
+        else if (message.starts_with("Channel "))
+            read_channel(message);
+        else if (const auto verbs = between(message, "NET/IB : Using", ";"))
+            read_verbs_devices(*verbs);
+        else if (const auto sockets = between(message, "NET/Socket : Using", ""))
+            read_socket_devices(*sockets);
+        else if (message.starts_with("NET/IB : No device found"))
+            report_.finds_no_device = true;
+        else if (message.starts_with("Failed to open libibverbs.so"))
+            report_.lacks_verbs = true;
+        else if (message.starts_with("GPU/"))
+            read_paths(message);
+        else if (const auto gpu = between(message, "- GPU/", ")"))
+            if (const auto rank = parse_integer(between(*gpu, "(", "").value_or("")))
+                gpu_of_rank_[*rank] = gpu->substr(0, gpu->find(' '));
+    }
+
+    NcclReport finish() {
+        for (NcclLink& link : report_.links) link.transport = with_path(link);
+        std::ranges::sort(report_.links);
+        report_.links.erase(std::unique(report_.links.begin(), report_.links.end()),
+                            report_.links.end());
+        return std::move(report_);
+    }
+
+  private:
+    struct NetDevice {
+        std::string name;
+        std::optional<NcclTransportKind> layer;
+    };
+    using Pair = std::pair<std::string, std::string>;
+
+    /// "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0": ranks, and a GPU's number or bus in
+    /// brackets.
+    void read_channel(std::string_view message) {
+        const auto from = parse_integer(between(message, " : ", "[").value_or(""));
+        const auto to = parse_integer(between(message, " -> ", "[").value_or(""));
+        const auto via = between(message, " via ", "");
+        if (!from || !to || !via) return;
+        if (const auto transport = transport_of(*via))
+            report_.links.push_back({static_cast<int>(*from), static_cast<int>(*to), *transport});
+    }
+
+    std::optional<NcclTransport> transport_of(std::string_view via) const {
+        if (via.starts_with("P2P/MNNVL")) return NcclTransport{.kind = NcclTransportKind::nvlink};
+        if (via.starts_with("P2P/")) return NcclTransport{.kind = NcclTransportKind::peer};
+        if (via.starts_with("SHM/")) return NcclTransport{.kind = NcclTransportKind::shared_memory};
+        if (via.starts_with("NET/")) return network_of(via.substr(4));
+        return {};
+    }
+
+    /// "IB/0(3)/GDRDMA/Shared": name, device, the rank whose process sends.
+    std::optional<NcclTransport> network_of(std::string_view via) const {
+        take_suffix(via, "/Shared");
+        NcclTransport transport;
+        transport.is_gpu_direct = take_suffix(via, "/GDRDMA") || take_suffix(via, "/GDRDMA(PCI)");
+        const auto slash = via.rfind('/');
+        if (slash == via.npos) return {};
+        const std::string_view name = via.substr(0, slash);
+        std::string_view number = via.substr(slash + 1);
+        number = number.substr(0, number.find('('));
+        const auto index = parse_integer(number);
+        if (!index) return {};
+        // IBext is NVIDIA's own plug-in: the same cards by the same list.
+        const bool is_verbs = name == "IB" || name.starts_with("IBext");
+        if (!is_verbs && name != "Socket") {
+            transport.kind = NcclTransportKind::plugin;
+            transport.through = name;
+            return transport;
         }
-        list.remove_prefix(end);
+        const auto& devices = is_verbs ? verbs_ : sockets_;
+        const auto device = devices.find(*index);
+        transport.kind = is_verbs ? NcclTransportKind::rdma : NcclTransportKind::sockets;
+        if (device == devices.end()) return transport;
+        transport.through = device->second.name;
+        transport.kind = device->second.layer.value_or(transport.kind);
+        return transport;
     }
-}
 
-/// " [0]eth0:10.0.0.1<0> [1]eth1:..."
-void Lines::read_socket_devices(std::string_view list) {
-    while (const auto index = parse_integer(between(list, "[", "]").value_or(""))) {
-        list.remove_prefix(list.find(']') + 1);
-        sockets_[*index].name = list.substr(0, list.find(':'));
+    /// " [0]mlx5_0:1/IB [1]={[1] mlx5_1:1/IB, [2] mlx5_2:1/IB} [RO]": the second is two that NCCL
+    /// uses as one.
+    void read_verbs_devices(std::string_view list) {
+        while (const auto index = parse_integer(between(list, "[", "]").value_or(""))) {
+            list.remove_prefix(list.find(']') + 1);
+            const bool is_merged = list.starts_with("={");
+            const auto end = std::min(list.find(is_merged ? '}' : ' '), list.size());
+            NetDevice& device = verbs_[*index];
+            for (std::string& word : split(list.substr(is_merged ? 2 : 0, end), ',')) {
+                if (const auto bracket = word.rfind("] "); bracket != word.npos)
+                    word.erase(0, bracket + 2);
+                while (!word.empty() && (word.back() == '}' || word.back() == ' ')) word.pop_back();
+                const auto [name, layer] = verbs_device(word);
+                device.name += (device.name.empty() ? "" : "+") + name;
+                device.layer = layer;
+            }
+            list.remove_prefix(end);
+        }
     }
-}
 
-/// "GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) GPU/0-43000 (2/370.8/NVL) CPU/..": where the path is
-/// LOC is the GPU itself, which some versions write otherwise before the colon.
-void Lines::read_paths(std::string_view message) {
-    std::string self;
-    std::vector<Pair> others;
-    std::istringstream words{std::string(between(message, ":", "").value_or(""))};
-    for (std::string name, path; words >> name >> path;) {
-        if (!name.starts_with("GPU/") || !path.ends_with(")")) continue;
-        name.erase(0, 4);
-        const std::string word =
-            path.substr(path.rfind('/') + 1, path.size() - path.rfind('/') - 2);
-        if (word == "LOC")
-            self = name;
-        else
-            others.emplace_back(name, word);
+    /// " [0]eth0:10.0.0.1<0> [1]eth1:..."
+    void read_socket_devices(std::string_view list) {
+        while (const auto index = parse_integer(between(list, "[", "]").value_or(""))) {
+            list.remove_prefix(list.find(']') + 1);
+            sockets_[*index].name = list.substr(0, list.find(':'));
+        }
     }
-    if (self.empty()) return;
-    for (const auto& [name, word] : others) paths_[{self, name}] = word;
-}
 
-NcclTransport Lines::with_path(const NcclLink& link) const {
-    if (link.transport.kind != NcclTransportKind::peer) return link.transport;
-    const auto from = gpu_of_rank_.find(link.from), to = gpu_of_rank_.find(link.to);
-    if (from == gpu_of_rank_.end() || to == gpu_of_rank_.end()) return link.transport;
-    const auto path = paths_.find({from->second, to->second});
-    if (path == paths_.end()) return link.transport;
-    const std::string& word = path->second;
-    if (word == "NVL" || word == "NVB") return {.kind = NcclTransportKind::nvlink};
-    const bool is_pci = word == "PIX" || word == "PXB" || word == "PHB" || word == "SYS";
-    return {.kind = is_pci ? NcclTransportKind::pcie : NcclTransportKind::peer, .through = word};
-}
+    /// "GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) GPU/0-43000 (2/370.8/NVL) CPU/..": where the path
+    /// is LOC is the GPU itself, which some versions write otherwise before the colon.
+    void read_paths(std::string_view message) {
+        std::string self;
+        std::vector<Pair> others;
+        std::istringstream words{std::string(between(message, ":", "").value_or(""))};
+        for (std::string name, path; words >> name >> path;) {
+            if (!name.starts_with("GPU/") || !path.ends_with(")")) continue;
+            name.erase(0, 4);
+            const std::string word =
+                path.substr(path.rfind('/') + 1, path.size() - path.rfind('/') - 2);
+            if (word == "LOC")
+                self = name;
+            else
+                others.emplace_back(name, word);
+        }
+        if (self.empty()) return;
+        for (const auto& [name, word] : others) paths_[{self, name}] = word;
+    }
 
-NcclReport Lines::finish() {
-    for (NcclLink& link : report_.links) link.transport = with_path(link);
-    std::ranges::sort(report_.links);
-    report_.links.erase(std::unique(report_.links.begin(), report_.links.end()),
-                        report_.links.end());
-    return std::move(report_);
-}
+    NcclTransport with_path(const NcclLink& link) const {
+        if (link.transport.kind != NcclTransportKind::peer) return link.transport;
+        const auto from = gpu_of_rank_.find(link.from), to = gpu_of_rank_.find(link.to);
+        if (from == gpu_of_rank_.end() || to == gpu_of_rank_.end()) return link.transport;
+        const auto path = paths_.find({from->second, to->second});
+        if (path == paths_.end()) return link.transport;
+        const std::string& word = path->second;
+        if (word == "NVL" || word == "NVB") return {.kind = NcclTransportKind::nvlink};
+        const bool is_pci = word == "PIX" || word == "PXB" || word == "PHB" || word == "SYS";
+        return {.kind = is_pci ? NcclTransportKind::pcie : NcclTransportKind::peer,
+                .through = word};
+    }
+
+    NcclReport report_;
+    std::map<std::int64_t, NetDevice> verbs_, sockets_;
+    std::map<std::int64_t, std::string> gpu_of_rank_;
+    std::map<Pair, std::string> paths_;
+};
 
 std::string_view kind_text(NcclTransportKind kind) {
     constexpr std::array<std::string_view, 9> texts{"NVLink",

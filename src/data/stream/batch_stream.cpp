@@ -74,18 +74,79 @@ class WindowSource : public BatchSource {
     WindowSource(std::shared_ptr<const DatasetIndex> index,
                  const StreamOptions& options,
                  StreamPosition start,
-                 const StreamMemory& memory);
+                 const StreamMemory& memory)
+        : BatchSource(std::move(index), options, memory.batches, memory.batch_rows),
+          start_(start),
+          memory_(memory),
+          files_(index_,
+                 options.order == OrderKind::sequential ? Access::sequential : Access::scattered),
+          windows_(files_, options, start, memory),
+          growth_(memory.readers),
+          is_settled_(options.io_threads > 0) {
+        try {
+            for (int i = 0; i < std::max(options_.io_threads, 1); ++i) add_io_thread();
+            add_thread([this] { assemble_batches(); });
+        } catch (...) {
+            stop_all();
+            throw;
+        }
+    }
+
     ~WindowSource() override { stop_all(); }
 
-    StreamStats stats() const override;
+    StreamStats stats() const override {
+        StreamStats stats = BatchSource::stats();
+        stats += windows_.stats();
+        stats.io_threads = io_threads_;
+        return stats;
+    }
+
     std::uint64_t memory_bytes() const override { return memory_.bytes(); }
     std::string memory_text() const override { return memory_.text(); }
 
   private:
-    void add_io_thread();
-    void assemble_batches();
-    void adapt(double waited_s) override;
-    void stop_all();
+    void add_io_thread() {
+        add_thread([this] { windows_.load_windows(); });
+        ++io_threads_;
+    }
+
+    void assemble_batches() {
+        StepWalk walk(index_->blocks(), options_, start_);
+        Assembler assembler(*index_, windows_);
+        for (std::uint64_t number = 0;; ++number) {
+            const Step step = walk.next();
+            BatchBuffers::Lent buffer = buffers_->take();
+            if (!buffer.lease || !assembler.assemble(step, *buffer.room)) return;
+            deliver(number, make_batch(step, std::move(buffer)), assembler.take_seconds());
+            windows_.release_ended(step);
+        }
+    }
+
+    void adapt(double) override {
+        const double now = now_s();
+        if (options_.io_threads > 0 || !growth_.is_due(now)) return;
+        const ThreadGrowth::Advice advice = growth_.look(now, stats());
+        if (advice == ThreadGrowth::Advice::add) {
+            try {
+                add_io_thread();
+            } catch (const std::system_error&) {
+                growth_ = ThreadGrowth(io_threads_);  // the system has no more
+            }
+        }
+        if (advice != ThreadGrowth::Advice::keep || is_settled_) return;
+        is_settled_ = true;
+        once(Level::info,
+             "I/O threads: {} of at most {}; the last {:.1f} s waited {:.1f} % for data",
+             io_threads_,
+             memory_.readers,
+             ThreadGrowth::interval_s,
+             100 * growth_.waited_share());
+    }
+
+    void stop_all() {
+        windows_.stop();
+        stop();
+    }
 
     StreamPosition start_;
     StreamMemory memory_;
@@ -96,77 +157,6 @@ class WindowSource : public BatchSource {
     bool is_settled_;
     int io_threads_ = 0;  // likewise
 };
-
-WindowSource::WindowSource(std::shared_ptr<const DatasetIndex> index,
-                           const StreamOptions& options,
-                           StreamPosition start,
-                           const StreamMemory& memory)
-    : BatchSource(std::move(index), options, memory.batches, memory.batch_rows),
-      start_(start),
-      memory_(memory),
-      files_(index_,
-             options.order == OrderKind::sequential ? Access::sequential : Access::scattered),
-      windows_(files_, options, start, memory),
-      growth_(memory.readers),
-      is_settled_(options.io_threads > 0) {
-    try {
-        for (int i = 0; i < std::max(options_.io_threads, 1); ++i) add_io_thread();
-        add_thread([this] { assemble_batches(); });
-    } catch (...) {
-        stop_all();
-        throw;
-    }
-}
-
-void WindowSource::add_io_thread() {
-    add_thread([this] { windows_.load_windows(); });
-    ++io_threads_;
-}
-
-void WindowSource::assemble_batches() {
-    StepWalk walk(index_->blocks(), options_, start_);
-    Assembler assembler(*index_, windows_);
-    for (std::uint64_t number = 0;; ++number) {
-        const Step step = walk.next();
-        BatchBuffers::Lent buffer = buffers_->take();
-        if (!buffer.lease || !assembler.assemble(step, *buffer.room)) return;
-        deliver(number, make_batch(step, std::move(buffer)), assembler.take_seconds());
-        windows_.release_ended(step);
-    }
-}
-
-void WindowSource::adapt(double) {
-    const double now = now_s();
-    if (options_.io_threads > 0 || !growth_.is_due(now)) return;
-    const ThreadGrowth::Advice advice = growth_.look(now, stats());
-    if (advice == ThreadGrowth::Advice::add) {
-        try {
-            add_io_thread();
-        } catch (const std::system_error&) {
-            growth_ = ThreadGrowth(io_threads_);  // the system has no more
-        }
-    }
-    if (advice != ThreadGrowth::Advice::keep || is_settled_) return;
-    is_settled_ = true;
-    once(Level::info,
-         "I/O threads: {} of at most {}; the last {:.1f} s waited {:.1f} % for data",
-         io_threads_,
-         memory_.readers,
-         ThreadGrowth::interval_s,
-         100 * growth_.waited_share());
-}
-
-StreamStats WindowSource::stats() const {
-    StreamStats stats = BatchSource::stats();
-    stats += windows_.stats();
-    stats.io_threads = io_threads_;
-    return stats;
-}
-
-void WindowSource::stop_all() {
-    windows_.stop();
-    stop();
-}
 
 }  // namespace
 

@@ -61,21 +61,115 @@ class ResidentSource : public BatchSource {
     ResidentSource(const std::shared_ptr<const DatasetIndex>& index,
                    std::shared_ptr<const ResidentRows> rows,
                    const StreamOptions& options,
-                   StreamPosition start);
+                   StreamPosition start)
+        : BatchSource(index,
+                      options,
+                      buffers_for(assemblers_at_most(options)),
+                      most_rows(options, index->samples())),
+          rows_(std::move(rows)),
+          most_threads_(assemblers_at_most(options)),
+          walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
+          walk_(index_->blocks(), options, start) {
+        try {
+            for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
+                add_assembler();
+        } catch (...) {
+            stop();
+            throw;
+        }
+    }
+
     ~ResidentSource() override { stop(); }
 
-    StreamStats stats() const override;
+    StreamStats stats() const override {
+        StreamStats stats = BatchSource::stats();
+        stats.io_threads = static_cast<int>(threads_.size());
+        return stats;
+    }
+
     std::uint64_t memory_bytes() const override { return buffers_->memory_bytes() + walk_bytes_; }
-    std::string memory_text() const override;
+
+    std::string memory_text() const override {
+        return fmt::format(
+            "from memory: all rows in {}, shared by the ranks of a node; {} of batches{}, {} "
+            "for order '{}'",
+            bytes_text(ResidentRows::bytes_needed(*index_)),
+            bytes_text(buffers_->memory_bytes()),
+            options_.page_lock ? " (page-locked)" : "",
+            bytes_text(walk_bytes_),
+            order_name(options_.order));
+    }
 
   private:
-    std::pair<std::uint64_t, StepSamples> claim_step();
-    void add_assembler();
-    void assemble_next(BatchBuffers::Lent buffer);
-    bool help() override;
-    void adapt(double waited_s) override;
-    Batch assemble(StepSamples step, BatchBuffers::Lent buffer) const;
-    void mask(BatchRoom& room) const;
+    std::pair<std::uint64_t, StepSamples> claim_step() {
+        const std::scoped_lock lock(walk_mutex_);
+        const std::uint64_t number = steps_claimed_++;
+        return {number, walk_.next()};
+    }
+
+    void add_assembler() {
+        add_thread([this] {
+            for (;;) {
+                BatchBuffers::Lent buffer = buffers_->take();
+                if (!buffer.lease) return;
+                assemble_next(std::move(buffer));
+            }
+        });
+    }
+
+    void assemble_next(BatchBuffers::Lent buffer) {
+        const double since = now_s();
+        auto [number, step] = claim_step();
+        Batch batch = assemble(std::move(step), std::move(buffer));
+        deliver(number, std::move(batch), now_s() - since);
+    }
+
+    // The caller would only wait: it may as well gather a batch itself.
+    bool help() override {
+        BatchBuffers::Lent buffer = buffers_->try_take();
+        if (!buffer.lease) return false;
+        run_guarded([&] { assemble_next(std::move(buffer)); });
+        return true;
+    }
+
+    void adapt(double waited_s) override {
+        waited_since_s_ += waited_s;
+        if (options_.io_threads > 0 || steps_given_ % steps_of_a_look != 0) return;
+        const double now = now_s();
+        const bool is_late = waited_since_s_ > 0.01 * (now - looked_at_s_);
+        looked_at_s_ = now;
+        waited_since_s_ = 0;
+        if (is_late && static_cast<int>(threads_.size()) < most_threads_) add_assembler();
+    }
+
+    Batch assemble(StepSamples step, BatchBuffers::Lent buffer) const {
+        BatchRoom& room = *buffer.room;
+        room.sample_ids.swap(step.ids);
+        room.valid.clear();
+        std::vector<const std::byte*> places(room.sample_ids.size());
+        for (std::size_t f = 0; f < room.places.size(); ++f) {
+            const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
+            const std::byte* const rows = rows_->rows(f).data();
+            std::ranges::transform(room.sample_ids, places.begin(), [&](std::uint64_t sample) {
+                return rows + sample * row_bytes;
+            });
+            gather_rows(places, row_bytes, room.places[f].data());
+        }
+        if (rows_->masked_samples() > 0) mask(room);
+        return make_batch(step.step, std::move(buffer));
+    }
+
+    void mask(BatchRoom& room) const {
+        for (std::size_t row = 0; row < room.sample_ids.size(); ++row) {
+            if (!rows_->is_masked(room.sample_ids[row])) continue;
+            room.valid.resize(room.sample_ids.size(), 1);
+            room.valid[row] = 0;
+            for (std::size_t f = 0; f < room.places.size(); ++f) {
+                const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
+                std::memset(room.places[f].data() + row * row_bytes, 0, row_bytes);
+            }
+        }
+    }
 
     const std::shared_ptr<const ResidentRows> rows_;
     const int most_threads_;
@@ -87,114 +181,6 @@ class ResidentSource : public BatchSource {
 
     double looked_at_s_ = now_s(), waited_since_s_ = 0;  // the caller's
 };
-
-ResidentSource::ResidentSource(const std::shared_ptr<const DatasetIndex>& index,
-                               std::shared_ptr<const ResidentRows> rows,
-                               const StreamOptions& options,
-                               StreamPosition start)
-    : BatchSource(index,
-                  options,
-                  buffers_for(assemblers_at_most(options)),
-                  most_rows(options, index->samples())),
-      rows_(std::move(rows)),
-      most_threads_(assemblers_at_most(options)),
-      walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
-      walk_(index_->blocks(), options, start) {
-    try {
-        for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
-            add_assembler();
-    } catch (...) {
-        stop();
-        throw;
-    }
-}
-
-std::string ResidentSource::memory_text() const {
-    return fmt::format(
-        "from memory: all rows in {}, shared by the ranks of a node; {} of batches{}, {} "
-        "for order '{}'",
-        bytes_text(ResidentRows::bytes_needed(*index_)),
-        bytes_text(buffers_->memory_bytes()),
-        options_.page_lock ? " (page-locked)" : "",
-        bytes_text(walk_bytes_),
-        order_name(options_.order));
-}
-
-void ResidentSource::add_assembler() {
-    add_thread([this] {
-        for (;;) {
-            BatchBuffers::Lent buffer = buffers_->take();
-            if (!buffer.lease) return;
-            assemble_next(std::move(buffer));
-        }
-    });
-}
-
-void ResidentSource::assemble_next(BatchBuffers::Lent buffer) {
-    const double since = now_s();
-    auto [number, step] = claim_step();
-    Batch batch = assemble(std::move(step), std::move(buffer));
-    deliver(number, std::move(batch), now_s() - since);
-}
-
-std::pair<std::uint64_t, StepSamples> ResidentSource::claim_step() {
-    const std::scoped_lock lock(walk_mutex_);
-    const std::uint64_t number = steps_claimed_++;
-    return {number, walk_.next()};
-}
-
-Batch ResidentSource::assemble(StepSamples step, BatchBuffers::Lent buffer) const {
-    BatchRoom& room = *buffer.room;
-    room.sample_ids.swap(step.ids);
-    room.valid.clear();
-    std::vector<const std::byte*> places(room.sample_ids.size());
-    for (std::size_t f = 0; f < room.places.size(); ++f) {
-        const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
-        const std::byte* const rows = rows_->rows(f).data();
-        std::ranges::transform(room.sample_ids, places.begin(), [&](std::uint64_t sample) {
-            return rows + sample * row_bytes;
-        });
-        gather_rows(places, row_bytes, room.places[f].data());
-    }
-    if (rows_->masked_samples() > 0) mask(room);
-    return make_batch(step.step, std::move(buffer));
-}
-
-void ResidentSource::mask(BatchRoom& room) const {
-    for (std::size_t row = 0; row < room.sample_ids.size(); ++row) {
-        if (!rows_->is_masked(room.sample_ids[row])) continue;
-        room.valid.resize(room.sample_ids.size(), 1);
-        room.valid[row] = 0;
-        for (std::size_t f = 0; f < room.places.size(); ++f) {
-            const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
-            std::memset(room.places[f].data() + row * row_bytes, 0, row_bytes);
-        }
-    }
-}
-
-// The caller would only wait: it may as well gather a batch itself.
-bool ResidentSource::help() {
-    BatchBuffers::Lent buffer = buffers_->try_take();
-    if (!buffer.lease) return false;
-    run_guarded([&] { assemble_next(std::move(buffer)); });
-    return true;
-}
-
-void ResidentSource::adapt(double waited_s) {
-    waited_since_s_ += waited_s;
-    if (options_.io_threads > 0 || steps_given_ % steps_of_a_look != 0) return;
-    const double now = now_s();
-    const bool is_late = waited_since_s_ > 0.01 * (now - looked_at_s_);
-    looked_at_s_ = now;
-    waited_since_s_ = 0;
-    if (is_late && static_cast<int>(threads_.size()) < most_threads_) add_assembler();
-}
-
-StreamStats ResidentSource::stats() const {
-    StreamStats stats = BatchSource::stats();
-    stats.io_threads = static_cast<int>(threads_.size());
-    return stats;
-}
 
 void check_memory(const DatasetIndex& index, const StreamOptions& options) {
     const std::uint64_t buffers = buffers_for(assemblers_at_most(options)) *
