@@ -75,59 +75,6 @@ WindowPool::~WindowPool() {
     for (const PlannedWindow& planned : ahead_) forget(files_, plan_ahead(planned));
 }
 
-/// One I/O thread's windows: those that it has read, but that wait for rows that another thread is
-/// still to keep, are completed after the next one was read.
-class WindowPool::Loading {
-  public:
-    explicit Loading(WindowPool& pool) : pool_(pool), loader_(pool.files_, pool.is_stopped_) {
-        if (pool.page_cache_ == PageCache::drop) loader_.drop_pages(pool.dropper_);
-        if (pool.on_bad_data_ == BadData::mask) loader_.mask(pool.bad_blocks_);
-    }
-
-    /// Until stop().
-    void run() {
-        for (;;) {
-            while (!read_.empty() && read_.front()->shared.is_findable()) complete_first();
-            if (Slab* const slab = pool_.claim(read_.empty() ? Wait::yes : Wait::no))
-                read(*slab);
-            else if (read_.empty())
-                return;
-            else
-                complete_first();
-        }
-    }
-
-  private:
-    void read(Slab& slab) {
-        read_.push_back(&slab);
-        guarded(slab, [&] { loader_.read(slab); });
-    }
-    void complete_first() {
-        Slab& slab = *read_.front();
-        read_.pop_front();
-        guarded(slab, [&] {
-            if (!slab.error) loader_.complete(slab);
-        });
-        pool_.publish(slab, loader_.take_stats());
-    }
-    template <class Work>
-    static void guarded(Slab& slab, const Work& work) {
-        try {
-            work();
-        } catch (...) {
-            slab.error = std::current_exception();
-        }
-    }
-
-    WindowPool& pool_;
-    WindowLoader loader_;
-    std::deque<Slab*> read_;
-};
-
-void WindowPool::load_windows() {
-    Loading(*this).run();
-}
-
 // Without waiting, for a free slab or behind who waits for one, there may be none.
 Slab* WindowPool::claim(Wait wait) {
     std::unique_lock planning(plan_mutex_, std::defer_lock);

@@ -110,49 +110,6 @@ class WindowPool {
     std::atomic<bool> is_stopped_ = false;  // written under the mutex
 };
 
-struct Slab;
-
-/// One thread.
-class WindowLoader {
-  public:
-    /// Leaves off between requests when `is_stopped`.
-    WindowLoader(ShardFiles& files, const std::atomic<bool>& is_stopped)
-        : index_(files.index()), is_stopped_(is_stopped), reader_(files), plan_(index_) {}
-
-    /// From now on pages are dropped when their rows are read.
-    void drop_pages(PageDropper& dropper) { dropper_ = &dropper; }
-
-    /// From now on rows of blocks that cannot be had become zeros, in all fields.
-    void mask(BadBlocks& bad_blocks) { bad_blocks_ = &bad_blocks; }
-
-    /// Reads the rows of slab.window but for those that it finds, and settles those that it keeps.
-    /// Errors of both: those of BlockReader, unless it masks.
-    void read(Slab& slab);
-
-    /// After read(): waits for what it finds. Then the slab is whole.
-    void complete(Slab& slab);
-
-    StreamStats take_stats() { return reader_.take_stats(); }
-
-  private:
-    void plan(const Slab& slab, const LaneRange& rows);
-    std::span<const std::span<std::byte>> rows_in(const Slab& slab, const LaneRange& rows);
-    bool read_planned(Slab& slab);
-    void number_rows(Slab& slab);
-    void mask_rows(Slab& slab);
-
-    const DatasetIndex& index_;
-    const std::atomic<bool>& is_stopped_;
-    BlockReader reader_;
-    RequestPlan plan_;
-    PageDropper* dropper_ = nullptr;
-    BadBlocks* bad_blocks_ = nullptr;
-    std::vector<RowRun> runs_;  // of the window at hand
-    std::vector<std::span<std::byte>> places_;
-    std::vector<std::uint64_t> samples_;  // by row
-    std::vector<std::uint8_t> valid_;     // by row
-};
-
 /// First finds the rows of as many lanes as are loaded, then copies them all: so rows of other
 /// lanes are on their way to the cache while one is copied. One thread.
 class Assembler {
