@@ -15,10 +15,6 @@
 namespace lockstep {
 namespace {
 
-std::string named(std::span<const int> ranks) {
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
-}
-
 bool any_failed(const Communicator& ranks, bool mine) {
     std::array<std::int64_t, 1> failed = {mine ? 1 : 0};
     ranks.all_reduce_max(failed);
@@ -59,11 +55,11 @@ std::string nodes_text(const std::vector<int>& ranks, const std::vector<std::str
     return text;
 }
 
-std::string ranks_text(const std::vector<int>& same, const std::vector<std::string>& host_of) {
+std::string same_text(const std::vector<int>& same, const std::vector<std::string>& host_of) {
     const std::size_t all = host_of.size();
     if (all == 1) return {};
-    if (same.size() < all) return named(same) + nodes_text(same, host_of) + " only";
-    return "same on " + named(std::span(same).subspan(1));
+    if (same.size() < all) return ranks_text(same) + nodes_text(same, host_of) + " only";
+    return "same on " + ranks_text(std::span(same).subspan(1));
 }
 
 Error with_others(const Error& first,
@@ -71,7 +67,7 @@ Error with_others(const Error& first,
                   const std::string& nodes,
                   const Error& second) {
     const std::string note = fmt::format("{}{} failed otherwise; rank {}: {}: {}",
-                                         named(other),
+                                         ranks_text(other),
                                          nodes,
                                          other.front(),
                                          second.code(),
@@ -98,7 +94,7 @@ void agree_on_failure(const Communicator& ranks, const std::optional<Error>& min
                             failures.other,
                             nodes_text(failures.other, host_of),
                             error_of(failures.other.front()));
-    throw AgreedError(error, failures.same, ranks_text(failures.same, host_of), ranks.is_root());
+    throw AgreedError(error, failures.same, same_text(failures.same, host_of), ranks.is_root());
 }
 
 std::string from_root(const Communicator& ranks, const std::function<std::string()>& step) {

@@ -8,7 +8,6 @@
 #include "lockstep/run/flight_recorder.hpp"
 
 #include "base/mpi_check.hpp"
-#include "mpi_check.hpp"
 
 #include <algorithm>
 #include <array>
@@ -82,13 +81,17 @@ std::vector<std::string> gather_for(Receivers to,
     return split_at(joined, sizes, offsets);
 }
 
-template <class T>
-void all_reduce(MPI_Comm comm, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
+template <class Handle, class T>
+void all_reduce(const std::shared_ptr<Handle>& handle,
+                std::span<T> values,
+                MPI_Datatype type,
+                MPI_Op operation) {
+    if (!handle) return;
+    const typename Handle::Noted noted(*handle, FlightOp::all_reduce);
     expect(values.size() <= largest_message, "values to reduce <= 2^30");
-    check_mpi(
-        MPI_Allreduce(
-            MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), type, operation, comm),
-        "MPI_Allreduce");
+    const auto count = static_cast<int>(values.size());
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), count, type, operation, handle->comm),
+              "MPI_Allreduce");
 }
 
 }  // namespace
@@ -246,21 +249,15 @@ std::vector<std::string> Communicator::gather(const std::string& bytes) const {
 }
 
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) const {
-    if (!handle_) return;
-    const Handle::Noted noted(*handle_, FlightOp::all_reduce);
-    all_reduce(handle(), values, MPI_INT64_T, MPI_SUM);
+    all_reduce(handle_, values, MPI_INT64_T, MPI_SUM);
 }
 
 void Communicator::all_reduce_max(std::span<std::int64_t> values) const {
-    if (!handle_) return;
-    const Handle::Noted noted(*handle_, FlightOp::all_reduce);
-    all_reduce(handle(), values, MPI_INT64_T, MPI_MAX);
+    all_reduce(handle_, values, MPI_INT64_T, MPI_MAX);
 }
 
 void Communicator::all_reduce_sum(std::span<double> values) const {
-    if (!handle_) return;
-    const Handle::Noted noted(*handle_, FlightOp::all_reduce);
-    all_reduce(handle(), values, MPI_DOUBLE, MPI_SUM);
+    all_reduce(handle_, values, MPI_DOUBLE, MPI_SUM);
 }
 
 void Communicator::abort(int exit_code) const {

@@ -22,9 +22,8 @@ std::vector<std::string> gather_all(Bootstrap& bootstrap,
     }
     check(missing.empty(), [&] {
         return Error("E630",
-                     fmt::format("{} {} did not come to '{}' within {}",
-                                 missing.size() == 1 ? "rank" : "ranks",
-                                 fold_ranks(missing),
+                     fmt::format("{} did not come to '{}' within {}",
+                                 ranks_text(missing),
                                  purpose,
                                  duration_text(deadline_s)),
                      "it ended, hangs, or is much slower than the others",
