@@ -35,20 +35,8 @@ Json::~Json() = default;
 Json::Json(std::string&& text) : value_(std::move(text)) {}
 Json::Json(Array items) : value_(std::move(items)) {}
 
-void Json::set(bool flag) {
-    value_ = flag;
-}
-
-void Json::set(std::int64_t number) {
-    value_ = number;
-}
-
-void Json::set(std::uint64_t number) {
-    value_ = number;
-}
-
-void Json::set(double number) {
-    value_ = number;
+void Json::set(const std::variant<bool, std::int64_t, std::uint64_t, double>& scalar) {
+    std::visit([this](auto value) { value_ = value; }, scalar);
 }
 
 Json::Json(std::initializer_list<Json> items) {

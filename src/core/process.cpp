@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/process.hpp"
 
-#include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 
 #include <algorithm>
 #include <array>
@@ -128,50 +128,35 @@ std::optional<std::size_t> timed_read(int fd, std::span<std::byte> out, double d
     }
 }
 
-struct TalkingProcess::Inside {
-    Child child;
-    std::string heard;  ///< not yet given out
-
-    std::optional<std::string> next_line() {
-        const auto end = heard.find('\n');
-        if (end == heard.npos) return {};
-        std::string line = heard.substr(0, end);
-        heard.erase(0, end + 1);
-        if (line.ends_with('\r')) line.pop_back();  // ssh's own words end so
-        return line;
-    }
-};
-
 TalkingProcess::TalkingProcess(const std::vector<std::string>& argv)
-    : inside_(std::make_unique<Inside>()) {
-    inside_->child = start_child(argv, {}, ChildPipes::both);
-}
-
-TalkingProcess::TalkingProcess(TalkingProcess&&) noexcept = default;
+    : child_(start_child(argv, {}, ChildPipes::both)) {}
 
 TalkingProcess::~TalkingProcess() {
-    if (inside_) end_child(inside_->child.pid);
+    if (child_.output) end_child(child_.pid);
+}
+
+std::optional<std::string> TalkingProcess::next_line() {
+    const auto end = heard_.find('\n');
+    if (end == heard_.npos) return {};
+    std::string line = heard_.substr(0, end);
+    heard_.erase(0, end + 1);
+    if (line.ends_with('\r')) line.pop_back();  // ssh's own words end so
+    return line;
 }
 
 void TalkingProcess::say(const std::string& line) {
     const NoPipeSignal quiet;
-    std::string rest = line + "\n";
-    while (!rest.empty()) {
-        const ssize_t wrote = ::write(inside_->child.input.value(), rest.data(), rest.size());
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return;
-        rest.erase(0, static_cast<std::size_t>(wrote));
-    }
+    try_write_all(child_.input.value(), bytes_of(line + "\n"));
 }
 
 std::optional<std::string> TalkingProcess::hear(double deadline_s) {
     std::array<char, 4096> buffer;
     while (true) {
-        if (auto line = inside_->next_line()) return line;
+        if (auto line = next_line()) return line;
         const auto got = timed_read(
-            inside_->child.output.value(), std::as_writable_bytes(std::span(buffer)), deadline_s);
+            child_.output.value(), std::as_writable_bytes(std::span(buffer)), deadline_s);
         if (got.value_or(0) == 0) return {};
-        inside_->heard.append(buffer.data(), *got);
+        heard_.append(buffer.data(), *got);
     }
 }
 

@@ -72,6 +72,13 @@ sigset_t stop_signals() {
 // would end the process: between guards a signal that is held elsewhere is dropped there.
 void drop(int /*signal*/) {}
 
+struct sigaction handled_by(void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    return action;
+}
+
 // nohup's wish goes before ours: a terminal that closes is no reason to stop.
 bool is_wanted(int signal) {
     return signal != SIGHUP || !is_ignored(signal);
@@ -80,9 +87,7 @@ bool is_wanted(int signal) {
 }  // namespace
 
 void outlive_readers() {
-    struct sigaction dropping {};
-    dropping.sa_handler = drop;
-    dropping.sa_flags = SA_RESTART;
+    const struct sigaction dropping = handled_by(drop);
     sigaction(SIGPIPE, &dropping, nullptr);
 }
 
@@ -101,9 +106,7 @@ SignalGuard::SignalGuard(SecondRequest second) {
     request = 0;
     second_ends = second == SecondRequest::ends;
     requests = 0;
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART;
+    const struct sigaction action = handled_by(on_signal);
     for (std::size_t i = 0; i < handled.size(); ++i) {
         sigaction(handled[i], nullptr, &before[i]);
         if (is_wanted(handled[i])) sigaction(handled[i], &action, nullptr);
@@ -114,9 +117,7 @@ SignalGuard::SignalGuard(SecondRequest second) {
 
 SignalGuard::~SignalGuard() {
     pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
-    struct sigaction dropping {};
-    dropping.sa_handler = drop;
-    dropping.sa_flags = SA_RESTART;
+    const struct sigaction dropping = handled_by(drop);
     for (std::size_t i = 0; i < handled.size(); ++i) {
         const bool is_held = sigismember(&blocked_before_, handled[i]) == 1;
         sigaction(handled[i], is_held ? &dropping : &before[i], nullptr);

@@ -215,10 +215,7 @@ class Json {
     }
 
     // Out of line: clang needs the complete type JsonMember where a constructor fills the variant.
-    void set(bool flag);
-    void set(std::int64_t number);
-    void set(std::uint64_t number);
-    void set(double number);
+    void set(const std::variant<bool, std::int64_t, std::uint64_t, double>& scalar);
 
     bool equals(const Json& other) const;
     bool flag() const;

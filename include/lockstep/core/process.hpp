@@ -3,11 +3,12 @@
 /// Child processes by argument list, never through a shell, and what they say.
 #pragma once
 
+#include "lockstep/core/child.hpp"
+
 #include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,7 +56,7 @@ class TalkingProcess {
     explicit TalkingProcess(const std::vector<std::string>& argv);
 
     /// Moves ownership of the child.
-    TalkingProcess(TalkingProcess&&) noexcept;
+    TalkingProcess(TalkingProcess&&) noexcept = default;
     ~TalkingProcess();
 
     /// Writes a line to its stdin. Writing to a child that is gone is no error.
@@ -66,8 +67,10 @@ class TalkingProcess {
     std::optional<std::string> hear(double deadline_s);
 
   private:
-    struct Inside;
-    std::unique_ptr<Inside> inside_;
+    std::optional<std::string> next_line();
+
+    Child child_;
+    std::string heard_;  ///< not yet given out
 };
 
 /// Waits until `fd` has bytes and reads what is there into the front of `out`. Returns the number

@@ -78,27 +78,6 @@ void check_only_one() {
     });
 }
 
-void fill_communicators(NcclApi& api, Filler& from) {
-    from.required(api.comm_init_rank_config, "ncclCommInitRankConfig");
-    from.optional(api.comm_init_rank_scalable, "ncclCommInitRankScalable");
-    from.required(api.comm_get_async_error, "ncclCommGetAsyncError");
-    from.required(api.comm_finalize, "ncclCommFinalize");
-    from.required(api.comm_destroy, "ncclCommDestroy");
-    from.required(api.comm_abort, "ncclCommAbort");
-    from.optional(api.comm_revoke, "ncclCommRevoke");
-}
-
-void fill_collectives(NcclApi& api, Filler& from) {
-    from.required(api.group_start, "ncclGroupStart");
-    from.required(api.group_end, "ncclGroupEnd");
-    from.required(api.all_reduce, "ncclAllReduce");
-    from.required(api.reduce, "ncclReduce");
-    from.required(api.reduce_scatter, "ncclReduceScatter");
-    from.required(api.all_gather, "ncclAllGather");
-    from.required(api.send, "ncclSend");
-    from.required(api.recv, "ncclRecv");
-}
-
 }  // namespace
 
 int NcclApi::version() const {
@@ -120,8 +99,21 @@ NcclApi nccl_functions_of(const SharedLibrary& library) {
     from.required(api.get_unique_id, "ncclGetUniqueId");
     from.required(api.get_error_string, "ncclGetErrorString");
     from.required(api.get_last_error, "ncclGetLastError");
-    fill_communicators(api, from);
-    fill_collectives(api, from);
+    from.required(api.comm_init_rank_config, "ncclCommInitRankConfig");
+    from.optional(api.comm_init_rank_scalable, "ncclCommInitRankScalable");
+    from.required(api.comm_get_async_error, "ncclCommGetAsyncError");
+    from.required(api.comm_finalize, "ncclCommFinalize");
+    from.required(api.comm_destroy, "ncclCommDestroy");
+    from.required(api.comm_abort, "ncclCommAbort");
+    from.optional(api.comm_revoke, "ncclCommRevoke");
+    from.required(api.group_start, "ncclGroupStart");
+    from.required(api.group_end, "ncclGroupEnd");
+    from.required(api.all_reduce, "ncclAllReduce");
+    from.required(api.reduce, "ncclReduce");
+    from.required(api.reduce_scatter, "ncclReduceScatter");
+    from.required(api.all_gather, "ncclAllGather");
+    from.required(api.send, "ncclSend");
+    from.required(api.recv, "ncclRecv");
     from.optional(api.mem_alloc, "ncclMemAlloc");
     from.optional(api.mem_free, "ncclMemFree");
     from.optional(api.comm_register, "ncclCommRegister");

@@ -163,12 +163,6 @@ void run_lane(const IoBench& bench, Lane& lane, IoMeasurements& measured) {
     keep_best(lane, run_way(bench, row.way, row.threads, is_cold ? 1 : bench.hot_repeats()));
 }
 
-double median(std::vector<double> values) {
-    std::ranges::sort(values);
-    const std::size_t middle = values.size() / 2;
-    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 void run_rounds(const IoBench& bench, std::vector<Lane>& lanes, IoMeasurements& measured) {
     const std::uint64_t total = lanes.size() * static_cast<std::uint64_t>(bench.plan.rounds);
     std::uint64_t done = 0;
@@ -327,7 +321,7 @@ IoMeasurements measure_io(std::shared_ptr<const DatasetIndex> index, const IoPla
     std::vector<Lane> lanes = lanes_of(bench, measured);
     run_rounds(bench, lanes, measured);
     for (Lane& lane : lanes) {
-        lane.row.median_s = median(lane.seconds);
+        lane.row.median_s = median_of(lane.seconds);
         measured.rows.push_back(lane.row);
     }
     std::ranges::stable_sort(measured.rows, [](const IoRow& a, const IoRow& b) {
