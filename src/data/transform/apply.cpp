@@ -245,31 +245,6 @@ std::vector<StageDraw> ImageTransform::draw(std::span<const std::uint64_t> ids,
     return draws;
 }
 
-template <class T>
-void transform_rows(const BoundTransform& bound,
-                    const RowKernels& kernels,
-                    std::span<const T> images,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey key,
-                    PixelLayout layout,
-                    std::span<float> out) {
-    ImageRunner runner(bound, kernels, layout);
-    std::vector<StageDraw> draws(bound.plan.stages.size());
-    const std::size_t in_values = bound.input.values(), out_values = bound.output.values();
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-        draw_image(bound.plan, ids[i], key, draws);
-        runner.run(images.data() + i * in_values, draws, out.data() + i * out_values);
-    }
-}
-
-template void transform_rows(const BoundTransform&,
-                             const RowKernels&,
-                             std::span<const std::uint8_t>,
-                             std::span<const std::uint64_t>,
-                             TransformKey,
-                             PixelLayout,
-                             std::span<float>);
-
 void ImageTransform::apply(std::span<const std::uint8_t> images,
                            std::span<const std::uint64_t> ids,
                            TransformKey key,

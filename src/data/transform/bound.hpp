@@ -81,55 +81,6 @@ void transform_rows(const BoundTransform& bound,
                     PixelLayout layout,
                     std::span<float> out);
 
-/// Values of one channel that `stage` is given.
-inline std::size_t in_values(const TransformStage& stage) {
-    return static_cast<std::size_t>(stage.in_height) * static_cast<std::size_t>(stage.in_width);
-}
-
-class ImageRunner {
-  public:
-    ImageRunner(const BoundTransform& bound, const RowKernels& kernels, PixelLayout layout);
-
-    /// `image` u8 or f32 [C, H, W], `out` f32 of one output image in the layout.
-    template <class T>
-    void run(const T* image, std::span<const StageDraw> draws, float* out);
-
-  private:
-    /// A single window of bytes: cut, mirrored, normalised and laid out some rows at a time.
-    void window_to_out(const std::uint8_t* image, const StageDraw& draw, float* out);
-    const std::uint8_t* window_bytes(const std::uint8_t* plane,
-                                     const StageDraw& draw,
-                                     int first_row,
-                                     int rows);
-    void set_cut(const StageDraw& draw, float* out) const;
-
-    template <class T>
-    void stage(std::size_t index, const T* in, const StageDraw& draw, float* out);
-    template <class T>
-    void window(const TransformStage& stage, const T* in, const StageDraw& draw, float* out);
-    template <class T>
-    void resize(const TransformStage& stage, const StretchTaps& taps, const T* in, float* out);
-    template <class T>
-    void rotate(const TransformStage& stage, const T* in, const StageDraw& draw, float* out);
-    template <class T>
-    void blur(const TransformStage& stage, const T* in, const StageDraw& draw, float* out);
-
-    const float* floats(const std::uint8_t* row, int count, float* room) const;
-    const float* floats(const float* row, int, float*) const { return row; }
-
-    void lay_out(const float* planes, float* out);
-    /// Normalised rows of all channels, which lie one after the other, to their place.
-    void interleave(const float* rows, int pixels, float* out) const;
-    std::span<float> room(std::size_t values);
-
-    const BoundTransform& bound_;
-    const RowKernels& kernels_;
-    PixelLayout layout_;
-    std::vector<float> planes_, other_planes_, room_;
-    std::vector<std::uint8_t> bytes_, reversed_;
-    std::vector<int> places_;
-};
-
 /// Calls work(begin, end) for parts that cover [0, count) once, on `threads` threads; the caller's
 /// is one of them. Throws what the first part that failed threw, after all have ended.
 template <class Work>
