@@ -14,10 +14,7 @@
 
 namespace {
 
-using lockstep::BucketLimits;
-using lockstep::FlatLayout;
-using lockstep::FloatRange;
-using lockstep::line_floats;
+using namespace lockstep;
 
 /// A layout and the order its tensors must lie in.
 struct OrderedLayout {

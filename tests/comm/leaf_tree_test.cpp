@@ -14,10 +14,7 @@
 
 namespace {
 
-using lockstep::LeafRange;
-using lockstep::Partial;
-using lockstep::Summation;
-using lockstep::TreePlan;
+using namespace lockstep;
 using lockstep::test::hard_value;
 
 struct Ranks {

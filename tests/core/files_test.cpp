@@ -23,9 +23,7 @@
 namespace lockstep {
 namespace {
 
-using test::caught_code;
-using test::content_of;
-using test::TempDir;
+using namespace test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

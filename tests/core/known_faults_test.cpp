@@ -5,9 +5,7 @@
 
 namespace {
 
-using lockstep::known_faults;
-using lockstep::SoftwareVersions;
-using lockstep::version_number;
+using namespace lockstep;
 using testing::HasSubstr;
 
 std::string words(const SoftwareVersions& versions) {

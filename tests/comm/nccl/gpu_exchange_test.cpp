@@ -16,9 +16,7 @@
 namespace {
 
 using namespace lockstep;
-using lockstep::test::FakeRank;
-using lockstep::test::Floats;
-using lockstep::test::GpuSteps;
+using namespace lockstep::test;
 using testing::AnyOf;
 using testing::HasSubstr;
 

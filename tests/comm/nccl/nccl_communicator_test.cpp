@@ -14,10 +14,7 @@
 
 namespace {
 
-using lockstep::Error;
-using lockstep::NcclCommunicator;
-using lockstep::NcclState;
-using lockstep::TreePlan;
+using namespace lockstep;
 using lockstep::test::FakeRank;
 using lockstep::test::GpuSteps;
 using testing::ElementsAre;

@@ -8,11 +8,7 @@
 
 namespace {
 
-using lockstep::Environment;
-using lockstep::NcclTransport;
-using lockstep::NcclTransportKind;
-using lockstep::RankNetwork;
-using lockstep::summarize_network;
+using namespace lockstep;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -13,11 +13,7 @@
 
 namespace {
 
-using lockstep::Environment;
-using lockstep::NcclLink;
-using lockstep::NcclTransport;
-using lockstep::NcclTransportKind;
-using lockstep::parse_nccl_report;
+using namespace lockstep;
 using lockstep::test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;

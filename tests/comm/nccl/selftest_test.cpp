@@ -13,10 +13,7 @@
 
 namespace {
 
-using lockstep::CudaApi;
-using lockstep::Error;
-using lockstep::GpuRuntime;
-using lockstep::NcclApi;
+using namespace lockstep;
 using lockstep::test::FakeRank;
 using testing::AllOf;
 using testing::HasSubstr;

@@ -14,9 +14,7 @@
 
 namespace {
 
-using lockstep::CounterRandom;
-using lockstep::ExactSum;
-using lockstep::Purpose;
+using namespace lockstep;
 
 __extension__ typedef __float128 Quad;
 

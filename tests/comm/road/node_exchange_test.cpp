@@ -17,9 +17,7 @@
 namespace {
 
 using namespace lockstep;
-using lockstep::test::all_nodes;
-using lockstep::test::hard_value;
-using lockstep::test::ranks;
+using namespace lockstep::test;
 
 constexpr int virtual_ranks = 8;
 

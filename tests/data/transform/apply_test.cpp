@@ -13,11 +13,7 @@
 namespace lockstep {
 namespace {
 
-using test::applied;
-using test::bits;
-using test::bound;
-using test::Images;
-using test::noise;
+using namespace test;
 
 const ImageShape small{3, 12, 9};
 

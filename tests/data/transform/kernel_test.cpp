@@ -15,11 +15,7 @@
 namespace lockstep {
 namespace {
 
-using test::applied;
-using test::bits;
-using test::bound;
-using test::Images;
-using test::noise;
+using namespace test;
 
 /// Every block and thread of a grid, in an order that no GPU promises.
 void for_each_thread(std::int64_t elements, const std::function<void(std::int64_t, int)>& run) {

@@ -8,11 +8,7 @@
 namespace lockstep {
 namespace {
 
-using test::applied;
-using test::bits;
-using test::bound;
-using test::Images;
-using test::noise;
+using namespace test;
 
 /// Large areas of 0 and of 255, of one channel.
 Images blobs(int height, int width, std::size_t count) {

@@ -9,9 +9,7 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
-using test::caught_code;
-using test::caught_text;
+using namespace test;
 using testing::HasSubstr;
 
 std::string canonical(std::string_view text) {
