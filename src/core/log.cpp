@@ -18,7 +18,6 @@
 #include <mutex>
 #include <utility>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lockstep {

@@ -18,7 +18,6 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {

@@ -12,7 +12,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
