@@ -27,14 +27,11 @@ std::vector<AwaitedPart> awaited_parts(const StripeMoves& moves, float* received
 }
 
 std::vector<AwaitedPart> awaited_values(const FlatLayout& layout,
-                                        const TreePlan& plan,
                                         const StripeTeam& team,
-                                        int rank,
                                         float* values) {
     std::vector<AwaitedPart> parts;
     for (std::size_t b = layout.bucket_count(); b-- > 0 && parts.size() + 1 < team.ranks.size();)
-        for (const AwaitedPart& part :
-             awaited_parts(value_moves(layout, plan, team, rank, b), values))
+        for (const AwaitedPart& part : awaited_parts(value_moves(layout, team, b), values))
             if (std::ranges::find(parts, part.peer, &AwaitedPart::peer) == parts.end())
                 parts.push_back(part);
     return parts;

@@ -41,9 +41,7 @@ std::vector<AwaitedPart> awaited_parts(const StripeMoves& moves, float* received
 /// Returns the same for a publication in one of the teams: for each rank the last bucket in which
 /// it owns something.
 std::vector<AwaitedPart> awaited_values(const FlatLayout& layout,
-                                        const TreePlan& plan,
                                         const StripeTeam& team,
-                                        int rank,
                                         float* values);
 
 class GroupWatch {

@@ -134,7 +134,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
           teams_(stripe_teams(plan, rank_, inside_.hosts())),
           places_(layout.size(),
                   plan.slots(),
-                  is_tree() ? most_received(layout, plan, teams_, rank_) : 0,
+                  is_tree() ? most_received(layout, teams_) : 0,
                   merges_of(teams_).size()),
           caller_(caller),
           memory_(make_exchange_memory(communicator, places_.bytes(), merges_of(teams_))),
@@ -143,7 +143,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
           summed_(layout.bucket_count()),
           is_complete_(layout.bucket_count()) {
         for (const StripeTeam& team : teams_)
-            published_parts_.push_back(awaited_values(layout_, plan_, team, rank_, values()));
+            published_parts_.push_back(awaited_values(layout_, team, values()));
         inside_.guarded([&] {
             make_events();
             fill_memory();
@@ -369,7 +369,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     }
 
     StripeMoves moves_of(const Round& round) const {
-        return stripe_moves(layout_, plan_, teams_[round.team], rank_, round.bucket);
+        return stripe_moves(layout_, teams_[round.team], round.bucket);
     }
 
     /// From the flat vectors that begin at `slots`, to `received`.
@@ -420,8 +420,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             watch_.begin({.step = step_, .round = round++}, published_parts_[team]);
             NcclGroup group(inside_);
             for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-                move(
-                    group, value_moves(layout_, plan_, teams_[team], rank_, b), values(), values());
+                move(group, value_moves(layout_, teams_[team], b), values(), values());
             group.end("publication");
             watch_.end();
         }

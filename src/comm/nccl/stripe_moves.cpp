@@ -84,14 +84,13 @@ std::vector<StripeTeam> teams_of_nodes(const TreePlan& plan, int rank, int size)
 
 // The part of `rank`, without what is empty.
 std::vector<FloatRange> stripes_of(const FlatLayout& layout,
-                                   const TreePlan& plan,
                                    const StripeTeam& team,
                                    int rank,
                                    std::size_t bucket) {
     const auto place = std::ranges::find(team.ranks, rank) - team.ranks.begin();
     std::vector<FloatRange> stripes;
     for (const int owner : team.stripes[static_cast<std::size_t>(place)]) {
-        const FloatRange stripe = layout.stripe(bucket, owner, plan.ranks());
+        const FloatRange stripe = layout.stripe(bucket, owner, team.of);
         if (stripe.size() > 0) stripes.push_back(stripe);
     }
     return stripes;
@@ -103,28 +102,29 @@ std::vector<StripeTeam> stripe_teams(const TreePlan& plan,
                                      int rank,
                                      std::span<const std::string> hosts) {
     const int size = plan.summation() == Summation::tree ? ranks_of_node(hosts) : 0;
-    if (size > 1 && size < plan.ranks())
-        if (auto teams = teams_of_nodes(plan, rank, size); !teams.empty()) return teams;
-    return {team_of_all(plan)};
+    std::vector<StripeTeam> teams;
+    if (size > 1 && size < plan.ranks()) teams = teams_of_nodes(plan, rank, size);
+    if (teams.empty()) teams.push_back(team_of_all(plan));
+    for (StripeTeam& team : teams) {
+        team.rank = rank;
+        team.of = plan.ranks();
+    }
+    return teams;
 }
 
-StripeMoves stripe_moves(const FlatLayout& layout,
-                         const TreePlan& plan,
-                         const StripeTeam& team,
-                         int rank,
-                         std::size_t bucket) {
+StripeMoves stripe_moves(const FlatLayout& layout, const StripeTeam& team, std::size_t bucket) {
     StripeMoves moves;
     for (const int peer : team.ranks) {
-        if (peer == rank) continue;
-        for (const FloatRange& range : stripes_of(layout, plan, team, peer, bucket))
+        if (peer == team.rank) continue;
+        for (const FloatRange& range : stripes_of(layout, team, peer, bucket))
             for (const Partial& partial : team.partials)
-                if (partial.rank == rank) moves.sends.push_back({peer, partial.slot, range});
+                if (partial.rank == team.rank) moves.sends.push_back({peer, partial.slot, range});
     }
     std::size_t at = 0;
-    for (const FloatRange& range : stripes_of(layout, plan, team, rank, bucket)) {
+    for (const FloatRange& range : stripes_of(layout, team, team.rank, bucket)) {
         moves.sums.push_back({range, at});
         for (const Partial& partial : team.partials) {
-            if (partial.rank == rank) continue;
+            if (partial.rank == team.rank) continue;
             moves.receives.push_back({partial.rank, {at, at + range.size()}});
             at += range.size();
         }
@@ -132,30 +132,23 @@ StripeMoves stripe_moves(const FlatLayout& layout,
     return moves;
 }
 
-std::size_t most_received(const FlatLayout& layout,
-                          const TreePlan& plan,
-                          std::span<const StripeTeam> teams,
-                          int rank) {
+std::size_t most_received(const FlatLayout& layout, std::span<const StripeTeam> teams) {
     std::size_t most = 0;
     for (const StripeTeam& team : teams)
         for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
-            const StripeMoves moves = stripe_moves(layout, plan, team, rank, b);
+            const StripeMoves moves = stripe_moves(layout, team, b);
             if (!moves.receives.empty()) most = std::max(most, moves.receives.back().place.end);
         }
     return most;
 }
 
-StripeMoves value_moves(const FlatLayout& layout,
-                        const TreePlan& plan,
-                        const StripeTeam& team,
-                        int rank,
-                        std::size_t bucket) {
+StripeMoves value_moves(const FlatLayout& layout, const StripeTeam& team, std::size_t bucket) {
     StripeMoves moves;
     for (const int peer : team.ranks) {
-        if (peer == rank) continue;
-        for (const FloatRange& range : stripes_of(layout, plan, team, rank, bucket))
+        if (peer == team.rank) continue;
+        for (const FloatRange& range : stripes_of(layout, team, team.rank, bucket))
             moves.sends.push_back({peer, 0, range});
-        for (const FloatRange& range : stripes_of(layout, plan, team, peer, bucket))
+        for (const FloatRange& range : stripes_of(layout, team, peer, bucket))
             moves.receives.push_back({peer, range});
     }
     return moves;

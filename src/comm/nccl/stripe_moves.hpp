@@ -27,6 +27,7 @@ namespace lockstep {
 /// Ranks that combine partials of stripes. Each rank receives the others' data for its part of a
 /// stripe.
 struct StripeTeam {
+    int rank = 0, of = 0;  ///< the member whose work this is, and the number of all ranks
     std::vector<int> ranks;
     std::vector<std::vector<int>> stripes;  ///< by place in `ranks`: its part, by owner
     std::vector<Partial> partials;          ///< left to right, in slots of ranks of the team
@@ -70,25 +71,14 @@ struct StripeMoves {
     std::vector<StripeReceive> receives;
     std::vector<StripeSum> sums;
 };
-StripeMoves stripe_moves(const FlatLayout& layout,
-                         const TreePlan& plan,
-                         const StripeTeam& team,
-                         int rank,
-                         std::size_t bucket);
+StripeMoves stripe_moves(const FlatLayout& layout, const StripeTeam& team, std::size_t bucket);
 
 /// Returns the floats of the largest bucket's receives.
-std::size_t most_received(const FlatLayout& layout,
-                          const TreePlan& plan,
-                          std::span<const StripeTeam> teams,
-                          int rank);
+std::size_t most_received(const FlatLayout& layout, std::span<const StripeTeam> teams);
 
-/// Returns the messages with values of a bucket that `rank` sends to and receives from others of
-/// the team; in reverse order of teams all ranks get all values. `slot` is 0, `place` the stripe in
+/// Returns the messages with values of a bucket that a rank sends to and receives from others of
+/// its team; in reverse order of teams all ranks get all values. `slot` is 0, `place` the stripe in
 /// the flat vector.
-StripeMoves value_moves(const FlatLayout& layout,
-                        const TreePlan& plan,
-                        const StripeTeam& team,
-                        int rank,
-                        std::size_t bucket);
+StripeMoves value_moves(const FlatLayout& layout, const StripeTeam& team, std::size_t bucket);
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ Sent floats_sent(const FlatLayout& layout,
     for (int rank = 0; rank < plan.ranks(); ++rank)
         for (const StripeTeam& team : stripe_teams(plan, rank, hosts))
             for (std::size_t b = 0; b < layout.bucket_count(); ++b)
-                for (const StripeSend& send : moves(layout, plan, team, rank, b).sends) {
+                for (const StripeSend& send : moves(layout, team, b).sends) {
                     sent.all += send.range.size();
                     const auto at = [&](int r) { return hosts[static_cast<std::size_t>(r)]; };
                     if (at(rank) != at(send.peer)) sent.between_nodes += send.range.size();
@@ -68,7 +68,7 @@ TEST(StripeMoves, SendEachPartialToEachOtherOwner) {
     const auto moves = [&](int rank) {
         const auto teams = stripe_teams(plan, rank, hosts_of(3));
         EXPECT_EQ(teams.size(), 1u);
-        return stripe_moves(layout, plan, teams.front(), rank, 0);
+        return stripe_moves(layout, teams.front(), 0);
     };
     EXPECT_EQ(moves(0).sends, (Sends{{1, 0, {16, 32}}, {2, 0, {32, 48}}}));
     EXPECT_EQ(moves(1).sends,
@@ -85,11 +85,11 @@ TEST(StripeMoves, AddInsideANodeFirst) {
     const TreePlan plan(8, 4);
     const auto teams = stripe_teams(plan, 1, hosts_of(4, 2));
     ASSERT_EQ(teams.size(), 2u);
-    const StripeMoves inside = stripe_moves(layout, plan, teams[0], 1, 0);
+    const StripeMoves inside = stripe_moves(layout, teams[0], 0);
     EXPECT_EQ(inside.sends, (Sends{{0, 0, {0, 16}}, {0, 0, {32, 48}}}));
     EXPECT_EQ(inside.receives, (Receives{{0, {0, 16}}, {0, {16, 32}}}));
     EXPECT_EQ(inside.sums, (Sums{{{16, 32}, 0}, {{48, 64}, 16}}));
-    const StripeMoves between = stripe_moves(layout, plan, teams[1], 1, 0);
+    const StripeMoves between = stripe_moves(layout, teams[1], 0);
     EXPECT_EQ(between.sends, (Sends{{3, 0, {48, 64}}}));
     EXPECT_EQ(between.receives, (Receives{{3, {0, 16}}}));
     EXPECT_EQ(between.sums, (Sums{{{16, 32}, 0}}));
@@ -114,10 +114,11 @@ TEST(StripeMoves, SendNothingToOwnersOfNothing) {
     const std::vector<std::size_t> counts = {16};
     const FlatLayout layout(counts, 0);
     const TreePlan plan(4, 4);
-    const StripeTeam team = stripe_teams(plan, 3, hosts_of(4)).front();
-    EXPECT_EQ(stripe_moves(layout, plan, team, 3, 0).sends.size(), 0u);
-    EXPECT_EQ(stripe_moves(layout, plan, team, 0, 0).sends.size(), 1u);
-    EXPECT_EQ(stripe_moves(layout, plan, team, 0, layout.state_bucket()).sends.size(), 0u);
+    const StripeTeam of_3 = stripe_teams(plan, 3, hosts_of(4)).front();
+    const StripeTeam of_0 = stripe_teams(plan, 0, hosts_of(4)).front();
+    EXPECT_EQ(stripe_moves(layout, of_3, 0).sends.size(), 0u);
+    EXPECT_EQ(stripe_moves(layout, of_0, 0).sends.size(), 1u);
+    EXPECT_EQ(stripe_moves(layout, of_0, layout.state_bucket()).sends.size(), 0u);
 }
 
 RC_GTEST_PROP(StripeMoves, PairEverySendWithAReceive, ()) {
@@ -132,7 +133,7 @@ RC_GTEST_PROP(StripeMoves, PairEverySendWithAReceive, ()) {
             const auto teams = stripe_teams(plan, rank, hosts);
             RC_ASSERT(teams.size() == stripe_teams(plan, 0, hosts).size());
             for (std::size_t i = 0; i < teams.size(); ++i) {
-                const StripeMoves moves = moves_of(layout, plan, teams[i], rank, 0);
+                const StripeMoves moves = moves_of(layout, teams[i], 0);
                 for (const StripeSend& send : moves.sends)
                     sent[{rank, send.peer}].push_back(send.range.size());
                 for (const StripeReceive& receive : moves.receives)
@@ -214,7 +215,7 @@ TEST(AwaitedParts, OfAPublicationAreValuesOfAllOthersThatOwnSome) {
     const TreePlan plan(8, 3);
     for (int rank = 0; rank < 3; ++rank) {
         const StripeTeam team = stripe_teams(plan, rank, hosts_of(3)).front();
-        const auto parts = awaited_values(layout, plan, team, rank, values.data());
+        const auto parts = awaited_values(layout, team, values.data());
         EXPECT_EQ(parts.size(), 2u);
         for (const auto& [peer, last] : parts) {
             EXPECT_NE(peer, rank);
