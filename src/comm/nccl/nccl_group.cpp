@@ -17,7 +17,6 @@ class Stripes {
         const FloatRange range = layout_.stripe(bucket_, rank, ranks_);
         return {vector_ + range.begin, range.size()};
     }
-    float* begin() const { return vector_ + layout_.bucket(bucket_).begin; }
 
     /// NCCL's own reduce-scatter and all-gather know equal parts only.
     bool are_equal() const {
@@ -60,29 +59,17 @@ void NcclGroup::end(const std::string& what) {
 }
 
 void NcclGroup::send(int peer, std::span<const float> floats) {
-    inside_.handle().call("ncclSend", [&](nccl::Comm& comm) {
-        return inside_.nccl().send(
-            floats.data(), floats.size(), nccl::type_float32, peer, comm, inside_.stream());
-    });
+    add("ncclSend", inside_.nccl().send, floats.data(), floats.size(), nccl::type_float32, peer);
 }
 
 void NcclGroup::receive(int peer, std::span<float> floats) {
-    inside_.handle().call("ncclRecv", [&](nccl::Comm& comm) {
-        return inside_.nccl().recv(
-            floats.data(), floats.size(), nccl::type_float32, peer, comm, inside_.stream());
-    });
+    add("ncclRecv", inside_.nccl().recv, floats.data(), floats.size(), nccl::type_float32, peer);
 }
 
 void NcclGroup::add_up(std::span<std::int64_t> numbers) {
-    inside_.handle().call("ncclAllReduce", [&](nccl::Comm& comm) {
-        return inside_.nccl().all_reduce(numbers.data(),
-                                         numbers.data(),
-                                         numbers.size(),
-                                         nccl::type_int64,
-                                         nccl::sum,
-                                         comm,
-                                         inside_.stream());
-    });
+    std::int64_t* const data = numbers.data();
+    const auto& all_reduce = inside_.nccl().all_reduce;
+    add("ncclAllReduce", all_reduce, data, data, numbers.size(), nccl::type_int64, nccl::sum);
 }
 
 void NcclGroup::scatter_sum(float* vector, const FlatLayout& layout, std::size_t bucket) {
@@ -90,26 +77,23 @@ void NcclGroup::scatter_sum(float* vector, const FlatLayout& layout, std::size_t
     const Stripes stripes(vector, layout, bucket, size);
     constexpr auto type = nccl::type_float32;
     if (stripes.are_equal()) {
-        inside_.handle().call("ncclReduceScatter", [&](nccl::Comm& comm) {
-            const std::span<float> own = stripes.of(rank);
-            return inside_.nccl().reduce_scatter(
-                stripes.begin(), own.data(), own.size(), type, nccl::sum, comm, inside_.stream());
-        });
+        const auto& reduce_scatter = inside_.nccl().reduce_scatter;
+        const std::span<float> own = stripes.of(rank);
+        add("ncclReduceScatter",
+            reduce_scatter,
+            stripes.of(0).data(),
+            own.data(),
+            own.size(),
+            type,
+            nccl::sum);
         return;
     }
+    const auto& reduce = inside_.nccl().reduce;
     for (int owner = 0; owner < size; ++owner) {
         const std::span<float> stripe = stripes.of(owner);
+        float* const data = stripe.data();
         if (stripe.empty()) continue;
-        inside_.handle().call("ncclReduce", [&](nccl::Comm& comm) {
-            return inside_.nccl().reduce(stripe.data(),
-                                         stripe.data(),
-                                         stripe.size(),
-                                         type,
-                                         nccl::sum,
-                                         owner,
-                                         comm,
-                                         inside_.stream());
-        });
+        add("ncclReduce", reduce, data, data, stripe.size(), type, nccl::sum, owner);
     }
 }
 
@@ -118,14 +102,9 @@ void NcclGroup::gather_stripes(float* vector, const FlatLayout& layout, std::siz
     const Stripes stripes(vector, layout, bucket, size);
     const std::span<float> own = stripes.of(rank);
     if (stripes.are_equal()) {
-        inside_.handle().call("ncclAllGather", [&](nccl::Comm& comm) {
-            return inside_.nccl().all_gather(own.data(),
-                                             stripes.begin(),
-                                             own.size(),
-                                             nccl::type_float32,
-                                             comm,
-                                             inside_.stream());
-        });
+        const auto& all_gather = inside_.nccl().all_gather;
+        float* const all = stripes.of(0).data();
+        add("ncclAllGather", all_gather, own.data(), all, own.size(), nccl::type_float32);
         return;
     }
     for (int peer = 0; peer < size; ++peer) {

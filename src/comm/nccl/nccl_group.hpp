@@ -47,6 +47,13 @@ class NcclGroup {
     void end(const std::string& what);
 
   private:
+    // Of a function of NCCL whose last arguments are the communicator and its stream.
+    template <class Function, class... Arguments>
+    void add(const char* name, const Function& function, Arguments... arguments) {
+        inside_.handle().call(
+            name, [&](nccl::Comm& comm) { return function(arguments..., comm, inside_.stream()); });
+    }
+
     NcclCommunicator::Inside& inside_;
     bool is_open_ = true;
 };
