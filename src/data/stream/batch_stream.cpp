@@ -18,8 +18,8 @@
 //   not take away.
 // - A caller that keeps too many batches waits for ever for the next: that is a bug, and said.
 //
-// Tested: data/stream/batch_stream_test.cpp, stream_service_test.cpp (threads, memory limits),
-// resident_test.cpp (the same batches from memory).
+// Tested: data/stream/batch_stream_test.cpp (least memory), stream_service_test.cpp (threads,
+// memory limits), reading_test.cpp (gathering), resident_test.cpp (the same batches from memory).
 
 #include "lockstep/data/batch_stream.hpp"
 
@@ -68,6 +68,134 @@ void fill_leaves(const Step& step, const StreamOptions& options, std::vector<Lea
         leaves.push_back({leaf, begin - origin, end - begin});
     }
 }
+
+// Turns slabs of windows into a batch: rows in the step's order, field by field.
+//
+//     slice of the step    lane 0 [4,8)  lane 1 [4,8)  ...      found_: (slab, first row, rows)
+//     windows              (slab 3)      (not loaded yet)
+//                           copied, its lane's old slab freed,  and only then waited for
+//
+// The rows of all parts are found first and then copied together, field after field: so rows of
+// other lanes are on their way to the cache while one is copied. Only where a window is missing are
+// the parts found so far copied at once. One thread.
+//
+// What must never happen: waiting while holding a slab that others need. The window that is waited
+// for may be the one that waits for this slab.
+class Assembler {
+  public:
+    Assembler(const DatasetIndex& index, WindowPool& windows)
+        : index_(index), windows_(windows), lanes_(windows.lanes()) {}
+
+    // Fills the rows, sample ids and valid rows of `room`. False after the pool was stopped.
+    // Errors: those of loading.
+    bool assemble(const Step& step, BatchRoom& room) {
+        const double since = now_s();
+        waited_s_ = 0;
+        room_ = &room;
+        copied_ = 0;
+        found_.clear();
+        room.sample_ids.resize(step.rows);
+        room.valid.clear();
+        for (const LaneRange& part : step.slice)
+            if (!find_part(step, part)) return false;
+        copy_found();
+        busy_s_ += now_s() - since - waited_s_;
+        return true;
+    }
+
+    // Since the last call, without the waiting.
+    double take_seconds() { return std::exchange(busy_s_, 0); }
+
+  private:
+    // Where a lane is.
+    struct Current {
+        const Slab* slab = nullptr;
+        std::uint64_t epoch = 0;
+        LaneRange range;
+    };
+    // Rows of one window that lie side by side in the batch.
+    struct Found {
+        const Slab* slab;
+        std::uint64_t first, rows;  // positions within the window
+    };
+
+    bool find_part(const Step& step, const LaneRange& part) {
+        for (std::uint64_t position = part.begin; position < part.end;) {
+            const Current* const current = window_at(step.position.epoch, part.lane, position);
+            if (!current) return false;
+            const std::uint64_t end = std::min(part.end, current->range.end);
+            found_.push_back({current->slab, position - current->range.begin, end - position});
+            position = end;
+        }
+        return true;
+    }
+
+    const Current* window_at(std::uint64_t epoch, int lane, std::uint64_t position) {
+        Current& current = lanes_[static_cast<std::size_t>(lane)];
+        if (current.slab && current.epoch == epoch && position >= current.range.begin &&
+            position < current.range.end)
+            return &current;
+        const Slab* slab = windows_.find(epoch, lane, position);
+        if (slab) {
+            left_.push_back(lane);
+        } else {
+            // What is waited for may need the slab of a window that was left: so that is copied
+            // first.
+            copy_found();
+            const double since = now_s();
+            slab = windows_.acquire(epoch, lane, position);
+            waited_s_ += now_s() - since;
+        }
+        if (!slab) return nullptr;
+        current = {slab, epoch, slab->window.range};
+        return &current;
+    }
+
+    void copy_found() {
+        for (std::size_t f = 0; f < room_->places.size(); ++f) copy_field(f);
+        for (const Found& found : found_) {
+            std::copy_n(found.slab->samples.begin() + static_cast<std::ptrdiff_t>(found.first),
+                        found.rows,
+                        room_->sample_ids.begin() + static_cast<std::ptrdiff_t>(copied_));
+            if (!found.slab->valid.empty()) copy_valid(found, copied_);
+            copied_ += found.rows;
+        }
+        found_.clear();
+        for (const int lane : left_) {
+            const Current& current = lanes_[static_cast<std::size_t>(lane)];
+            windows_.leave(current.epoch, lane, current.range.begin);
+        }
+        left_.clear();
+    }
+
+    void copy_field(std::size_t field) {
+        const std::size_t bytes = index_.fields()[field].bytes_per_sample();
+        rows_.clear();
+        for (const Found& found : found_) {
+            const std::byte* const base = found.slab->fields[field].data();
+            for (std::uint64_t i = 0; i < found.rows; ++i)
+                rows_.push_back(base + found.slab->permutation[found.first + i] * bytes);
+        }
+        gather_rows(rows_, bytes, room_->places[field].data() + copied_ * bytes);
+    }
+
+    void copy_valid(const Found& found, std::size_t row) {
+        const auto valid = std::span(found.slab->valid).subspan(found.first, found.rows);
+        if (std::ranges::count(valid, 0) == 0) return;
+        room_->valid.resize(room_->sample_ids.size(), 1);
+        std::ranges::copy(valid, room_->valid.begin() + static_cast<std::ptrdiff_t>(row));
+    }
+
+    const DatasetIndex& index_;
+    WindowPool& windows_;
+    std::vector<Current> lanes_;
+    std::vector<Found> found_;
+    std::vector<int> left_;               // lanes that went on to another window without waiting
+    std::vector<const std::byte*> rows_;  // of one field
+    BatchRoom* room_ = nullptr;           // at hand
+    std::size_t copied_ = 0;              // rows of it
+    double busy_s_ = 0, waited_s_ = 0;
+};
 
 class WindowSource : public BatchSource {
   public:

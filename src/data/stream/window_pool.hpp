@@ -6,7 +6,6 @@
 
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
-#include "memory.hpp"
 #include "read_plan.hpp"
 #include "request_plan.hpp"
 #include "stream_memory.hpp"
@@ -18,7 +17,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -108,49 +106,6 @@ class WindowPool {
     std::vector<std::deque<Slab*>> lanes_;  // issued, in order
     StreamStats stats_;
     std::atomic<bool> is_stopped_ = false;  // written under the mutex
-};
-
-/// First finds the rows of as many lanes as are loaded, then copies them all: so rows of other
-/// lanes are on their way to the cache while one is copied. One thread.
-class Assembler {
-  public:
-    Assembler(const DatasetIndex& index, WindowPool& windows);
-
-    /// Fills the rows, sample ids and valid rows of `room`. False after the pool was stopped.
-    /// Errors: those of loading.
-    bool assemble(const Step& step, BatchRoom& room);
-
-    /// Since the last call, without the waiting.
-    double take_seconds() { return std::exchange(busy_s_, 0); }
-
-  private:
-    // Where a lane is.
-    struct Current {
-        const Slab* slab = nullptr;
-        std::uint64_t epoch = 0;
-        LaneRange range;
-    };
-    // Rows of one window that lie side by side in the batch.
-    struct Found {
-        const Slab* slab;
-        std::uint64_t first, rows;  // positions within the window
-    };
-
-    bool find_part(const Step& step, const LaneRange& part);
-    const Current* window_at(std::uint64_t epoch, int lane, std::uint64_t position);
-    void copy_found();
-    void copy_field(std::size_t field);
-    void copy_valid(const Found& found, std::size_t row);
-
-    const DatasetIndex& index_;
-    WindowPool& windows_;
-    std::vector<Current> lanes_;
-    std::vector<Found> found_;
-    std::vector<int> left_;               // lanes that went on to another window without waiting
-    std::vector<const std::byte*> rows_;  // of one field
-    BatchRoom* room_ = nullptr;           // at hand
-    std::size_t copied_ = 0;              // rows of it
-    double busy_s_ = 0, waited_s_ = 0;
 };
 
 }  // namespace lockstep
