@@ -140,14 +140,6 @@ std::size_t Record::place(const char* key,
     return static_cast<std::size_t>(found - names.begin());
 }
 
-std::string Record::within(const std::string& key) const {
-    return fmt::format("{}: {}", origin_, key);
-}
-
-std::string Record::item_key(const std::string& key, std::size_t index) {
-    return fmt::format("{}[{}]", key, index);
-}
-
 void describe(Record& record, ErrorEvent& error) {
     record.field("code", error.code);
     record.field("what", error.what);

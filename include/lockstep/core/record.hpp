@@ -160,7 +160,7 @@ class Record {
 
     template <Described T>
     void take(const Json& json, const std::string& key, T& value) const {
-        Record inner(json, within(key), unknown_keys_);
+        Record inner(json, origin_ + ": " + key, unknown_keys_);
         describe(inner, value);
         inner.finish();
     }
@@ -177,7 +177,7 @@ class Record {
         values.clear();
         values.reserve(json.size());
         for (const Json& item : json) {
-            const std::string place = item_key(key, values.size());
+            const std::string place = key + "[" + std::to_string(values.size()) + "]";
             take(item, place, values.emplace_back());
         }
     }
@@ -199,8 +199,6 @@ class Record {
     Error senseless(std::string why) const;
     const Json& asked(const char* key);
     std::size_t place(const char* key, std::size_t now, std::span<const std::string_view> names);
-    std::string within(const std::string& key) const;
-    static std::string item_key(const std::string& key, std::size_t index);
 
     const Json* read_ = nullptr;  // nullptr: this is a writer
     Json made_;
