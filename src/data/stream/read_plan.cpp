@@ -59,6 +59,14 @@ std::uint64_t end_of_steps(std::int64_t batch, std::uint64_t samples, ShortStep 
     return short_step == ShortStep::keep || samples < step ? samples : samples - step + 1;
 }
 
+std::vector<LaneRange> own_slice(const StreamOptions& options,
+                                 const EpochOrder& order,
+                                 std::uint64_t begin,
+                                 std::uint64_t end) {
+    const int first = options.first_leaf, last = options.last_leaf;
+    return leaf_slice(begin, end, order.lanes(), first, last, options.virtual_ranks);
+}
+
 // Where a permutation takes longer than starting a thread does.
 constexpr std::uint64_t worth_a_thread = 1 << 15;
 
@@ -162,12 +170,7 @@ Step StepWalk::next() {
     const std::uint64_t end =
         std::min(begin + static_cast<std::uint64_t>(options_.batch), step.order->samples());
     step.samples = end - begin;
-    step.slice = leaf_slice(begin,
-                            end,
-                            step.order->lanes(),
-                            options_.first_leaf,
-                            options_.last_leaf,
-                            options_.virtual_ranks);
+    step.slice = own_slice(options_, *step.order, begin, end);
     for (const LaneRange& part : step.slice) step.rows += part.size();
     position_ = step.next;
     return step;
@@ -224,12 +227,7 @@ std::set<int> lanes_held(const std::vector<RowBlock>& blocks,
     std::set<int> touched;
     const auto touch = [&](std::uint64_t begin) {
         const std::uint64_t end = std::min(begin + batch, samples);
-        for (const LaneRange& part : leaf_slice(begin,
-                                                end,
-                                                first.order->lanes(),
-                                                options.first_leaf,
-                                                options.last_leaf,
-                                                options.virtual_ranks))
+        for (const LaneRange& part : own_slice(options, *first.order, begin, end))
             touched.insert(part.lane);
     };
     for (const std::uint64_t origin : {std::uint64_t{0}, first.position.consumed}) {
