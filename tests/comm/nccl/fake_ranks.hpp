@@ -61,6 +61,16 @@ struct FakeRank {
     NcclCommunicator communicator(const std::string& name = "gradients") const;
 };
 
+/// The whole text of what a rank threw, or "no error".
+inline std::string text_of(const std::optional<Error>& error) {
+    return error ? error->text() : "no error";
+}
+
+/// The code of what a rank threw, or "".
+inline std::string code_of(const std::optional<Error>& error) {
+    return error ? error->code() : "";
+}
+
 /// A fixture: set up the fakes, then run(ranks, what each does).
 class FakeRanksTest : public testing::Test {
   protected:

@@ -162,13 +162,11 @@ TEST_F(GpuClaim, NamesBothRanksOfOneGpuOnAllRanks) {
         claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
     });
     ASSERT_THAT(errors, SizeIs(3));
-    for (const auto& error : errors) {
-        ASSERT_TRUE(error);
-        EXPECT_THAT(error->text(),
+    for (const auto& error : errors)
+        EXPECT_THAT(text_of(error),
                     AllOf(HasSubstr("E673: ranks 1 and 2 use the same GPU: GPU-2222 "
                                     "(0000:28:00.0) of "),
                           HasSubstr("mpirun --map-by ppr:N:node, or srun --ntasks-per-node=N")));
-    }
 }
 
 // NCCL knows hosts by NCCL_HOSTID, and so do we.
@@ -206,10 +204,9 @@ TEST_F(GpuClaim, OfARankThatFailsEndsAllOfThem) {
         const CudaDeviceFacts mine = gpu(rank.rank + 1);
         claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
     });
-    ASSERT_TRUE(errors[0] && errors[1]);
-    EXPECT_THAT(errors[0]->text(),
+    EXPECT_THAT(text_of(errors[0]),
                 HasSubstr("E682: rank 1 gave up: CUDA does not show GPU 0000:28:00.0"));
-    EXPECT_EQ(errors[1]->code(), "E689");
+    EXPECT_EQ(code_of(errors[1]), "E689");
 }
 
 }  // namespace

@@ -15,19 +15,11 @@
 namespace {
 
 using namespace lockstep;
-using lockstep::test::FakeRank;
-using lockstep::test::GpuSteps;
+using namespace lockstep::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-using NcclCommunicatorTest = lockstep::test::FakeRanksTest;
-
-std::string text_of(const std::optional<Error>& error) {
-    return error ? error->text() : "no error";
-}
-std::string code_of(const std::optional<Error>& error) {
-    return error ? error->code() : "";
-}
+using NcclCommunicatorTest = FakeRanksTest;
 
 GpuSteps make_steps(const FakeRank& rank, NcclCommunicator& communicator) {
     const std::vector<std::size_t> counts = {40};
