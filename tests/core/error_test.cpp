@@ -97,11 +97,10 @@ TEST(Check, ThrowsWhatItIsGivenAndOnlyThen) {
 
 TEST(Expect, NamesClaimAndPlace) {
     EXPECT_NO_THROW(expect(true, "fine"));
-    const auto error = test::caught([] { expect(false, "one is two"); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E700");
-    EXPECT_THAT(error->what(), HasSubstr("'one is two' does not hold"));
-    EXPECT_THAT(error->what(), HasSubstr("error_test.cpp:"));
+    const Error error = test::error_of([] { expect(false, "one is two"); });
+    EXPECT_EQ(error.code(), "E700");
+    EXPECT_THAT(error.what(), HasSubstr("'one is two' does not hold"));
+    EXPECT_THAT(error.what(), HasSubstr("error_test.cpp:"));
 }
 
 TEST(SystemError, ChoosesTheCodeByErrno) {
