@@ -11,34 +11,12 @@
 #include "nccl/nccl_handle.hpp"
 
 #include <chrono>
-#include <condition_variable>
+#include <future>
 #include <thread>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-/// The progress of the aborts; shared with threads that may never return.
-struct PendingAborts {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::vector<bool> done;
-    std::size_t left = 0;
-};
-
-void start_abort(const std::shared_ptr<GpuRuntime>& runtime,
-                 const std::shared_ptr<NcclHandle>& handle,
-                 const std::shared_ptr<PendingAborts>& pending,
-                 std::size_t index) {
-    // A thread that hangs keeps what it uses.
-    std::thread([runtime, handle, pending, index] {
-        handle->abort();
-        const std::lock_guard lock(pending->mutex);
-        pending->done[index] = true;
-        --pending->left;
-        pending->changed.notify_all();
-    }).detach();
-}
 
 std::string quoted(const std::vector<std::string>& names) {
     return fmt::format("'{}'", fmt::join(names, "', '"));
@@ -89,18 +67,20 @@ AbortOutcome GpuRuntime::abort_all(double limit_s) {
         for (const auto& known : handles_)
             if (auto handle = known.lock()) handles.push_back(std::move(handle));
     }
-    auto pending = std::make_shared<PendingAborts>();
-    pending->done.resize(handles.size());
-    pending->left = handles.size();
-    for (std::size_t i = 0; i < handles.size(); ++i)
-        start_abort(shared_from_this(), handles[i], pending, i);
-
-    std::unique_lock lock(pending->mutex);
-    pending->changed.wait_for(
-        lock, std::chrono::duration<double>(limit_s), [&] { return pending->left == 0; });
+    std::vector<std::future<void>> ends;
+    for (const auto& handle : handles) {
+        // A thread that hangs keeps what it uses.
+        std::packaged_task<void()> task(
+            [runtime = shared_from_this(), handle] { handle->abort(); });
+        ends.push_back(task.get_future());
+        std::thread(std::move(task)).detach();
+    }
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit_s);
     AbortOutcome outcome;
-    for (std::size_t i = 0; i < handles.size(); ++i)
-        (pending->done[i] ? outcome.aborted : outcome.hung).push_back(handles[i]->name());
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+        const bool has_ended = ends[i].wait_until(limit) == std::future_status::ready;
+        (has_ended ? outcome.aborted : outcome.hung).push_back(handles[i]->name());
+    }
     is_wedged_ = !outcome.hung.empty();
     outcome.seconds = now_s() - begin;
     return outcome;
