@@ -171,7 +171,7 @@ std::string first_gpu() {
 }
 
 int run_all() {
-    if (const std::string missing = why_no_driver(); !missing.empty()) {
+    if (const std::string missing = gpu_driver_fault(); !missing.empty()) {
         fmt::print("SKIPPED: no GPU here, neither transforms nor NCCL were tried: {}\n", missing);
         return skipped;
     }

@@ -63,9 +63,6 @@ struct CudaLibrary {
     std::string path;
 };
 
-/// Returns the reason why there is no GPU ("no driver: libcuda.so.1 ..."), or "".
-std::string why_no_driver();
-
 /// Returns a function of that library. Errors: E670 if it has none of that name.
 void* function_in(const SharedLibrary& library, const char* name);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
@@ -74,13 +75,13 @@ std::string cuda_library_path() {
     return Environment().text("LOCKSTEP_CUDA_LIB").value_or(own_library(library_name));
 }
 
-std::string why_no_driver() {
+std::string gpu_driver_fault() {
     std::string reason;
     return SharedLibrary::open("libcuda.so.1", reason) ? "" : reason;
 }
 
 CudaLibrary load_cuda() {
-    const std::string missing = why_no_driver();
+    const std::string missing = gpu_driver_fault();
     check(missing.empty(), [&] {
         return Error("E670",
                      "this machine has no GPU driver",

@@ -74,12 +74,10 @@ bool is_planned(const CudaApi& cuda, const PlannedGpu& planned, const CudaDevice
 }
 
 NcclRankFacts claim_of(const SelectedGpu& gpu) {
-    NcclRankFacts claim;
-    claim.host = host_name();
-    claim.host_id = nccl_host_id(Environment());
-    claim.gpu_uuid = gpu.uuid;
-    claim.gpu_pci = gpu.pci;
-    return claim;
+    return {.host = host_name(),
+            .host_id = nccl_host_id(Environment()),
+            .gpu_uuid = gpu.uuid,
+            .gpu_pci = gpu.pci};
 }
 
 }  // namespace
@@ -152,10 +150,6 @@ SelectedGpu try_gpu(const PlannedGpu& planned, Bootstrap& bootstrap, double dead
     return claim_gpu(cuda.api, planned, bootstrap, deadline_s);
 }
 
-std::string gpu_driver_fault() {
-    return why_no_driver();
-}
-
 GpuLibraries load_gpu_libraries(const std::string& nccl_path) {
     GpuLibraries found;
     found.own = cuda_library_path();
@@ -169,7 +163,7 @@ GpuLibraries load_gpu_libraries(const std::string& nccl_path) {
 }
 
 std::string describe_gpus(const std::string& nccl_path) {
-    if (!why_no_driver().empty()) return "none (no driver)";
+    if (!gpu_driver_fault().empty()) return "none (no driver)";
     try {
         const CudaLibrary cuda = load_cuda();
         int count = 0;

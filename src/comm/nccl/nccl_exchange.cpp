@@ -95,13 +95,6 @@ struct ExchangeMemory {
     std::vector<int> merges_on_host;  ///< until they are copied
 };
 
-std::shared_ptr<const ExchangeMemory> make_exchange_memory(NcclCommunicator& communicator,
-                                                           std::size_t bytes,
-                                                           std::vector<int> merges) {
-    return std::make_shared<const ExchangeMemory>(
-        ExchangeMemory{NcclBuffer(communicator, bytes), std::move(merges)});
-}
-
 std::vector<int> merges_of(std::span<const StripeTeam> teams) {
     std::vector<int> merges(left_to_right.begin(), left_to_right.end());
     for (const StripeTeam& team : teams)
@@ -137,7 +130,8 @@ class NcclExchange : public GpuExchange, private FlatMemory {
                   is_tree() ? most_received(layout, teams_) : 0,
                   merges_of(teams_).size()),
           caller_(caller),
-          memory_(make_exchange_memory(communicator, places_.bytes(), merges_of(teams_))),
+          memory_(std::make_shared<ExchangeMemory>(
+              ExchangeMemory{NcclBuffer(communicator, places_.bytes()), merges_of(teams_)})),
           watch_(inside_),
           arrived_(layout.bucket_count()),
           summed_(layout.bucket_count()),

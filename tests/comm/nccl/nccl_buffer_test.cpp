@@ -79,7 +79,7 @@ TEST_F(NcclBufferTest, SaysWhichCallDidNotLockPages) {
 }
 
 TEST(DescribeGpus, SaysThatThereIsNoDriver) {
-    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
     EXPECT_EQ(lockstep::describe_gpus(), "none (no driver)");
 }
 

@@ -122,7 +122,7 @@ TEST(GpuLibraries, AreFoundOrSaidWhyNot) {
 
 TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {
     LOCKSTEP_NEEDS_NCCL();
-    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
     lockstep::test::FakeCuda cuda;
     lockstep::test::ThreadBootstrap bootstrap(std::make_shared<lockstep::test::Board>(1), 0);
     const auto nccl = load_nccl();
@@ -139,7 +139,7 @@ TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {
 }
 
 TEST(LoadCuda, SaysThatThereIsNoDriver) {
-    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
     const std::string text = caught_text([] { lockstep::load_cuda(); });
     EXPECT_THAT(text, HasSubstr("error E670: this machine has no GPU driver"));
     EXPECT_THAT(text, HasSubstr("libcuda.so.1"));
@@ -154,7 +154,7 @@ TEST(CudaLibrary, FillsTheTableAndHasCudasOwnWords) {
     using Fill = void (*)(lockstep::CudaApi*);
     reinterpret_cast<Fill>(library.symbol("lockstep_cuda_fill"))(&api);
     EXPECT_STREQ(api.error_text(lockstep::CudaApi::not_ready), "device not ready");
-    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
     const lockstep::TreeSumLaunch one{.partials = 1, .count = 1};
     EXPECT_EQ(api.sum_in_tree_order({}, nullptr), lockstep::CudaApi::success);  // nothing to do
     EXPECT_NE(api.sum_in_tree_order(one, nullptr), lockstep::CudaApi::success);
