@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/group_watch.hpp"
 
+#include "base/aligned_floats.hpp"
+
 #include <algorithm>
 #include <cstdint>
-#include <new>
 
 namespace lockstep {
 namespace {
 
 constexpr std::uint32_t mark_bits = 0xffffffff;  // a NaN that no arithmetic gives
-constexpr std::size_t page_bytes = 4096;
 constexpr int most_calls = 64;   // to mark a group's parts; those of further ranks are not known
 constexpr int silent_looks = 2;  // without what was asked for
 
@@ -40,18 +40,10 @@ std::vector<AwaitedPart> awaited_values(const FlatLayout& layout,
 /// Pages of their own: CUDA locks whole ones, and each once.
 struct GroupWatch::Room {
     Room(const PageLock& how, std::size_t words)
-        : bytes((words * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes * page_bytes),
-          memory(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(page_bytes)))),
-          lock(how, {memory.get(), bytes}) {}
-    std::uint32_t* words() const { return reinterpret_cast<std::uint32_t*>(memory.get()); }
+        : pages(whole_pages(words * sizeof(std::uint32_t))), lock(how, pages.bytes()) {}
+    std::uint32_t* words() const { return reinterpret_cast<std::uint32_t*>(pages.bytes().data()); }
 
-    struct Free {
-        void operator()(std::byte* memory) const {
-            ::operator delete(memory, std::align_val_t(page_bytes));
-        }
-    };
-    std::size_t bytes;
-    std::unique_ptr<std::byte, Free> memory;
+    Pages pages;
     LockedPages lock;
 };
 
