@@ -83,13 +83,6 @@ int FakeCuda::release(void* memory) {
     return CudaApi::success;
 }
 
-int FakeCuda::lock_pages(void* memory, std::size_t bytes) {
-    const Lock lock(mutex_);
-    if (is_refusing_locks) return invalid_value;
-    locked[memory] = bytes;
-    return CudaApi::success;
-}
-
 std::shared_ptr<float> FakeCuda::floats(std::size_t count) {
     void* memory = nullptr;
     allocate(&memory, count * sizeof(float));
@@ -149,7 +142,12 @@ void FakeCuda::add_memory_functions(CudaApi& api) {
         });
         return CudaApi::success;
     };
-    api.lock_pages = [this](void* memory, std::size_t bytes) { return lock_pages(memory, bytes); };
+    api.lock_pages = [this](void* memory, std::size_t bytes) {
+        const Lock lock(mutex_);
+        if (is_refusing_locks) return invalid_value;
+        locked[memory] = bytes;
+        return CudaApi::success;
+    };
     api.unlock_pages = [this](void* memory) {
         const Lock lock(mutex_);
         return locked.erase(memory) == 1 ? CudaApi::success : invalid_value;

@@ -62,7 +62,6 @@ class FakeCuda {
     bool run_some(Stream& stream);
     int allocate(void** memory, std::size_t bytes);
     int release(void* memory);
-    int lock_pages(void* memory, std::size_t bytes);
     void add_memory_functions(CudaApi& api);
     void add_event_functions(CudaApi& api);
     void add_kernels(CudaApi& api, const std::string& pci);

@@ -69,10 +69,6 @@ int FakeNccl::used_ids() {
     return static_cast<int>(groups_.size());
 }
 
-void FakeNccl::log(const std::string& call) {
-    calls_.push_back(call);
-}
-
 FakeNccl::Comm& FakeNccl::comm_of(nccl::Comm handle, const char* who) {
     Comm& comm = *reinterpret_cast<Comm*>(handle);
     if (comm.is_gone) cuda_.complain(fmt::format("{} of a communicator that is gone", who));
@@ -97,7 +93,7 @@ nccl::Result FakeNccl::init(
     comm.rank = rank;
     comm.polls_left = polls_to_start;
     *handle = reinterpret_cast<nccl::Comm>(&comm);
-    log("init " + comm.name);
+    calls_.push_back("init " + comm.name);
     return nccl::in_progress;
 }
 
@@ -124,7 +120,7 @@ nccl::Result FakeNccl::poll(nccl::Comm handle, nccl::Result* state) {
 nccl::Result FakeNccl::revoke(nccl::Comm handle) {
     const Lock lock(cuda_.mutex());
     Comm& comm = comm_of(handle, "ncclCommRevoke");
-    log("revoke " + comm.name);
+    calls_.push_back("revoke " + comm.name);
     comm.is_revoked = true;
     comm.async = nccl::success;
     comm.launches.clear();
@@ -135,7 +131,7 @@ nccl::Result FakeNccl::revoke(nccl::Comm handle) {
 nccl::Result FakeNccl::abort(nccl::Comm handle) {
     std::unique_lock lock(cuda_.mutex());
     Comm& comm = comm_of(handle, "ncclCommAbort");
-    log("abort " + comm.name);
+    calls_.push_back("abort " + comm.name);
     ++aborts_under_way_;
     if (stuck_abort.contains(comm.name)) released_.wait(lock, [&] { return is_released_; });
     comm.is_gone = true;
@@ -147,7 +143,7 @@ nccl::Result FakeNccl::abort(nccl::Comm handle) {
 nccl::Result FakeNccl::finalize(nccl::Comm handle) {
     const Lock lock(cuda_.mutex());
     Comm& comm = comm_of(handle, "ncclCommFinalize");
-    log("finalize " + comm.name);
+    calls_.push_back("finalize " + comm.name);
     if (comm.is_revoked) cuda_.complain("finalize after revoke");
     if (!comm.launches.empty()) cuda_.complain("finalize before NCCL took all operations");
     comm.is_finalized = true;
@@ -158,7 +154,7 @@ nccl::Result FakeNccl::finalize(nccl::Comm handle) {
 nccl::Result FakeNccl::destroy(nccl::Comm handle) {
     const Lock lock(cuda_.mutex());
     Comm& comm = comm_of(handle, "ncclCommDestroy");
-    log("destroy " + comm.name);
+    calls_.push_back("destroy " + comm.name);
     if (!comm.is_finalized || comm.polls_left > 0) cuda_.complain("destroy before finalize ended");
     comm.is_gone = true;
     return nccl::success;
@@ -344,51 +340,26 @@ void FakeNccl::add_groups(NcclApi& api, const std::shared_ptr<Process>& process)
     };
 }
 
-void FakeNccl::add_collectives(NcclApi& api, const std::shared_ptr<Process>& process) {
+void FakeNccl::add_operations(NcclApi& api, const std::shared_ptr<Process>& process) {
     const auto reducing = [this, process](const char* kind) {
-        return [this, process, kind](const void* from,
-                                     void* to,
-                                     std::size_t count,
-                                     int type,
-                                     nccl::RedOp,
-                                     nccl::Comm comm,
-                                     GpuStream stream) {
+        return [=, this](auto from, auto to, auto count, int type, auto, auto comm, auto stream) {
             return issue(*process, comm, {kind, count, type}, {from, to}, stream);
         };
     };
     api.all_reduce = reducing("all_reduce");
     api.reduce_scatter = reducing("reduce_scatter");
-    api.reduce = [this, process](const void* from,
-                                 void* to,
-                                 std::size_t count,
-                                 int type,
-                                 nccl::RedOp,
-                                 int root,
-                                 nccl::Comm comm,
-                                 GpuStream stream) {
-        return issue(*process, comm, {"reduce", count, type, root}, {from, to}, stream);
-    };
-    api.all_gather = [this, process](const void* from,
-                                     void* to,
-                                     std::size_t count,
-                                     int type,
-                                     nccl::Comm comm,
-                                     GpuStream stream) {
+    api.reduce =
+        [=, this](
+            auto from, auto to, auto count, int type, auto, int root, auto comm, auto stream) {
+            return issue(*process, comm, {"reduce", count, type, root}, {from, to}, stream);
+        };
+    api.all_gather = [=, this](auto from, auto to, auto count, int type, auto comm, auto stream) {
         return issue(*process, comm, {"all_gather", count, type}, {from, to}, stream);
     };
-}
-
-void FakeNccl::add_messages(NcclApi& api, const std::shared_ptr<Process>& process) {
-    api.send = [this, process](const void* from,
-                               std::size_t count,
-                               int type,
-                               int peer,
-                               nccl::Comm comm,
-                               GpuStream stream) {
+    api.send = [=, this](auto from, auto count, int type, int peer, auto comm, auto stream) {
         return issue(*process, comm, {"send", count, type, peer}, {from, nullptr}, stream);
     };
-    api.recv = [this, process](
-                   void* to, std::size_t count, int type, int peer, auto comm, auto stream) {
+    api.recv = [=, this](auto to, auto count, int type, int peer, auto comm, auto stream) {
         return issue(*process, comm, {"recv", count, type, peer}, {nullptr, to}, stream);
     };
 }
@@ -402,13 +373,13 @@ void FakeNccl::add_memory(NcclApi& api) {
         const Comm& mine = comm_of(comm, "ncclCommRegister");
         if (mine.rank == refusing_registration) return nccl::invalid_usage;
         cuda_.check_live(data, bytes, "ncclCommRegister");
-        log("register " + mine.name);
+        calls_.push_back("register " + mine.name);
         *handle = data;
         return nccl::success;
     };
     api.comm_deregister = [this](nccl::Comm comm, void*) {
         const Lock lock(cuda_.mutex());
-        log("deregister " + comm_of(comm, "ncclCommDeregister").name);
+        calls_.push_back("deregister " + comm_of(comm, "ncclCommDeregister").name);
         return nccl::success;
     };
 }
@@ -418,8 +389,7 @@ NcclApi FakeNccl::api() {
     const auto process = std::make_shared<Process>();
     add_life(api);
     add_groups(api, process);
-    add_collectives(api, process);
-    add_messages(api, process);
+    add_operations(api, process);
     add_memory(api);
     return api;
 }

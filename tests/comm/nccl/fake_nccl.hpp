@@ -124,11 +124,9 @@ class FakeNccl {
     bool step(const Comm& comm, Record& record, Posted posted);
     bool step(Parcel& parcel, const Op& op, Posted posted);
     void compute(const Record& record);
-    void log(const std::string& call);
     void add_life(NcclApi& api);
     void add_groups(NcclApi& api, const std::shared_ptr<Process>& process);
-    void add_collectives(NcclApi& api, const std::shared_ptr<Process>& process);
-    void add_messages(NcclApi& api, const std::shared_ptr<Process>& process);
+    void add_operations(NcclApi& api, const std::shared_ptr<Process>& process);
     void add_memory(NcclApi& api);
 
     FakeCuda& cuda_;

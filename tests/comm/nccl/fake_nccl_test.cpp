@@ -43,6 +43,13 @@ class FakeNcclTest : public testing::Test {
                                       stream[rank]);
     }
 
+    void sum_everywhere() {
+        for (int rank = 0; rank < 2; ++rank) {
+            sum(rank, 8);
+            poll(rank, 10);
+        }
+    }
+
     /// Sends the last `count` of 8 floats to the other rank, receives the first ones.
     void exchange(int rank, float* floats, std::size_t count) {
         const int peer = 1 - rank, type = lockstep::nccl::type_float32;
@@ -97,10 +104,7 @@ TEST_F(FakeNcclTest, NoticesUseAfterAbort) {
 }
 
 TEST_F(FakeNcclTest, NoticesMemoryThatWasFreed) {
-    for (int rank = 0; rank < 2; ++rank) {
-        sum(rank, 8);
-        poll(rank, 10);
-    }
+    sum_everywhere();
     data.reset();
     wait(0);
     EXPECT_THAT(cuda.violations(), Contains(HasSubstr("not allocated")));
@@ -132,10 +136,7 @@ TEST_F(FakeNcclTest, NoticesAMessageThatMeetsAnotherSize) {
 }
 
 TEST_F(FakeNcclTest, CountsWhatARingSends) {
-    for (int rank = 0; rank < 2; ++rank) {
-        sum(rank, 8);
-        poll(rank, 10);
-    }
+    sum_everywhere();
     EXPECT_EQ(nccl.take_sent_bytes(), (std::map<int, std::size_t>{{0, 32}, {1, 32}}));
 }
 

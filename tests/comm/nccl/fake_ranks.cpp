@@ -51,9 +51,7 @@ NcclCommunicator FakeRank::communicator(const std::string& name) const {
 }
 
 FakeRanksTest::FakeRanksTest() {
-    LogTarget quiet;
-    quiet.terminal_level = Level::error;
-    open_log(quiet);
+    open_log({.terminal_level = Level::error});
     options.environment = Environment(std::map<std::string, std::string>{});
     options.init_deadline_s = 20;
     options.collective_deadline_s = 20;
