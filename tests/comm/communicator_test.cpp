@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/communicator.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/run/flight_recorder.hpp"
 
+#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 #include "support/temp_dir.hpp"
 
@@ -132,14 +132,10 @@ TEST(Communicator, CopiesShareOneHandleThatOutlivesTheFirst) {
 }
 
 TEST(Communicator, TurnsMpiErrorsIntoErrors) {
-    try {
-        (void)ranks().broadcast("x", ranks().size());
-        ADD_FAILURE() << "a root that is not there";
-    } catch (const lockstep::Error& error) {
-        EXPECT_EQ(error.code(), "E620");
-        EXPECT_NE(std::string(error.what()).find("MPI_ERR_ROOT"), std::string::npos)
-            << error.what();
-    }
+    const lockstep::Error error = lockstep::test::error_of(
+        [] { (void)ranks().broadcast("x", ranks().size()); });  // a root that is not there
+    EXPECT_EQ(error.code(), "E620");
+    EXPECT_NE(std::string(error.what()).find("MPI_ERR_ROOT"), std::string::npos) << error.what();
 }
 
 TEST(MpiSession, KnowsItsLibrary) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/exchange.hpp"
 
-#include "lockstep/core/error.hpp"
-
+#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 
 #include <algorithm>
@@ -174,12 +173,10 @@ TEST(Exchange, SaysSoWhenSharedMemoryIsTooSmall) {
     const std::vector<std::size_t> enormous = {std::size_t{1} << 44};
     const FlatLayout layout(enormous, 0);
     const TreePlan plan(virtual_ranks_here(), ranks().size());
-    try {
-        make_exchange(ranks(), layout, plan, Transport::hierarchical);
-        ADD_FAILURE() << "a window of petabytes";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E632");
-    }
+    EXPECT_EQ(
+        test::caught_code([&] { make_exchange(ranks(), layout, plan, Transport::hierarchical); }),
+        "E632")
+        << "a window of petabytes";
 }
 
 }  // namespace

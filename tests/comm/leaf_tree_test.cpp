@@ -2,9 +2,9 @@
 #include "lockstep/comm/leaf_tree.hpp"
 
 #include "lockstep/comm/flat_layout.hpp"
-#include "lockstep/core/error.hpp"
 
 #include "comm/reference.hpp"
+#include "support/caught.hpp"
 
 #include <bit>
 #include <memory>
@@ -15,6 +15,7 @@
 namespace {
 
 using namespace lockstep;
+using lockstep::test::caught_code;
 using lockstep::test::hard_value;
 
 struct Ranks {
@@ -147,24 +148,14 @@ TEST(TreePlan, NeedsLittleMoreThanTheLevelsOfTheTree) {
 }
 
 TEST(TreePlan, RefusesImpossibleRanks) {
-    for (const auto& [virtual_ranks, ranks] : {Ranks{4, 5}, {3, 2}, {0, 1}, {4, 0}, {-4, 1}}) {
-        try {
-            TreePlan plan(virtual_ranks, ranks);
-            ADD_FAILURE() << virtual_ranks << " on " << ranks;
-        } catch (const lockstep::Error& error) {
-            EXPECT_EQ(error.code(), "E640");
-        }
-    }
+    for (const Ranks& all : {Ranks{4, 5}, {3, 2}, {0, 1}, {4, 0}, {-4, 1}})
+        EXPECT_EQ(caught_code([&] { TreePlan(all.virtual_ranks, all.ranks); }), "E640")
+            << all.virtual_ranks << " on " << all.ranks;
 }
 
 TEST(TreePlan, SuggestsAPossibleNumber) {
     const auto fix_of = [](int virtual_ranks, int ranks) {
-        try {
-            TreePlan plan(virtual_ranks, ranks);
-        } catch (const lockstep::Error& error) {
-            return error.fix();
-        }
-        return std::string();
+        return lockstep::test::error_of([&] { TreePlan(virtual_ranks, ranks); }).fix();
     };
     EXPECT_EQ(fix_of(3, 2), "use --virtual-ranks 4");
     EXPECT_EQ(fix_of(3, 6), "use --virtual-ranks 8");

@@ -8,7 +8,6 @@
 #include "support/mpi_test.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <string>
 
@@ -19,6 +18,7 @@ namespace {
 using namespace lockstep;
 using lockstep::test::hard_value;
 using lockstep::test::ranks;
+using lockstep::test::same_bits;
 
 constexpr int virtual_ranks = 8;
 const std::vector<std::size_t> counts = {900, 40, 16, 2000, 1, 0, 700};
@@ -176,10 +176,6 @@ std::vector<float> expected_tree(const FlatLayout& layout, std::uint64_t step) {
     });
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 TEST(Reducer, HasTheBitsOfTheWholeTreeForAnyTransportProgressAndBucketSize) {
     std::uint64_t step = 0;
     for (Variant variant : variants()) {
@@ -227,8 +223,7 @@ TEST(Reducer, TakesMissingTensorsForZerosAndNamesThem) {
     for (const Variant& variant : variants()) {
         Training training(variant);
         training.run_step(5, skipped, is_odd);
-        const auto missing = training.reducer.missing();
-        EXPECT_EQ(std::vector(missing.begin(), missing.end()),
+        EXPECT_EQ(training.reducer.missing(),
                   is_odd(last_leaf) ? std::vector{skipped} : std::vector<std::size_t>());
         const FloatRange range = training.layout.tensor(skipped);
         const auto expected = expected_values(training.layout, [&](std::size_t i) {
@@ -251,8 +246,7 @@ TEST(Reducer, HasTheBitsOfTheWholeTreeWhereAllLeavesAreAddedAtOnce) {
             training.reducer.begin_step();
             training.run_step_together(step);
             training.reducer.finish();
-            const auto missing = training.reducer.missing();
-            EXPECT_EQ(std::vector(missing.begin(), missing.end()), std::vector{left_out});
+            EXPECT_EQ(training.reducer.missing(), std::vector{left_out});
             const FloatRange range = training.layout.tensor(left_out);
             std::vector<float> expected = expected_tree(training.layout, step);
             std::fill_n(
@@ -267,8 +261,7 @@ TEST(Reducer, AccumulatesMicroBatchesAndMissesOnlyWhatNoneAdded) {
         Training training(variant);
         for (std::uint64_t step = 0; step < 3; ++step) {
             training.run_accumulating_step(step);
-            const auto missing = training.reducer.missing();
-            EXPECT_EQ(std::vector(missing.begin(), missing.end()), std::vector<std::size_t>{5});
+            EXPECT_EQ(training.reducer.missing(), std::vector<std::size_t>{5});
             const std::vector<float> values = training.published();
             const auto value_of = [&](std::size_t tensor) {
                 return values[training.layout.tensor(tensor).begin];

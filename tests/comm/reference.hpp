@@ -7,6 +7,7 @@
 
 #include "sums/sum_kernels.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +16,12 @@
 #include <vector>
 
 namespace lockstep::test {
+
+using Floats = std::vector<float>;
+
+inline bool same_bits(const Floats& a, const Floats& b) {
+    return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
+}
 
 /// Element `index` of leaf `leaf` in step `step`: both signs, magnitudes from 1e-6 to 1e6.
 inline float hard_value(std::uint64_t step, int leaf, std::size_t index) {

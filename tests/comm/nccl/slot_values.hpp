@@ -8,16 +8,9 @@
 #include "comm/reference.hpp"
 
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 namespace lockstep::test {
-
-using Floats = std::vector<float>;
-
-inline bool same_bits(const Floats& a, const Floats& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 /// What a rank has in the slot of `partial` when its leaves are computed.
 inline Floats slot_values(const FlatLayout& layout,

@@ -20,11 +20,19 @@ namespace {
 using namespace lockstep;
 using lockstep::test::balanced_order;
 using lockstep::test::hard_value;
+using lockstep::test::same_bits;
 
 using Vector = std::vector<float>;
 
-float at_of(int input, std::size_t i) {
-    return hard_value(1, input, i);
+/// The inputs of one node.
+std::vector<Vector> inputs_of(const std::vector<int>& node_of_input, int node, std::size_t count) {
+    std::vector<Vector> inputs;
+    for (std::size_t k = 0; k < node_of_input.size(); ++k) {
+        if (node_of_input[k] != node) continue;
+        Vector& values = inputs.emplace_back(count);
+        for (std::size_t i = 0; i < count; ++i) values[i] = hard_value(1, static_cast<int>(k), i);
+    }
+    return inputs;
 }
 
 Vector sum_of(const std::vector<int>& merges_after, const std::vector<Vector>& inputs) {
@@ -57,17 +65,11 @@ class Rails {
           int turn = 0) {
         const SumTree tree(order);
         for (int node = 0; node < nodes; ++node) {
-            states_.push_back(
-                {make_rail_plan(tree, node_of_input, node, nodes, kind, turn), {}, {}, {}});
-            State& state = states_.back();
-            state.ranges = {{0, count}};
-            state.result.resize(count);
-            for (std::size_t k = 0; k < node_of_input.size(); ++k) {
-                if (node_of_input[k] != node) continue;
-                Vector& values = state.pieces.emplace_back(count);
-                for (std::size_t i = 0; i < count; ++i) values[i] = at_of(static_cast<int>(k), i);
-            }
-            add_up(state, state.plan.own);
+            states_.push_back({make_rail_plan(tree, node_of_input, node, nodes, kind, turn),
+                               inputs_of(node_of_input, node, count),
+                               {{0, count}},
+                               Vector(count)});
+            add_up(states_.back(), states_.back().plan.own);
         }
     }
 
@@ -169,15 +171,8 @@ class Rails {
     int pieces_sent_ = 0;
 };
 
-bool same_bits(const Vector& a, const Vector& b) {
-    return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
-}
-
 Vector expected(const std::vector<int>& order, std::size_t count) {
-    std::vector<Vector> inputs(order.size(), Vector(count));
-    for (std::size_t k = 0; k < inputs.size(); ++k)
-        for (std::size_t i = 0; i < count; ++i) inputs[k][i] = at_of(static_cast<int>(k), i);
-    return sum_of(order, inputs);
+    return sum_of(order, inputs_of(std::vector<int>(order.size()), 0, count));
 }
 
 /// Every node has an input.
@@ -214,13 +209,7 @@ Vector sum_at_owner(const SumTree& tree,
     const auto pieces_of = [&](int of) {
         const RailPlan plan =
             make_rail_plan(tree, node_of_input, of, nodes, RailKind::to_owners, turn);
-        std::vector<Vector> inputs;
-        for (std::size_t k = 0; k < node_of_input.size(); ++k) {
-            if (node_of_input[k] != of) continue;
-            Vector& values = inputs.emplace_back(count);
-            for (std::size_t i = 0; i < count; ++i) values[i] = at_of(static_cast<int>(k), i);
-        }
-        return added(inputs, plan.own);
+        return added(inputs_of(node_of_input, of, count), plan.own);
     };
     const RailPlan plan =
         make_rail_plan(tree, node_of_input, node, nodes, RailKind::to_owners, turn);
