@@ -5,8 +5,20 @@
 #include "data/samples.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 namespace lockstep::test {
+
+/// This thread and those that it starts. Returns where it ran before.
+inline cpu_set_t keep_to_one_core() {
+    cpu_set_t allowed, one;
+    EXPECT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+        if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    return allowed;
+}
 
 class PackedSamples : public testing::Test {
   protected:

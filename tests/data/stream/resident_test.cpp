@@ -13,12 +13,10 @@
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
-#include <sched.h>
 
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::caught_code;
 using testing::HasSubstr;
 
@@ -38,16 +36,6 @@ StreamOptions small(OrderKind kind) {
     options.order = kind;
     options.virtual_ranks = options.last_leaf = 3;
     return options;
-}
-
-// For this thread and those that it starts.
-void keep_to_one_core() {
-    cpu_set_t allowed, one;
-    ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
-        if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
-    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
 }
 
 // Whether two streams give the same batches, to the last bit.
@@ -261,7 +249,7 @@ TEST_F(Resident, NeedsNoThreadOfItsOwnOnASingleCore) {
     const auto index = pack();
     const auto rows = load(index);
     std::jthread([&] {
-        keep_to_one_core();
+        test::keep_to_one_core();
         BatchStream stream(index, small(OrderKind::uniform));
         BatchStream resident(index, small(OrderKind::uniform), {}, rows);
         expect_equal(stream, resident, 50);

@@ -19,7 +19,6 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::caught_code;
 using testing::HasSubstr;
 
@@ -202,12 +201,7 @@ TEST_F(Growing, AddsThreadsUpToItsBoundAndChangesNoBatch) {
 }
 
 TEST_F(Growing, StaysWithinTheProcessorsItMayUse) {
-    cpu_set_t all, first;
-    ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
-    CPU_ZERO(&first);
-    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) == 0; ++cpu)
-        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &first);
-    ASSERT_EQ(::sched_setaffinity(0, sizeof first, &first), 0);
+    const cpu_set_t all = test::keep_to_one_core();
     EXPECT_EQ(usable_cores(), 1);
     EXPECT_EQ(most_io_threads({}), 1);
     EXPECT_EQ(most_io_threads({.io_threads = 5}), 5);
