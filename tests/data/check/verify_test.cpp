@@ -17,6 +17,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
+std::vector<std::string> texts(const std::vector<Finding>& found) {
+    std::vector<std::string> all;
+    for (const Finding& finding : found) all.push_back(finding.text);
+    return all;
+}
+
 class Verify : public testing::TestWithParam<Codec> {
   protected:
     void SetUp() override { pack_again(); }
@@ -137,11 +143,6 @@ TEST_P(Verify, FindsTheSameOnAnyThreadsAndRanks) {
         const StoredBlock& damaged = index->stored_blocks(0)[block];
         test::overwrite(shard(damaged.shard), damaged.offset + 1, "\x11\x22\x33");
     }
-    const auto texts = [](const std::vector<Finding>& found) {
-        std::vector<std::string> all;
-        for (const Finding& finding : found) all.push_back(finding.text);
-        return all;
-    };
     const auto expected = texts(findings());
     EXPECT_THAT(expected, SizeIs(3));
     EXPECT_EQ(texts(verify_dataset(options_.output, {}, {4, {}})), expected);
@@ -209,11 +210,6 @@ TEST_F(VerifyForeign, NamesEachChunkThatDoesNotExpandForAnyThreadsAndMembers) {
     EXPECT_EQ(found[0].offset, second.offset);
     EXPECT_EQ(found[1].offset, fifth.offset);
     EXPECT_THAT(found[0].text, HasSubstr("samples 232 to 247"));
-    const auto texts = [](const std::vector<Finding>& all) {
-        std::vector<std::string> said;
-        for (const Finding& one : all) said.push_back(one.text);
-        return said;
-    };
     EXPECT_EQ(texts(findings({.threads = 3, .team = {}})), texts(found));
     for (const auto& failure : test::run_team(3, [&](const Team& team) {
              EXPECT_EQ(texts(findings({.threads = 2, .team = team})), texts(found));

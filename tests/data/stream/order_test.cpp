@@ -55,6 +55,15 @@ std::vector<std::uint64_t> rows_of(const EpochOrder& order, const LaneRange& win
     return rows;
 }
 
+// Those of all lanes, in order.
+std::vector<LaneRange> windows_of(const EpochOrder& order) {
+    std::vector<LaneRange> windows;
+    for (int lane = 0; lane < order.lanes(); ++lane)
+        for (std::uint64_t p = 0; p < order.lane_samples(lane); p = windows.back().end)
+            windows.push_back(order.window_at(lane, p));
+    return windows;
+}
+
 // The samples of a range of steps, through the windows, as the reader goes about it.
 std::vector<std::uint64_t> samples_of(const EpochOrder& order,
                                       const std::vector<LaneRange>& slice) {
@@ -186,23 +195,14 @@ RC_GTEST_PROP(Order, WindowsOfALaneBeginAtBlocks, ()) {
     const EpochOrder order({row_blocks(std::uint64_t{block_rows} * 100, block_rows)},
                            {OrderKind::lanes, 1, *rc::gen::inRange(1, 8), 3},
                            0);
-    for (int lane = 0; lane < order.lanes(); ++lane)
-        for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
-            const LaneRange window = order.window_at(lane, p);
-            if (window.begin > 0) RC_ASSERT(order.rows_of(window).front().first % block_rows == 0u);
-            p = window.end;
-        }
+    for (const LaneRange& window : windows_of(order))
+        if (window.begin > 0) RC_ASSERT(order.rows_of(window).front().first % block_rows == 0u);
 }
 
 RC_GTEST_PROP(Order, CountsABlockOnceForEachLaneThatHasRowsOfIt, ()) {
     const EpochOrder order = order_of(any_case(), 3);
     std::size_t runs = 0;
-    for (int lane = 0; lane < order.lanes(); ++lane)
-        for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
-            const LaneRange window = order.window_at(lane, p);
-            runs += order.rows_of(window).size();
-            p = window.end;
-        }
+    for (const LaneRange& window : windows_of(order)) runs += order.rows_of(window).size();
     RC_ASSERT(order.block_reads() == runs);
 }
 
@@ -210,15 +210,13 @@ RC_GTEST_PROP(Order, CountsABlockOnceForEachLaneThatHasRowsOfIt, ()) {
 std::vector<std::uint64_t> sequence_by_windows(const EpochOrder& order) {
     const auto lanes = static_cast<std::uint64_t>(order.lanes());
     std::vector<std::uint64_t> sequence(order.samples());
-    for (int lane = 0; lane < order.lanes(); ++lane)
-        for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
-            const LaneRange window = order.window_at(lane, p);
-            const std::vector<std::uint64_t> rows = rows_of(order, window);
-            const auto permutation = order.permutation_of(window);
-            for (; p < window.end; ++p)
-                sequence[p * lanes + static_cast<std::uint64_t>(lane)] =
-                    rows[permutation[p - window.begin]];
-        }
+    for (const LaneRange& window : windows_of(order)) {
+        const std::vector<std::uint64_t> rows = rows_of(order, window);
+        const auto permutation = order.permutation_of(window);
+        for (std::uint64_t p = window.begin; p < window.end; ++p)
+            sequence[p * lanes + static_cast<std::uint64_t>(window.lane)] =
+                rows[permutation[p - window.begin]];
+    }
     return sequence;
 }
 
@@ -245,14 +243,15 @@ TEST(Order, IsOneSequenceOnAnyNumberOfRanksAlsoWhenResumedOnAnother) {
 TEST(Order, GivesSamplesOfAWindowAsRowsAndPermutationDo) {
     for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform, OrderKind::sequential}) {
         const EpochOrder order(row_blocks(1000, 16), {kind, 42, 8, 2}, 5);
-        for (int lane = 0; lane < order.lanes(); ++lane)
-            for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
-                const LaneRange window = order.window_at(lane, p);
-                for (const std::uint32_t sample : order.samples_of(window))
-                    EXPECT_EQ(sample,
-                              order.sample_at(p++ * static_cast<std::uint64_t>(order.lanes()) +
-                                              static_cast<std::uint64_t>(lane)));
-            }
+        for (const LaneRange& window : windows_of(order)) {
+            const auto samples = order.samples_of(window);
+            ASSERT_EQ(samples.size(), window.size());
+            for (std::size_t i = 0; i < samples.size(); ++i)
+                EXPECT_EQ(
+                    samples[i],
+                    order.sample_at((window.begin + i) * static_cast<std::uint64_t>(order.lanes()) +
+                                    static_cast<std::uint64_t>(window.lane)));
+        }
     }
 }
 
