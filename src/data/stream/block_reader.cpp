@@ -195,8 +195,7 @@ std::span<std::byte> BlockReader::values_of(const BlockRead& read) {
     const std::span<std::byte> values =
         cut ? without_padding(*cut, block.tile, element_bytes(field.type), block.rows, chunk)
             : chunk.first(block.rows * field.bytes_per_sample());
-    check_labels(first.field, block, values);
-    check_missing(first.field, block, values);
+    check_values(field, block, values);
     return values;
 }
 
@@ -272,40 +271,34 @@ bool BlockReader::is_intact(const StoredBlock& block, std::span<const std::byte>
     return hash64(stored) == block.hash;
 }
 
-void BlockReader::check_labels(std::size_t number,
+// Padding of chunks is not looked at: it may be anything.
+void BlockReader::check_values(const Field& field,
                                const StoredBlock& block,
                                std::span<const std::byte> rows) const {
-    const Field& field = index_.fields()[number];
-    const std::optional<BadLabel> bad = first_bad_label(field, rows);
-    if (!bad) return;
-    throw Error(
-        "E210",
-        fmt::format("{} of sample {} is out of range",
-                    label_text(field, bad->label),
-                    grouped(block.first_row +
-                            bad->element * block.rows / (rows.size() / element_bytes(field.type)))),
-        fmt::format("field '{}' in '{}' has {} classes",
-                    field.name,
-                    files_.path(block.shard).string(),
-                    field.classes()),
-        index_.manifest().kind == ManifestKind::packed
-            ? "pack the data again from correct labels"
-            : "it has changed since the file was opened: restore the file, and begin again");
-}
-
-// Padding of chunks is not looked at: it may be anything.
-void BlockReader::check_missing(std::size_t number,
-                                const StoredBlock& block,
-                                std::span<const std::byte> rows) const {
-    if (block.codec != Codec::filters) return;
-    if (index_.chain_of(block)[0].kind != FilterKind::unpacking) return;
-    const std::optional<std::uint64_t> missing = first_missing(rows);
-    if (!missing) return;
-    const Shard& shard = index_.shards()[block.shard];
-    const std::uint64_t elements = rows.size() / sizeof(float);
-    const std::uint64_t sample = block.first_row + *missing * block.rows / elements;
-    throw missing_value(
-        index_.fields()[number], files_.path(block.shard), sample - shard.first_sample, sample);
+    const std::uint64_t elements = rows.size() / element_bytes(field.type);
+    const auto sample_of = [&](std::uint64_t element) {
+        return block.first_row + element * block.rows / elements;
+    };
+    if (const std::optional<BadLabel> bad = first_bad_label(field, rows))
+        throw Error(
+            "E210",
+            fmt::format("{} of sample {} is out of range",
+                        label_text(field, bad->label),
+                        grouped(sample_of(bad->element))),
+            fmt::format("field '{}' in '{}' has {} classes",
+                        field.name,
+                        files_.path(block.shard).string(),
+                        field.classes()),
+            index_.manifest().kind == ManifestKind::packed
+                ? "pack the data again from correct labels"
+                : "it has changed since the file was opened: restore the file, and begin again");
+    if (block.codec != Codec::filters || index_.chain_of(block)[0].kind != FilterKind::unpacking)
+        return;
+    if (const std::optional<std::uint64_t> missing = first_missing(rows))
+        throw missing_value(field,
+                            files_.path(block.shard),
+                            sample_of(*missing) - index_.shards()[block.shard].first_sample,
+                            sample_of(*missing));
 }
 
 // Only packed data can be verified.

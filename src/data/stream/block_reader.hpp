@@ -94,12 +94,9 @@ class BlockReader {
                 std::span<const std::byte> stored,
                 std::span<std::byte> to);
     bool is_intact(const StoredBlock& block, std::span<const std::byte> stored);
-    void check_labels(std::size_t field,
+    void check_values(const Field& field,
                       const StoredBlock& block,
                       std::span<const std::byte> rows) const;
-    void check_missing(std::size_t field,
-                       const StoredBlock& block,
-                       std::span<const std::byte> rows) const;
     std::string restoring(std::string_view what) const;
     Error damaged(std::size_t field, std::size_t block, const std::string& why) const;
     const StoredBlock& stored(const BlockPiece& piece) const {
