@@ -8,6 +8,7 @@
 #include "lockstep/data/order.hpp"
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -67,7 +68,7 @@ struct StreamOptions {
 struct StreamPosition {
     std::uint64_t epoch = 0;     ///< from 0
     std::uint64_t consumed = 0;  ///< samples of this epoch before this step, over all ranks
-    bool operator==(const StreamPosition&) const = default;
+    auto operator<=>(const StreamPosition&) const = default;
 };
 
 /// Returns the position after a step of `batch` samples from `position`; it is in the next epoch if

@@ -37,7 +37,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -106,14 +105,6 @@ struct File {
     fs::path path;
     LedgerHead head;
 };
-
-auto rank_of(StreamPosition position) {
-    return std::tuple(position.epoch, position.consumed);
-}
-
-bool is_before(StreamPosition left, StreamPosition right) {
-    return rank_of(left) < rank_of(right);
-}
 
 std::vector<fs::path> files_of(const fs::path& folder) {
     check(fs::is_directory(folder), [&] {
@@ -200,7 +191,7 @@ class Check {
         for (auto at = incarnations_.rbegin(); at != incarnations_.rend(); ++at) {
             Incarnation& incarnation = at->second;
             incarnation.superseded_from = earliest;
-            if (!earliest || is_before(incarnation.start, *earliest)) earliest = incarnation.start;
+            earliest = std::min(earliest.value_or(incarnation.start), incarnation.start);
         }
         earliest_ = *earliest;
     }
@@ -209,7 +200,7 @@ class Check {
         Incarnation& incarnation = incarnations_.at(file.head.incarnation);
         const LedgerEnd end = visit_records(file.path, [&](const FoundRecord& found) {
             const StreamPosition at = found.step.position;
-            if (is_before(at, file.head.start) || at.consumed >= trained() ||
+            if (at < file.head.start || at.consumed >= trained() ||
                 at.epoch - file.head.start.epoch > most_epochs) {
                 find(file.path,
                      fmt::format("has a step at position {} of epoch {}, where its run never was",
@@ -219,7 +210,7 @@ class Check {
             }
             EpochAccount& epoch = account_of(at.epoch);
             const auto& from = incarnation.superseded_from;
-            if (from && !is_before(at, *from)) {
+            if (from && at >= *from) {
                 epoch.add_superseded(found.ids.size());
             } else {
                 incarnation.has_kept = true;

@@ -24,7 +24,7 @@ struct StepFacts {
 };
 
 /// Numbers are little-endian. A head is 96 bytes: "LSLEDGER", version, rank, ranks, dropped
-/// (u32),/// incarnation, samples, start epoch, start consumed (u64), digest (32 characters),
+/// (u32), incarnation, samples, start epoch, start consumed (u64), digest (32 characters),
 /// XXH3-64 of what is before it.
 inline constexpr std::size_t ledger_head_bytes = 96;
 std::vector<std::byte> encode_head(const LedgerHead& head);
