@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <toml++/toml.h>
 
@@ -23,11 +23,8 @@ std::string place(const std::string& file, const toml::source_position& at) {
 }
 
 std::string line_of(const std::string& text, std::size_t number) {
-    std::istringstream lines(text);
-    std::string line;
-    for (std::size_t i = 0; i < number; ++i)
-        if (!std::getline(lines, line)) return "";
-    return line;
+    const std::vector<std::string> lines = split(text, '\n');
+    return number >= 1 && number <= lines.size() ? lines[number - 1] : "";
 }
 
 // Returns the indent up to a column (counted in characters from 1), tabs kept, so that a caret is

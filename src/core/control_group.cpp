@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/control_group.hpp"
 
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +12,6 @@
 
 namespace lockstep {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Version 1 writes "no limit" as the largest multiple of a page.
 constexpr std::int64_t unlimited = std::int64_t{1} << 60;
@@ -86,16 +86,12 @@ void add_end(const ControlGroup& group, const std::vector<fs::path>& folders, Me
 
 bool ControlGroup::has(std::string_view controller) const {
     if (version == 2) return true;
-    std::istringstream names(controllers);
-    for (std::string name; std::getline(names, name, ',');)
-        if (name == controller) return true;
-    return false;
+    return std::ranges::count(split(controllers, ','), controller) > 0;
 }
 
 std::vector<ControlGroup> control_groups(const fs::path& root) {
-    std::istringstream lines(text_of(root / "proc/self/cgroup"));
     std::vector<ControlGroup> groups;
-    for (std::string line; std::getline(lines, line);)
+    for (const std::string& line : split(text_of(root / "proc/self/cgroup"), '\n'))
         if (auto group = group_of_line(line)) groups.push_back(std::move(*group));
     return groups;
 }
