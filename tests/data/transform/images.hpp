@@ -6,6 +6,9 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/transform.hpp"
 
+#include "transform/kernel_body.hpp"
+
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -53,6 +56,41 @@ inline std::vector<float> applied(std::string_view text,
                                   PixelLayout layout = PixelLayout::nchw,
                                   int threads = 1) {
     return applied(bound(text, images.shape), images, key, layout, threads);
+}
+
+/// Every block and thread of a grid, in an order that no GPU promises.
+inline void for_each_thread(std::int64_t elements,
+                            const std::function<void(std::int64_t, int)>& run) {
+    for (std::int64_t block = blocks_for(elements); block-- > 0;)
+        for (int thread = threads_of_block; thread-- > 0;) run(block, thread);
+}
+
+inline void run_on_host(const StageLaunch& launch) {
+    const std::int64_t blocks = blocks_for(pixel::elements_of(launch));
+    for_each_thread(pixel::elements_of(launch), [&](std::int64_t block, int thread) {
+        pixel::stage_thread(launch, block, thread, blocks, threads_of_block);
+    });
+}
+
+/// Of `batch`, which has the images or numbers alone, by the kernels' own source.
+inline std::vector<float> by_kernels(const ImageTransform& transform,
+                                     DeviceBatch batch,
+                                     std::span<const std::uint64_t> ids,
+                                     TransformKey key,
+                                     PixelLayout layout) {
+    const std::vector<StageDraw> draws = transform.draw(ids, key);
+    std::vector<float> first(transform.scratch_values(ids.size())), second(first.size());
+    std::vector<float> out(ids.size() * transform.output().values(), -99);
+    batch.draws = draws.data();
+    batch.mean = transform.mean().data();
+    batch.scale = transform.scale().data();
+    batch.scratch[0] = first.data();
+    batch.scratch[1] = second.data();
+    batch.out = out.data();
+    batch.layout = layout;
+    batch.count = static_cast<std::int64_t>(ids.size());
+    for (const StageLaunch& launch : plan_launches(transform, batch)) run_on_host(launch);
+    return out;
 }
 
 /// Equal bits, which == on floats would not tell for zeros and NaN.

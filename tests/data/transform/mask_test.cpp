@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks that move with images, and images of numbers.
 #include "images.hpp"
-#include "transform/kernel_body.hpp"
 
 #include <gtest/gtest.h>
 
@@ -124,19 +123,9 @@ TEST(NumberTransform, GivesTheBitsOfTheCpuInKernels) {
     for (float& number : numbers) number = number * 100 - 7;
     for (const char* text : pipelines) {
         const ImageTransform transform = bound(text, images.shape);
-        const std::vector<StageDraw> draws = transform.draw(images.ids, {7, 3});
-        std::vector<float> first(transform.scratch_values(7)), second(first.size());
-        std::vector<float> out(7 * transform.output().values()), expected(out.size());
-        const DeviceBatch batch{.numbers = numbers.data(),
-                                .draws = draws.data(),
-                                .mean = transform.mean().data(),
-                                .scale = transform.scale().data(),
-                                .scratch = {first.data(), second.data()},
-                                .out = out.data(),
-                                .layout = PixelLayout::nhwc,
-                                .count = 7};
-        for (const StageLaunch& launch : plan_launches(transform, batch))
-            pixel::stage_thread(launch, 0, 0, 1, 1);
+        const std::vector<float> out = by_kernels(
+            transform, {.numbers = numbers.data()}, images.ids, {7, 3}, PixelLayout::nhwc);
+        std::vector<float> expected(out.size());
         transform.apply(
             std::span<const float>(numbers), images.ids, {7, 3}, PixelLayout::nhwc, expected);
         EXPECT_EQ(bits(out), bits(expected)) << text;
