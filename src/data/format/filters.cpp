@@ -17,21 +17,25 @@ namespace {
 
 constexpr std::size_t most_filters = 8;
 
+// `expansion` is what one stored byte stands for at most, 1 where nothing is compressed: in deflate
+// 258 bytes in two bits (RFC 1951), in LZ4 255 in a byte of a match's length (lz4_Block_format.md),
+// in LZF 264 in three, in Zstandard a block of 128 KiB in the four bytes of a repeated one (RFC
+// 8878), which is the strongest of those that Blosc 1 holds.
 struct KnownFilter {
     FilterKind kind;
     std::string_view name;
-    bool compresses;
+    std::uint64_t expansion = 1;
 };
 constexpr auto known_filters = std::to_array<KnownFilter>({
-    {FilterKind::deflate, "deflate", true},
-    {FilterKind::shuffle, "shuffle", false},
-    {FilterKind::fletcher32, "fletcher32", false},
-    {FilterKind::lzf, "lzf", true},
-    {FilterKind::blosc, "blosc", true},
-    {FilterKind::lz4, "lz4", true},
-    {FilterKind::zstd, "zstd", true},
-    {FilterKind::widening, "widening", false},
-    {FilterKind::unpacking, "unpacking", false},
+    {FilterKind::deflate, "deflate", 1032},
+    {FilterKind::shuffle, "shuffle"},
+    {FilterKind::fletcher32, "fletcher32"},
+    {FilterKind::lzf, "lzf", 88},
+    {FilterKind::blosc, "blosc", 32768},
+    {FilterKind::lz4, "lz4", 255},
+    {FilterKind::zstd, "zstd", 32768},
+    {FilterKind::widening, "widening"},
+    {FilterKind::unpacking, "unpacking"},
 });
 
 const KnownFilter* find_filter(std::uint64_t kind) {
@@ -41,31 +45,13 @@ const KnownFilter* find_filter(std::uint64_t kind) {
     return found == known_filters.end() ? nullptr : found;
 }
 
-// What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
-// in a byte of a match's length (lz4_Block_format.md), in LZF 264 in three, in Zstandard a block of
-// 128 KiB in the four bytes of a repeated one (RFC 8878), which is the strongest of those that
-// Blosc 1 holds.
 std::uint64_t expansion(const Filter& filter) {
-    switch (filter.kind) {
-        case FilterKind::deflate:
-            return 1032;
-        case FilterKind::lz4:
-            return 255;
-        case FilterKind::lzf:
-            return 88;
-        case FilterKind::zstd:
-        case FilterKind::blosc:
-            return 32768;
-        case FilterKind::widening: {
-            const Widening widening(filter.element);
-            return element_bytes(widening.type()) / widening.stored_bytes();
-        }
-        case FilterKind::unpacking:  // of a byte; numbers of 8 become shorter
-        case FilterKind::shuffle:
-        case FilterKind::fletcher32:
-            break;
+    if (filter.kind == FilterKind::widening) {
+        const Widening widening(filter.element);
+        return element_bytes(widening.type()) / widening.stored_bytes();
     }
-    return 1;
+    const KnownFilter* known = find_filter(static_cast<std::uint64_t>(filter.kind));
+    return known ? known->expansion : 1;
 }
 
 constexpr std::size_t checksum_bytes = 4;
@@ -110,7 +96,7 @@ std::string filter_fault(const FilterChain& chain) {
     for (const Filter& filter : chain) {
         const KnownFilter* known = find_filter(static_cast<std::uint64_t>(filter.kind));
         if (!known) return fmt::format("it has a filter {}", static_cast<int>(filter.kind));
-        if (known->compresses) ++compressing;
+        if (known->expansion > 1) ++compressing;
         if (filter.kind == FilterKind::shuffle && filter.element == 0)
             return "its shuffle filter does not say how large an element is";
         if (filter.kind == FilterKind::widening &&
