@@ -58,11 +58,13 @@ std::optional<ElementType> parse_element(std::string_view name) {
     return {};
 }
 
+bool is_hex(std::string_view text, std::size_t digits) {
+    return text.size() == digits &&
+           std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
 std::optional<std::uint64_t> parse_hex64(std::string_view text) {
-    const bool is_hex = text.size() == 16 && std::ranges::all_of(text, [](unsigned char c) {
-                            return std::isxdigit(c) != 0;
-                        });
-    if (!is_hex) return {};
+    if (!is_hex(text, 16)) return {};
     return std::stoull(std::string(text), nullptr, 16);
 }
 
@@ -233,10 +235,8 @@ constexpr std::array<CodecName, 4> codecs{{{Codec::none, "none"},
 
 // `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
 std::string printable_digest(const std::string& digest) {
-    const bool is_digest = digest.size() == 32 && std::ranges::all_of(digest, [](unsigned char c) {
-                               return std::isxdigit(c) != 0;
-                           });
-    return is_digest ? digest : fmt::format("{} characters that are no digest", digest.size());
+    return is_hex(digest, 32) ? digest
+                              : fmt::format("{} characters that are no digest", digest.size());
 }
 
 void check_seal(std::string_view text, const std::string& digest, const std::string& origin) {
@@ -371,9 +371,8 @@ std::string read_manifest_text(const fs::path& folder) {
     const fs::file_status status = fs::status(folder, failed);
     if (status.type() == fs::file_type::not_found) throw system_error("open", folder, ENOENT);
     if (failed) throw system_error("open", folder, failed.value());
-    const bool is_missing = fs::is_directory(status)
-                                ? fs::status(path, failed).type() == fs::file_type::not_found
-                                : true;
+    const bool is_missing =
+        !fs::is_directory(status) || fs::status(path, failed).type() == fs::file_type::not_found;
     check(!is_missing, [&] {
         return Error("E216",
                      fmt::format("'{}' is no data set", folder.string()),
