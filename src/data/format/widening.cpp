@@ -6,6 +6,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 
+#include "labels.hpp"
+
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -45,15 +47,16 @@ struct Kind {
     void (*widen)(std::span<const std::byte>, std::byte*);
 };
 
+template <class Stored, std::endian order>
+constexpr StoredNumber stored_as{sizeof(Stored),
+                                 std::is_integral_v<Stored>,
+                                 std::is_signed_v<Stored> || !std::is_integral_v<Stored>,
+                                 order == std::endian::big,
+                                 std::is_same_v<Stored, Brain>};
+
 template <class From, class To, std::endian order>
 constexpr Kind kind(ElementType type) {
-    return {{sizeof(From),
-             std::is_integral_v<From>,
-             std::is_signed_v<From> || !std::is_integral_v<From>,
-             order == std::endian::big,
-             std::is_same_v<From, Brain>},
-            type,
-            widen_all<From, To, order>};
+    return {stored_as<From, order>, type, widen_all<From, To, order>};
 }
 
 using enum ElementType;
@@ -181,12 +184,7 @@ struct Packed {
 
 template <class Stored, std::endian order>
 constexpr Packed packed() {
-    return {{sizeof(Stored),
-             std::is_integral_v<Stored>,
-             std::is_signed_v<Stored> || !std::is_integral_v<Stored>,
-             order == std::endian::big,
-             std::is_same_v<Stored, Brain>},
-            unpack_all<Stored, order>};
+    return {stored_as<Stored, order>, unpack_all<Stored, order>};
 }
 
 // Every one in both orders.
@@ -316,11 +314,8 @@ bool Unpacking::undo(std::span<const std::byte> stored, std::span<std::byte> raw
 }
 
 std::optional<std::uint64_t> first_missing(std::span<const std::byte> values) {
-    for (std::size_t i = 0; i < values.size() / sizeof(float); ++i) {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, values.data() + i * sizeof bits, sizeof bits);
-        if (bits == Unpacking::no_value) return i;
-    }
+    for (std::size_t i = 0; i < values.size() / sizeof(float); ++i)
+        if (element_at<std::uint32_t>(values, i) == Unpacking::no_value) return i;
     return {};
 }
 
