@@ -18,9 +18,8 @@ constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 62;
 // Blocks that differ in nothing but these: where they are, their size, codec and hash. Whole bands
 // of tiles.
 struct Run {
-    std::uint64_t first_row = 0, decoded_bytes = 0, blocks = 0;
+    std::uint64_t first_row = 0, decoded_bytes = 0, blocks = 0, cut = 0;
     std::uint32_t shard = 0, rows = 0;
-    std::uint16_t cut = 0;
     bool continues_with(const StoredBlock& block) const {
         return block.shard == shard && block.rows == rows && block.decoded_bytes == decoded_bytes &&
                block.cut == cut;
@@ -35,21 +34,24 @@ std::uint64_t kind_of(const StoredBlock& block) {
 Run run_at(std::span<const StoredBlock> blocks) {
     Run run{.first_row = blocks[0].first_row,
             .decoded_bytes = blocks[0].decoded_bytes,
+            .cut = blocks[0].cut,
             .shard = blocks[0].shard,
-            .rows = blocks[0].rows,
-            .cut = blocks[0].cut};
+            .rows = blocks[0].rows};
     while (run.blocks < blocks.size() && run.continues_with(blocks[run.blocks])) ++run.blocks;
     return run;
 }
 
-void add_run(ByteWriter& out, const Run& run, std::span<const StoredBlock> blocks) {
-    for (const std::uint64_t value : {run.first_row,
-                                      run.decoded_bytes,
-                                      run.blocks,
-                                      std::uint64_t{run.shard},
-                                      std::uint64_t{run.rows},
-                                      std::uint64_t{run.cut}})
-        out.add(value);
+void form_of(ByteForm& form, Run& run) {
+    for (std::uint64_t* const number : {&run.first_row, &run.decoded_bytes, &run.blocks})
+        form.item(*number);
+    form.item(run.shard);
+    form.item(run.rows);
+    form.item(run.cut);
+}
+
+void add_run(ByteWriter& out, Run run, std::span<const StoredBlock> blocks) {
+    ByteForm form(out);
+    form_of(form, run);
     const auto column = [&](auto value_of) {
         std::vector<std::uint64_t> values;
         values.reserve(blocks.size());
@@ -78,18 +80,11 @@ Codec codec_from(std::uint64_t number) {
     throw damaged_index("a block has an unknown codec");
 }
 
-std::uint32_t narrow(std::uint64_t value) {
-    if (value > 0xffffffff) throw damaged_index("a number is too large");
-    return static_cast<std::uint32_t>(value);
-}
-
 Run take_run(ByteReader& in, const BlockForms& forms, std::uint64_t most_blocks) {
-    Run run{.first_row = in.number(), .decoded_bytes = in.number(), .blocks = in.number()};
-    run.shard = narrow(in.number());
-    run.rows = narrow(in.number());
-    const std::uint64_t cut = in.number();
-    if (cut > forms.cuts.size()) throw damaged_index("a block is cut in an unknown way");
-    run.cut = static_cast<std::uint16_t>(cut);
+    Run run;
+    ByteForm form(in);
+    form_of(form, run);
+    if (run.cut > forms.cuts.size()) throw damaged_index("a block is cut in an unknown way");
     if (run.blocks < 1 || run.blocks > most_blocks)
         throw damaged_index("it holds other blocks than it announces");
     return run;
@@ -114,7 +109,7 @@ void take_blocks_of_run(ByteReader& in,
                        .codec = codec_from(kinds[i] & 0xffff),
                        .is_hashed = kinds[i] >> 32 != 0,
                        .chain = static_cast<std::uint16_t>(kinds[i] >> 16),
-                       .cut = run.cut,
+                       .cut = static_cast<std::uint16_t>(run.cut),
                        .tile = static_cast<std::uint32_t>(i % tiles)});
 }
 
