@@ -2,58 +2,12 @@
 #include "look.hpp"
 
 #include <bit>
-#include <cstring>
 #include <string_view>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
-
-class Attribute {
-  public:
-    Attribute(const h5::Handle& dataset, const char* name)
-        : attribute_(H5Aopen(dataset.id(), name, H5P_DEFAULT), H5Aclose),
-          type_(H5Aget_type(attribute_.id()), H5Tclose),
-          space_(H5Aget_space(attribute_.id()), H5Sclose) {}
-
-    H5T_class_t kind() const { return H5Tget_class(type_.id()); }
-    bool is_number() const { return kind() == H5T_INTEGER || kind() == H5T_FLOAT; }
-    bool has_sign() const { return H5Tget_sign(type_.id()) != H5T_SGN_NONE; }
-    std::size_t count() const {
-        const hssize_t points = H5Sget_simple_extent_npoints(space_.id());
-        return points < 0 ? 0 : static_cast<std::size_t>(points);
-    }
-
-    /// Returns values as the library converts them; none if it cannot.
-    template <class Value>
-    std::vector<Value> values(hid_t type) const {
-        std::vector<Value> read(count());
-        if (H5Aread(attribute_.id(), type, read.data()) < 0) read.clear();
-        return read;
-    }
-
-    /// Returns a text of fixed length (netCDF4's) or not (h5py's); "" if it is no single text.
-    std::string text() const {
-        if (kind() != H5T_STRING || count() != 1) return "";
-        if (H5Tis_variable_str(type_.id()) > 0) {
-            char* found = nullptr;
-            if (H5Aread(attribute_.id(), type_.id(), &found) < 0 || found == nullptr) return "";
-            std::string value(found, ::strnlen(found, most_text));
-            H5free_memory(found);
-            return value;
-        }
-        const std::size_t size = H5Tget_size(type_.id());
-        std::string value(size <= most_text ? size : 0, '\0');
-        if (value.empty() || H5Aread(attribute_.id(), type_.id(), value.data()) < 0) return "";
-        value.resize(std::strlen(value.c_str()));
-        return value;
-    }
-
-  private:
-    static constexpr std::size_t most_text = 64;
-    h5::Handle attribute_, type_, space_;
-};
 
 class Reading {
   public:
@@ -73,16 +27,18 @@ class Reading {
     }
 
   private:
-    bool has(const char* name) const { return H5Aexists(dataset_.id(), name) > 0; }
-
     // The first one is told.
     void blame(const char* name, std::string_view why) {
         if (facts_.fault.empty()) facts_.fault = fmt::format("its attribute {} {}", name, why);
     }
 
     void read_sign() {
-        if (!has("_Unsigned")) return;
-        const std::string text = Attribute(dataset_, "_Unsigned").text();
+        constexpr std::size_t most_text = 64;
+        const h5::Attribute attribute(dataset_, "_Unsigned");
+        if (!attribute.is_there()) return;
+        // Of fixed length is netCDF4's, of variable length h5py's.
+        const auto fixed = attribute.fixed_text(most_text);
+        const std::string text = fixed ? *fixed : attribute.variable_text(most_text).value_or("");
         facts_.is_unsigned = text == "true";
         if (text != "true" && text != "false")
             blame("_Unsigned", "is neither 'true' nor 'false'");
@@ -91,10 +47,11 @@ class Reading {
     }
 
     std::optional<double> real(const char* name) {
-        if (!has(name)) return {};
-        const Attribute attribute(dataset_, name);
+        const h5::Attribute attribute(dataset_, name);
+        if (!attribute.is_there()) return {};
+        const bool is_number = attribute.kind() == H5T_INTEGER || attribute.kind() == H5T_FLOAT;
         std::vector<double> values;
-        if (attribute.is_number() && attribute.count() == 1)
+        if (is_number && attribute.count() == 1)
             values = attribute.values<double>(H5T_NATIVE_DOUBLE);
         if (values.empty()) {
             blame(name, "is not one number");
@@ -105,8 +62,8 @@ class Reading {
 
     // Values as they are stored: of another kind they would be of what the numbers stand for.
     std::vector<std::uint64_t> stored(const char* name, std::size_t least, std::size_t most) {
-        if (!has(name)) return {};
-        const Attribute attribute(dataset_, name);
+        const h5::Attribute attribute(dataset_, name);
+        if (!attribute.is_there()) return {};
         std::vector<std::uint64_t> bits;
         if (attribute.kind() != (number_.is_whole ? H5T_INTEGER : H5T_FLOAT)) {
             blame(name, "is of another kind of numbers than the data");

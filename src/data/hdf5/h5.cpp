@@ -69,12 +69,6 @@ Handle creation_properties(const DatasetShape& shape) {
     return properties;
 }
 
-Handle open_attribute(const Handle& object, const char* name) {
-    const QuietErrors quiet;
-    if (H5Aexists(object.id(), name) <= 0) return {};
-    return {H5Aopen(object.id(), name, H5P_DEFAULT), H5Aclose};
-}
-
 herr_t refuse_to_leave(
     const char*, const char*, const char*, const char*, unsigned*, hid_t, void* was_refused) {
     if (was_refused) *static_cast<bool*>(was_refused) = true;
@@ -236,31 +230,42 @@ void write_attribute(const Handle& object,
     write_values(object, name, type.id(), type.id(), {values.size()}, packed.data());
 }
 
-std::optional<std::string> read_text(const Handle& object, const char* name) {
-    const Handle attribute = open_attribute(object, name);
-    if (!attribute) return {};
-    const Handle type(H5Aget_type(attribute.id()), H5Tclose);
-    const Handle space(H5Aget_space(attribute.id()), H5Sclose);
-    const bool is_one_text = H5Tget_class(type.id()) == H5T_STRING &&
-                             H5Tis_variable_str(type.id()) == 0 &&
-                             H5Sget_simple_extent_npoints(space.id()) == 1;
-    const std::size_t size = is_one_text ? H5Tget_size(type.id()) : 0;
-    if (size == 0 || size > 4096) return {};
+Attribute::Attribute(const Handle& object, const char* name)
+    : is_there_(H5Aexists(object.id(), name) > 0) {
+    if (!is_there_) return;
+    attribute_ = {H5Aopen(object.id(), name, H5P_DEFAULT), H5Aclose};
+    type_ = {H5Aget_type(attribute_.id()), H5Tclose};
+    space_ = {H5Aget_space(attribute_.id()), H5Sclose};
+}
+
+std::size_t Attribute::count() const {
+    const hssize_t points = H5Sget_simple_extent_npoints(space_.id());
+    return points < 0 ? 0 : static_cast<std::size_t>(points);
+}
+
+std::optional<std::uint64_t> Attribute::whole_number() const {
+    if (kind() != H5T_INTEGER || count() != 1) return {};
+    const auto read = values<std::uint64_t>(H5T_NATIVE_UINT64);
+    return read.empty() ? std::nullopt : std::optional(read[0]);
+}
+
+std::optional<std::string> Attribute::fixed_text(std::size_t most) const {
+    const bool is_fixed =
+        kind() == H5T_STRING && H5Tis_variable_str(type_.id()) == 0 && count() == 1;
+    const std::size_t size = is_fixed ? H5Tget_size(type_.id()) : 0;
+    if (size == 0 || size > most) return {};
     std::string value(size, '\0');
-    if (H5Aread(attribute.id(), type.id(), value.data()) < 0) return {};
+    if (H5Aread(attribute_.id(), type_.id(), value.data()) < 0) return {};
     value.resize(std::strlen(value.c_str()));
     return value;
 }
 
-std::optional<std::uint64_t> read_number(const Handle& object, const char* name) {
-    const Handle attribute = open_attribute(object, name);
-    if (!attribute) return {};
-    const Handle type(H5Aget_type(attribute.id()), H5Tclose);
-    const Handle space(H5Aget_space(attribute.id()), H5Sclose);
-    if (H5Tget_class(type.id()) != H5T_INTEGER || H5Sget_simple_extent_npoints(space.id()) != 1)
-        return {};
-    std::uint64_t value = 0;
-    if (H5Aread(attribute.id(), H5T_NATIVE_UINT64, &value) < 0) return {};
+std::optional<std::string> Attribute::variable_text(std::size_t most) const {
+    if (kind() != H5T_STRING || H5Tis_variable_str(type_.id()) <= 0 || count() != 1) return {};
+    char* found = nullptr;
+    if (H5Aread(attribute_.id(), type_.id(), &found) < 0 || found == nullptr) return {};
+    std::string value(found, ::strnlen(found, most));
+    H5free_memory(found);
     return value;
 }
 

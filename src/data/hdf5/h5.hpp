@@ -112,8 +112,35 @@ void write_attribute(const Handle& object,
                      const char* name,
                      const std::vector<std::string>& values);
 
-/// The attribute's value; nothing if it is missing or of another kind.
-std::optional<std::string> read_text(const Handle& object, const char* name);
-std::optional<std::uint64_t> read_number(const Handle& object, const char* name);
+/// An attribute of an object, which need not be there.
+class Attribute {
+  public:
+    Attribute(const Handle& object, const char* name);
+
+    bool is_there() const { return is_there_; }
+    H5T_class_t kind() const { return H5Tget_class(type_.id()); }
+    bool has_sign() const { return H5Tget_sign(type_.id()) != H5T_SGN_NONE; }
+    std::size_t count() const;
+
+    /// Returns values as the library converts them; none if it cannot.
+    template <class Value>
+    std::vector<Value> values(hid_t type) const {
+        std::vector<Value> read(count());
+        if (H5Aread(attribute_.id(), type, read.data()) < 0) read.clear();
+        return read;
+    }
+
+    /// The one value, a whole number or a text of fixed length of at most `most` bytes; nothing if
+    /// it is missing or anything else.
+    std::optional<std::uint64_t> whole_number() const;
+    std::optional<std::string> fixed_text(std::size_t most) const;
+
+    /// The one text of variable length, cut to `most` bytes; nothing if it is anything else.
+    std::optional<std::string> variable_text(std::size_t most) const;
+
+  private:
+    bool is_there_;
+    Handle attribute_, type_, space_;
+};
 
 }  // namespace lockstep::h5

@@ -289,10 +289,10 @@ FileFacts look_at_file(const FileRequest& request) {
     const h5::QuietErrors quiet;
     const h5::Handle file = h5::open_for_probing(request.path);
     FileFacts facts;
-    facts.uuid = h5::read_text(file, "dataset_uuid");
-    facts.shard_index = h5::read_number(file, "shard_index");
-    facts.samples = h5::read_number(file, "n_samples");
-    facts.first_sample = h5::read_number(file, "first_sample");
+    facts.uuid = h5::Attribute(file, "dataset_uuid").fixed_text(4096);
+    facts.shard_index = h5::Attribute(file, "shard_index").whole_number();
+    facts.samples = h5::Attribute(file, "n_samples").whole_number();
+    facts.first_sample = h5::Attribute(file, "first_sample").whole_number();
     for (const std::string& name : request.datasets)
         facts.datasets.push_back(look_at_dataset(file, name, request.links));
     return facts;
