@@ -20,11 +20,17 @@ herr_t collect(unsigned, const H5E_error2_t* record, void* out) {
     return 0;
 }
 
+// Returns what a new object is described by, if the library makes it.
+template <class Result>
+Result prepared(Result result, const fs::path& what = "HDF5") {
+    return checked(result, "E402", "prepare", what);
+}
+
 Handle space_of(const std::vector<hsize_t>& size) {
     const hid_t id = size.empty()
                          ? H5Screate(H5S_SCALAR)
                          : H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr);
-    return {checked(id, "E402", "prepare", "HDF5 space"), H5Sclose};
+    return {prepared(id, "HDF5 space"), H5Sclose};
 }
 
 void write_values(const Handle& object,
@@ -48,23 +54,21 @@ void set_filter(const Handle& properties, const DatasetShape& shape) {
     const auto filter = static_cast<H5Z_filter_t>(shape.codec);
     // Deflate's parameter is its level, as is zstd's; that of LZ4 is the block size, 0 = 1 GiB.
     const unsigned parameter = shape.codec == Codec::lz4 ? 0 : static_cast<unsigned>(shape.level);
-    checked(H5Pset_filter(properties.id(), filter, H5Z_FLAG_OPTIONAL, 1, &parameter),
-            "E402",
-            "prepare",
-            "HDF5 filter");
+    prepared(H5Pset_filter(properties.id(), filter, H5Z_FLAG_OPTIONAL, 1, &parameter),
+             "HDF5 filter");
 }
 
 Handle creation_properties(const DatasetShape& shape) {
-    Handle properties(checked(H5Pcreate(H5P_DATASET_CREATE), "E402", "prepare", "HDF5"), H5Pclose);
+    Handle properties(prepared(H5Pcreate(H5P_DATASET_CREATE)), H5Pclose);
     const hid_t id = properties.id();
-    checked(H5Pset_obj_track_times(id, false), "E402", "prepare", "HDF5");
-    checked(H5Pset_fill_time(id, H5D_FILL_TIME_NEVER), "E402", "prepare", "HDF5");
+    prepared(H5Pset_obj_track_times(id, false));
+    prepared(H5Pset_fill_time(id, H5D_FILL_TIME_NEVER));
     if (shape.chunk.empty()) {
-        checked(H5Pset_alloc_time(id, H5D_ALLOC_TIME_EARLY), "E402", "prepare", "HDF5");
+        prepared(H5Pset_alloc_time(id, H5D_ALLOC_TIME_EARLY));
         return properties;
     }
     const int rank = static_cast<int>(shape.chunk.size());
-    checked(H5Pset_chunk(id, rank, shape.chunk.data()), "E402", "prepare", "HDF5");
+    prepared(H5Pset_chunk(id, rank, shape.chunk.data()));
     set_filter(properties, shape);
     return properties;
 }
@@ -122,12 +126,9 @@ Handle access_to_dataset(Links links, bool* was_refused) {
 Handle create_file(const fs::path& path, Alignment alignment, int& error) {
     const QuietErrors quiet;
     const Handle access = writing_access(error);
-    checked(H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110),
-            "E402",
-            "prepare",
-            path);
+    prepared(H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110), path);
     if (alignment == Alignment::large_objects)
-        checked(H5Pset_alignment(access.id(), large_object, page), "E402", "prepare", path);
+        prepared(H5Pset_alignment(access.id(), large_object, page), path);
     Handle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()), H5Fclose);
     check(error == 0, [&] { return system_error("create", path, error); });
     checked(file.id(), "E401", "create", path);
@@ -157,18 +158,15 @@ std::vector<hsize_t> extent_of(const Handle& dataset) {
 }
 
 Handle text_type(std::size_t size) {
-    Handle type(checked(H5Tcopy(H5T_C_S1), "E402", "prepare", "HDF5 type"), H5Tclose);
-    checked(H5Tset_size(type.id(), std::max<std::size_t>(size, 1)), "E402", "prepare", "HDF5 type");
-    checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", "HDF5 type");
+    Handle type(prepared(H5Tcopy(H5T_C_S1), "HDF5 type"), H5Tclose);
+    prepared(H5Tset_size(type.id(), std::max<std::size_t>(size, 1)), "HDF5 type");
+    prepared(H5Tset_cset(type.id(), H5T_CSET_UTF8), "HDF5 type");
     return type;
 }
 
 Handle create_group(const Handle& parent, const char* name, const fs::path& path) {
     const QuietErrors quiet;
-    return {checked(H5Gcreate2(parent.id(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-                    "E402",
-                    "write",
-                    path),
+    return {written(H5Gcreate2(parent.id(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path),
             H5Gclose};
 }
 
@@ -186,17 +184,9 @@ Handle create_dataset(const Handle& parent,
     const QuietErrors quiet;
     const Handle space = space_of(shape.size);
     const Handle properties = creation_properties(shape);
-    return {checked(H5Dcreate2(parent.id(),
-                               name.c_str(),
-                               type,
-                               space.id(),
-                               H5P_DEFAULT,
-                               properties.id(),
-                               H5P_DEFAULT),
-                    "E402",
-                    "write",
-                    path),
-            H5Dclose};
+    const hid_t id = H5Dcreate2(
+        parent.id(), name.c_str(), type, space.id(), H5P_DEFAULT, properties.id(), H5P_DEFAULT);
+    return {written(id, path), H5Dclose};
 }
 
 void write_attribute(const Handle& object, const char* name, const std::string& value) {

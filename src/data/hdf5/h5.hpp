@@ -61,6 +61,12 @@ Result checked(Result result, const char* code, const char* doing, const fs::pat
     return result;
 }
 
+/// The same for E402: `path` cannot be written.
+template <class Result>
+Result written(Result result, const fs::path& path) {
+    return checked(result, "E402", "write", path);
+}
+
 /// Alignment of a new file, which HDF5 1.8 and later can read. It has no times, so that equal
 /// content gives equal bytes. `alignment` places large objects at multiples of 4 KiB (for data that
 /// is not chunked). The library never learns of failed writes (driver.hpp): check `error`, an

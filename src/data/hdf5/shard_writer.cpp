@@ -170,14 +170,12 @@ class FieldWriter {
         const std::uint32_t skipped_filters = block.is_encoded ? 0 : 1;
         std::vector<hsize_t> start(field_.shape.size() + 1, 0);
         start[0] = first_row;
-        h5::checked(H5Dwrite_chunk(dataset_.id(),
+        h5::written(H5Dwrite_chunk(dataset_.id(),
                                    H5P_DEFAULT,
                                    skipped_filters,
                                    start.data(),
                                    block.stored().size(),
                                    block.stored().data()),
-                    "E402",
-                    "write",
                     spec_.path);
     }
 
@@ -188,19 +186,11 @@ class FieldWriter {
         const int rank = static_cast<int>(count.size());
         const h5::Handle there(H5Dget_space(dataset_.id()), H5Sclose);
         const h5::Handle here(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
-        h5::checked(H5Sselect_hyperslab(
+        h5::written(H5Sselect_hyperslab(
                         there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
-                    "E402",
-                    "write",
                     spec_.path);
-        h5::checked(H5Dwrite(dataset_.id(),
-                             h5::type_of(field_.type),
-                             here.id(),
-                             there.id(),
-                             H5P_DEFAULT,
-                             raw.data()),
-                    "E402",
-                    "write",
+        const hid_t type = h5::type_of(field_.type);
+        h5::written(H5Dwrite(dataset_.id(), type, here.id(), there.id(), H5P_DEFAULT, raw.data()),
                     spec_.path);
     }
 
@@ -308,9 +298,7 @@ void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path
     h5::checked(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "E402", "prepare", path);
     const h5::Handle dataset =
         h5::create_dataset(file, list.name, type.id(), {{list.texts.size()}, {}}, path);
-    h5::checked(H5Dwrite(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()),
-                "E402",
-                "write",
+    h5::written(H5Dwrite(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()),
                 path);
 }
 
