@@ -98,14 +98,14 @@ void form_of(ByteForm& form, RowsRequest& request) {
     form.item(request.links, Links::followed);
 }
 
-void form_of(ByteForm& form, FileFacts& facts, std::uint64_t most) {
+void form_of(ByteForm& form, FileFacts& facts, std::uint64_t most = most_chunks) {
     form.optional(facts.uuid, [&](std::string& uuid) { form.item(uuid); });
     for (auto* const number : {&facts.shard_index, &facts.samples, &facts.first_sample})
         form.optional(*number);
     form.list(facts.datasets, 64, [&](DatasetFacts& dataset) { form_of(form, dataset, most); });
 }
 
-void form_of(ByteForm& form, Texts& texts, std::uint64_t most) {
+void form_of(ByteForm& form, Texts& texts, std::uint64_t most = most_samples) {
     form.list(texts.distinct);
     std::vector<std::uint64_t> numbers(texts.rows.begin(), texts.rows.end());
     form.column(numbers, most);
@@ -118,15 +118,6 @@ void form_of(ByteForm& form, Texts& texts, std::uint64_t most) {
 
 void form_of(ByteForm& form, Lists& lists) {
     form.list(lists);
-}
-
-template <class T, class... Limits>
-std::vector<std::byte> written(const T& value, Limits... limits) {
-    ByteWriter out;
-    out.add(version);
-    ByteForm form(out);
-    form_of(form, const_cast<T&>(value), limits...);  // a writer does not change it
-    return out.finish();
 }
 
 template <class T, class... Limits>
@@ -174,25 +165,20 @@ std::span<const DatasetFacts> DatasetFacts::stored() const {
     return parts.empty() ? std::span(this, 1) : std::span(parts);
 }
 
-std::vector<std::byte> to_bytes(const FileRequest& request) {
-    return written(request);
+template <class T>
+std::vector<std::byte> to_bytes(const T& value) {
+    ByteWriter out;
+    out.add(version);
+    ByteForm form(out);
+    form_of(form, const_cast<T&>(value));  // a writer does not change it
+    return out.finish();
 }
 
-std::vector<std::byte> to_bytes(const RowsRequest& request) {
-    return written(request);
-}
-
-std::vector<std::byte> to_bytes(const FileFacts& facts) {
-    return written(facts, most_chunks);
-}
-
-std::vector<std::byte> to_bytes(const Texts& texts) {
-    return written(texts, most_samples);
-}
-
-std::vector<std::byte> to_bytes(const Lists& lists) {
-    return written(lists);
-}
+template std::vector<std::byte> to_bytes(const FileRequest&);
+template std::vector<std::byte> to_bytes(const RowsRequest&);
+template std::vector<std::byte> to_bytes(const FileFacts&);
+template std::vector<std::byte> to_bytes(const Texts&);
+template std::vector<std::byte> to_bytes(const Lists&);
 
 FileRequest request_from(std::span<const std::byte> bytes) {
     return read_back<FileRequest>(bytes);

@@ -126,9 +126,9 @@ struct RowsRequest {
 /// Largest number of chunks of one data set.
 inline constexpr std::uint64_t most_chunks = std::uint64_t{1} << 26;
 
-std::vector<std::byte> to_bytes(const FileRequest& request);
-std::vector<std::byte> to_bytes(const RowsRequest& request);
-std::vector<std::byte> to_bytes(const FileFacts& facts);
+/// Writes a FileRequest, RowsRequest, FileFacts, Texts or Lists.
+template <class T>
+std::vector<std::byte> to_bytes(const T& value);
 
 /// Reads a request. Errors: E230 for bytes that were not made by to_bytes().
 FileRequest request_from(std::span<const std::byte> bytes);
@@ -152,12 +152,8 @@ struct Texts {
     bool operator==(const Texts&) const = default;
 };
 
-std::vector<std::byte> to_bytes(const Texts& texts);
-
 /// Bytes of each of some rows, of any length.
 using Lists = std::vector<std::string>;
-
-std::vector<std::byte> to_bytes(const Lists& lists);
 
 /// Reads lists. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
 Lists lists_from(std::span<const std::byte> bytes, std::uint64_t rows);
