@@ -237,15 +237,6 @@ void Sandbox::fail() {
         "it ended without one");
 }
 
-void Sandbox::send(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const ssize_t sent = ::send(socket_.value(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent <= 0) return;  // the child is dead, which receive() finds out
-        bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    }
-}
-
 // False if the child closed its end.
 bool Sandbox::fill(std::span<std::byte> out, double deadline_s) {
     while (!out.empty()) {
@@ -316,21 +307,20 @@ void Sandbox::ask(FrameKind kind, const FileRequest& request) {
 
 void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> request) {
     start();
-    const Frame frame{.kind = static_cast<std::uint64_t>(kind),
+    const Frame frame{.kind = kind,
                       .bytes = request.size(),
                       .cpu_s = static_cast<std::uint64_t>(std::max(1.0, cpu_s))};
-    send(std::as_bytes(std::span(&frame, 1)));
-    send(request);
+    // If the child is dead, receive() finds out.
+    send_all(socket_.value(), std::as_bytes(std::span(&frame, 1)));
+    send_all(socket_.value(), request);
 }
 
 std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
     const double deadline_s = now_s() + limits_.wall_s;
     const Frame frame = receive_head(deadline_s);
     std::vector<std::byte> bytes = receive_body(frame, deadline_s);
-    if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
-        throw unreadable_file(asked_.path, text_of(bytes));
-    if (frame.kind != static_cast<std::uint64_t>(wanted))
-        throw nonsense("its answer is of no known kind");
+    if (frame.kind == FrameKind::refused) throw unreadable_file(asked_.path, text_of(bytes));
+    if (frame.kind != wanted) throw nonsense("its answer is of no known kind");
     return bytes;
 }
 
@@ -347,14 +337,13 @@ void Sandbox::ask_for_rows(FrameKind kind, const RowsRequest& request, double cp
 
 Frame Sandbox::rows_head(FrameKind wanted, double deadline_s) {
     const Frame frame = receive_head(deadline_s);
-    if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
+    if (frame.kind == FrameKind::refused)
         throw Error("E213",
                     fmt::format("cannot read '{}:{}'", asked_.path.string(), asked_.datasets[0]),
                     text_of(receive_body(frame, deadline_s)),
                     "if a filter is missing, name the folder of its plug-in in $HDF5_PLUGIN_PATH; "
                     "otherwise copy the file again from its source");
-    if (frame.kind != static_cast<std::uint64_t>(wanted))
-        throw nonsense("these are not the rows that were asked for");
+    if (frame.kind != wanted) throw nonsense("these are not the rows that were asked for");
     return frame;
 }
 

@@ -17,15 +17,6 @@
 
 namespace lockstep {
 
-/// The head of each answer and of each request.
-struct Frame {
-    std::uint64_t magic = frame_magic, kind = 0;
-    std::uint64_t bytes = 0;  ///< number of bytes that follow
-    std::uint64_t cpu_s = 0;  ///< requests only: CPU seconds that the answer may take
-
-    static constexpr std::uint64_t frame_magic = 0x3365626f'72703568;  // "h5probe3"
-};
-
 enum class FrameKind : std::uint64_t {
     look,     ///< a FileRequest
     facts,    ///< FileFacts
@@ -38,6 +29,16 @@ enum class FrameKind : std::uint64_t {
     texts,    ///< Texts
     lists,    ///< a RowsRequest of lists of bytes
     bytes,    ///< Lists
+};
+
+/// The head of each answer and of each request.
+struct Frame {
+    std::uint64_t magic = frame_magic;
+    FrameKind kind = FrameKind::look;  ///< of untrusted frames any number
+    std::uint64_t bytes = 0;           ///< number of bytes that follow
+    std::uint64_t cpu_s = 0;           ///< requests only: CPU seconds that the answer may take
+
+    static constexpr std::uint64_t frame_magic = 0x3365626f'72703568;  // "h5probe3"
 };
 
 /// Exit code of the child if memory is refused.
@@ -101,7 +102,6 @@ class Sandbox {
   private:
     void start();
     void send(FrameKind kind, double cpu_s, std::span<const std::byte> request);
-    void send(std::span<const std::byte> bytes);
     void ask(FrameKind kind, const FileRequest& request);
     std::vector<std::byte> receive(FrameKind wanted);
     Frame receive_head(double deadline_s);
@@ -125,6 +125,9 @@ class Sandbox {
     pid_t child_ = -1;
     UniqueFd socket_;
 };
+
+/// Sends all bytes. Returns false if the other end is closed.
+bool send_all(int socket, std::span<const std::byte> bytes);
 
 /// The main loop of the helper program: answers requests on `socket` until it is closed. Returns
 /// the exit code.

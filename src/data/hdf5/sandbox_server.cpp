@@ -106,19 +106,9 @@ bool receive(int socket, std::span<std::byte> out) {
     return true;
 }
 
-bool send(int socket, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent <= 0) return false;
-        bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    }
-    return true;
-}
-
 bool answer(int socket, FrameKind kind, std::span<const std::byte> bytes) {
-    const Frame frame{.kind = static_cast<std::uint64_t>(kind), .bytes = bytes.size()};
-    return send(socket, std::as_bytes(std::span(&frame, 1))) && send(socket, bytes);
+    const Frame frame{.kind = kind, .bytes = bytes.size()};
+    return send_all(socket, std::as_bytes(std::span(&frame, 1))) && send_all(socket, bytes);
 }
 
 // Answers with what `make` returns, or with why it does not.
@@ -135,18 +125,18 @@ bool serve(int socket, FrameKind kind, Make&& make) {
     return answer(socket, kind, bytes);
 }
 
-bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, RowReading& rows) {
-    if (kind == static_cast<std::uint64_t>(FrameKind::read))
+bool serve(int socket, FrameKind kind, std::span<const std::byte> bytes, RowReading& rows) {
+    if (kind == FrameKind::read)
         return serve(socket, FrameKind::rows, [&] { return rows.read(rows_request_from(bytes)); });
-    if (kind == static_cast<std::uint64_t>(FrameKind::text))
+    if (kind == FrameKind::text)
         return serve(socket, FrameKind::texts, [&] {
             return to_bytes(rows.read_texts(rows_request_from(bytes)));
         });
-    if (kind == static_cast<std::uint64_t>(FrameKind::lists))
+    if (kind == FrameKind::lists)
         return serve(socket, FrameKind::bytes, [&] {
             return to_bytes(rows.read_lists(rows_request_from(bytes)));
         });
-    if (kind == static_cast<std::uint64_t>(FrameKind::list))
+    if (kind == FrameKind::list)
         return serve(socket, FrameKind::names, [&] {
             return to_bytes(list_datasets(request_from(bytes).path));
         });
@@ -155,6 +145,16 @@ bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, Row
 }
 
 }  // namespace
+
+bool send_all(int socket, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+}
 
 int serve_requests(int socket) try {
     confine();

@@ -140,7 +140,7 @@ TEST_F(Sandboxed, WhatHappensToTheChildWhileItReadsIsAnError) {
     EXPECT_EQ(code_with("kill -SEGV $$"), "E231");
     EXPECT_EQ(code_with("exec sleep 60", {.wall_s = 0.1}), "E232");
     const auto answer = [&](FrameKind kind, std::size_t announced, std::size_t sent) {
-        const Frame frame{.kind = static_cast<std::uint64_t>(kind), .bytes = announced};
+        const Frame frame{.kind = kind, .bytes = announced};
         folder_.file("answer",
                      std::string(reinterpret_cast<const char*>(&frame), sizeof frame) +
                          std::string(sent, 'x'));
@@ -213,7 +213,7 @@ TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
     // The right beginning, then more bytes than any answer has.
     EXPECT_EQ(error_with("printf 'h5probe2' >&0; head -c 24 /dev/zero >&0; exec sleep 60")->code(),
               "E233");
-    Frame frame{.kind = static_cast<std::uint64_t>(FrameKind::facts), .bytes = 100};
+    Frame frame{.kind = FrameKind::facts, .bytes = 100};
     std::string bytes(reinterpret_cast<const char*>(&frame), sizeof frame);
     folder_.file("answer", bytes + std::string(100, 'x'));
     const std::string send =
