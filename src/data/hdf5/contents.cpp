@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t most_lines = 20;
 
-std::string field_option(const std::string& mapping) {
-    return "--field " + shell_word(mapping);
+std::string field_option(const FieldMapping& mapping) {
+    return "--field " + shell_word(mapping_text(mapping));
 }
 
 std::string form_text(const DatasetFacts& facts) {
@@ -68,7 +68,7 @@ std::string with_files(const AskedFiles& asked, const std::vector<DatasetPlace>&
     for (std::size_t f = 0; f < places.size(); ++f) {
         FieldMapping field = asked.fields[f];
         if (places[f].file != places[0].file) field.file = places[f].file;
-        options += " " + field_option(mapping_text(field));
+        options += " " + field_option(field);
     }
     return options.substr(1);
 }
@@ -83,28 +83,20 @@ std::optional<Error> lies_in_another_file(const std::string& what,
     std::set<fs::path> files;
     for (const DatasetPlace& place : *places) files.insert(place.file);
     if (files.size() < 2) return {};
-    const std::string why = fmt::format(
-        "'{}' has it; files of --data have all fields, but for those that name files of their own",
-        (*places)[field].file.string());
-    if (files.size() == asked.files.size())
-        return Error("E207",
-                     what,
-                     why,
-                     fmt::format("give {} alone as data, and other files with their fields: {}",
-                                 shell_word((*places)[0].file.string()),
-                                 with_files(asked, *places)));
-    return Error("E207",
-                 what,
-                 why,
-                 fmt::format("give the files of one field as --data and, for another, their "
-                             "pattern in --field NAME='PATTERN:/PATH'; or join each group of files "
-                             "that belong together, such as these, in a file NAME.h5 with h5py: {}",
-                             join_command(*places)));
-}
-
-std::size_t members_of_group(const std::string& name, const std::vector<Candidate>& all) {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        all, [&](const Candidate& each) { return each.name.starts_with(name + "/"); }));
+    return Error(
+        "E207",
+        what,
+        fmt::format("'{}' has it; files of --data have all fields, but for those that name files "
+                    "of their own",
+                    (*places)[field].file.string()),
+        files.size() == asked.files.size()
+            ? fmt::format("give {} alone as data, and other files with their fields: {}",
+                          shell_word((*places)[0].file.string()),
+                          with_files(asked, *places))
+            : fmt::format("give the files of one field as --data and, for another, their pattern "
+                          "in --field NAME='PATTERN:/PATH'; or join each group of files that "
+                          "belong together, such as these, in a file NAME.h5 with h5py: {}",
+                          join_command(*places)));
 }
 
 // Members of one size can be stacked; lists of bytes of different lengths are encoded images.
@@ -238,7 +230,7 @@ std::string list_text(const std::vector<Candidate>& all) {
 std::string suggested_fields(const std::vector<Candidate>& all) {
     std::string options;
     for (const FieldMapping& mapping : suggested_mappings(all))
-        options += (options.empty() ? "" : " ") + field_option(mapping_text(mapping));
+        options += (options.empty() ? "" : " ") + field_option(mapping);
     return options;
 }
 
@@ -248,9 +240,10 @@ Error no_such_dataset(const fs::path& file, const AskedFiles& asked, std::size_t
         fmt::format("'{}' has no data set '{}'", file.string(), wanted.hdf5_path);
     if (const std::optional<Error> apart = lies_in_another_file(what, asked, field)) return *apart;
     const std::vector<Candidate> all = candidates_of(file);
-    const std::string why =
-        fmt::format("it was given as field '{}'; {}", wanted.name, list_text(all));
-    if (const std::size_t members = members_of_group(wanted.hdf5_path, all); members > 1)
+    const auto is_member = [&](const Candidate& each) {
+        return each.name.starts_with(wanted.hdf5_path + "/");
+    };
+    if (std::ranges::count_if(all, is_member) > 1)
         return {"E207",
                 what,
                 fmt::format("'{}' is a group of data sets, and a field is one data set with a row "
@@ -260,18 +253,14 @@ Error no_such_dataset(const fs::path& file, const AskedFiles& asked, std::size_t
                 way_past_group(asked, field, all)};
     const Candidate* meant = nearest_to(wanted, asked, all);
     const std::string suggested = suggested_fields(all);
-    if (meant)
-        return {"E207",
-                what,
-                why,
-                fmt::format("did you mean '{}'? Then give {}",
-                            meant->name,
-                            field_option(mapping_text(mapping_of(*meant, wanted))))};
     return {"E207",
             what,
-            why,
-            suggested.empty() ? "give another file: this one has no data set that can be a field"
-                              : "name what is there, such as " + suggested};
+            fmt::format("it was given as field '{}'; {}", wanted.name, list_text(all)),
+            meant               ? fmt::format("did you mean '{}'? Then give {}",
+                                meant->name,
+                                field_option(mapping_of(*meant, wanted)))
+            : suggested.empty() ? "give another file: this one has no data set that can be a field"
+                                : "name what is there, such as " + suggested};
 }
 
 bool is_absent(const DatasetFacts& facts) {
