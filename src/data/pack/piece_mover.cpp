@@ -96,20 +96,13 @@ void create_part(const fs::path& path, std::uint64_t bytes) {
         throw system_error("create", part, errno);
 }
 
-PieceMover::PieceMover(const StageOptions& options,
-                       const Manifest& manifest,
-                       const fs::path& folder,
-                       const std::vector<std::size_t>& missing)
-    : options_(options),
-      manifest_(manifest),
-      folder_(folder),
-      is_missing_(manifest.shards.size(), false) {
-    for (const std::size_t shard : missing) is_missing_[shard] = true;
-}
-
-std::uint64_t PieceMover::move(const std::vector<StagePiece>& pieces,
-                               const StageReport& report) const {
-    const StageTeam& team = options_.team;
+std::uint64_t move_pieces(const StageOptions& options,
+                          const Manifest& manifest,
+                          const fs::path& folder,
+                          const std::vector<std::size_t>& missing,
+                          const std::vector<StagePiece>& pieces,
+                          const StageReport& report) {
+    const StageTeam& team = options.team;
     std::uint64_t read = 0, done = 0, total = 0;
     for (const StagePiece& piece : pieces) total += piece.bytes;
     const auto fetch = [&](std::uint64_t at, std::string& message) {
@@ -117,8 +110,8 @@ std::uint64_t PieceMover::move(const std::vector<StagePiece>& pieces,
         message.clear();
         if (piece.owner != team.node_number) return;
         try {
-            message = read_piece(path_beneath(options_.source, manifest_.shards[piece.shard].name),
-                                 piece);
+            message =
+                read_piece(path_beneath(options.source, manifest.shards[piece.shard].name), piece);
         } catch (const Error& error) {
             message = failure_message(error);
         }
@@ -128,8 +121,8 @@ std::uint64_t PieceMover::move(const std::vector<StagePiece>& pieces,
     PartWriter writer;
     std::optional<Error> failure;
     const auto store = [&](const StagePiece& piece, const std::string& message) {
-        if (is_missing_[piece.shard])
-            writer.write(part_of(folder_ / manifest_.shards[piece.shard].name),
+        if (std::ranges::binary_search(missing, piece.shard))
+            writer.write(part_of(folder / manifest.shards[piece.shard].name),
                          piece.offset,
                          std::string_view(message).substr(1));
         const auto columns = static_cast<std::uint64_t>(team.columns);

@@ -41,25 +41,15 @@ fs::path part_of(const fs::path& path);
 /// Makes part_of(path), of `bytes`. Errors: E401, E405.
 void create_part(const fs::path& path, std::uint64_t bytes);
 
-/// One process of a column.
-class PieceMover {
-  public:
-    /// `missing` are the shards that this node lacks. All must outlive this.
-    PieceMover(const StageOptions& options,
-               const Manifest& manifest,
-               const fs::path& folder,
-               const std::vector<std::size_t>& missing);
-
-    /// Collective over the column. Its own pieces are read ahead while others travel. A failure
-    /// here (reading, writing, `report`) ends the column when it is this node's turn to send: the
-    /// others throw the same error. Returns the bytes read.
-    std::uint64_t move(const std::vector<StagePiece>& pieces, const StageReport& report) const;
-
-  private:
-    const StageOptions& options_;
-    const Manifest& manifest_;
-    const fs::path& folder_;
-    std::vector<bool> is_missing_;
-};
+/// Collective over a column, of which this is one process: the pieces of pieces_of_column() come to
+/// all shards in `folder` that this node lacks, `missing` (numbers, ascending). Its own pieces are
+/// read ahead while others travel. A failure here (reading, writing, `report`) ends the column when
+/// it is this node's turn to send: the others throw the same error. Returns the bytes read.
+std::uint64_t move_pieces(const StageOptions& options,
+                          const Manifest& manifest,
+                          const fs::path& folder,
+                          const std::vector<std::size_t>& missing,
+                          const std::vector<StagePiece>& pieces,
+                          const StageReport& report);
 
 }  // namespace lockstep

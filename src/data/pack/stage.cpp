@@ -16,7 +16,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -180,15 +179,15 @@ class Staging {
 
     void exchange(const std::vector<std::size_t>& shards) {
         if (team_.node.rank >= team_.columns) return;
-        const PieceMover mover(options_, manifest_, folder_, missing_);
         const auto pieces = pieces_of_column(
             manifest_, shards, options_.piece_bytes, team_.node.rank, team_.columns, team_.nodes);
         const double bytes = static_cast<double>(bytes_of(shards));
         const std::uint64_t all = bytes_of(wanted_);
-        result_.read_bytes += mover.move(pieces, [&](const StageProgress& at) {
+        const auto tell = [&](const StageProgress& at) {
             const double part = static_cast<double>(at.done) / static_cast<double>(at.total);
             if (report_) report_({brought_bytes_ + static_cast<std::uint64_t>(part * bytes), all});
-        });
+        };
+        result_.read_bytes += move_pieces(options_, manifest_, folder_, missing_, pieces, tell);
     }
 
     // Compares what arrived with its hash, flushes it, and gives it its name.
