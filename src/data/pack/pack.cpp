@@ -134,11 +134,10 @@ Manifest outline(const RowSource& source, const PackOptions& options) {
         const auto first_of = [&](std::uint64_t shard) {
             return std::min(manifest.samples, blocks * shard / count * manifest.block_rows);
         };
-        Shard shard;
-        shard.name = fmt::format("{}-{:05}-of-{:05}.h5", manifest.name, i, count);
-        shard.first_sample = first_of(i);
-        shard.samples = first_of(i + 1) - first_of(i);
-        manifest.shards.push_back(std::move(shard));
+        manifest.shards.push_back(
+            {.name = fmt::format("{}-{:05}-of-{:05}.h5", manifest.name, i, count),
+             .samples = first_of(i + 1) - first_of(i),
+             .first_sample = first_of(i)});
     }
     return manifest;
 }
@@ -158,15 +157,6 @@ Json identity_of(const Manifest& manifest, const PackOptions& options, const std
             {"classes", options.classes},
             {"class names", options.class_names},
             {"input", content}};
-}
-
-/// The source's row for each row of the data set; empty if they are the same.
-std::vector<std::uint64_t> source_rows(std::uint64_t samples, const PackOptions& options) {
-    if (!options.shuffle_seed) return {};
-    std::vector<std::uint64_t> rows(samples);
-    std::iota(rows.begin(), rows.end(), std::uint64_t{0});
-    shuffle(std::span(rows), CounterRandom(Purpose::pack_order, {*options.shuffle_seed}));
-    return rows;
 }
 
 // One member's part in one pack.
@@ -198,8 +188,8 @@ class Packing {
     std::string content_;
     Manifest manifest_;
     std::vector<std::size_t> unfinished_;  // numbers of shards
-    std::vector<std::uint64_t> rows_;
-    std::uint64_t written_ = 0;  // samples, by all members
+    std::vector<std::uint64_t> rows_;      // the source's, by row; empty if they are the same
+    std::uint64_t written_ = 0;            // samples, by all members
 };
 
 PackResult Packing::run() {
@@ -264,7 +254,7 @@ void Packing::check_room(const PackSpace& space) const {
 
 // Round after round, each member writes one shard; then all know of it, and whether one failed.
 void Packing::write_shards(const PackSpace& space) {
-    rows_ = source_rows(manifest_.samples, options_);
+    if (options_.shuffle_seed) rows_ = shuffled_rows(manifest_.samples, *options_.shuffle_seed);
     for (std::size_t first = 0; first < unfinished_.size(); first += size_) {
         const std::size_t at_once = std::min(size_, unfinished_.size() - first);
         const std::string mine = together(team_, [&] {
@@ -323,6 +313,13 @@ void Packing::check_written(const PackSpace& space) const {
 }
 
 }  // namespace
+
+std::vector<std::uint64_t> shuffled_rows(std::uint64_t samples, std::uint64_t seed) {
+    std::vector<std::uint64_t> rows(samples);
+    std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+    shuffle(std::span(rows), CounterRandom(Purpose::pack_order, {seed}));
+    return rows;
+}
 
 PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,

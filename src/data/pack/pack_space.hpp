@@ -138,6 +138,9 @@ class PackSpace {
     std::vector<Field> fields_;
 };
 
+/// Row `i` of the result is this row of the source, for a pack that is shuffled by `seed`.
+std::vector<std::uint64_t> shuffled_rows(std::uint64_t samples, std::uint64_t seed);
+
 /// Collective. The source's fields with the mean and deviation of each channel (u8 and real fields
 /// of layout CHW) or feature (real fields of one dimension or none; not labels), and the count of
 /// each class (labels and other scalar i64 fields, masks, tokens); a field that has statistics

@@ -2,7 +2,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/random.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/row_source.hpp"
 #include "lockstep/data/team.hpp"
@@ -122,9 +121,8 @@ Layout layout_of(const RowSource& source, std::uint64_t memory_bytes) {
 }
 
 std::vector<std::uint64_t> places_of_rows(std::uint64_t samples, std::uint64_t seed) {
-    std::vector<std::uint64_t> rows(samples), places(samples);
-    std::iota(rows.begin(), rows.end(), std::uint64_t{0});
-    shuffle(std::span(rows), CounterRandom(Purpose::pack_order, {seed}));
+    const std::vector<std::uint64_t> rows = shuffled_rows(samples, seed);
+    std::vector<std::uint64_t> places(samples);
     for (std::uint64_t place = 0; place < samples; ++place) places[rows[place]] = place;
     return places;
 }
