@@ -20,14 +20,6 @@
 namespace lockstep {
 namespace {
 
-template <class Whole>
-void widen(std::span<const std::byte> stored, std::span<std::byte> out) {
-    Whole value{};
-    std::memcpy(&value, stored.data(), sizeof value);
-    const std::int64_t wide = value;
-    std::memcpy(out.data(), &wide, sizeof wide);
-}
-
 // [pixels, channels] to [channels, pixels], elements of `bytes` bytes.
 RowTransform channels_first(std::size_t channels, std::size_t bytes) {
     return [=](std::span<const std::byte> stored, std::span<std::byte> out) {
@@ -150,9 +142,11 @@ NamedInput parse_named_input(const std::string& option, std::string_view text) {
 }
 
 RowTransform widening(ElementType from) {
-    if (from == ElementType::u8) return widen<std::uint8_t>;
-    if (from == ElementType::i32) return widen<std::int32_t>;
-    return {};
+    if (from == ElementType::i64) return {};
+    return [from](std::span<const std::byte> stored, std::span<std::byte> out) {
+        const std::int64_t wide = label_at(from, stored, 0);
+        std::memcpy(out.data(), &wide, sizeof wide);
+    };
 }
 
 FieldPlan plan_field(const std::string& name,
@@ -161,10 +155,7 @@ FieldPlan plan_field(const std::string& name,
                      ImageLayout layout,
                      const fs::path& origin,
                      const FieldWays& ways) {
-    Field field;
-    field.name = name;
-    field.type = type;
-    field.shape = std::move(shape);
+    Field field{.name = name, .type = type, .shape = std::move(shape)};
     if (name == "images") return plan_images(std::move(field), layout, origin, ways);
     if (is_label_name(name)) return plan_labels(std::move(field), origin, ways);
     if (name == "masks" && field.shape.size() == 2) field.layout = "HW";
