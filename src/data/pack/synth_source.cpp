@@ -18,55 +18,16 @@ namespace lockstep {
 namespace {
 
 // The uses of random streams within one data set.
-enum class Use : std::uint64_t { pattern, label, pixels, shapes, color, weights, features };
-
-// The same for text.
-enum class TextUse : std::uint64_t { chain = 100, tokens };
-
-// Made-up text: half of all tokens follow from the one before, three in eight from the two before,
-// and one in eight from nothing. A model that sees one token learns some of it, one that sees more
-// learns more.
-class MarkovText {
-  public:
-    MarkovText(std::uint64_t seed, std::uint32_t vocabulary)  ///< of 2 to 256
-        : seed_(seed),
-          vocabulary_(vocabulary),
-          after_one_(successors(1, vocabulary)),
-          after_two_(successors(2, std::size_t{vocabulary} * vocabulary)) {}
-
-    /// Fills `tokens` with sample number `sample`.
-    void write(std::uint64_t sample, std::span<std::uint8_t> tokens) const {
-        CounterRandom random = this->random(TextUse::tokens, sample);
-        auto before_last = static_cast<std::uint8_t>(random.below(vocabulary_));
-        auto last = static_cast<std::uint8_t>(random.below(vocabulary_));
-        for (std::uint8_t& token : tokens) {
-            token = next(before_last, last, random.next());
-            before_last = last;
-            last = token;
-        }
-    }
-
-  private:
-    CounterRandom random(TextUse use, std::uint64_t number) const {
-        return {Purpose::synthetic_data, {seed_, static_cast<std::uint64_t>(use), number, 0}};
-    }
-    std::vector<std::uint8_t> successors(std::uint64_t number, std::size_t contexts) const {
-        CounterRandom random = this->random(TextUse::chain, number);
-        std::vector<std::uint8_t> tokens(contexts);
-        for (std::uint8_t& token : tokens)
-            token = static_cast<std::uint8_t>(random.below(vocabulary_));
-        return tokens;
-    }
-    std::uint8_t next(std::uint8_t before_last, std::uint8_t last, std::uint64_t random) const {
-        const std::uint64_t eighth = random % 8;
-        if (eighth < 4) return after_one_[last];
-        if (eighth < 7) return after_two_[std::size_t{before_last} * vocabulary_ + last];
-        return static_cast<std::uint8_t>(random / 8 % vocabulary_);
-    }
-
-    std::uint64_t seed_;
-    std::uint32_t vocabulary_;
-    std::vector<std::uint8_t> after_one_, after_two_;  // by last token; by the two last ones
+enum class Use : std::uint64_t {
+    pattern,
+    label,
+    pixels,
+    shapes,
+    color,
+    weights,
+    features,
+    chain = 100,
+    tokens
 };
 
 constexpr std::uint32_t grid = 8;      // cells across a class's pattern
@@ -81,7 +42,7 @@ std::uint8_t clamped(std::int32_t value) {
 class SynthSource : public RowSource {
   public:
     explicit SynthSource(const SynthOptions& options)
-        : RowSource(options.samples, std::vector<Field>(2)), options_(options) {}
+        : RowSource(options.samples), options_(options) {}
 
     Hash128 fingerprint() const override {
         return hash128(fmt::format("synthetic 1 {} {} {} {} {} {}",
@@ -100,10 +61,8 @@ class SynthSource : public RowSource {
     static std::span<std::uint8_t> bytes_out(std::span<std::byte> out) {
         return {reinterpret_cast<std::uint8_t*>(out.data()), out.size()};
     }
-    void name_images() {
-        fields_[0].name = "images";
-        fields_[0].layout = "CHW";
-        fields_[0].shape = {3, options_.size, options_.size};
+    Field images() const {
+        return {.name = "images", .shape = {3, options_.size, options_.size}, .layout = "CHW"};
     }
     // Eight pixels of noise per random number.
     static void add_noise(std::span<std::uint8_t> pixels, CounterRandom random) {
@@ -121,9 +80,7 @@ class SynthSource : public RowSource {
 class ClassSource : public SynthSource {
   public:
     explicit ClassSource(const SynthOptions& options) : SynthSource(options) {
-        name_images();
-        fields_[1].name = "labels";
-        fields_[1].type = ElementType::i64;
+        fields_ = {images(), {.name = "labels", .type = ElementType::i64}};
         for (std::uint32_t c = 0; c < options.classes; ++c)
             fields_[1].class_names.push_back(fmt::format("pattern-{}", c));
         cells_.resize(std::size_t{options.classes} * 3 * grid * grid);
@@ -181,10 +138,8 @@ class ClassSource : public SynthSource {
 class SegmentationSource : public SynthSource {
   public:
     explicit SegmentationSource(const SynthOptions& options) : SynthSource(options) {
-        name_images();
-        fields_[1].name = "masks";
-        fields_[1].layout = "HW";
-        fields_[1].shape = {options.size, options.size};
+        fields_ = {images(),
+                   {.name = "masks", .shape = {options.size, options.size}, .layout = "HW"}};
         for (std::uint32_t c = 0; c < options.classes; ++c) {
             CounterRandom random = this->random(Use::color, c);
             for (std::uint8_t& value : colors_.emplace_back())
@@ -237,11 +192,8 @@ class SegmentationSource : public SynthSource {
 class RegressionSource : public SynthSource {
   public:
     explicit RegressionSource(const SynthOptions& options) : SynthSource(options) {
-        fields_[0].name = "features";
-        fields_[0].type = ElementType::f32;
-        fields_[0].shape = {options.size};
-        fields_[1].name = "targets";
-        fields_[1].type = ElementType::f32;
+        fields_ = {{.name = "features", .type = ElementType::f32, .shape = {options.size}},
+                   {.name = "targets", .type = ElementType::f32}};
         weights_ = values(random(Use::weights, 0));
         squares_ = values(random(Use::weights, 1));
     }
@@ -281,21 +233,46 @@ class RegressionSource : public SynthSource {
     std::vector<std::int32_t> weights_, squares_;
 };
 
+// Half of all tokens follow from the one before, three in eight from the two before, and one in
+// eight from nothing. A model that sees one token learns some of it, one that sees more learns
+// more.
 class TextSource : public SynthSource {
   public:
     explicit TextSource(const SynthOptions& options)
-        : SynthSource(options), text_(options.seed, options.classes) {
-        fields_.resize(1);
-        fields_[0].name = "tokens";
-        fields_[0].shape = {std::int64_t{options.size} + 1};
+        : SynthSource(options),
+          after_one_(successors(1, options.classes)),
+          after_two_(successors(2, std::size_t{options.classes} * options.classes)) {
+        fields_ = {{.name = "tokens", .shape = {std::int64_t{options.size} + 1}}};
     }
 
     void read(std::size_t, std::uint64_t row, std::span<std::byte> out) const override {
-        text_.write(options_.first + row, bytes_out(out));
+        CounterRandom random = this->random(Use::tokens, options_.first + row);
+        std::uint8_t before_last = token(random), last = token(random);
+        for (std::uint8_t& token : bytes_out(out)) {
+            token = next(before_last, last, random.next());
+            before_last = last;
+            last = token;
+        }
     }
 
   private:
-    MarkovText text_;
+    std::uint8_t token(CounterRandom& random) const {
+        return static_cast<std::uint8_t>(random.below(options_.classes));
+    }
+    std::vector<std::uint8_t> successors(std::uint64_t number, std::size_t contexts) const {
+        CounterRandom random = this->random(Use::chain, number);
+        std::vector<std::uint8_t> tokens(contexts);
+        for (std::uint8_t& each : tokens) each = token(random);
+        return tokens;
+    }
+    std::uint8_t next(std::uint8_t before_last, std::uint8_t last, std::uint64_t random) const {
+        const std::uint64_t eighth = random % 8;
+        if (eighth < 4) return after_one_[last];
+        if (eighth < 7) return after_two_[std::size_t{before_last} * options_.classes + last];
+        return static_cast<std::uint8_t>(random / 8 % options_.classes);
+    }
+
+    std::vector<std::uint8_t> after_one_, after_two_;  // by last token; by the two last ones
 };
 
 void check_range(std::string_view what,
