@@ -165,18 +165,14 @@ std::unique_ptr<RowSource> open_cifar(const CifarKind& kind,
     expect(!files.empty(), "there are inputs");
     std::vector<FileRows> records;
     for (const fs::path& path : files) records.push_back(records_of(kind, path));
-    Field images;
-    images.name = "images";
-    images.shape = {3, 32, 32};
-    images.layout = "CHW";
-    std::vector<Field> fields{images};
+    std::vector<Field> fields{{.name = "images", .shape = {3, 32, 32}, .layout = "CHW"}};
     std::vector<Column> columns{shifted(records, kind.labels.size(), pixel_bytes)};
     for (std::size_t l = kind.labels.size(); l-- > 0;) {
         const CifarLabel& label = kind.labels[l];
-        Field& field = fields.emplace_back();
-        field.name = label.field;
-        field.type = ElementType::i64;
-        field.class_names = class_names(files[0].parent_path() / label.names_file, label.classes);
+        fields.push_back(
+            {.name = label.field,
+             .type = ElementType::i64,
+             .class_names = class_names(files[0].parent_path() / label.names_file, label.classes)});
         columns.push_back(shifted(records, l, 1));
         columns.back().transform = widening(ElementType::u8);
     }

@@ -231,8 +231,11 @@ class FolderSource : public RowSource {
         : folder_(folder), options_(options) {
         find_images();
         samples_ = images_.size();
-        fields_.resize(options.content == FolderContent::classes ? 2 : 1);
-        describe(decoded(0));
+        rows_.emplace(ImageFit{options_.color, options_.resize}, decoded(0), place_of(0));
+        fields_.push_back({.name = "images", .shape = rows_->shape(), .layout = "CHW"});
+        if (options.content == FolderContent::classes)
+            fields_.push_back(
+                {.name = "labels", .type = ElementType::i64, .class_names = folders_});
     }
 
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
@@ -294,17 +297,6 @@ class FolderSource : public RowSource {
             for (const auto& [ending, count] : listing.others) left_out[ending] += count;
         }
         warn_of(folder_, left_out);
-    }
-
-    void describe(const Image& first) {
-        rows_.emplace(ImageFit{options_.color, options_.resize}, first, place_of(0));
-        fields_[0].name = "images";
-        fields_[0].layout = "CHW";
-        fields_[0].shape = rows_->shape();
-        if (fields_.size() == 1) return;
-        fields_[1].name = "labels";
-        fields_[1].type = ElementType::i64;
-        fields_[1].class_names = folders_;
     }
 
     fs::path path_of(std::uint64_t row) const { return folder_ / row_name(row); }

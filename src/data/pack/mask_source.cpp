@@ -140,11 +140,8 @@ class MaskedFolder : public RowSource {
           classes_(classes_of(options.mask_values)) {
         samples_ = images_->samples();
         fields_ = images_->fields();
-        Field masks_of_images;
-        masks_of_images.name = "masks";
-        masks_of_images.layout = "HW";
-        masks_of_images.shape = {fields_[0].shape[1], fields_[0].shape[2]};
-        fields_.push_back(masks_of_images);
+        fields_.push_back(
+            {.name = "masks", .shape = {fields_[0].shape[1], fields_[0].shape[2]}, .layout = "HW"});
     }
 
     std::string row_name(std::uint64_t row) const override { return images_->row_name(row); }
