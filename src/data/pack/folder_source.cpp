@@ -61,8 +61,6 @@ std::string read_images_text() {
     return fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
 
-constexpr std::size_t largest_file = std::size_t{256} << 20;
-
 struct ClassImage {
     std::int64_t label = 0;
     std::string name;
@@ -77,10 +75,6 @@ struct Listing {
     LeftOut others;
 };
 
-Error unreadable(const fs::path& path, const std::string& why, const std::string& fix) {
-    return Error("E214", fmt::format("'{}' cannot be packed", path.string()), why, fix);
-}
-
 std::string way_past_bad_image(const fs::path& path) {
     const std::string word = shell_word(path.string());
     return path.extension() == ".png"
@@ -93,7 +87,7 @@ std::string way_past_bad_image(const fs::path& path) {
 
 // WebP files beside others were packed once: they must not be left out.
 void refuse_webp(const fs::path& image, const fs::path& classes) {
-    throw unreadable(
+    throw not_packable(
         image,
         fmt::format("it is a WebP file, and only {} are read", read_images_text()),
         fmt::format("make PNG of all that are there, by dwebp (Debian: webp): find -L {} -iname "
@@ -148,9 +142,9 @@ fs::file_type type_of(const fs::directory_entry& entry) {
     std::error_code failed;
     const fs::file_status status = entry.status(failed);
     if (failed || status.type() == fs::file_type::not_found)
-        throw unreadable(entry.path(),
-                         "it is a link that leads nowhere",
-                         "remove it: rm " + shell_word(entry.path().string()));
+        throw not_packable(entry.path(),
+                           "it is a link that leads nowhere",
+                           "remove it: rm " + shell_word(entry.path().string()));
     return status.type();
 }
 
@@ -181,7 +175,7 @@ Listing list_folders(const fs::path& folder, FolderContent content) {
         listing.others.clear();  // counted with its images
     }
     if (listing.names.empty())
-        throw unreadable(
+        throw not_packable(
             folder,
             "it has no sub-folders, of which each is a class",
             fmt::format("put the images of each class into a folder of their own; for one class "
@@ -206,7 +200,7 @@ Listing list_images(const fs::path& folder, bool may_have_folders) {
         const fs::file_type type = type_of(entry);
         if (type == fs::file_type::directory && may_have_folders) return;
         if (type == fs::file_type::directory)
-            throw unreadable(
+            throw not_packable(
                 entry.path(),
                 "it is a folder within the folder of a class",
                 fmt::format("give --folder {} if its folders are the classes, or move it away",
@@ -219,9 +213,9 @@ Listing list_images(const fs::path& folder, bool may_have_folders) {
     });
     std::ranges::sort(listing.names);
     if (listing.names.empty())
-        throw unreadable(folder,
-                         no_images(listing.others),
-                         "put images there, or move this folder out of the one that you give");
+        throw not_packable(folder,
+                           no_images(listing.others),
+                           "put images there, or move this folder out of the one that you give");
     return listing;
 }
 
@@ -257,7 +251,7 @@ class FolderSource : public RowSource {
         add(hasher, fmt::format("{}", fmt::join(fields_[0].shape, "x")));
         std::uint64_t deep = 0, first = 0;
         for (std::uint64_t row = 0; row < images_.size(); ++row) {
-            const std::string content = read_file(path_of(row), largest_file);
+            const std::string content = read_file(path_of(row), largest_image_file);
             add(hasher, fmt::format("{} {}\n", row_name(row), content.size()));
             add(hasher, content);
             if (channel_bits(bytes_of(std::string_view(content))) > 8 && deep++ == 0) first = row;
@@ -308,7 +302,7 @@ class FolderSource : public RowSource {
 
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
-        const std::string content = read_file(path, largest_file);
+        const std::string content = read_file(path, largest_image_file);
         return decoded_image(
             bytes_of(std::string_view(content)), place_of(row), way_past_bad_image(path));
     }

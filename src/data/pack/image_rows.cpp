@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "image_rows.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
 #include <utility>
@@ -9,6 +8,10 @@
 #include <fmt/format.h>
 
 namespace lockstep {
+
+Error not_packable(const fs::path& path, const std::string& why, const std::string& fix) {
+    return Error("E214", fmt::format("'{}' cannot be packed", path.string()), why, fix);
+}
 
 Image decoded_image(std::span<const std::byte> content,
                     const std::string& place,

@@ -2,6 +2,7 @@
 // Images, as the bytes of PNG, JPEG, TIFF or PNM files, become rows of pixels.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "transform/image.hpp"
@@ -13,6 +14,12 @@
 #include <vector>
 
 namespace lockstep {
+
+/// No larger file is read.
+inline constexpr std::size_t largest_image_file = std::size_t{256} << 20;
+
+/// E214: `path` cannot be packed.
+Error not_packable(const fs::path& path, const std::string& why, const std::string& fix);
 
 /// Decodes an image that messages call `place`. Errors: E237 with `fix` (it cannot be decoded),
 /// E249.

@@ -9,7 +9,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/sources.hpp"
 
-#include "transform/image.hpp"
+#include "image_rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,12 +23,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr std::size_t largest_mask_file = std::size_t{256} << 20;
-
-Error no_pair(const fs::path& path, const std::string& why, const std::string& fix) {
-    return Error("E214", fmt::format("'{}' cannot be packed", path.string()), why, fix);
-}
 
 // Names without ending, with the folder within `folder`, and their files within it.
 using FilesByStem = std::map<std::string, std::string>;
@@ -49,9 +43,9 @@ FilesByStem list_masks(const fs::path& folder) {
             const fs::path file = at->path().lexically_relative(folder);
             const auto [other, is_new] = files.emplace(stem_of(file), file.string());
             check(is_new, [&] {
-                return no_pair(at->path(),
-                               fmt::format("'{}' has its name, too", printable(other->second)),
-                               "move one of them away: a mask has its image's name");
+                return not_packable(at->path(),
+                                    fmt::format("'{}' has its name, too", printable(other->second)),
+                                    "move one of them away: a mask has its image's name");
             });
         }
     } catch (const fs::filesystem_error& error) {
@@ -82,27 +76,28 @@ std::vector<std::string> paired(const RowSource& images,
         auto found = files.find(stem);
         if (found == files.end()) found = files.find(stem + std::string(suffix));
         check(found != files.end(), [&] {
-            return no_pair(folder / image,
-                           fmt::format("'{}' has no mask of its name, such as {}.png",
-                                       masks.string(),
-                                       printable(stem)),
-                           way_to_pairs(folder, masks));
+            return not_packable(folder / image,
+                                fmt::format("'{}' has no mask of its name, such as {}.png",
+                                            masks.string(),
+                                            printable(stem)),
+                                way_to_pairs(folder, masks));
         });
         const auto [owner, is_new] = owners.emplace(found->second, image);
         check(is_new, [&] {
-            return no_pair(folder / image,
-                           fmt::format("its mask '{}' is that of '{}', too",
-                                       printable(found->second),
-                                       printable(owner->second)),
-                           "give one of the two images another name, and its mask as well");
+            return not_packable(folder / image,
+                                fmt::format("its mask '{}' is that of '{}', too",
+                                            printable(found->second),
+                                            printable(owner->second)),
+                                "give one of the two images another name, and its mask as well");
         });
         in_order.push_back(found->second);
     }
     for (const auto& [stem, file] : files)
         check(owners.contains(file), [&] {
-            return no_pair(masks / file,
-                           fmt::format("'{}' has no image of its name", folder.string()),
-                           "move it away: mv " + shell_word((masks / file).string()) + " /tmp");
+            return not_packable(
+                masks / file,
+                fmt::format("'{}' has no image of its name", folder.string()),
+                "move it away: mv " + shell_word((masks / file).string()) + " /tmp");
         });
     return in_order;
 }
@@ -165,7 +160,7 @@ class MaskedFolder : public RowSource {
         add(images_->fingerprint().hex());
         for (const int number : classes_) add(fmt::format(" {}", number));
         for (std::uint64_t row = 0; row < files_.size(); ++row) {
-            const std::string content = read_file(path_of(row), largest_mask_file);
+            const std::string content = read_file(path_of(row), largest_image_file);
             add(fmt::format("{} {}\n", files_[row], content.size()));
             add(content);
         }
@@ -197,7 +192,7 @@ class MaskedFolder : public RowSource {
 
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
-        const std::string content = read_file(path, largest_mask_file);
+        const std::string content = read_file(path, largest_image_file);
         Image mask = decoded(bytes_of(std::string_view(content)), path);
         const ImageSize size{mask.height, mask.width}, wanted = image_size(row);
         check(size == wanted, [&] {
@@ -246,7 +241,7 @@ class MaskedFolder : public RowSource {
             const auto& shape = fields_[0].shape;
             return {static_cast<std::uint32_t>(shape[1]), static_cast<std::uint32_t>(shape[2])};
         }
-        const std::string content = read_file(folder_ / row_name(row), largest_mask_file);
+        const std::string content = read_file(folder_ / row_name(row), largest_image_file);
         const Image image = decode_image(bytes_of(std::string_view(content)));
         return {image.height, image.width};
     }
