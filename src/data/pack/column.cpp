@@ -95,6 +95,13 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     });
 }
 
+bool InputFile::begins_with(std::string_view bytes) const {
+    std::string head(bytes.size(), '\0');
+    if (bytes_ < head.size()) return false;
+    read(0, std::as_writable_bytes(std::span(head)));
+    return head == bytes;
+}
+
 ColumnSource::ColumnSource(std::vector<Field> fields, std::vector<Column> columns)
     : RowSource(rows_of(columns.at(0)), std::move(fields)), columns_(std::move(columns)) {
     expect(fields_.size() == columns_.size(), "each field has a column");

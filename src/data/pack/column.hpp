@@ -40,6 +40,7 @@ class InputFile {
     /// Fills all of `out`. Errors: E402; E214 if the file ends before.
     void read(std::uint64_t offset, std::span<std::byte> out) const;
 
+    bool begins_with(std::string_view bytes) const;
     std::uint64_t bytes() const { return bytes_; }
     const fs::path& path() const { return path_; }
 

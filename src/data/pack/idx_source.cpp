@@ -138,10 +138,7 @@ IdxArray gzip_idx(const fs::path& path, const SourceOptions& options) {
 }
 
 IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
-    const InputFile file(path);
-    std::array<std::byte, 2> magic{};
-    if (file.bytes() >= 2) file.read(0, magic);
-    const bool is_gzip = magic == std::array{std::byte{0x1f}, std::byte{0x8b}};
+    const bool is_gzip = InputFile(path).begins_with("\x1f\x8b");
     IdxArray array = is_gzip ? gzip_idx(path, options) : plain_idx(path);
     const std::uint64_t expected = array.expected_bytes();
     const std::uint64_t bytes = array.file->bytes() - array.offset();

@@ -203,9 +203,7 @@ Extent header_extent(const InputFile& file) {
     std::array<unsigned char, 12> head{};
     if (file.bytes() < head.size()) throw malformed_npy(file.path(), "it ends within its header");
     file.read(0, std::as_writable_bytes(std::span(head)));
-    if (!std::equal(npy_magic.begin(), npy_magic.end(), head.begin(), [](char a, unsigned char b) {
-            return static_cast<unsigned char>(a) == b;
-        }))
+    if (!is_npy(file))
         throw other_kind(file.path(),
                          "an NPY file that can be packed",
                          "it does not begin as NPY files do",
@@ -273,10 +271,7 @@ std::string way_to_stack(const NamedInput& input) {
 }  // namespace
 
 bool is_npy(const InputFile& file) {
-    std::string head(npy_magic.size(), '\0');
-    if (file.bytes() < head.size()) return false;
-    file.read(0, std::as_writable_bytes(std::span(head)));
-    return head == npy_magic;
+    return file.begins_with(npy_magic);
 }
 
 NpyLayout read_npy_layout(const InputFile& file) {

@@ -11,7 +11,6 @@
 #include "npy_header.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include <fmt/format.h>
@@ -35,12 +34,7 @@ struct NpzPlace {
 };
 
 bool is_zip(const fs::path& path) {
-    if (!fs::is_regular_file(status_of(path))) return false;
-    const InputFile file(path);
-    std::array<char, 4> head{};
-    if (file.bytes() < head.size()) return false;
-    file.read(0, std::as_writable_bytes(std::span(head)));
-    return std::string_view(head.data(), head.size()) == "PK\3\4";
+    return fs::is_regular_file(status_of(path)) && InputFile(path).begins_with("PK\3\4");
 }
 
 // A file that has a colon in its name is that file.
