@@ -11,50 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace lockstep {
-
-Recoder::Recoder(const std::string& encoding)
-    : encoding_(encoding), converter_(::iconv_open("UTF-8", encoding.c_str())) {
-    check(converter_ != reinterpret_cast<iconv_t>(-1), [&] {
-        return Error("E103",
-                     fmt::format("--encoding is '{}'", printable(encoding)),
-                     "the system's iconv knows no encoding of that name",
-                     "'iconv -l' lists them: latin1, cp1252, utf-16, shift_jis, ...");
-    });
-}
-
-Recoder::~Recoder() {
-    ::iconv_close(converter_);
-}
-
-std::string Recoder::recode(std::string_view part) {
-    left_ += part;
-    char* from = left_.data();
-    std::size_t bytes = left_.size();
-    std::string text;
-    while (bytes > 0) {
-        std::array<char, 4096> buffer;
-        char* to = buffer.data();
-        std::size_t room = buffer.size();
-        const std::size_t done = ::iconv(converter_, &from, &bytes, &to, &room);
-        const int problem = done == static_cast<std::size_t>(-1) ? errno : 0;
-        text.append(buffer.data(), to);
-        if (problem == EINVAL) break;  // the rest of a character is yet to come
-        if (problem != 0 && problem != E2BIG)
-            throw NotEncoded(fmt::format("bytes that are no {}", printable(encoding_)));
-    }
-    left_.erase(0, left_.size() - bytes);
-    return text;
-}
-
-void Recoder::finish() const {
-    if (!left_.empty())
-        throw NotEncoded(
-            fmt::format("bytes that end within a character of {}", printable(encoding_)));
-}
 
 namespace {
 
@@ -65,10 +26,19 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 }  // namespace
 
 CsvReader::CsvReader(const InputFile& file, char separator, const std::string& encoding)
-    : file_(file), separator_(separator) {
+    : file_(file), separator_(separator), encoding_(encoding) {
     if (const FileGuess kind = guess_of_file(file.path()); kind.is_known)
         throw malformed_input(file.path(), "a CSV file", kind.meaning, kind.way);
-    if (!encoding.empty()) recoder_.emplace(encoding);
+    if (!encoding.empty()) {
+        const iconv_t made = ::iconv_open("UTF-8", encoding.c_str());
+        check(made != reinterpret_cast<iconv_t>(-1), [&] {
+            return Error("E103",
+                         fmt::format("--encoding is '{}'", printable(encoding)),
+                         "the system's iconv knows no encoding of that name",
+                         "'iconv -l' lists them: latin1, cp1252, utf-16, shift_jis, ...");
+        });
+        converter_.reset(made);
+    }
     peek();
     if (buffer_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
 }
@@ -86,14 +56,32 @@ void CsvReader::fill() {
         buffer_.resize(std::min<std::uint64_t>(csv_buffer_bytes, file_.bytes() - offset_));
         file_.read(offset_, std::as_writable_bytes(std::span(buffer_)));
         offset_ += buffer_.size();
-        if (!recoder_) continue;
-        try {
-            buffer_ = recoder_->recode(buffer_);
-            if (offset_ == file_.bytes()) recoder_->finish();
-        } catch (const NotEncoded& error) {
-            throw malformed(line_, fmt::format("from here on there are {}", error.what()));
-        }
+        if (converter_) recode();
     }
+}
+
+// As far as the buffer, and what was left before it, are whole characters.
+void CsvReader::recode() {
+    const auto refuse = [&](const char* how) {
+        return malformed(
+            line_,
+            fmt::format("from here on there are bytes that {} {}", how, printable(encoding_)));
+    };
+    left_ += std::exchange(buffer_, {});
+    char* from = left_.data();
+    std::size_t bytes = left_.size();
+    while (bytes > 0) {
+        std::array<char, 4096> text;
+        char* to = text.data();
+        std::size_t room = text.size();
+        const std::size_t done = ::iconv(converter_.get(), &from, &bytes, &to, &room);
+        const int problem = done == static_cast<std::size_t>(-1) ? errno : 0;
+        buffer_.append(text.data(), to);
+        if (problem == EINVAL) break;  // the rest of a character is yet to come
+        if (problem != 0 && problem != E2BIG) throw refuse("are no");
+    }
+    left_.erase(0, left_.size() - bytes);
+    if (offset_ == file_.bytes() && !left_.empty()) throw refuse("end within a character of");
 }
 
 int CsvReader::peek() {

@@ -5,8 +5,7 @@
 #include "column.hpp"
 
 #include <cstdint>
-#include <optional>
-#include <stdexcept>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,38 +14,12 @@
 
 namespace lockstep {
 
-/// Bytes that are none of an encoding's characters; whoever knows where they are makes an Error.
-class NotEncoded : public std::runtime_error {
-  public:
-    using std::runtime_error::runtime_error;
-};
-
-/// Recodes a text that comes in parts, which may end within a character. Not copied.
-class Recoder {
-  public:
-    /// `encoding` is a name of iconv's: "latin1", "cp1252", "utf-16". Errors: E103 if there is
-    /// none.
-    explicit Recoder(const std::string& encoding);
-    ~Recoder();
-    Recoder& operator=(Recoder&&) = delete;
-
-    /// As far as `part` and what was left before are whole characters. Throws NotEncoded.
-    std::string recode(std::string_view part);
-
-    /// The text has ended. Throws NotEncoded within a character.
-    void finish() const;
-
-  private:
-    std::string encoding_;
-    iconv_t converter_;
-    std::string left_;
-};
-
 /// Cells may be quoted, with separators, line breaks and doubled quotes inside; lines end with LF
 /// or CRLF; empty lines are skipped; a byte order mark is ignored.
 class CsvReader {
   public:
-    /// `encoding` "": bytes stay as they are. Errors: E103 (no such encoding).
+    /// `encoding` is a name of iconv's: "latin1", "cp1252", "utf-16"; "": bytes stay as they are.
+    /// Errors: E103 (no such encoding).
     CsvReader(const InputFile& file, char separator, const std::string& encoding = "");
 
     /// Reads the next record into `cells`. Returns false at the end. Errors: E214 naming the line
@@ -63,6 +36,7 @@ class CsvReader {
     static constexpr int end_of_file = -1;
     int peek();
     void fill();
+    void recode();
     int take();
     void read_record(std::vector<std::string>& cells);
     void read_quoted(std::string& cell);
@@ -73,7 +47,9 @@ class CsvReader {
 
     const InputFile& file_;
     char separator_;
-    std::optional<Recoder> recoder_;
+    std::string encoding_;
+    std::unique_ptr<void, decltype(&iconv_close)> converter_{nullptr, iconv_close};
+    std::string left_;  // bytes of a character whose others are yet to come
     std::string buffer_;
     std::size_t at_ = 0;
     std::uint64_t offset_ = 0, line_ = 1, record_line_ = 1;
