@@ -182,32 +182,26 @@ void ForeignOpening::ask(std::size_t number) {
 }
 
 const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
-    const FieldMapping& mapping = mappings_[field];
-    const fs::path& path = files_[number];
     const DatasetFacts& facts = facts_.datasets[field];
-    check_is_there(facts, path, asked_files(), field);
+    check_is_there(facts, files_[number], asked_files(), field);
     if (facts.layout == StorageLayout::missing)
-        throw not_streamable(path,
-                             mapping.hdf5_path,
-                             fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
-                             "E205");
+        throw refused(
+            number, field, fmt::format("HDF5 says: {}", printable(facts.chunks.fault)), "E205");
     if (facts.layout == StorageLayout::linked)
-        throw not_streamable(path, mapping.hdf5_path, "a link leads into another file", "E205");
-    const auto refuse = [&](const std::string& why) {
-        return not_streamable(path, mapping.hdf5_path, why);
-    };
+        throw refused(number, field, "a link leads into another file", "E205");
     check_same_form(number, field);
     const ElementType type = type_of(number, field);
-    if (facts.size.empty()) throw refuse("it has no dimensions: no row per sample");
-    if (facts.size[0] == 0) throw refuse("it has no samples");
+    if (facts.size.empty()) throw refused(number, field, "it has no dimensions: no row per sample");
+    if (facts.size[0] == 0) throw refused(number, field, "it has no samples");
     // Before anything is computed from sizes that a file may have made up.
     std::uint64_t row_bytes = element_bytes(type);
     for (std::size_t i = 1; i < facts.size.size(); ++i) {
         if (facts.size[i] < 1 || facts.size[i] > most_decoded_bytes / row_bytes)
-            throw refuse("it has an impossible shape");
+            throw refused(number, field, "it has an impossible shape");
         row_bytes *= facts.size[i];
     }
-    if (facts.size[0] > most_samples) throw refuse("it has an impossible number of samples");
+    if (facts.size[0] > most_samples)
+        throw refused(number, field, "it has an impossible number of samples");
     return facts;
 }
 
@@ -217,11 +211,7 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
     Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
     made.shape.assign(facts.size.begin() + 1, facts.size.end());
     if (is_text(field) || is_label_column(mapping, made)) made.shape.clear();
-    check_dimensions({files_, mappings_, ImageLayout::unstated, request_.links},
-                     field,
-                     files_[number],
-                     facts.size[0],
-                     made.shape);
+    check_dimensions(asked_files(), field, files_[number], facts.size[0], made.shape);
     check_is_settled(mapping, made, files_[number]);
     made.layout = layout_text(mapping.layout);
     return made;
@@ -272,9 +262,8 @@ bool ForeignOpening::add_file(std::size_t number) {
     }
     add_shards(number);
     manifest_.samples += samples;
-    check(manifest_.samples <= most_samples, [&] {
-        return not_streamable(path, mappings_[0].hdf5_path, "there are too many samples");
-    });
+    check(manifest_.samples <= most_samples,
+          [&] { return refused(number, 0, "there are too many samples"); });
     return true;
 }
 
@@ -328,9 +317,8 @@ void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWr
                                        .unpacking = unpacking_of(field)},
                                       forms_);
         if (found.trouble == BlockTrouble::unknown_filter)
-            throw not_streamable(files_[number], mappings_[field].hdf5_path, found.fault, "E212");
-        if (found.trouble != BlockTrouble::none)
-            throw not_streamable(files_[number], mappings_[field].hdf5_path, found.fault);
+            throw refused(number, field, found.fault, "E212");
+        if (found.trouble != BlockTrouble::none) throw refused(number, field, found.fault);
         identity.add(part.offset);
         for (const auto* column : {&part.chunks.offsets, &part.chunks.bytes})
             identity.add(hash64(std::as_bytes(std::span(*column))));

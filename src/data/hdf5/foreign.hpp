@@ -31,12 +31,6 @@ struct NotStreamable : Error {
     using Error::Error;
 };
 
-/// Returns E234 for data set `name` of `path`, unless `code` is another; its remedy is found later.
-NotStreamable not_streamable(const fs::path& path,
-                             const std::string& name,
-                             const std::string& why,
-                             const char* code = "E234");
-
 /// Returns the identity of a file without hashes: its size and time.
 ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
 
@@ -72,6 +66,10 @@ class ForeignOpening {
     DatasetIndex made_index();
     AskedFiles asked_files() const;
     std::string way_out(const NotStreamable& reason) const;
+    NotStreamable refused(std::size_t number,
+                          std::size_t field,
+                          const std::string& why,
+                          const char* code = "E234") const;
     void ask(std::size_t number);
     bool add_files();
     Widening widening_of(const DatasetFacts& facts, std::size_t field) const;

@@ -30,6 +30,25 @@
 
 namespace lockstep {
 
+namespace {
+
+// Its remedy is found later.
+NotStreamable not_streamable(const fs::path& path,
+                             const std::string& name,
+                             const std::string& why,
+                             const char* code) {
+    return {code, fmt::format("'{}' of '{}' cannot be streamed", name, path.string()), why, ""};
+}
+
+}  // namespace
+
+NotStreamable ForeignOpening::refused(std::size_t number,
+                                      std::size_t field,
+                                      const std::string& why,
+                                      const char* code) const {
+    return not_streamable(files_[number], mappings_[field].hdf5_path, why, code);
+}
+
 ByteWriter identity_of(const fs::path& file, std::uint64_t bytes) {
     ByteWriter identity;
     identity.add(bytes);
@@ -104,13 +123,6 @@ void ForeignOpening::add_shards(std::size_t number) {
 
 // What numbers of files that others wrote become: as they are, wider, or what they stand for.
 
-NotStreamable not_streamable(const fs::path& path,
-                             const std::string& name,
-                             const std::string& why,
-                             const char* code) {
-    return {code, fmt::format("'{}' of '{}' cannot be streamed", name, path.string()), why, ""};
-}
-
 // What becomes of elements that no field has as they are; unknown of those that are one's.
 Widening ForeignOpening::widening_of(const DatasetFacts& facts, std::size_t field) const {
     if (!facts.number || !facts.number->is_usual || mappings_[field].cf) return Widening{};
@@ -130,9 +142,7 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
     const Widening widening = widening_of(facts, field);
     if (facts.type && !widening.is_known()) return *facts.type;
     const auto refuse = [&](const char* why) {
-        return not_streamable(files_[number],
-                              mappings_[field].hdf5_path,
-                              fmt::format("it is {}; {}", printable(facts.type_text), why));
+        return refused(number, field, fmt::format("it is {}; {}", printable(facts.type_text), why));
     };
     if (facts.is_text)
         throw refuse(
