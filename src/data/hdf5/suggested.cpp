@@ -7,8 +7,8 @@
 #include "label_column.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <initializer_list>
 #include <numeric>
 
 namespace lockstep {
@@ -39,7 +39,7 @@ double elements(const DatasetFacts& facts) {
 }
 
 // Returns true if the last part of its path has one of `hints`.
-bool is_called(const Candidate& each, std::span<const std::string_view> hints) {
+bool is_called(const Candidate& each, std::initializer_list<std::string_view> hints) {
     std::string name = each.name.substr(each.name.rfind('/') + 1);
     std::ranges::transform(
         name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
@@ -48,20 +48,18 @@ bool is_called(const Candidate& each, std::span<const std::string_view> hints) {
 }
 
 bool is_called_answer(const Candidate& each) {
-    constexpr auto hints = std::to_array<std::string_view>(
-        {"label", "target", "mask", "class", "truth", "annot", "segm", "categor"});
     const bool is_y = each.name.ends_with("/y") || each.name.ends_with("/Y");
-    return is_y || is_called(each, hints);
+    return is_y ||
+           is_called(each,
+                     {"label", "target", "mask", "class", "truth", "annot", "segm", "categor"});
 }
 
 bool is_called_targets(const Candidate& each) {
-    constexpr auto hints = std::to_array<std::string_view>({"target", "score", "value"});
-    return is_called(each, hints);
+    return is_called(each, {"target", "score", "value"});
 }
 
 bool is_called_tokens(const Candidate& each) {
-    constexpr auto hints = std::to_array<std::string_view>({"token", "input_id", "text"});
-    return is_called(each, hints);
+    return is_called(each, {"token", "input_id", "text"});
 }
 
 // Returns true for lists of bytes, one or a column of one for each sample.
