@@ -40,11 +40,7 @@ namespace {
 template <class Item>
 std::vector<std::uint16_t> numbers_in(std::vector<Item>& all, const std::vector<Item>& of) {
     std::vector<std::uint16_t> numbers;
-    for (const Item& item : of) {
-        const auto found = std::ranges::find(all, item);
-        numbers.push_back(static_cast<std::uint16_t>(found - all.begin()));
-        if (found == all.end()) all.push_back(item);
-    }
+    for (const Item& item : of) numbers.push_back(static_cast<std::uint16_t>(number_in(all, item)));
     return numbers;
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +23,15 @@ inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 28;
 
 /// Largest size of an expanded block.
 inline constexpr std::uint64_t most_decoded_bytes = std::uint64_t{1} << 40;
+
+/// Returns the number of `item` in `all`, which gets it if it is new.
+template <class Item>
+std::size_t number_in(std::vector<Item>& all, const Item& item) {
+    const auto found = std::ranges::find(all, item);
+    const auto number = static_cast<std::size_t>(found - all.begin());
+    if (found == all.end()) all.push_back(item);
+    return number;
+}
 
 /// Returns E230 with the reason `why`.
 Error damaged_index(std::string why);

@@ -87,10 +87,8 @@ class Ways {
                 way.codec = codec;
                 return;
             }
-        const auto found = std::ranges::find(chains_, chain);
         way.codec = Codec::filters;
-        way.chain = static_cast<std::uint16_t>(found - chains_.begin());
-        if (found == chains_.end()) chains_.push_back(chain);
+        way.chain = static_cast<std::uint16_t>(number_in(chains_, chain));
         if (chains_.size() > 0xffff) way.fault = "too many different filters";
     }
 
@@ -137,14 +135,6 @@ std::optional<Cut> cut_of(const DatasetFacts& facts) {
                {facts.chunk.begin() + 1, facts.chunk.end()}};
 }
 
-// The number that blocks give `cut`, counted from 1.
-std::uint16_t number_of(const Cut& cut, std::vector<Cut>& cuts) {
-    const auto found = std::ranges::find(cuts, cut);
-    const auto number = static_cast<std::uint16_t>(found - cuts.begin() + 1);
-    if (found == cuts.end()) cuts.push_back(cut);
-    return number;
-}
-
 // The chunks of one data set, one after the other.
 class Chunks {
   public:
@@ -178,7 +168,7 @@ class Chunks {
             for (const std::uint64_t size : cut_->sample) elements *= size;
             row_bytes = rows_.row_bytes / elements * cut_->chunk_elements();
             tiles_ = cut_->tiles();
-            number_ = number_of(*cut_, forms_.cuts);
+            number_ = static_cast<std::uint16_t>(number_in(forms_.cuts, *cut_) + 1);
             if (forms_.cuts.size() > 0xffff) return "its files cut samples in too many ways";
         }
         if (facts_.chunk[0] > most_decoded_bytes / row_bytes) return "its chunks are too large";
