@@ -41,6 +41,11 @@ struct ForeignDataset {
     std::function<Stored(std::size_t, const std::vector<std::byte>&)> encode;
 };
 
+/// For ForeignDataset::encode: a filter that changes nothing.
+inline ForeignDataset::Stored stored_raw(std::size_t, const std::vector<std::byte>& raw) {
+    return {raw, 0};
+}
+
 inline hid_t must(hid_t id) {
     if (id < 0) throw std::runtime_error("HDF5 refuses what a test wants to write");
     return id;

@@ -3,6 +3,7 @@
 
 #include "data/foreign_files.hpp"
 #include "hdf5/shard_probe.hpp"
+#include "streamed.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -11,7 +12,6 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::ForeignDataset;
 using testing::EndsWith;
 using testing::HasSubstr;
@@ -31,8 +31,7 @@ class Contents : public testing::Test {
                              {.path = "/unwritten", .size = {8, 2}, .bytes = {}}});
     }
     std::string error_with(const std::vector<FieldMapping>& fields) const {
-        const auto error = caught([&] { DatasetIndex::open(file_, fields); });
-        return error ? error->text() : "";
+        return test::caught_text([&] { DatasetIndex::open(file_, fields); });
     }
 
     test::TempDir folder_;
@@ -41,20 +40,18 @@ class Contents : public testing::Test {
 
 TEST_F(Contents, AreListedWhereNoFieldsAreGiven) {
     for (const fs::path& where : {file_, folder_.path(), folder_ / "*.h5"}) {
-        const auto error = caught([&] { DatasetIndex::open(where, {}); });
-        ASSERT_TRUE(error) << where;
-        EXPECT_EQ(error->code(), "E216");
+        const Error error = test::error_of([&] { DatasetIndex::open(where, {}); });
+        EXPECT_EQ(error.code(), "E216") << where;
         for (const char* line : {"\n    /x/data: u8 [8, 9, 7, 3]\n",
                                  "\n    /deep/y: u8 [8]\n",
                                  "\n    /names: text [8]\n",
                                  "/unwritten: u8 [8, 2], which cannot be streamed: "})
-            EXPECT_THAT(error->text(), HasSubstr(line));
-        EXPECT_THAT(error->fix(),
-                    testing::EndsWith("--field images=/x/data:HWC --field labels=/deep/y"));
+            EXPECT_THAT(error.text(), HasSubstr(line));
+        EXPECT_THAT(error.fix(), EndsWith("--field images=/x/data:HWC --field labels=/deep/y"));
     }
     folder_.file("other/notes.csv", "a,b\n");
     for (const char* other : {"other", "other/notes.csv"})
-        EXPECT_THAT(caught([&] { DatasetIndex::open(folder_ / other, {}); })->text(),
+        EXPECT_THAT(test::caught_text([&] { DatasetIndex::open(folder_ / other, {}); }),
                     HasSubstr("is no data set"));
 }
 
@@ -85,7 +82,7 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
     test::write_foreign(other,
                         {{.path = "/z", .size = {8, 1, 1, 1}, .bytes = test::random_bytes(8, 2)}});
     const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hwc}, {"labels", "/z"}};
-    const Error error = test::error_of([&] { DatasetIndex::open_foreign({file_, other}, fields); });
+    const Error error = test::error_of_opening({file_, other}, fields);
     EXPECT_EQ(error.code(), "E207");
     EXPECT_THAT(error.why(), HasSubstr("labels.h5' has it; files of --data have all fields"));
     EXPECT_THAT(error.fix(), HasSubstr(" --field images=/x/data:HWC --field labels="));
@@ -144,8 +141,7 @@ TEST(WayOut, ToHdf5IsACommandWhereTheFirstBytesSayWhich) {
     const test::TempDir folder;
     const auto fix = [&](std::string_view start, std::uint64_t expected_bytes = 0) {
         const fs::path file = folder.file("a b", std::string(start) + std::string(99, 'x'));
-        const auto error = test::caught([&] { check_is_whole_hdf5(file, expected_bytes); });
-        return error ? error->fix() : "";
+        return test::error_of([&] { check_is_whole_hdf5(file, expected_bytes); }).fix();
     };
     const std::string file = "'" + (folder / "a b").string() + "'";
     EXPECT_EQ(fix("CDF\x01"), "make HDF5 of it: nccopy -k nc4 " + file + " NAME.h5");

@@ -16,7 +16,6 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::ForeignDataset;
 using test::streamed;
 using testing::HasSubstr;
@@ -76,13 +75,12 @@ TEST_F(FieldFiles, JoinSeveralFilesByTheNumbersOfRows) {
 TEST_F(FieldFiles, MustAgreeInTheirNumberOfRows) {
     const fs::path x = write("x.h5", {both_[0]});
     const fs::path y = write("y.h5", {test::images_and_labels(56, 1)[1]});
-    for (const auto& error : {caught([&] { DatasetIndex::open_foreign({x}, fields("y.h5")); }),
-                              caught([&] { open_hdf5({x}, fields("y.h5")); })}) {
-        ASSERT_TRUE(error);
-        EXPECT_EQ(error->code(), std::string("E209"));
+    for (const Error& error : {test::error_of_opening({x}, fields("y.h5")),
+                               test::error_of([&] { open_hdf5({x}, fields("y.h5")); })}) {
+        EXPECT_EQ(error.code(), "E209");
         for (const std::string& words :
              {x.string(), y.string(), std::string("57"), std::string("56")})
-            EXPECT_THAT(error->what(), HasSubstr(words));
+            EXPECT_THAT(error.what(), HasSubstr(words));
     }
 }
 
@@ -91,10 +89,7 @@ TEST_F(FieldFiles, AreOtherFilesThanThoseOfTheData) {
     EXPECT_EQ(DatasetIndex::open_foreign({one}, fields("one.h5")).samples(), 57u)
         << "the same files";
     const fs::path two = write("two.h5", {both_[0]});
-    const Error error = test::error_of([&] {
-        DatasetIndex::open_foreign({one, two}, fields("one.h5"));
-    });
-    EXPECT_EQ(error.code(), std::string("E235"));
+    EXPECT_EQ(test::error_of_opening({one, two}, fields("one.h5")).code(), "E235");
     const auto open_test = [&] { DatasetIndex::open_test(one, fields("y.h5"), {}); };
     EXPECT_EQ(test::caught_code(open_test), "E105") << "not the labels of other samples";
 }

@@ -14,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::caught_code;
 using test::encoded;
+using test::error_of_opening;
 using test::ForeignDataset;
 using test::streamed;
 using testing::ElementsAre;
@@ -33,11 +33,6 @@ class Foreign : public testing::Test {
                    test::Format format = test::Format::earliest) {
         test::write_foreign(folder_ / name, datasets, format);
         return folder_ / name;
-    }
-    // Writes one data set and opens it.
-    std::optional<Error> error_of(const ForeignDataset& data) {
-        const fs::path path = write("one.h5", {data});
-        return caught([&] { DatasetIndex::open_foreign({path}, {{"images", data.path}}); });
     }
     test::TempDir folder_;
 };
@@ -184,10 +179,9 @@ TEST_F(Foreign, ClassesOfPixelsAreCountedAndLookedAt) {
 
 TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
     const auto refused = [&](const ForeignDataset& data, const char* code, const char* why) {
-        const auto error = error_of(data);
-        ASSERT_TRUE(error) << why;
-        EXPECT_EQ(error->code(), code) << error->text();
-        EXPECT_THAT(error->text(), HasSubstr(why));
+        const Error error = error_of_opening({write("one.h5", {data})}, {{"images", data.path}});
+        EXPECT_EQ(error.code(), code) << error.text();
+        EXPECT_THAT(error.text(), HasSubstr(why));
     };
     const auto bytes = test::random_bytes(4096, 1);
     refused({.size = {}, .bytes = bytes}, "E234", "no dimensions");
@@ -199,10 +193,7 @@ TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
              .chunk = {16, 64},
              .bytes = bytes,
              .filters = {{32008, {}}},
-             .encode =
-                 [](auto, const auto& raw) {
-                     return ForeignDataset::Stored{raw, 0};
-                 }},
+             .encode = test::stored_raw},
             "E212",
             "32008 (bitshuffle)");
     refused({.size = {64, 64},
@@ -215,22 +206,13 @@ TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
             "E234",
             "wrong size");
     const fs::path path = write("one.h5", test::images_and_labels(9, 1));
-    EXPECT_EQ(caught_code([&] {
-                  DatasetIndex::open_foreign({path}, {{"images", "/x/dat"}});
-              }),
-              "E207");
-    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({path}, {{"images", "/x"}}); }), "E207");
-    EXPECT_EQ(caught_code([&] {
-                  DatasetIndex::open_foreign({path}, {{"a", "/x/data", RowLayout::label}});
-              }),
-              "E235");
-    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({path}, {}); }), "E235");
-    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({}, fields); }), "E201");
-    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({folder_ / "none"}, fields); }), "E201");
-    EXPECT_EQ(caught_code([&] {
-                  DatasetIndex::open_foreign({folder_.file("text.h5", "not HDF5")}, fields);
-              }),
-              "E203");
+    EXPECT_EQ(error_of_opening({path}, {{"images", "/x/dat"}}).code(), "E207");
+    EXPECT_EQ(error_of_opening({path}, {{"images", "/x"}}).code(), "E207");
+    EXPECT_EQ(error_of_opening({path}, {{"a", "/x/data", RowLayout::label}}).code(), "E235");
+    EXPECT_EQ(error_of_opening({path}, {}).code(), "E235");
+    EXPECT_EQ(error_of_opening({}, fields).code(), "E201");
+    EXPECT_EQ(error_of_opening({folder_ / "none"}, fields).code(), "E201");
+    EXPECT_EQ(error_of_opening({folder_.file("text.h5", "not HDF5")}, fields).code(), "E203");
 }
 
 TEST_F(Foreign, FilesThatDoNotFitTogetherAreNamed) {
@@ -238,13 +220,13 @@ TEST_F(Foreign, FilesThatDoNotFitTogetherAreNamed) {
     auto other = test::images_and_labels(9, 1);
     other[0].size = {9, 5, 3};
     const fs::path b = write("b.h5", other);
-    const Error error = test::error_of([&] { DatasetIndex::open_foreign({a, b}, fields); });
+    const Error error = error_of_opening({a, b}, fields);
     EXPECT_EQ(error.code(), "E208");
     EXPECT_THAT(error.text(), HasSubstr("b.h5"));
     other = test::images_and_labels(9, 1);
     other[1] = test::images_and_labels(8, 1)[1];
     const fs::path c = write("c.h5", other);
-    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({c}, fields); }), "E209");
+    EXPECT_EQ(error_of_opening({c}, fields).code(), "E209");
 }
 
 TEST_F(Foreign, AFolderAFileOrAPatternNamesFiles) {
@@ -309,25 +291,19 @@ TEST_F(Foreign, LayoutsAreReadInAnyCaseAndOthersAreRefused) {
     EXPECT_EQ(layout("Label"), label);
     EXPECT_EQ(layout("value"), value);
     for (const char* word : {"banana", "", "N", "NN", "CWH", "NNCHW", "Nlabel"}) {
-        const auto error = caught([&] { layout(word); });
-        ASSERT_TRUE(error) << word;
-        EXPECT_EQ(error->code(), "E235");
-        EXPECT_THAT(error->text(), HasSubstr("these are CHW, HWC, HW, label, onehot, value"));
+        const Error error = test::error_of([&] { layout(word); });
+        EXPECT_EQ(error.code(), "E235") << word;
+        EXPECT_THAT(error.text(), HasSubstr("these are CHW, HWC, HW, label, onehot, value"));
     }
     EXPECT_EQ(parse_field_mapping("a=/x:y:value"), (FieldMapping{"a", "/x:y", value}));
 }
 
 TEST_F(Foreign, ALayoutOfOtherDimensionsIsRefused) {
     const fs::path path = write("one.h5", test::images_and_labels(9, 1));  // of 3 x 5
-    const auto code = [&](RowLayout layout) {
-        return caught_code([&] {
-            DatasetIndex::open_foreign({path}, {{"images", "/x/data", layout}});
-        });
-    };
-    EXPECT_EQ(code(RowLayout::chw), "E235");
-    EXPECT_EQ(code(RowLayout::hwc), "E235");
-    EXPECT_EQ(code(RowLayout::hw), "");
-    EXPECT_EQ(code(RowLayout::value), "");
+    using enum RowLayout;
+    for (const auto& [layout, code] :
+         {std::pair(chw, "E235"), {hwc, "E235"}, {hw, "none"}, {value, "none"}})
+        EXPECT_EQ(error_of_opening({path}, {{"images", "/x/data", layout}}).code(), code);
 }
 
 TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
@@ -336,19 +312,18 @@ TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
         for (const hsize_t extent : size) bytes *= extent;
         const fs::path path =
             write("one.h5", {{.size = std::move(size), .bytes = test::random_bytes(bytes, 1)}});
-        return caught([&] { DatasetIndex::open_foreign({path}, {{name, "/x/data", layout}}); });
+        return error_of_opening({path}, {{name, "/x/data", layout}});
     };
     using enum RowLayout;
-    const auto error = open({2, 32, 32, 13}, "images", unstated);
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E235");
+    const Error error = open({2, 32, 32, 13}, "images", unstated);
+    EXPECT_EQ(error.code(), "E235");
     for (const char* wanted :
          {"32 x 32 x 13", "--field images=/x/data:HWC, or --field images=/x/data:CHW"})
-        EXPECT_THAT(error->text(), HasSubstr(wanted));
-    EXPECT_TRUE(open({2, 10, 12, 3}, "pictures", unstated));
-    EXPECT_FALSE(open({2, 3, 10, 12}, "images", unstated));
+        EXPECT_THAT(error.text(), HasSubstr(wanted));
+    EXPECT_NE(open({2, 10, 12, 3}, "pictures", unstated).code(), "none");
+    EXPECT_EQ(open({2, 3, 10, 12}, "images", unstated).code(), "none");
     for (const RowLayout layout : {chw, hwc, value})
-        EXPECT_FALSE(open({2, 32, 32, 13}, "images", layout));
+        EXPECT_EQ(open({2, 32, 32, 13}, "images", layout).code(), "none");
 }
 
 TEST(DataWords, AreTheSameForAllCommands) {

@@ -17,7 +17,6 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::encoded;
 using test::ForeignDataset;
 using testing::ElementsAre;
@@ -53,9 +52,12 @@ std::vector<ForeignDataset> layouts(ForeignDataset data, unsigned element) {
 
 class ForeignTypes : public testing::Test {
   protected:
+    fs::path write(const std::string& name, const ForeignDataset& data) const {
+        test::write_foreign(folder_ / name, {data});
+        return folder_ / name;
+    }
     DatasetIndex open(const ForeignDataset& data, const FieldMapping& field) {
-        test::write_foreign(folder_ / "a.h5", {data});
-        return DatasetIndex::open_foreign({folder_ / "a.h5"}, {field});
+        return DatasetIndex::open_foreign({write("a.h5", data)}, {field});
     }
 
     // `values` in rows of two, stored as `type` in `order`, come out as `Wide`.
@@ -97,8 +99,8 @@ class ForeignTypes : public testing::Test {
         return {Limits::lowest(), Limits::max(), 0, 1, 2, 3, 5, 8, 13, Limits::max() / 3};
     }
 
-    std::optional<Error> error_of_labels(const ForeignDataset& data, const FieldMapping& field) {
-        return caught([&] { open(data, field); });
+    Error error_of(const ForeignDataset& data, const FieldMapping& field) {
+        return test::error_of([&] { open(data, field); });
     }
 
     test::TempDir folder_;
@@ -151,18 +153,15 @@ TEST_F(ForeignTypes, LabelsMayBeWholeNumbersStoredAsFloats) {
                                   .type = H5T_IEEE_F64LE,
                                   .size = {2},
                                   .bytes = encoded<double>({1, wrong}, little)};
-        const auto error = test::caught([&] { open(data, field); });
-        ASSERT_TRUE(error) << wrong;
-        EXPECT_EQ(error->code(), "E210") << wrong;
-        EXPECT_EQ(error->text().find("no whole number") != std::string::npos, wrong != -1) << wrong;
+        const Error error = error_of(data, field);
+        EXPECT_EQ(error.code(), "E210") << wrong;
+        EXPECT_EQ(error.text().find("no whole number") != std::string::npos, wrong != -1) << wrong;
     }
 }
 
 TEST_F(ForeignTypes, LabelsOfFilesMayDifferInWidth) {
     const auto file = [&](const std::string& name, hid_t type, std::vector<std::byte> bytes) {
-        test::write_foreign(folder_ / name,
-                            {{.path = "/y", .type = type, .size = {3}, .bytes = std::move(bytes)}});
-        return folder_ / name;
+        return write(name, {.path = "/y", .type = type, .size = {3}, .bytes = std::move(bytes)});
     };
     const fs::path bytes = file("a.h5", H5T_STD_U8LE, encoded<std::uint8_t>({2, 0, 1}, little)),
                    narrow = file("b.h5", H5T_STD_I32LE, encoded<std::int32_t>({3, 2, 1}, little)),
@@ -176,37 +175,32 @@ TEST_F(ForeignTypes, LabelsOfFilesMayDifferInWidth) {
     const DatasetIndex index = DatasetIndex::open_foreign({bytes, wide}, {{"labels", "/y"}});
     EXPECT_THAT(values_of<std::int64_t>(index), ElementsAre(2, 0, 1, 0, 4, 1));
     const FieldMapping values{"labels", "/y", RowLayout::value};
-    EXPECT_EQ(test::caught_code([&] {
-                  DatasetIndex::open_foreign({bytes, wide}, {values});
-              }),
-              "E208");
+    EXPECT_EQ(test::error_of_opening({bytes, wide}, {values}).code(), "E208");
 }
 
 TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
-    const auto error_of = [&]<class Stored>(hid_t type, std::vector<Stored> values) {
-        return error_of_labels(
-            {.path = "/y", .type = type, .size = {values.size()}, .bytes = encoded(values, little)},
-            {"labels", "/y"});
-    };
-    for (const auto& error :
-         {error_of(H5T_STD_I8LE, std::vector<std::int8_t>{1, -1}),
-          error_of(H5T_STD_I32LE, std::vector<std::int32_t>{1, 0x10000000}),
-          error_of(H5T_STD_U32LE, std::vector<std::uint32_t>{1, 4294967295U}),
-          error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, ~std::uint64_t{0}}),
-          error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, std::uint64_t{1} << 63})}) {
-        ASSERT_TRUE(error);
-        EXPECT_EQ(error->code(), "E210") << error->text();
-        EXPECT_THAT(error->fix(),
+    const auto expect_refused = [&]<class Stored>(hid_t type, Stored beyond) {
+        const std::vector<Stored> values{1, beyond};
+        const Error error =
+            error_of({.path = "/y", .type = type, .size = {2}, .bytes = encoded(values, little)},
+                     {"labels", "/y"});
+        EXPECT_EQ(error.code(), "E210") << error.text();
+        EXPECT_THAT(error.fix(),
                     testing::StartsWith("to predict these numbers: --field targets=/y;"));
-    }
+    };
+    expect_refused(H5T_STD_I8LE, std::int8_t{-1});
+    expect_refused(H5T_STD_I32LE, std::int32_t{0x10000000});
+    expect_refused(H5T_STD_U32LE, std::uint32_t{4294967295U});
+    expect_refused(H5T_STD_U64LE, ~std::uint64_t{0});
+    expect_refused(H5T_STD_U64LE, std::uint64_t{1} << 63);
 }
 
 TEST_F(ForeignTypes, NumbersThatNoFieldHoldsAreRefusedByName) {
     const auto text_of = [&](hid_t type, const FieldMapping& field, std::vector<hsize_t> size) {
-        const auto error = error_of_labels(
+        const Error error = error_of(
             {.type = type, .size = std::move(size), .bytes = test::random_bytes(4096, 1)}, field);
-        EXPECT_TRUE(error && error->code() == "E234");
-        return error ? error->text() : "";
+        EXPECT_EQ(error.code(), "E234");
+        return error.text();
     };
     const FieldMapping values{"values", "/x/data"}, labels{"labels", "/x/data"};
     EXPECT_THAT(text_of(H5T_STD_U64LE, values, {64}), HasSubstr("only labels of it are read"));
@@ -271,9 +265,7 @@ TEST_F(ForeignTypes, FloatsOf16BitsBecomeF32WithTheirValue) {
 
 TEST_F(ForeignTypes, FilesOfOtherTypesDoNotFitTogether) {
     const auto file = [&](const std::string& name, hid_t type, std::size_t bytes) {
-        test::write_foreign(folder_ / name,
-                            {{.type = type, .size = {64}, .bytes = test::random_bytes(bytes, 1)}});
-        return folder_ / name;
+        return write(name, {.type = type, .size = {64}, .bytes = test::random_bytes(bytes, 1)});
     };
     const fs::path narrow = file("a.h5", H5T_STD_I16LE, 128),
                    wide = file("b.h5", H5T_STD_I32BE, 256),
@@ -281,10 +273,7 @@ TEST_F(ForeignTypes, FilesOfOtherTypesDoNotFitTogether) {
     const FieldMapping values{"values", "/x/data"};
     EXPECT_EQ(DatasetIndex::open_foreign({narrow, wide}, {values}).samples(), 128U)
         << "what they become is the same";
-    EXPECT_EQ(test::caught_code([&] {
-                  DatasetIndex::open_foreign({narrow, other}, {values});
-              }),
-              "E208");
+    EXPECT_EQ(test::error_of_opening({narrow, other}, {values}).code(), "E208");
 }
 
 TEST(Widening, RefusesSizesThatDoNotFit) {

@@ -61,9 +61,7 @@ TEST_F(LeftOut, BloscIsRefusedByItsName) {
     ASSERT_FALSE(reads_blosc());
     test::ForeignDataset data{.size = {8, 4}, .chunk = {8, 4}, .bytes = test::random_bytes(32, 1)};
     data.filters = {{32001, {2, 2, 1, 32, 5, 1, 1}}};
-    data.encode = [](std::size_t, const std::vector<std::byte>& raw) {
-        return test::ForeignDataset::Stored{raw, 0};
-    };
+    data.encode = test::stored_raw;
     test::write_foreign(folder_ / "a.h5", {data});
     const Error error = test::error_of([&] {
         DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});

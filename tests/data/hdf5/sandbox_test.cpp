@@ -277,10 +277,7 @@ fs::path many_chunks(const test::TempDir& folder, std::uint64_t chunks, test::Fo
                         {{.size = {chunks, 64},
                           .chunk = {1, 64},
                           .bytes = test::random_bytes(chunks * 64, chunks),
-                          .encode =
-                              [](auto, const auto& raw) {
-                                  return test::ForeignDataset::Stored{raw, 0};
-                              }}},
+                          .encode = test::stored_raw}},
                         format);
     return path;
 }

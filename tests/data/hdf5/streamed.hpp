@@ -4,6 +4,8 @@
 
 #include "lockstep/data/batch_stream.hpp"
 
+#include "support/caught.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -20,6 +22,12 @@ inline std::vector<std::byte> streamed(const DatasetIndex& index, std::size_t fi
         rows.insert(rows.end(), batch.fields[field].begin(), batch.fields[field].end());
         if (batch.next.epoch > 0) return rows;
     }
+}
+
+/// The error of opening files of others, of code "none" where they open.
+inline Error error_of_opening(const std::vector<fs::path>& files,
+                              const std::vector<FieldMapping>& fields) {
+    return error_of([&] { DatasetIndex::open_foreign(files, fields); });
 }
 
 }  // namespace lockstep::test
