@@ -6,6 +6,7 @@
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 #include "hdf5/file_facts.hpp"
+#include "hdf5/h5.hpp"
 #include "hdf5/label_column.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"
@@ -16,30 +17,16 @@
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::encoded;
 using test::ForeignDataset;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 
-// A type of HDF5 for a scope.
-class OwnType {
-  public:
-    explicit OwnType(hid_t id) : id_(test::must(id)) {}
-    ~OwnType() { H5Tclose(id_); }
-    OwnType(const OwnType&) = delete;
-    OwnType& operator=(const OwnType&) = delete;
-    hid_t id() const { return id_; }
-
-  private:
-    hid_t id_;
-};
-
-hid_t text_type(std::size_t bytes, H5T_str_t padding) {
-    const hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, bytes);
-    if (bytes != H5T_VARIABLE) H5Tset_strpad(type, padding);
+h5::Handle text_type(std::size_t bytes, H5T_str_t padding) {
+    h5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type.id(), bytes);
+    if (bytes != H5T_VARIABLE) H5Tset_strpad(type.id(), padding);
     return type;
 }
 
@@ -59,7 +46,7 @@ class LabelForms : public testing::Test {
     fs::path write_texts(const std::string& name, const std::vector<std::string>& texts) {
         std::vector<const char*> places;
         for (const std::string& text : texts) places.push_back(text.c_str());
-        const OwnType type(text_type(H5T_VARIABLE, H5T_STR_NULLTERM));
+        const h5::Handle type = text_type(H5T_VARIABLE, H5T_STR_NULLTERM);
         return write(name, {.type = type.id(), .size = {texts.size()}, .bytes = encoded(places)});
     }
     // As a stream gives them, here and after a journey to another rank.
@@ -83,9 +70,9 @@ class LabelForms : public testing::Test {
     static std::string error_of(const std::vector<fs::path>& files,
                                 const std::string& field,
                                 const std::string& code) {
-        const auto error = caught([&] { open(files, field); });
-        EXPECT_TRUE(error && error->code() == code) << (error ? error->text() : "no error");
-        return error ? error->text() : "";
+        const Error error = test::error_of([&] { open(files, field); });
+        EXPECT_EQ(error.code(), code) << error.text();
+        return error.text();
     }
 
     test::TempDir folder_;
@@ -115,7 +102,7 @@ TEST_F(LabelForms, MayHaveDimensionsOfOne) {
 TEST_F(LabelForms, TextsOfFixedLengthLosePaddingOnly) {
     const std::vector<std::string> texts{"b", "a ", "abcd", "b"};
     const auto names = [&](H5T_str_t padding, char pad) {
-        const OwnType type(text_type(5, padding));
+        const h5::Handle type = text_type(5, padding);
         const fs::path file =
             write("a.h5", {.type = type.id(), .size = {4, 1}, .bytes = padded(texts, 5, pad)});
         return open({file}, "kind=/y:label").fields()[0].class_names;
@@ -219,7 +206,7 @@ class Enumerations : public LabelForms {
                         hid_t base,
                         const std::vector<std::pair<const char*, Value>>& members,
                         const std::vector<Value>& values) {
-        const OwnType type(H5Tenum_create(base));
+        const h5::Handle type(test::must(H5Tenum_create(base)), H5Tclose);
         for (const auto& [member, value] : members) H5Tenum_insert(type.id(), member, &value);
         return write(name, {.type = type.id(), .size = {values.size()}, .bytes = encoded(values)});
     }
@@ -259,14 +246,13 @@ TEST(TextsOfAChild, AreCheckedLikeOtherBytes) {
     const Texts texts{{"a", "", "c\xff"}, {0, 2, 1, 0}};
     const std::vector<std::byte> bytes = to_bytes(texts);
     EXPECT_EQ(texts_from(bytes, 4), texts);
-    EXPECT_EQ(test::caught_code([&] { texts_from(bytes, 5); }), "E230");
-    EXPECT_EQ(test::caught_code([&] { texts_from(bytes, 3); }), "E230");
-    EXPECT_EQ(test::caught_code([&] { texts_from(to_bytes(Texts{{"a"}, {1}}), 1); }), "E230");
-    EXPECT_EQ(test::caught_code([&] {
-                  texts_from(to_bytes(Texts{{std::string(1026, 'a')}, {0}}), 1);
-              }),
-              "E230");
-    EXPECT_EQ(test::caught_code([&] { texts_from(to_bytes(Texts{{}, {0}}), 1); }), "E230");
+    const auto code = [](std::span<const std::byte> of, std::uint64_t rows) {
+        return test::caught_code([&] { texts_from(of, rows); });
+    };
+    for (const std::uint64_t rows : {5, 3}) EXPECT_EQ(code(bytes, rows), "E230");
+    for (const Texts& bad :
+         {Texts{{"a"}, {1}}, Texts{{std::string(1026, 'a')}, {0}}, Texts{{}, {0}}})
+        EXPECT_EQ(code(to_bytes(bad), 1), "E230");
 }
 
 }  // namespace

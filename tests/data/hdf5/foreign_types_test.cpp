@@ -5,6 +5,7 @@
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 #include "format/widening.hpp"
+#include "hdf5/h5.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"
 
@@ -206,20 +207,19 @@ TEST_F(ForeignTypes, NumbersThatNoFieldHoldsAreRefusedByName) {
     EXPECT_THAT(text_of(H5T_STD_U64LE, values, {64}), HasSubstr("only labels of it are read"));
     EXPECT_THAT(text_of(H5T_STD_U64LE, labels, {64, 8}), HasSubstr("only labels of it"));
     EXPECT_THAT(text_of(H5T_C_S1, values, {64, 64}), HasSubstr("it is text"));
-    const hid_t narrow = H5Tcopy(H5T_STD_U16LE);
-    H5Tset_precision(narrow, 12);
-    EXPECT_THAT(text_of(narrow, values, {64}), HasSubstr("it is u16; whole numbers"));
-    H5Tclose(narrow);
+    const h5::Handle narrow(H5Tcopy(H5T_STD_U16LE), H5Tclose);
+    H5Tset_precision(narrow.id(), 12);
+    EXPECT_THAT(text_of(narrow.id(), values, {64}), HasSubstr("it is u16; whole numbers"));
 }
 
 // A type of 16 bits, as h5py writes numpy's float16 and as others write bfloat16.
-hid_t short_float(std::size_t exponent_bits, H5T_order_t order) {
-    const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-    H5Tset_fields(type, 15, 15 - exponent_bits, exponent_bits, 0, 15 - exponent_bits);
-    H5Tset_ebias(type, (std::size_t{1} << (exponent_bits - 1)) - 1);
-    H5Tset_precision(type, 16);
-    H5Tset_size(type, 2);
-    H5Tset_order(type, order);
+h5::Handle short_float(std::size_t exponent_bits, H5T_order_t order) {
+    h5::Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+    H5Tset_fields(type.id(), 15, 15 - exponent_bits, exponent_bits, 0, 15 - exponent_bits);
+    H5Tset_ebias(type.id(), (std::size_t{1} << (exponent_bits - 1)) - 1);
+    H5Tset_precision(type.id(), 16);
+    H5Tset_size(type.id(), 2);
+    H5Tset_order(type.id(), order);
     return type;
 }
 
@@ -242,12 +242,11 @@ TEST_F(ForeignTypes, FloatsOf16BitsBecomeF32WithTheirValue) {
     std::iota(bits.begin(), bits.end(), std::uint16_t{0});
     for (const int exponent_bits : {5, 8})
         for (const std::endian order : {little, big}) {
-            const hid_t type = short_float(static_cast<std::size_t>(exponent_bits),
-                                           order == big ? H5T_ORDER_BE : H5T_ORDER_LE);
+            const h5::Handle type = short_float(static_cast<std::size_t>(exponent_bits),
+                                                order == big ? H5T_ORDER_BE : H5T_ORDER_LE);
             const DatasetIndex index =
-                open({.type = type, .size = {256, 256}, .bytes = encoded(bits, order)},
+                open({.type = type.id(), .size = {256, 256}, .bytes = encoded(bits, order)},
                      {"values", "/x/data"});
-            H5Tclose(type);
             EXPECT_EQ(index.fields()[0].type, ElementType::f32);
             const std::vector<float> values = values_of<float>(index);
             ASSERT_EQ(values.size(), bits.size());

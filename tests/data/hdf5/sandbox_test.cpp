@@ -27,11 +27,15 @@ using test::caught;
 using test::caught_code;
 using testing::HasSubstr;
 
-// LOCKSTEP_H5PROBE for a scope.
+// LOCKSTEP_H5PROBE for a scope: a program, or a shell script in `folder`.
 class Helper {
   public:
     explicit Helper(const std::string& path) : before_(std::getenv("LOCKSTEP_H5PROBE")) {
         ::setenv("LOCKSTEP_H5PROBE", path.c_str(), 1);
+    }
+    Helper(const test::TempDir& folder, const std::string& script)
+        : Helper(folder.file("helper", "#!/bin/sh\n" + script + "\n")) {
+        fs::permissions(folder / "helper", fs::perms::owner_all);
     }
     ~Helper() { ::setenv("LOCKSTEP_H5PROBE", before_.c_str(), 1); }
     Helper(const Helper&) = delete;
@@ -45,11 +49,16 @@ class Sandboxed : public testing::Test {
   protected:
     Sandboxed() { test::write_foreign(request_.path, test::images_and_labels(50, 1)); }
     // What comes of a helper that is this shell script instead.
-    std::optional<Error> error_with(const std::string& script, SandboxLimits limits = {}) {
-        const fs::path path = folder_.file("helper", "#!/bin/sh\n" + script + "\n");
-        fs::permissions(path, fs::perms::owner_all);
-        const Helper helper(path);
-        return caught([&] { Sandbox(limits).look(request_); });
+    Error error_with(const std::string& script, SandboxLimits limits = {}) {
+        const Helper helper(folder_, script);
+        return test::error_of([&] { Sandbox(limits).look(request_); });
+    }
+    // A script that sends a frame of this kind, which announces so many bytes, and `bytes`.
+    std::string answer(FrameKind kind, std::size_t announced, std::string_view bytes) {
+        const Frame frame{.kind = kind, .bytes = announced};
+        std::string all(reinterpret_cast<const char*>(&frame), sizeof frame);
+        folder_.file("answer", all.append(bytes));
+        return fmt::format("cat {} >&0", (folder_ / "answer").string());
     }
     test::TempDir folder_;
     FileRequest request_{folder_ / "a.h5", {"/x/data", "/y", "/none"}};
@@ -129,9 +138,7 @@ TEST_F(Sandboxed, RowsThatCannotBeReadAreRefused) {
 
 TEST_F(Sandboxed, WhatHappensToTheChildWhileItReadsIsAnError) {
     const auto code_with = [&](const std::string& script, SandboxLimits limits = {}) {
-        const fs::path path = folder_.file("helper", "#!/bin/sh\n" + script + "\n");
-        fs::permissions(path, fs::perms::owner_all);
-        const Helper helper(path);
+        const Helper helper(folder_, script);
         std::vector<std::byte> rows(15);
         return caught_code([&] {
             Sandbox(limits).read({request_.path, "/x/data", ElementType::u8, 0, 1, 15}, rows);
@@ -139,26 +146,17 @@ TEST_F(Sandboxed, WhatHappensToTheChildWhileItReadsIsAnError) {
     };
     EXPECT_EQ(code_with("kill -SEGV $$"), "E231");
     EXPECT_EQ(code_with("exec sleep 60", {.wall_s = 0.1}), "E232");
-    const auto answer = [&](FrameKind kind, std::size_t announced, std::size_t sent) {
-        const Frame frame{.kind = kind, .bytes = announced};
-        folder_.file("answer",
-                     std::string(reinterpret_cast<const char*>(&frame), sizeof frame) +
-                         std::string(sent, 'x'));
-        return fmt::format("cat {} >&0", (folder_ / "answer").string());
-    };
-    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, 15) + "; exec sleep 60"), "");
-    EXPECT_EQ(code_with(answer(FrameKind::rows, 16, 16) + "; exec sleep 60"), "E233");
-    EXPECT_EQ(code_with(answer(FrameKind::facts, 15, 15) + "; exec sleep 60"), "E233");
-    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, 14) + "; kill -SEGV $$"), "E231");
+    const std::string rows(16, 'x'), then_sleep = "; exec sleep 60";
+    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, rows.substr(1)) + then_sleep), "");
+    EXPECT_EQ(code_with(answer(FrameKind::rows, 16, rows) + then_sleep), "E233");
+    EXPECT_EQ(code_with(answer(FrameKind::facts, 15, rows.substr(1)) + then_sleep), "E233");
+    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, rows.substr(2)) + "; kill -SEGV $$"), "E231");
 }
 
 TEST_F(Sandboxed, ChildMayTakeLongerOverManyChunks) {
     const auto cpu_s_for = [&](double chunks) {
         const fs::path seen = folder_ / "seen";
-        const fs::path helper = folder_.file(
-            "helper", fmt::format("#!/bin/sh\nhead -c {} > {}\n", sizeof(Frame), seen.string()));
-        fs::permissions(helper, fs::perms::owner_all);
-        const Helper named(helper);
+        const Helper helper(folder_, fmt::format("head -c {} > {}", sizeof(Frame), seen.string()));
         std::vector<std::byte> rows(15);
         const RowsRequest request{request_.path, "/x/data", ElementType::u8, 0, 1, 15};
         EXPECT_EQ(caught_code([&] { Sandbox().read(request, rows, chunks); }), "E233");
@@ -183,53 +181,45 @@ TEST_F(Sandboxed, LeavesNoChildBehind) {
 
 TEST_F(Sandboxed, CrashesBecomeErrorsThatNameTheFile) {
     for (const char* script : {"kill -SEGV $$", "kill -ABRT $$", "kill -BUS $$", "exit 70"}) {
-        const auto error = error_with(script);
-        ASSERT_TRUE(error) << script;
-        EXPECT_EQ(error->code(), "E231") << script;
-        EXPECT_THAT(error->text(), HasSubstr("a.h5"));
+        const Error error = error_with(script);
+        EXPECT_EQ(error.code(), "E231") << script;
+        EXPECT_THAT(error.text(), HasSubstr("a.h5"));
     }
 }
 
 TEST_F(Sandboxed, AChildWithoutMemorySaysSo) {
-    const auto error = error_with(fmt::format("exit {}", exit_out_of_memory));
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E231");
-    EXPECT_THAT(error->text(), HasSubstr("its limit is 4 GiB of addresses"));
+    const Error error = error_with(fmt::format("exit {}", exit_out_of_memory));
+    EXPECT_EQ(error.code(), "E231");
+    EXPECT_THAT(error.text(), HasSubstr("its limit is 4 GiB of addresses"));
 }
 
 TEST_F(Sandboxed, HangsEnd) {
     const double since = now_s();
-    EXPECT_EQ(error_with("exec sleep 60", {.wall_s = 0.1})->code(), "E232");
-    EXPECT_EQ(error_with("while :; do :; done", {.wall_s = 0.1})->code(), "E232");
-    EXPECT_EQ(error_with("exec 0<&-; exec sleep 60", {.wall_s = 30})->code(), "E231")
+    EXPECT_EQ(error_with("exec sleep 60", {.wall_s = 0.1}).code(), "E232");
+    EXPECT_EQ(error_with("while :; do :; done", {.wall_s = 0.1}).code(), "E232");
+    EXPECT_EQ(error_with("exec 0<&-; exec sleep 60", {.wall_s = 30}).code(), "E231")
         << "one that closes its end and goes on is not waited for";
-    EXPECT_EQ(error_with("kill -XCPU $$")->code(), "E232");
+    EXPECT_EQ(error_with("kill -XCPU $$").code(), "E232");
     EXPECT_LT(now_s() - since, 20);
 }
 
 TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
-    EXPECT_EQ(error_with("exit 0")->code(), "E233");
-    EXPECT_EQ(error_with("head -c 4000 /dev/urandom >&0; exec sleep 60")->code(), "E233");
+    EXPECT_EQ(error_with("exit 0").code(), "E233");
+    EXPECT_EQ(error_with("head -c 4000 /dev/urandom >&0; exec sleep 60").code(), "E233");
     // The right beginning, then more bytes than any answer has.
-    EXPECT_EQ(error_with("printf 'h5probe2' >&0; head -c 24 /dev/zero >&0; exec sleep 60")->code(),
+    EXPECT_EQ(error_with("printf 'h5probe2' >&0; head -c 24 /dev/zero >&0; exec sleep 60").code(),
               "E233");
-    Frame frame{.kind = FrameKind::facts, .bytes = 100};
-    std::string bytes(reinterpret_cast<const char*>(&frame), sizeof frame);
-    folder_.file("answer", bytes + std::string(100, 'x'));
-    const std::string send =
-        fmt::format("cat {} >&0; exec sleep 60", (folder_ / "answer").string());
-    EXPECT_EQ(error_with(send)->code(), "E233");
-    frame.bytes = most_frame_bytes + 1;
-    folder_.file("answer", {reinterpret_cast<const char*>(&frame), sizeof frame});
-    EXPECT_EQ(error_with(send)->code(), "E233");
+    const auto code_of = [&](std::size_t announced, std::string_view bytes) {
+        return error_with(answer(FrameKind::facts, announced, bytes) + "; exec sleep 60").code();
+    };
+    EXPECT_EQ(code_of(100, std::string(100, 'x')), "E233");
+    EXPECT_EQ(code_of(most_frame_bytes + 1, ""), "E233");
     FileFacts other = look_at_file(request_);
     other.datasets.pop_back();
     const auto facts = to_bytes(other);
-    frame.bytes = facts.size();
-    bytes.assign(reinterpret_cast<const char*>(&frame), sizeof frame);
-    bytes.append(reinterpret_cast<const char*>(facts.data()), facts.size());
-    folder_.file("answer", bytes);
-    EXPECT_EQ(error_with(send)->code(), "E233") << "facts about other data sets";
+    EXPECT_EQ(code_of(facts.size(), {reinterpret_cast<const char*>(facts.data()), facts.size()}),
+              "E233")
+        << "facts about other data sets";
 }
 
 TEST_F(Sandboxed, AMissingHelperIsNamed) {
