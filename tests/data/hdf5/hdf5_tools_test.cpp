@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/foreign.hpp"
 
@@ -103,78 +104,51 @@ for path in sys.argv[2:]:
     EXPECT_THAT(result.output, HasSubstr(fmt::format("sum {}", pixels)));
 }
 
-// Runs h5repack on the first shard and reads everything again.
-void expect_readable_after(const std::vector<std::string>& repack_options,
-                           const test::Samples& samples,
-                           const test::IdxPack& options,
-                           const fs::path& shard) {
+// Runs h5repack on a shard, with options between blanks, and then `look`; all is as before then.
+template <class Look>
+void after_repacking(const fs::path& shard, const std::string& options, Look&& look) {
+    SCOPED_TRACE(options);
     const fs::path original = fs::path(shard).replace_extension(".original");
     fs::rename(shard, original);
     std::vector<std::string> command{"h5repack"};
-    command.insert(command.end(), repack_options.begin(), repack_options.end());
-    command.push_back(original.string());
-    command.push_back(shard.string());
+    for (const std::string& word : split(options, ' ')) command.push_back(word);
+    command.insert(command.end(), {original.string(), shard.string()});
     const ProcessResult result = run_process(command);
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    const auto index = test::open_index(options.output);
-    EXPECT_THAT(index->warnings(), SizeIs(1)) << fmt::format("{}", fmt::join(repack_options, " "));
-    EXPECT_EQ(test::read_all(index), test::expected_content(samples, options));
-    EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
+    look();
     fs::rename(original, shard);
-    EXPECT_THAT(test::open_index(options.output)->warnings(), IsEmpty());
 }
 
 TEST_P(Hdf5Tools, ShardsRewrittenByH5repackAreReadWithAWarning) {
     if (find_program("h5repack").empty()) GTEST_SKIP() << "h5repack is not installed";
     if (GetParam() == Codec::lz4 || GetParam() == Codec::zstd)
         GTEST_SKIP() << "h5repack has no plugin for " << codec_name(GetParam());
-    const fs::path shard = shards()[0];
-    using Options = std::vector<std::string>;
-    for (const Options& options :
-         {Options{"-L"},
-          Options{"-t", "256", "-a", "512"},
-          Options{"-l", "CONTI", "-f", "NONE", "-t", "256", "-a", "512"},
-          Options{"-l", "/data/images:CHUNK=7x3x5x4", "-f", "/data/images:GZIP=1"},
-          Options{"-l",
-                  "CHUNK=7x3x5x4",
-                  "-f",
-                  "/data/images:SHUF",
-                  "-f",
-                  "/data/images:GZIP=1",
-                  "-f",
-                  "/data/images:FLET"},
-          Options{"-l", "/data/images:CHUNK=7x3x2x3", "-f", "/data/images:GZIP=1"},
-          Options{
-              "-l", "/data/labels:CHUNK=9", "-f", "/data/labels:SHUF", "-f", "/data/labels:FLET"},
-          Options{"-l",
-                  "/data/labels:CHUNK=500",
-                  "-f",
-                  "/data/labels:FLET",
-                  "-f",
-                  "/data/labels:SHUF",
-                  "-f",
-                  "/data/labels:GZIP=9"}})
-        expect_readable_after(options, samples_, options_, shard);
+    for (const char* options :
+         {"-L",
+          "-t 256 -a 512",
+          "-l CONTI -f NONE -t 256 -a 512",
+          "-l /data/images:CHUNK=7x3x5x4 -f /data/images:GZIP=1",
+          "-l CHUNK=7x3x5x4 -f /data/images:SHUF -f /data/images:GZIP=1 -f /data/images:FLET",
+          "-l /data/images:CHUNK=7x3x2x3 -f /data/images:GZIP=1",
+          "-l /data/labels:CHUNK=9 -f /data/labels:SHUF -f /data/labels:FLET",
+          "-l /data/labels:CHUNK=500 -f /data/labels:FLET -f /data/labels:SHUF "
+          "-f /data/labels:GZIP=9"}) {
+        after_repacking(shards()[0], options, [&] {
+            const auto index = test::open_index(options_.output);
+            EXPECT_THAT(index->warnings(), SizeIs(1));
+            EXPECT_EQ(test::read_all(index), test::expected_content(samples_, options_));
+            EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
+        });
+        EXPECT_THAT(test::open_index(options_.output)->warnings(), IsEmpty());
+    }
 }
 
 TEST_P(Hdf5Tools, ShardsRewrittenInAWayThatCannotBeStreamedAreNamed) {
     if (find_program("h5repack").empty()) GTEST_SKIP() << "h5repack is not installed";
     if (GetParam() != Codec::none) GTEST_SKIP() << "once is enough";
-    const fs::path shard = shards()[0];
-    const fs::path original = fs::path(shard).replace_extension(".original");
-    using Options = std::vector<std::string>;
-    for (const Options& options :
-         {Options{"-l", "/data/images:CHUNK=7x3x5x4", "-f", "/data/images:NBIT"}}) {
-        fs::rename(shard, original);
-        std::vector<std::string> command{"h5repack"};
-        command.insert(command.end(), options.begin(), options.end());
-        command.insert(command.end(), {original.string(), shard.string()});
-        const ProcessResult result = run_process(command);
-        ASSERT_EQ(result.exit_code, 0) << result.output;
-        const std::string code = test::caught_code([&] { test::open_index(options_.output); });
-        EXPECT_EQ(code, "E212") << fmt::format("{}", fmt::join(options, " "));
-        fs::rename(original, shard);
-    }
+    after_repacking(shards()[0], "-l /data/images:CHUNK=7x3x5x4 -f /data/images:NBIT", [&] {
+        EXPECT_EQ(caught_code([&] { test::open_index(options_.output); }), "E212");
+    });
 }
 
 // Runs the program that docs/data.md shows, and streams what it wrote.
