@@ -4,7 +4,7 @@ of types, bfloat16, and chunks of more than 4 GiB."""
 import h5py
 import numpy as np
 from matrix import Field
-from numbers_of import brain, made, write_brain, writer, ROWS
+from numbers_of import brain, brain_bits, made, write_brain, writer, ROWS
 
 NEWEST = dict(libver='latest')
 # By HDF5 1.x, with a command that the h5py of the file runs.
@@ -39,17 +39,15 @@ def layouts(matrix):
     # Without a word HDF5 2 writes what older libraries read.
     matrix.one('newest_default', values, writer(values, chunks=(7, 6, 5), compression='gzip'))
     matrix.one('newest_default_plain', values, writer(values))
-    write_brain(h5py.h5t.ORDER_LE)(matrix.folder('newest_default_brain'))
-    bits = (made('f4', (ROWS, 6)).view('u4') >> 16).astype('u2')
-    matrix.add([Field('values=/x', (bits.astype('u4') << 16).view('f4'))])
+    matrix.one('newest_default_brain', brain_bits()[1], write_brain(h5py.h5t.ORDER_LE), field='values=/x')
 
 
 def numbers(matrix):
     for name, order in (('little', h5py.h5t.ORDER_LE), ('big', h5py.h5t.ORDER_BE)):
-        bits = (made('f4', (ROWS, 6)).view('u4') >> 16).astype('u2')
+        bits, values = brain_bits()
         stored = bits.astype('<u2' if order == h5py.h5t.ORDER_LE else '>u2')
         create(matrix.folder('newest_brain_' + name), brain(order), bits.shape, stored, brain(order))
-        matrix.add([Field('values=/x', (bits.astype('u4') << 16).view('f4'))])
+        matrix.add([Field('values=/x', values)])
     for name, kind, dtype in (('f32', h5py.h5t.COMPLEX_IEEE_F32LE, 'c8'), ('f64', h5py.h5t.COMPLEX_IEEE_F64LE, 'c16')):
         values = (made('f8', (ROWS, 4)) + 1j * made('f8', (ROWS, 4), 2)).astype(dtype)
         create(matrix.folder('newest_complex_' + name), kind, values.shape, values, kind)

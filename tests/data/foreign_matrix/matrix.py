@@ -50,7 +50,7 @@ class Matrix:
         texts = ','.join(field.text for field in fields)
         print(self.name, ','.join(files), texts, kinds, stream, pack, way, after, sep='\t')
 
-    def one(self, name, values, write, path='/x', **how):
-        """A file that `write(folder)` makes, with `values` at `path`."""
+    def one(self, name, values, write, path='/x', field=None, as_type=None, **how):
+        """A file that `write(folder)` makes, with `values` at `path`, or as `field` says."""
         write(self.folder(name))
-        self.add([Field('values=' + path + ':value', values)], **how)
+        self.add([Field(field or 'values=' + path + ':value', values, as_type=as_type)], **how)

@@ -32,9 +32,15 @@ def brain(order):
     return kind
 
 
+def brain_bits():
+    """bfloat16, and the f32 of the same value."""
+    bits = (made('f4', (ROWS, 6)).view('u4') >> 16).astype('u2')
+    return bits, (bits.astype('u4') << 16).view('f4')
+
+
 def write_brain(order):
     def write(folder):
-        bits = (made('f4', (ROWS, 6)).view('u4') >> 16).astype('u2')
+        bits, _ = brain_bits()
         with h5py.File(folder + 'a.h5', 'w') as out:
             space = h5py.h5s.create_simple(bits.shape)
             data = h5py.h5d.create(out.id, b'x', brain(order), space)
@@ -57,8 +63,7 @@ def types(matrix):
     matrix.one('type_bool', truth, writer(truth))
     matrix.one('type_bool_auto', truth, writer(truth, chunks=True, compression='gzip'))
     for name, order in (('little', h5py.h5t.ORDER_LE), ('big', h5py.h5t.ORDER_BE)):
-        values = (made('f4', (ROWS, 6)).view('u4') & 0xffff0000).view('f4')
-        matrix.one('type_bf16_' + name, values, write_brain(order))
+        matrix.one('type_bf16_' + name, brain_bits()[1], write_brain(order))
     for kind, least in (('f2', (6e-8, 6e-5, 65504)), ('f8', (1e-310, 5e-324, 1.8e308))):
         special = np.array([0, -0.0, np.inf, -np.inf, *least], kind).reshape(7, 1)
         matrix.one('type_special_' + kind, special, writer(special))
@@ -67,16 +72,12 @@ def types(matrix):
 def labels(matrix):
     classes = made('i8', ROWS) % 7
     for kind in ('u1', 'i2', '>i4', '<u8', '>u8'):
-        folder = matrix.folder('labels_' + kind.replace('<', '').replace('>', 'big_'))
-        writer(classes.astype(kind), '/y')(folder)
-        matrix.add([Field('labels=/y', classes.astype(kind))])
+        stored, name = classes.astype(kind), kind.replace('<', '').replace('>', 'big_')
+        matrix.one('labels_' + name, stored, writer(stored, '/y'), field='labels=/y')
     for name, shape in (('column', (ROWS, 1)), ('row', (ROWS,))):
-        folder = matrix.folder('labels_chunked_' + name)
-        writer(classes.reshape(shape), '/y', chunks=True, compression='gzip')(folder)
-        matrix.add([Field('labels=/y', classes)])
-    folder = matrix.folder('labels_float')
-    writer(classes.astype('f4'), '/y')(folder)
-    matrix.add([Field('labels=/y:label', classes)])
+        matrix.one('labels_chunked_' + name, classes,
+                   writer(classes.reshape(shape), '/y', chunks=True, compression='gzip'), field='labels=/y')
+    matrix.one('labels_float', classes, writer(classes.astype('f4'), '/y'), field='labels=/y:label')
 
 
 def images(matrix):

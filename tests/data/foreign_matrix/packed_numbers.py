@@ -105,10 +105,11 @@ def refused(matrix):
     for name, attributes in dict(
             nothing=dict(units='K'), text=dict(scale_factor='2'), two=dict(scale_factor=[1.0, 2.0]),
             other_kind=dict(scale_factor=0.5, missing_value=-1e20), range_of_values=dict(valid_range=[0.0, 1.0])).items():
-        folder = matrix.folder('cf_no_' + name)
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out.create_dataset('v', data=stored).attrs.update(attributes)
-        matrix.add([Field('values=/v:value:cf', stored)], stream='E235', pack='E235', way='fields')
+        def write(folder):
+            with h5py.File(folder + 'a.h5', 'w') as out:
+                out.create_dataset('v', data=stored).attrs.update(attributes)
+        matrix.one('cf_no_' + name, stored, write, field='values=/v:value:cf', stream='E235', pack='E235',
+                   way='fields')
 
 
 def add(matrix):

@@ -20,46 +20,41 @@ def numbers(matrix):
         parts = np.stack([real, imaginary], 1).astype(part)
         with_labels(matrix, 'complex_' + kind, (real + 1j * imaginary).astype(kind), parts, way='command')
     wide = made('u8', (ROWS, 4)) + (np.uint64(1) << np.uint64(40))
-    folder = matrix.folder('u64')
-    writer(wide)(folder)
-    matrix.add([Field('values=/x', wide, as_type='f8')], stream='E234', pack='E214', way='command')
-    folder = matrix.folder('long_double')
-    writer(real.astype(np.longdouble))(folder)
-    matrix.add([Field('values=/x', real)], stream='E234', pack='E214', way='command')
-    folder = matrix.folder('array_type')
-    with h5py.File(folder + 'a.h5', 'w') as out:
-        out.create_dataset('x', (ROWS,), np.dtype('(2,3)f4'))[...] = made('f4', (ROWS, 2, 3))
-    matrix.add([Field('values=/x', made('f4', (ROWS, 2, 3)))], stream='E234', pack='E214', way='command')
+    refused = dict(field='values=/x', stream='E234', pack='E214', way='command')
+    matrix.one('u64', wide, writer(wide), as_type='f8', **refused)
+    matrix.one('long_double', real, writer(real.astype(np.longdouble)), **refused)
+    arrays = made('f4', (ROWS, 2, 3))
+
+    def array_type(folder):
+        with h5py.File(folder + 'a.h5', 'w') as out:
+            out.create_dataset('x', (ROWS,), np.dtype('(2,3)f4'))[...] = arrays
+    matrix.one('array_type', arrays, array_type, **refused)
 
 
 def compounds(matrix):
     kind = np.dtype([('id', 'i8'), ('mass', '>f4'), ('name', 'S3'), ('at', 'f8', (3,))])
     rows = np.zeros(ROWS, kind)
     rows['id'], rows['mass'], rows['at'] = np.arange(ROWS), made('f4', ROWS), made('f8', (ROWS, 3))
-    writer(rows, '/t/rows')(matrix.folder('compound'))
-    matrix.add([Field('values=/t/rows', rows['at'])], stream='E234', pack='E214', way='command',
-               after='values=/t/rows/at')
+    matrix.one('compound', rows['at'], writer(rows, '/t/rows'), field='values=/t/rows', stream='E234', pack='E214',
+               way='command', after='values=/t/rows/at')
 
 
 def named(matrix):
     """Classes by name, which are numbered as their names sort."""
     words = np.array(['one', 'two', 'three'] * (ROWS // 3))
-    numbers = np.searchsorted(['one', 'three', 'two'], words)
+    numbers = np.searchsorted(['one', 'three', 'two'], words).astype('u1')
     for name, texts, kind in (('fixed', words.astype('S5'), None),
                               ('variable', words.astype(object), h5py.string_dtype())):
-        writer(texts, '/y', dtype=kind)(matrix.folder('labels_text_' + name))
-        matrix.add([Field('labels=/y', numbers.astype('u1'))])
+        matrix.one('labels_text_' + name, numbers, writer(texts, '/y', dtype=kind), field='labels=/y')
         # Behind filters that the library has not, or only as a plug-in (LZ4).
         for filter, options in dict(lzf=dict(compression='lzf'), lzf_all=dict(
                 compression='lzf', shuffle=True, fletcher32=kind is None, chunks=(7,)), lz4=dict(compression=32004)).items():
-            writer(texts, '/y', dtype=kind, **options)(matrix.folder(f'labels_text_{name}_{filter}'))
-            matrix.add([Field('labels=/y', numbers.astype('u1'))])
+            matrix.one(f'labels_text_{name}_{filter}', numbers, writer(texts, '/y', dtype=kind, **options),
+                       field='labels=/y')
     kind = h5py.enum_dtype({'calm': 0, 'storm': 5}, 'i2')
     values = np.array([0, 5, 5] * (ROWS // 3), 'i2')
-    writer(values, dtype=kind)(matrix.folder('enum_values'))
-    matrix.add([Field('values=/x', values)])
-    writer(values, '/y', dtype=kind)(matrix.folder('enum_labels'))
-    matrix.add([Field('labels=/y', values)])
+    matrix.one('enum_values', values, writer(values, dtype=kind), field='values=/x')
+    matrix.one('enum_labels', values, writer(values, '/y', dtype=kind), field='labels=/y')
 
 
 def no_numbers(matrix):
