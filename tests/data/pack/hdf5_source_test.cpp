@@ -2,6 +2,7 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "data/foreign_files.hpp"
+#include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
 #include "rows.hpp"
 
@@ -11,7 +12,6 @@ namespace lockstep {
 namespace {
 
 using test::encoded;
-using test::error_of;
 using test::ForeignDataset;
 using test::values_of;
 using testing::ElementsAre;
@@ -35,10 +35,14 @@ class Hdf5Source : public testing::Test {
         test::write_foreign(folder_ / name, datasets);
         return folder_ / name;
     }
+    static Error error_of(const std::vector<fs::path>& files,
+                          const std::vector<FieldMapping>& fields,
+                          ImageLayout layout = ImageLayout::unstated) {
+        return test::error_of([&] { open_hdf5(files, fields, layout); });
+    }
     // The error of opening a file of one data set.
     Error error_of_one(const ForeignDataset& data) {
-        const fs::path path = write({data}, "one.h5");
-        return error_of([&] { open_hdf5({path}, {{"x", data.path}}); });
+        return error_of({write({data}, "one.h5")}, {{"x", data.path}});
     }
 
     test::TempDir folder_;
@@ -119,9 +123,9 @@ TEST_F(Hdf5Source, TakesLayoutsThatGoWithNames) {
     EXPECT_EQ(layouts_of("images=/x:HWC"), "CHW3") << "images are converted";
     EXPECT_EQ(layouts_of("images=/x:CHW"), "CHW4");
     EXPECT_EQ(layouts_of("values=/x:hwc"), "HWC4") << "others are said to be so";
-    for (const char* bad : {"values=/x:label", "labels=/y:value", "values=/x:HW", "x=/y:onehot"})
-        EXPECT_EQ(error_of([&] { layouts_of(bad); }).code(), "E235") << bad;
-    EXPECT_EQ(error_of([&] { layouts_of("labels=/y:onehot"); }).code(), "E235");
+    for (const char* bad :
+         {"values=/x:label", "labels=/y:value", "values=/x:HW", "x=/y:onehot", "labels=/y:onehot"})
+        EXPECT_EQ(error_of({path}, {parse_field_mapping(bad)}).code(), "E235") << bad;
     const auto labels = open_hdf5({path}, {parse_field_mapping("labels=/y:label")});
     EXPECT_EQ(test::label_of(*labels, 0, 0), 1);
     EXPECT_LT(test::label_of(*labels, 0, 1), 0) << "0.5 is no class, which packing says";
@@ -135,8 +139,8 @@ TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
                                 numbers("rows", {12})});
     const auto refused = [&](const char* field) {
         const std::vector<FieldMapping> fields{parse_field_mapping(field)};
-        const Error packed = error_of([&] { open_hdf5({one}, fields); });
-        const Error streamed = error_of([&] { DatasetIndex::open_foreign({one}, fields); });
+        const Error packed = error_of({one}, fields);
+        const Error streamed = test::error_of_opening({one}, fields);
         EXPECT_EQ(packed.code(), "E235") << field;
         EXPECT_EQ(packed.text(), streamed.text());
         return packed.text();
@@ -151,11 +155,8 @@ TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
     EXPECT_THAT(refused("labels=/rows:CHW"), HasSubstr("fix: write --field labels=/rows"));
     EXPECT_THAT(refused("images=/rows:HW"), HasSubstr("fix: write --field features=/rows"));
     EXPECT_EQ(open_hdf5({one}, {parse_field_mapping("images=/gray:HW")})->samples(), 12U);
-    const auto with_option = [&](ImageLayout layout, const char* field) {
-        return error_of([&] { open_hdf5({one}, {parse_field_mapping(field)}, layout); });
-    };
-    EXPECT_EQ(with_option(ImageLayout::hwc, "images=/picture").code(), "E235");
-    EXPECT_EQ(with_option(ImageLayout::hwc, "pictures=/picture").code(), "E106");
+    EXPECT_EQ(error_of({one}, {{"images", "/picture"}}, ImageLayout::hwc).code(), "E235");
+    EXPECT_EQ(error_of({one}, {{"pictures", "/picture"}}, ImageLayout::hwc).code(), "E106");
     const std::vector<FieldMapping> fields{parse_field_mapping("images=/picture:HWC"),
                                            parse_field_mapping("masks=/gray")};
     const auto whole = open_hdf5({one, one}, fields, {}, {.is_sample_a_file = true});
@@ -171,29 +172,26 @@ TEST_F(Hdf5Source, ReadsFilesOneAfterAnother) {
     EXPECT_EQ(source->samples(), 5u);
     EXPECT_THAT(values_of<std::int32_t>(*source, 0, 2), ElementsAre(4, 5));
     EXPECT_THAT(values_of<std::int32_t>(*source, 0, 3), ElementsAre(0, 1));
-    EXPECT_EQ(error_of([&] { open_hdf5({a, c}, {{"x", "x"}}); }).code(), "E208");
+    EXPECT_EQ(error_of({a, c}, {{"x", "x"}}).code(), "E208");
 }
 
 TEST_F(Hdf5Source, NamesWhatIsWrong) {
     const fs::path path = write({numbers("x", {3}), numbers("y", {2}), numbers("scalar", {})});
-    const Error counts = error_of([&] { open_hdf5({path}, {{"x", "x"}, {"y", "y"}}); });
+    const Error counts = error_of({path}, {{"x", "x"}, {"y", "y"}});
     EXPECT_EQ(counts.code(), "E209");
     EXPECT_THAT(counts.what(), HasSubstr("a.h5' has 3 rows of 'x' and 2 of 'y'"));
     EXPECT_THAT(counts.fix(), HasSubstr("lockstep data inspect "));
-    EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "none"}}); }).code(), "E207");
-    EXPECT_THAT(error_of([&] {
-                    open_hdf5({path}, {{"x", "scalar"}});
-                }).why(),
-                HasSubstr("single value"));
+    EXPECT_EQ(error_of({path}, {{"x", "none"}}).code(), "E207");
+    EXPECT_THAT(error_of({path}, {{"x", "scalar"}}).why(), HasSubstr("single value"));
     EXPECT_THAT(
         error_of_one({.path = "x", .type = H5T_C_S1, .size = {2}, .bytes = encoded<char>({0, 0})})
             .why(),
         HasSubstr("neither whole numbers"));
-    EXPECT_EQ(error_of([&] { open_hdf5({folder_ / "none"}, {{"x", "x"}}); }).code(), "E201");
+    EXPECT_EQ(error_of({folder_ / "none"}, {{"x", "x"}}).code(), "E201");
     const auto text = folder_.file("text", std::string(4096, 'x'));
-    EXPECT_EQ(error_of([&] { open_hdf5({text}, {{"x", "x"}}); }).code(), "E203");
+    EXPECT_EQ(error_of({text}, {{"x", "x"}}).code(), "E203");
     fs::resize_file(path, fs::file_size(path) / 2);
-    EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "x"}}); }).code(), "E204");
+    EXPECT_EQ(error_of({path}, {{"x", "x"}}).code(), "E204");
 }
 
 TEST_F(Hdf5Source, NoticesChunksThatAreDamaged) {
@@ -203,7 +201,7 @@ TEST_F(Hdf5Source, NoticesChunksThatAreDamaged) {
                                   .bytes = test::random_bytes(16384, 1),
                                   .filters = {{H5Z_FILTER_FLETCHER32, {}}}}});
     test::overwrite(path, fs::file_size(path) / 2, "\x55\xaa\x55\xaa");
-    const Error error = error_of([&] { open_hdf5({path}, {{"x", "x"}}); });
+    const Error error = error_of({path}, {{"x", "x"}});
     EXPECT_EQ(error.code(), "E213");
     EXPECT_THAT(error.what(), HasSubstr("a.h5' is damaged: field 'x'"));
 }
