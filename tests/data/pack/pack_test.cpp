@@ -120,18 +120,6 @@ TEST_F(Pack, ComputesStatistics) {
     EXPECT_EQ(manifest.fields[1].class_names, options.class_names);
 }
 
-TEST_F(Pack, GivesTheSameBytesAgain) {
-    for (const Codec codec : {Codec::none, Codec::lz4}) {
-        test::IdxPack options = test::options_for(folder_, samples_, "first", codec);
-        options.name = "toy";
-        const Manifest first = pack_dataset(options).manifest;
-        options.output = folder_ / "second";
-        EXPECT_EQ(pack_dataset(options).manifest, first);
-        fs::remove_all(folder_ / "first");
-        fs::remove_all(folder_ / "second");
-    }
-}
-
 TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
     test::IdxPack options = test::options_for(folder_, samples_, "kept");
     options.shuffle_seed.reset();
@@ -142,15 +130,6 @@ TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
     options.shuffle_seed = 5;
     EXPECT_EQ(pack_dataset(options).manifest.row_order, "shuffled:5");
     EXPECT_NE(test::read_all(test::open_index(options.output)), kept);
-}
-
-TEST_F(Pack, RefusesLabelsOutOfRange) {
-    test::IdxPack options = test::options_for(folder_, samples_, "toy");
-    options.classes = 5;
-    const Error error = test::error_of([&] { pack_dataset(options); });
-    EXPECT_EQ(error.code(), "E210");
-    EXPECT_THAT(error.what(), HasSubstr("label 5 of input sample 5"));
-    EXPECT_THAT(leftovers(), ElementsAre());
 }
 
 TEST_F(Pack, RefusesToOverwrite) {
