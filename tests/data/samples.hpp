@@ -162,12 +162,7 @@ inline std::map<std::uint64_t, Delivered> expected_content(const Samples& sample
 
 /// Four lanes, windows of two blocks, 24 samples in a step.
 inline StreamOptions small_stream() {
-    StreamOptions options;
-    options.seed = 11;
-    options.lanes = 4;
-    options.window_blocks = 2;
-    options.batch = 24;
-    return options;
+    return {.seed = 11, .lanes = 4, .window_blocks = 2, .batch = 24};
 }
 
 /// Changes bytes of a file in place.

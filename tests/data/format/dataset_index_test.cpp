@@ -198,32 +198,25 @@ INSTANTIATE_TEST_SUITE_P(Codecs,
                          testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
                          [](const auto& codec) { return std::string(codec_name(codec.param)); });
 
-Field field(const std::string& name, ElementType type, std::vector<std::int64_t> shape) {
-    Field made;
-    made.name = name;
-    made.type = type;
-    made.shape = std::move(shape);
-    return made;
-}
-
 Manifest example() {
-    Manifest manifest;
-    manifest.name = "toy";
-    manifest.split = "train";
-    manifest.uuid = "00000000-0000-8000-8000-000000000001";
-    manifest.writer = "test";
-    manifest.row_order = "source";
-    manifest.codec = Codec::lz4;
-    manifest.samples = 40;
-    manifest.block_rows = 16;
-    manifest.fields = {field("images", ElementType::u8, {3, 2, 2}),
-                       field("labels", ElementType::i64, {}),
-                       field("features", ElementType::f32, {2})};
-    manifest.fields[0].mean = {0.1, 1.0 / 3, 1e-9};
-    manifest.fields[0].std = {0.5, 0.25, 2};
-    manifest.fields[1].class_counts = {30, 10};
-    manifest.fields[1].class_names = {"cat", "d\"og"};
-    manifest.fields[2].columns = {"mass", "caf\xe9"};
+    Manifest manifest{.name = "toy",
+                      .split = "train",
+                      .uuid = "00000000-0000-8000-8000-000000000001",
+                      .writer = "test",
+                      .row_order = "source",
+                      .codec = Codec::lz4,
+                      .samples = 40,
+                      .block_rows = 16};
+    manifest.fields = {
+        {.name = "images", .shape = {3, 2, 2}, .mean = {0.1, 1.0 / 3, 1e-9}, .std = {0.5, 0.25, 2}},
+        {.name = "labels",
+         .type = ElementType::i64,
+         .class_names = {"cat", "d\"og"},
+         .class_counts = {30, 10}},
+        {.name = "features",
+         .type = ElementType::f32,
+         .shape = {2},
+         .columns = {"mass", "caf\xe9"}}};
     manifest.shards = {
         {"a.h5", 5000, 32, 0, std::string(32, 'a'), {{100, 2, 7}, {200, 2, 8}, {300, 2, 8}}},
         {"b.h5", 4000, 8, 32, std::string(32, 'b'), {{100, 1, 9}, {200, 1, ~0ull}, {300, 1, 8}}}};
@@ -246,7 +239,7 @@ TEST(Manifest, RefusesBlocksWhoseBytesOverflow) {
         Manifest manifest = example();
         manifest.codec = codec;
         manifest.samples = manifest.block_rows = 1 << 30;
-        manifest.fields = {field("x", ElementType::u8, {(std::int64_t{1} << 34) + 1})};
+        manifest.fields = {{.name = "x", .shape = {(std::int64_t{1} << 34) + 1}}};
         manifest.shards = {
             {"a.h5", 5000, manifest.samples, 0, std::string(32, 'a'), {{100, 1, 7}}}};
         EXPECT_EQ(code_of(manifest), "E222");

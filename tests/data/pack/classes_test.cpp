@@ -38,6 +38,9 @@ class Classes : public testing::Test {
     Field packed_masks(const std::vector<std::int32_t>& pixels) {
         return packed("masks", ElementType::i32, {pixels.size() / 4, 2, 2}, pixels);
     }
+    std::string packing_error(const std::vector<std::int32_t>& pixels) {
+        return caught_text([&] { packed_masks(pixels); });
+    }
     // What reading all of it says.
     std::string reading_error() const {
         return caught_text([&] {
@@ -48,12 +51,7 @@ class Classes : public testing::Test {
     }
 
     test::TempDir folder_;
-    PackOptions options_ = [&] {
-        PackOptions options;
-        options.output = folder_ / "packed";
-        options.shuffle_seed.reset();
-        return options;
-    }();
+    PackOptions options_{.output = folder_ / "packed", .shuffle_seed = {}};
 };
 
 TEST_F(Classes, AreCountedForEachPixelAndEachToken) {
@@ -74,10 +72,7 @@ TEST_F(Classes, AreCountedForEachPixelAndEachToken) {
 
 TEST_F(Classes, MayHaveNamesThatAreNotUtf8) {
     const auto table = folder_.file("t.csv", "x,kind\n1,caf\xe9\n2,caf\xe8\n3,\xff\n");
-    CsvOptions csv;
-    csv.label = "kind";
-    const auto source = open_csv(table, csv);
-    pack_dataset(*source, options_);
+    pack_dataset(*open_csv(table, {.label = "kind"}), options_);
     EXPECT_THAT(test::open_index(options_.output)->field("labels").class_names,
                 ElementsAre("caf\xe8", "caf\xe9", "\xff"));
     EXPECT_THAT(verify_dataset(options_.output), IsEmpty());
@@ -89,14 +84,10 @@ TEST_F(Classes, AreAtLeastAsManyAsAreSaid) {
 }
 
 TEST_F(Classes, OutOfRangeAreNamed) {
-    EXPECT_THAT(caught_text([&] {
-                    packed_masks({0, 1, 2, 3, 0, 1, -1, 3});
-                }),
+    EXPECT_THAT(packing_error({0, 1, 2, 3, 0, 1, -1, 3}),
                 HasSubstr("E210: value -1 of 'masks' of input sample 1 is out of range"));
     options_.classes = 3;
-    EXPECT_THAT(caught_text([&] {
-                    packed_masks({0, 1, 2, 0, 0, 1, 2, 3});
-                }),
+    EXPECT_THAT(packing_error({0, 1, 2, 0, 0, 1, 2, 3}),
                 HasSubstr("value 3 of 'masks' of input sample 1 is out of range\n"
                           "  why: 3 classes are numbered 0 to 2"));
     options_.classes = 0;

@@ -52,19 +52,16 @@ class RoundTrip : public testing::Test {
     }
 
     fs::path pack(const RowSource& source, const std::string& name, Codec codec = Codec::none) {
-        PackOptions options;
-        options.output = folder_ / name;
-        options.codec = codec;
-        options.shuffle_seed.reset();
-        options.block_rows = 16;
-        options.shards = 3;
-        pack_dataset(source, options);
-        return options.output;
+        const PackOptions options{.output = folder_ / name,
+                                  .codec = codec,
+                                  .shards = 3,
+                                  .block_rows = 16,
+                                  .shuffle_seed = {}};
+        return pack_dataset(source, options).path;
     }
 
-    fs::path packed_synthetic(SynthKind kind) {
-        return pack(*make_synthetic({.kind = kind, .samples = 60, .size = 8, .classes = 3}),
-                    "synth");
+    static std::unique_ptr<RowSource> synthetic(SynthKind kind) {
+        return make_synthetic({.kind = kind, .samples = 60, .size = 8, .classes = 3});
     }
 
     test::TempDir folder_;
@@ -119,13 +116,9 @@ TEST_F(RoundTrip, DescribesFieldsOfAnyType) {
 
 TEST_F(RoundTrip, StreamsMasksAndTargets) {
     for (const SynthKind kind : {SynthKind::segmentation, SynthKind::regression}) {
-        const SynthOptions options{.kind = kind, .samples = 60, .size = 8, .classes = 3};
-        const auto source = make_synthetic(options);
-        const auto index = test::open_index(packed_synthetic(kind));
-        StreamOptions stream;
-        stream.batch = 7;
-        stream.lanes = 2;
-        BatchStream batches(index, stream);
+        const auto source = synthetic(kind);
+        const auto index = test::open_index(pack(*source, "synth"));
+        BatchStream batches(index, {.lanes = 2, .batch = 7});
         std::uint64_t seen = 0;
         while (seen < 60) {
             const Batch batch = batches.next();
@@ -143,7 +136,7 @@ TEST_F(RoundTrip, StreamsMasksAndTargets) {
 }
 
 TEST_F(RoundTrip, ExportLeavesNothingBehindWhenItFails) {
-    const fs::path packed = packed_synthetic(SynthKind::classes);
+    const fs::path packed = pack(*synthetic(SynthKind::classes), "synth");
     const auto index = test::open_index(packed);
     const fs::path out = folder_ / "out";
     EXPECT_EQ(error_of([&] { export_dataset(index, {out, {60}}); }).code(), "E102");

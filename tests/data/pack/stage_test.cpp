@@ -36,18 +36,16 @@ class FakeNodes {
             const int node = all.rank / width_, local = all.rank % width_;
             auto& near = *in_node_[static_cast<std::size_t>(node)];
             auto& column = *in_column_[static_cast<std::size_t>(local)];
-            StageTeam team;
-            team.all = all;
-            team.node = {local, width_, [&near, local](const std::string& bytes) {
-                             return near(local, bytes);
-                         }};
-            team.node_number = node;
-            team.nodes = nodes_;
-            team.columns = width_;
-            team.broadcast = [&column, node](const std::string& bytes, int owner) {
+            const auto gather_near = [&](const std::string& bytes) { return near(local, bytes); };
+            const auto broadcast = [&](const std::string& bytes, int owner) {
                 return column(node, bytes)[static_cast<std::size_t>(owner)];
             };
-            member(team);
+            member({.all = all,
+                    .node = {local, width_, gather_near},
+                    .node_number = node,
+                    .nodes = nodes_,
+                    .columns = width_,
+                    .broadcast = broadcast});
         });
     }
 
@@ -75,14 +73,13 @@ class Stage : public testing::Test {
         std::vector<std::string> codes;
         FakeNodes cluster(nodes, width);
         const auto failures = cluster.run([&](const StageTeam& team) {
-            StageOptions options;
-            options.source = folder_ / "source";
-            options.target = copy(team.node_number);
-            options.trust = trust;
-            options.piece_bytes = 1000;
-            options.round_bytes = 12000;
-            options.team = team;
-            const StageResult result = stage_dataset(options, report);
+            const StageResult result = stage_dataset({.source = folder_ / "source",
+                                                      .target = copy(team.node_number),
+                                                      .trust = trust,
+                                                      .piece_bytes = 1000,
+                                                      .round_bytes = 12000,
+                                                      .team = team},
+                                                     report);
             read_ += result.read_bytes;
             sent_ = result.sent_bytes;
         });
