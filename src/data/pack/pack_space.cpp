@@ -61,10 +61,6 @@ std::optional<Json> read_sealed(const fs::path& path) {
     }
 }
 
-bool is_record(const fs::path& path) {
-    return path.filename() == plan_name || path.extension() == done_suffix;
-}
-
 std::vector<fs::path> files_in(const fs::path& folder) {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
@@ -73,6 +69,54 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 fs::path record_of(const fs::path& shard) {
     return fmt::format("{}{}", shard.string(), done_suffix);
+}
+
+// All that decides the result's bytes, and the fields with their statistics.
+struct PackPlan {
+    Json identity;
+    std::vector<Field> fields;
+};
+
+void describe(Record& record, PackPlan& plan) {
+    record.field("identity", plan.identity);
+    record.field("fields", plan.fields);
+}
+
+// Returns nothing if there is no valid record.
+std::optional<PackPlan> plan_in(const fs::path& folder) {
+    const auto json = read_sealed(folder / plan_name);
+    if (!json) return {};
+    return record_from_json<PackPlan>(*json, std::string(plan_name));
+}
+
+void write_plan_in(const fs::path& folder, const PackPlan& plan) {
+    write_sealed(folder / plan_name, json_of_record(plan));
+}
+
+std::vector<fs::path> finished_in(const fs::path& folder) {
+    std::vector<fs::path> records = files_in(folder);
+    std::erase_if(records, [](const fs::path& path) { return path.extension() != done_suffix; });
+    return records;
+}
+
+// Every file that is neither a record nor has one.
+void remove_unfinished_in(const fs::path& folder) {
+    for (const fs::path& path : files_in(folder))
+        if (path.filename() != plan_name && path.extension() != done_suffix &&
+            !fs::exists(record_of(path)))
+            fs::remove_all(path);
+}
+
+// The differences of `now` from `before`: "codec lz4, now zstd; input ..., now ...".
+std::string differences(const Json& before, const Json& now) {
+    std::vector<std::string> texts;
+    for (const auto& [key, value] : now.items())
+        if (!before.contains(key) || before.at(key) != value)
+            texts.push_back(fmt::format("{} was {}, now {}",
+                                        key,
+                                        before.value(key, Json("not known")).dump(),
+                                        value.dump()));
+    return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 // "NAME/" and "NAME" are the same folder.
@@ -98,36 +142,35 @@ Error cannot_create(const fs::path& path, int reason) {
 }  // namespace
 
 PackSpace::PackSpace(const PackOptions& options, Json identity)
-    : team_(options.team), identity_(std::move(identity)), journal_({}) {
-    journal_ = Journal(by_root(team_, [&] { return look_at_leftovers(options); }));
+    : team_(options.team), identity_(std::move(identity)) {
+    folder_ = by_root(team_, [&] { return look_at_leftovers(options); });
     together(team_, [&] {
-        const auto plan = journal_.plan();
+        const auto plan = plan_in(folder_);
         check(plan && plan->identity == identity_, [&] {
-            return Error("E241",
-                         fmt::format("rank {} does not see what rank 0 wrote to '{}'",
-                                     team_.rank,
-                                     folder().string()),
-                         "the folder is not on a file system that all nodes share",
-                         "give an output on a shared file system, or use the ranks of one node");
+            return Error(
+                "E241",
+                fmt::format(
+                    "rank {} does not see what rank 0 wrote to '{}'", team_.rank, folder_.string()),
+                "the folder is not on a file system that all nodes share",
+                "give an output on a shared file system, or use the ranks of one node");
         });
         if (!plan->fields.empty()) known_fields_ = plan->fields;
     });
 }
 
 std::string PackSpace::look_at_leftovers(const PackOptions& options) {
-    workspace_.emplace(options.output);
-    const Journal journal(workspace_->path());
-    const auto left = journal.plan();
+    const fs::path& path = workspace_.emplace(options.output).path();
+    const auto left = plan_in(path);
     const bool is_same = left && left->identity == identity_;
     if (is_same && options.leftovers == Leftovers::resume) {
-        journal.remove_unfinished();
-        return workspace_->path();
+        remove_unfinished_in(path);
+        return path;
     }
-    if (left && options.leftovers == Leftovers::resume && journal.finished_count() > 0)
+    if (left && options.leftovers == Leftovers::resume && !finished_in(path).empty())
         refuse(left->identity);
     workspace_->clear();
-    journal.write_plan({identity_, {}});
-    return workspace_->path();
+    write_plan_in(path, {identity_, {}});
+    return path;
 }
 
 void PackSpace::refuse(const Json& other) {
@@ -135,7 +178,7 @@ void PackSpace::refuse(const Json& other) {
     throw Error("E240",
                 fmt::format("'{}' has {} finished shards of another pack",
                             workspace_->path().string(),
-                            Journal(workspace_->path()).finished_count()),
+                            finished_in(workspace_->path()).size()),
                 differences(other, identity_),
                 "give the same input and options to continue it, or --restart to begin again");
 }
@@ -143,8 +186,8 @@ void PackSpace::refuse(const Json& other) {
 PackSpace::~PackSpace() {
     if (!workspace_) return;
     try {
-        journal_.remove_unfinished();
-        if (journal_.finished_count() > 0) workspace_->keep();
+        remove_unfinished_in(folder_);
+        if (!finished_in(folder_).empty()) workspace_->keep();
     } catch (const std::exception&) {
         workspace_->keep();
     }
@@ -153,7 +196,7 @@ PackSpace::~PackSpace() {
 void PackSpace::write_plan(const std::vector<Field>& fields) {
     fields_ = fields;
     together(team_, [&] {
-        if (team_.is_root() && !known_fields_) journal_.write_plan({identity_, fields});
+        if (team_.is_root() && !known_fields_) write_plan_in(folder_, {identity_, fields});
     });
 }
 
@@ -165,12 +208,14 @@ std::vector<std::optional<Shard>> PackSpace::finished_shards(const Manifest& man
         Json list = Json::array();
         for (auto i = static_cast<std::size_t>(team_.rank); i < found.size(); i += size) {
             const std::string& name = manifest.shards[i].name;
-            const auto shard = journal_.finished(name, fields_);
+            const auto shard = finished(name);
             if (shard && report) report({"resume", i + 1, found.size()});
-            if (shard && file_digest(folder() / name) == shard->xxh3_128)
+            if (shard && file_digest(folder_ / name) == shard->xxh3_128) {
                 list.push_back({i, shard_json(*shard, fields_)});
-            else
-                journal_.forget(name);
+                continue;
+            }
+            fs::remove(record_of(folder_ / name));
+            fs::remove(folder_ / name);
         }
         return list.dump();
     });
@@ -181,9 +226,21 @@ std::vector<std::optional<Shard>> PackSpace::finished_shards(const Manifest& man
     return found;
 }
 
+// The entry of the shard called `name`, if its record is valid and the file has its size.
+std::optional<Shard> PackSpace::finished(const std::string& name) const {
+    const auto json = read_sealed(record_of(folder_ / name));
+    if (!json) return {};
+    Shard shard = shard_from_json(json->at("shard"), fields_, name);
+    std::error_code missing;
+    const std::uint64_t bytes = fs::file_size(folder_ / name, missing);
+    if (missing || bytes != shard.bytes || shard.name != name) return {};
+    return shard;
+}
+
 std::string PackSpace::write_finished(const Shard& shard) const {
-    journal_.write_finished(shard, fields_);
-    return shard_json(shard, fields_).dump();
+    const Json entry = shard_json(shard, fields_);
+    write_sealed(record_of(folder_ / shard.name), {{"shard", entry}});
+    return entry.dump();
 }
 
 Shard PackSpace::shard_of(const std::string& record) const {
@@ -192,81 +249,20 @@ Shard PackSpace::shard_of(const std::string& record) const {
 
 // Data sets are for sharing: what the umask allows the shards, it allows the manifest.
 void PackSpace::write_manifest(const Manifest& manifest) const {
-    const fs::path path = folder() / manifest_name;
+    const fs::path path = folder_ / manifest_name;
     write_file_atomically(path, manifest_text(manifest));
-    fs::permissions(path, fs::status(folder() / manifest.shards[0].name).permissions());
+    fs::permissions(path, fs::status(folder_ / manifest.shards[0].name).permissions());
 }
 
 void PackSpace::commit() {
     together(team_, [&] {
         if (!team_.is_root()) return;
-        journal_.remove_records();
+        // The plan goes last: without it the rest means nothing.
+        for (const fs::path& record : finished_in(folder_)) fs::remove(record);
+        fs::remove(folder_ / plan_name);
         workspace_->commit();
     });
     workspace_.reset();
-}
-
-void describe(Record& record, Journal::Plan& plan) {
-    record.field("identity", plan.identity);
-    record.field("fields", plan.fields);
-}
-
-std::optional<Journal::Plan> Journal::plan() const {
-    const auto json = read_sealed(folder_ / plan_name);
-    if (!json) return {};
-    return record_from_json<Plan>(*json, std::string(plan_name));
-}
-
-void Journal::write_plan(const Plan& plan) const {
-    write_sealed(folder_ / plan_name, json_of_record(plan));
-}
-
-std::optional<Shard> Journal::finished(const std::string& name,
-                                       const std::vector<Field>& fields) const {
-    const auto json = read_sealed(record_of(folder_ / name));
-    if (!json) return {};
-    Shard shard = shard_from_json(json->at("shard"), fields, name);
-    std::error_code missing;
-    const std::uint64_t bytes = fs::file_size(folder_ / name, missing);
-    if (missing || bytes != shard.bytes || shard.name != name) return {};
-    return shard;
-}
-
-void Journal::write_finished(const Shard& shard, const std::vector<Field>& fields) const {
-    write_sealed(record_of(folder_ / shard.name), {{"shard", shard_json(shard, fields)}});
-}
-
-void Journal::forget(const std::string& name) const {
-    fs::remove(record_of(folder_ / name));
-    fs::remove(folder_ / name);
-}
-
-std::size_t Journal::finished_count() const {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        files_in(folder_), [](const fs::path& path) { return path.extension() == done_suffix; }));
-}
-
-void Journal::remove_records() const {
-    // The plan goes last: without it the rest means nothing.
-    for (const fs::path& path : files_in(folder_))
-        if (path.extension() == done_suffix) fs::remove(path);
-    fs::remove(folder_ / plan_name);
-}
-
-void Journal::remove_unfinished() const {
-    for (const fs::path& path : files_in(folder_))
-        if (!is_record(path) && !fs::exists(record_of(path))) fs::remove_all(path);
-}
-
-std::string differences(const Json& before, const Json& now) {
-    std::vector<std::string> texts;
-    for (const auto& [key, value] : now.items())
-        if (!before.contains(key) || before.at(key) != value)
-            texts.push_back(fmt::format("{} was {}, now {}",
-                                        key,
-                                        before.value(key, Json("not known")).dump(),
-                                        value.dump()));
-    return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 void check_room(const fs::path& folder,

@@ -52,50 +52,10 @@ class Workspace {
     bool is_kept_ = false;
 };
 
-/// The record in a workspace: `pack.json` says what is being packed; `SHARD.done` holds a finished
-/// shard's manifest entry. Each is written whole and sealed by its digest, after what it speaks of
-/// is on the disk; one that is damaged counts as missing.
-class Journal {
-  public:
-    explicit Journal(fs::path folder) : folder_(std::move(folder)) {}
-
-    const fs::path& folder() const { return folder_; }
-
-    /// The description of the pack (a JSON object of all that decides the result's bytes) and the
-    /// fields with their statistics; nothing if there is no valid record.
-    struct Plan {
-        Json identity;
-        std::vector<Field> fields;
-    };
-    std::optional<Plan> plan() const;
-    void write_plan(const Plan& plan) const;
-
-    /// Returns the entry of the shard called `name`, if its record is valid and the file has its
-    /// size.
-    std::optional<Shard> finished(const std::string& name, const std::vector<Field>& fields) const;
-    void write_finished(const Shard& shard, const std::vector<Field>& fields) const;
-
-    /// Removes the shard called `name` and its record, if they exist.
-    void forget(const std::string& name) const;
-
-    /// Returns the number of shards with a record.
-    std::size_t finished_count() const;
-
-    void remove_records() const;
-
-    /// Removes every file that is neither a record nor has one.
-    void remove_unfinished() const;
-
-  private:
-    fs::path folder_;
-};
-
-/// Returns the differences of `now` from `before`: "codec lz4, now zstd; input ..., now ..."; "" if
-/// there are none.
-std::string differences(const Json& before, const Json& now);
-
-/// Rank 0 owns the folder; all see it. If a pack ends before commit(), the folder stays if any
-/// shard in it is finished.
+/// Rank 0 owns the folder; all see it. In it, `pack.json` says what is being packed; `SHARD.done`
+/// holds a finished shard's manifest entry. Each is written whole and sealed by its digest, after
+/// what it speaks of is on the disk; one that is damaged counts as missing. If a pack ends before
+/// commit(), the folder stays if any shard in it is finished.
 class PackSpace {
   public:
     /// Collective. Takes the folder. Errors: E240 (finished shards of a pack with another
@@ -105,7 +65,7 @@ class PackSpace {
     ~PackSpace();
     PackSpace& operator=(PackSpace&&) = delete;
 
-    const fs::path& folder() const { return journal_.folder(); }
+    const fs::path& folder() const { return folder_; }
 
     /// Returns the fields with the statistics that an interrupted pack computed.
     const std::optional<std::vector<Field>>& known_fields() const { return known_fields_; }
@@ -129,11 +89,12 @@ class PackSpace {
   private:
     std::string look_at_leftovers(const PackOptions& options);
     void refuse(const Json& other);
+    std::optional<Shard> finished(const std::string& name) const;
 
     const Team& team_;
     Json identity_;
     std::optional<Workspace> workspace_;  // set on rank 0
-    Journal journal_;
+    fs::path folder_;
     std::optional<std::vector<Field>> known_fields_;
     std::vector<Field> fields_;
 };
