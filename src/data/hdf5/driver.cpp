@@ -30,7 +30,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -48,6 +51,7 @@ namespace {
 // callbacks no other way to return it.
 struct RawRead {
     std::uint64_t offset = 0, bytes = 0;
+    std::uint32_t skipped_filters = 0;  // of a chunk; bit i: filter i
 };
 thread_local std::optional<RawRead>* noting = nullptr;
 
@@ -228,6 +232,53 @@ std::uint64_t most_stored(const DatasetFacts& facts) {
     return bytes + 65536;
 }
 
+// Finds chunks of one data set, opened through probing_access(). One thread.
+class ChunkProbe {
+  public:
+    // Every chunk is stored in at most `most_bytes`.
+    ChunkProbe(const Handle& dataset, std::uint64_t most_bytes)
+        : dataset_(dataset), most_bytes_(most_bytes) {
+        if (most_bytes <= room_at_once) make_room(most_bytes);
+    }
+
+    // Returns the chunk that begins at element `start`; nothing if the library does not find it.
+    std::optional<RawRead> find(const std::vector<hsize_t>& start) {
+        if (most_bytes_ > room_at_once) {
+            hsize_t stored = 0;
+            if (H5Dget_chunk_storage_size(dataset_.id(), start.data(), &stored) < 0) return {};
+            if (stored > most_bytes_) return {};
+            if (stored > unused_bytes_) make_room(stored);
+        }
+        std::uint32_t skipped = 0;
+        std::optional<RawRead> seen;
+        noting = &seen;
+#if H5_VERSION_GE(2, 0, 0)
+        std::size_t room = unused_bytes_;
+        const herr_t result = H5Dread_chunk2(
+            dataset_.id(), H5P_DEFAULT, start.data(), &skipped, unused_.get(), &room);
+#else
+        const herr_t result =
+            H5Dread_chunk(dataset_.id(), H5P_DEFAULT, start.data(), &skipped, unused_.get());
+#endif
+        noting = nullptr;
+        if (result < 0 || !seen || seen->bytes == 0 || seen->bytes > most_bytes_) return {};
+        seen->skipped_filters = skipped;
+        return seen;
+    }
+
+  private:
+    void make_room(std::uint64_t bytes) {
+        unused_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+        unused_bytes_ = bytes;
+    }
+
+    const Handle& dataset_;
+    std::uint64_t most_bytes_;
+    // The driver does not write to it; the library requires it.
+    std::unique_ptr<std::byte[]> unused_;
+    std::uint64_t unused_bytes_ = 0;
+};
+
 }  // namespace
 
 Handle probing_access() {
@@ -239,41 +290,6 @@ Handle writing_access(int& error) {
     static const H5FD_class_t driver = writing_class();
     const WritingInfo info{&error};
     return access_through(driver, &info);
-}
-
-ChunkProbe::ChunkProbe(const Handle& dataset, std::uint64_t most_bytes)
-    : dataset_(dataset), most_bytes_(most_bytes) {
-    if (most_bytes <= room_at_once) make_room(most_bytes);
-}
-
-void ChunkProbe::make_room(std::uint64_t bytes) {
-    unused_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    unused_bytes_ = bytes;
-}
-
-std::optional<ChunkPlace> ChunkProbe::find(const std::vector<hsize_t>& start) {
-    if (most_bytes_ > room_at_once) {
-        hsize_t stored = 0;
-        if (H5Dget_chunk_storage_size(dataset_.id(), start.data(), &stored) < 0) return {};
-        if (stored > most_bytes_) return {};
-        if (stored > unused_bytes_) make_room(stored);
-    }
-    ChunkPlace place;
-    std::optional<RawRead> seen;
-    noting = &seen;
-#if H5_VERSION_GE(2, 0, 0)
-    std::size_t room = unused_bytes_;
-    const herr_t result = H5Dread_chunk2(
-        dataset_.id(), H5P_DEFAULT, start.data(), &place.skipped_filters, unused_.get(), &room);
-#else
-    const herr_t result = H5Dread_chunk(
-        dataset_.id(), H5P_DEFAULT, start.data(), &place.skipped_filters, unused_.get());
-#endif
-    noting = nullptr;
-    if (result < 0 || !seen || seen->bytes == 0 || seen->bytes > most_bytes_) return {};
-    place.offset = seen->offset;
-    place.bytes = seen->bytes;
-    return place;
 }
 
 std::uint64_t reads() {

@@ -16,9 +16,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <vector>
 
 #include <hdf5.h>
 
@@ -30,31 +27,6 @@ Handle probing_access();
 /// Returns file access properties for writing a new file, without locks. The errno of the first
 /// failure goes to `error`, which must outlive the file; nothing is written after it.
 Handle writing_access(int& error);
-
-/// A stored chunk: its place, and the filters that it skipped (bit i: filter i).
-struct ChunkPlace {
-    std::uint64_t offset = 0, bytes = 0;
-    std::uint32_t skipped_filters = 0;
-};
-
-/// Finds chunks of one data set, opened through probing_access(). One thread.
-class ChunkProbe {
-  public:
-    /// Every chunk is stored in at most `most_bytes`.
-    ChunkProbe(const Handle& dataset, std::uint64_t most_bytes);
-
-    /// Returns the chunk that begins at element `start`; nothing if the library does not find it.
-    std::optional<ChunkPlace> find(const std::vector<hsize_t>& start);
-
-  private:
-    void make_room(std::uint64_t bytes);
-
-    const Handle& dataset_;
-    std::uint64_t most_bytes_;
-    // The driver does not write to it; the library requires it.
-    std::unique_ptr<std::byte[]> unused_;
-    std::uint64_t unused_bytes_ = 0;
-};
 
 /// Returns the number of the library's reads from files opened through probing_access(), for tests
 /// of its growth with the number of chunks. A chunk that was found counts as one.

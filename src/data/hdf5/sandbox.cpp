@@ -168,8 +168,7 @@ std::string text_of(std::span<const std::byte> bytes) {
                                  std::min<std::size_t>(bytes.size(), 1000)));
 }
 
-}  // namespace
-
+// The helper program: LOCKSTEP_H5PROBE, beside this program, or on PATH.
 fs::path find_h5probe() {
     if (const char* named = std::getenv("LOCKSTEP_H5PROBE"); named && *named) {
         check(is_program(named), [&] {
@@ -187,6 +186,8 @@ fs::path find_h5probe() {
     });
     return found;
 }
+
+}  // namespace
 
 void Sandbox::start() {
     if (child_ > 0) return;

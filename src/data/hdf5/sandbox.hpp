@@ -61,10 +61,6 @@ struct SandboxLimits {
     double wall_s_per_gib_of_rows = 240;
 };
 
-/// Returns the path of the helper program: LOCKSTEP_H5PROBE, beside this program, or on PATH.
-/// Errors: E233 if there is none.
-fs::path find_h5probe();
-
 /// Owns the child: `lockstep-h5probe`, started on first use by posix_spawn (never fork: this
 /// process may have MPI), one for any number of files, ended by the destructor. The child limits
 /// its own memory and CPU time, writes no core and loads no plugins. Its answers are checked like
