@@ -303,6 +303,9 @@ void ForeignOpening::add_blocks(std::size_t number) {
 void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWriter& identity) {
     std::uint64_t first = shard_of(number).first_sample;
     const auto parts = facts_.datasets[field].stored();
+    std::optional<Unpacking> unpacking;
+    if (const std::optional<CfValues>& cf = mappings_[field].cf)
+        unpacking = unpacking_of(facts_.datasets[field], cf->instead);
     for (std::size_t p = 0; p < parts.size(); ++p) {
         const DatasetFacts& part = parts[p];
         const std::uint32_t shard = part_shards_[field][p];
@@ -314,7 +317,7 @@ void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWr
                                        .shard = shard,
                                        .contiguous_rows = manifest_.block_rows,
                                        .widening = widening_of(part, field),
-                                       .unpacking = unpacking_of(field)},
+                                       .unpacking = unpacking},
                                       forms_);
         if (found.trouble == BlockTrouble::unknown_filter)
             throw refused(number, field, found.fault, "E212");
@@ -326,7 +329,11 @@ void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWr
         blocks.insert(blocks.end(), found.blocks.begin(), found.blocks.end());
         first += part.size[0];
     }
-    add_unpacking(identity, field);
+    if (!unpacking) return;
+    // Whoever changes an attribute changes the data.
+    const Filter filter = unpacking->as_filter();
+    identity.add(filter.element);
+    identity.add(hash64(std::as_bytes(std::span(filter.values))));
 }
 
 void ForeignOpening::describe_origin() {

@@ -21,10 +21,6 @@
 
 namespace lockstep {
 
-/// Returns the samples of each class: 0 to the largest label of field `field`. Reads the whole
-/// field once. Errors: E210 for a label below 0 or of a million and more; those of reading.
-std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field);
-
 /// The reason why a data set is not streamed although packing may read it: E234, E212 (a filter),
 /// E205 (a link).
 struct NotStreamable : Error {
@@ -73,8 +69,6 @@ class ForeignOpening {
     void ask(std::size_t number);
     bool add_files();
     Widening widening_of(const DatasetFacts& facts, std::size_t field) const;
-    std::optional<Unpacking> unpacking_of(std::size_t field) const;
-    void add_unpacking(ByteWriter& identity, std::size_t field) const;
     void note_unasked(std::size_t field);
     bool may_become_labels(std::size_t number, std::size_t field) const;
     ElementType type_of(std::size_t number, std::size_t field) const;

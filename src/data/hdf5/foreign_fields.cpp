@@ -155,22 +155,6 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
     return widening.type();
 }
 
-// Of the file that is being added; nothing unless it is asked for.
-std::optional<Unpacking> ForeignOpening::unpacking_of(std::size_t field) const {
-    const std::optional<CfValues>& cf = mappings_[field].cf;
-    if (!cf) return {};
-    return lockstep::unpacking_of(facts_.datasets[field], cf->instead);
-}
-
-// Whoever changes an attribute changes the data.
-void ForeignOpening::add_unpacking(ByteWriter& identity, std::size_t field) const {
-    const std::optional<Unpacking> unpacking = unpacking_of(field);
-    if (!unpacking) return;
-    const Filter filter = unpacking->as_filter();
-    identity.add(filter.element);
-    identity.add(hash64(std::as_bytes(std::span(filter.values))));
-}
-
 // Once for each field, whichever file has them.
 void ForeignOpening::note_unasked(std::size_t field) {
     const std::string warning = unasked_unpacking(facts_.datasets[field], mappings_[field]);
@@ -188,6 +172,40 @@ constexpr std::uint64_t hot_bytes_at_once = std::uint64_t{8} << 20;
 bool may_be_named(const FieldMapping& mapping) {
     return mapping.layout == RowLayout::label ||
            (mapping.layout == RowLayout::unstated && mapping.name == "labels");
+}
+
+// The samples of each class: 0 to the largest label. Reads the whole field once.
+std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field) {
+    ShardFiles files(std::shared_ptr<const DatasetIndex>(std::shared_ptr<void>(), &index));
+    BlockReader reader(files, field);
+    std::vector<std::uint64_t> counts;
+    const Field& described = index.fields()[field];
+    const auto& blocks = index.stored_blocks(field);
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+        const std::span<const std::byte> rows = reader.read_block(field, b);
+        const std::optional<BadLabel> bad = first_label_beyond(described, rows, max_classes);
+        check(!bad, [&] {
+            const bool is_whole_number = bad->label != Widening::no_class;
+            return Error(
+                "E210",
+                fmt::format(
+                    "{} of sample {} in '{}' is {}",
+                    is_whole_number ? label_text(described, bad->label) : "label",
+                    grouped(blocks[b].first_row + bad->element * element_bytes(described.type) /
+                                                      index.row_bytes_of(field, blocks[b])),
+                    index.shards()[blocks[b].shard].name,
+                    is_whole_number ? "out of range" : "no whole number"),
+                "a label is a class number: 0 and up",
+                (described.shape.empty()
+                     ? "to predict these numbers: " + way_to_rename(index, field, "targets") + "; "
+                     : "") +
+                    "to number the values that occur from 0, in sorted order, " +
+                    way_to_rewrite(
+                        index, field, "n.unique(x,return_inverse=True)[1].reshape(x.shape)"));
+        });
+        count_labels(described, rows, counts);
+    }
+    return counts;
 }
 
 }  // namespace
@@ -362,39 +380,6 @@ void ForeignOpening::read_labels(DatasetIndex& index) {
             manifest_.fields[f].class_counts = counted_classes(index, f);
             name_classes(manifest_.fields[f], labels_[f].names);
         }
-}
-
-std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field) {
-    ShardFiles files(std::shared_ptr<const DatasetIndex>(std::shared_ptr<void>(), &index));
-    BlockReader reader(files, field);
-    std::vector<std::uint64_t> counts;
-    const Field& described = index.fields()[field];
-    const auto& blocks = index.stored_blocks(field);
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-        const std::span<const std::byte> rows = reader.read_block(field, b);
-        const std::optional<BadLabel> bad = first_label_beyond(described, rows, max_classes);
-        check(!bad, [&] {
-            const bool is_whole_number = bad->label != Widening::no_class;
-            return Error(
-                "E210",
-                fmt::format(
-                    "{} of sample {} in '{}' is {}",
-                    is_whole_number ? label_text(described, bad->label) : "label",
-                    grouped(blocks[b].first_row + bad->element * element_bytes(described.type) /
-                                                      index.row_bytes_of(field, blocks[b])),
-                    index.shards()[blocks[b].shard].name,
-                    is_whole_number ? "out of range" : "no whole number"),
-                "a label is a class number: 0 and up",
-                (described.shape.empty()
-                     ? "to predict these numbers: " + way_to_rename(index, field, "targets") + "; "
-                     : "") +
-                    "to number the values that occur from 0, in sorted order, " +
-                    way_to_rewrite(
-                        index, field, "n.unique(x,return_inverse=True)[1].reshape(x.shape)"));
-        });
-        count_labels(described, rows, counts);
-    }
-    return counts;
 }
 
 }  // namespace lockstep

@@ -182,6 +182,15 @@ void read_by_library(const DatasetFacts& facts, const FieldMapping& field, Part&
     part.unpacking = Unpacking::of(number_as(part.read_as), facts.cf->packing, field.cf->instead);
 }
 
+std::uint64_t reading_bytes(const Part& part) {
+    const std::uint64_t rows = part.rows_at_once * part.row_bytes();
+    if (part.blocks) return rows + BlockReader::buffer_bytes(*part.blocks);
+    const std::uint64_t read =
+        part.rows_at_once * part.row_elements() * element_bytes(part.read_as);
+    const std::uint64_t unpacked = part.unpacking ? rows : 0;
+    return unpacked + 2 * read + 2 * part.chunk_bytes;  // a chunk as it is stored, too
+}
+
 }  // namespace
 
 std::uint64_t Part::row_elements() const {
@@ -230,15 +239,6 @@ std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
         names[number] = member.name;
     }
     return names;
-}
-
-std::uint64_t reading_bytes(const Part& part) {
-    const std::uint64_t rows = part.rows_at_once * part.row_bytes();
-    if (part.blocks) return rows + BlockReader::buffer_bytes(*part.blocks);
-    const std::uint64_t read =
-        part.rows_at_once * part.row_elements() * element_bytes(part.read_as);
-    const std::uint64_t unpacked = part.unpacking ? rows : 0;
-    return unpacked + 2 * read + 2 * part.chunk_bytes;  // a chunk as it is stored, too
 }
 
 void check_pack_memory(const Part& part, std::uint64_t allowed) {

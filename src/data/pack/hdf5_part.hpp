@@ -52,11 +52,8 @@ std::vector<std::string> names_of(const std::vector<EnumMember>& members);
 /// Makes all of a data set one row.
 void become_sample(DatasetFacts& facts);
 
-/// Returns the most bytes of buffers while rows of `part` are read: here, and in the child if
-/// libhdf5 reads them.
-std::uint64_t reading_bytes(const Part& part);
-
-/// Checks that memory. Errors: E106 if it is more than `allowed`.
+/// Checks the most bytes of buffers while rows of `part` are read: here, and in the child if
+/// libhdf5 reads them. Errors: E106 if they are more than `allowed`.
 void check_pack_memory(const Part& part, std::uint64_t allowed);
 
 /// An error without a remedy so far, because that needs all files and fields.
