@@ -12,7 +12,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +24,6 @@ namespace {
 
 // Endings of images' names, by which files are selected. The bytes decide how they are decoded.
 
-template <std::size_t N>
-bool is_one_of(const std::string_view (&endings)[N], std::string_view ending) {
-    return std::ranges::find(endings, ending) != std::end(endings);
-}
-
 bool is_tiff_ending(std::string_view ending) {
     return ending == ".tif" || ending == ".tiff";
 }
@@ -38,18 +32,17 @@ bool is_tiff_ending(std::string_view ending) {
 /// in a build that has it.
 bool is_read_image(std::string_view ending) {
     constexpr std::string_view always[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
-    return is_one_of(always, ending) || (is_tiff_ending(ending) && reads_tiff());
+    return std::ranges::count(always, ending) > 0 || (is_tiff_ending(ending) && reads_tiff());
 }
 
-/// The library that would read it, as its Debian package is called; "" if none would.
-std::string_view missing_package(std::string_view ending) {
-    return is_tiff_ending(ending) && !reads_tiff() ? "libtiff-dev" : "";
+bool lacks_libtiff(std::string_view ending) {
+    return is_tiff_ending(ending) && !reads_tiff();
 }
 
 /// Returns true for the ending of an image that is not read.
 bool is_foreign_image(std::string_view ending) {
     constexpr std::string_view never[] = {".bmp", ".gif", ".heic", ".avif", ".jp2"};
-    return is_one_of(never, ending) || !missing_package(ending).empty();
+    return std::ranges::count(never, ending) > 0 || lacks_libtiff(ending);
 }
 
 /// "PNG, JPEG, PPM, PGM or TIFF": what is_read_image() is true for.
@@ -68,6 +61,10 @@ struct ClassImage {
 
 // Files that are left out: how many of each ending.
 using LeftOut = std::map<std::string, std::uint64_t>;
+
+bool has_any(const LeftOut& files, bool (*is_such)(std::string_view ending)) {
+    return std::ranges::any_of(files, [&](const auto& other) { return is_such(other.first); });
+}
 
 // The content of a folder: sub-folders or images by name, and other files.
 struct Listing {
@@ -104,21 +101,13 @@ std::string ending_of(const fs::path& path) {
 
 // Returns the way to pack left-out files; "" if they are no images.
 std::string way_out(const LeftOut& left_out) {
-    std::set<std::string_view> packages;
-    bool has_images = false;
-    for (const auto& other : left_out) {
-        has_images = has_images || is_foreign_image(other.first);
-        if (const auto package = missing_package(other.first); !package.empty())
-            packages.insert(package);
-    }
-    if (!has_images) return "";
+    if (!has_any(left_out, is_foreign_image)) return "";
     return fmt::format(
         "{}make PNG of images, for example with ImageMagick (Debian: imagemagick): mogrify -format "
         "png FILES",
-        packages.empty() ? ""
-                         : fmt::format("build Lockstep where Debian's {} {} installed, or ",
-                                       fmt::join(packages, " and "),
-                                       packages.size() > 1 ? "are" : "is"));
+        has_any(left_out, lacks_libtiff)
+            ? "build Lockstep where Debian's libtiff-dev is installed, or "
+            : "");
 }
 
 void warn_of(const fs::path& folder, const LeftOut& left_out) {
@@ -168,8 +157,7 @@ Listing list_folders(const fs::path& folder, FolderContent content) {
             ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
-    const bool has_images = std::ranges::any_of(
-        listing.others, [](const auto& other) { return is_read_image(other.first); });
+    const bool has_images = has_any(listing.others, is_read_image);
     if (content == FolderContent::images && (has_images || listing.names.empty())) {
         listing.names.insert(listing.names.begin(), "");
         listing.others.clear();  // counted with its images
