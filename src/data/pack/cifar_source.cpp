@@ -31,29 +31,6 @@ struct CifarKind {
     std::size_t record_bytes() const { return labels.size() + pixel_bytes; }
 };
 
-const CifarKind& cifar10() {
-    static const CifarKind kind{"CIFAR-10",
-                                "cifar-10-batches-bin",
-                                {{"labels", 10, "batches.meta.txt"}},
-                                {"data_batch_1.bin",
-                                 "data_batch_2.bin",
-                                 "data_batch_3.bin",
-                                 "data_batch_4.bin",
-                                 "data_batch_5.bin"},
-                                {"test_batch.bin"}};
-    return kind;
-}
-
-const CifarKind& cifar100() {
-    static const CifarKind kind{
-        "CIFAR-100",
-        "cifar-100-binary",
-        {{"coarse_labels", 20, "coarse_label_names.txt"}, {"labels", 100, "fine_label_names.txt"}},
-        {"train.bin"},
-        {"test.bin"}};
-    return kind;
-}
-
 // Its authors give three versions; that for Python has the same names without an ending.
 void check_is_binary(const CifarKind& kind, const fs::path& folder) {
     std::vector<std::string> pickles;
@@ -183,12 +160,29 @@ std::unique_ptr<RowSource> open_cifar(const CifarKind& kind,
 
 std::unique_ptr<RowSource> open_cifar10(const std::vector<fs::path>& inputs,
                                         const std::string& split) {
-    return open_cifar(cifar10(), inputs, split);
+    return open_cifar({.name = "CIFAR-10",
+                       .folder = "cifar-10-batches-bin",
+                       .labels = {{"labels", 10, "batches.meta.txt"}},
+                       .train = {"data_batch_1.bin",
+                                 "data_batch_2.bin",
+                                 "data_batch_3.bin",
+                                 "data_batch_4.bin",
+                                 "data_batch_5.bin"},
+                       .test = {"test_batch.bin"}},
+                      inputs,
+                      split);
 }
 
 std::unique_ptr<RowSource> open_cifar100(const std::vector<fs::path>& inputs,
                                          const std::string& split) {
-    return open_cifar(cifar100(), inputs, split);
+    return open_cifar({.name = "CIFAR-100",
+                       .folder = "cifar-100-binary",
+                       .labels = {{"coarse_labels", 20, "coarse_label_names.txt"},
+                                  {"labels", 100, "fine_label_names.txt"}},
+                       .train = {"train.bin"},
+                       .test = {"test.bin"}},
+                      inputs,
+                      split);
 }
 
 }  // namespace lockstep
