@@ -207,12 +207,21 @@ std::uint32_t block_rows_of(const Record& record, std::uint64_t rows) {
     return static_cast<std::uint32_t>(rows);
 }
 
+struct CodecName {
+    Codec codec;
+    std::string_view name;
+};
+constexpr std::array<CodecName, 5> codecs{{{Codec::none, "none"},
+                                           {Codec::deflate, "deflate"},
+                                           {Codec::lz4, "lz4"},
+                                           {Codec::zstd, "zstd"},
+                                           {Codec::filters, "filters"}}};
+
 std::optional<Codec> parse_stored_codec(std::string_view name, ManifestKind kind) {
-    using enum Codec;
-    for (const Codec codec : {none, deflate, lz4, zstd})
-        if (codec_name(codec) == name) return codec;
-    if (kind != ManifestKind::packed && name == codec_name(filters)) return filters;
-    return {};
+    const auto found = std::ranges::find(codecs, name, &CodecName::name);
+    if (found == codecs.end()) return {};
+    if (found->codec == Codec::filters && kind == ManifestKind::packed) return {};
+    return found->codec;
 }
 
 std::vector<ShardEntry> entries_of(const Manifest& manifest) {
@@ -223,15 +232,6 @@ std::vector<ShardEntry> entries_of(const Manifest& manifest) {
 
 constexpr std::string_view seal_start = ",\n  \"digest\": \"";
 constexpr std::string_view seal_end = "\"\n}\n";
-
-struct CodecName {
-    Codec codec;
-    std::string_view name;
-};
-constexpr std::array<CodecName, 4> codecs{{{Codec::none, "none"},
-                                           {Codec::deflate, "deflate"},
-                                           {Codec::lz4, "lz4"},
-                                           {Codec::zstd, "zstd"}}};
 
 // `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
 std::string printable_digest(const std::string& digest) {
@@ -314,18 +314,17 @@ std::size_t element_bytes(ElementType type) {
 }
 
 std::string_view codec_name(Codec codec) {
-    if (codec == Codec::filters) return "filters";
     return std::ranges::find(codecs, codec, &CodecName::codec)->name;
 }
 
 Codec parse_codec(std::string_view name) {
-    const auto found = std::ranges::find(codecs, name, &CodecName::name);
-    check(found != codecs.end(), [&] {
+    const auto codec = parse_stored_codec(name, ManifestKind::packed);
+    check(codec.has_value(), [&] {
         return Error("E103",
                      fmt::format("'{}' is no codec", name),
                      "the codecs are none, deflate, lz4 and zstd");
     });
-    return found->codec;
+    return *codec;
 }
 
 std::size_t Field::bytes_per_sample() const {
