@@ -258,17 +258,6 @@ Indexes write_objects(const ShardSpec& spec,
     return indexes;
 }
 
-// The same, and closed: only then is everything on its way to the disk.
-Indexes write_content(const ShardSpec& spec,
-                      const RowReader& rows,
-                      const Encoding& encoding,
-                      const BlockReport& report) {
-    int error = 0;
-    Indexes indexes = write_objects(spec, rows, encoding, report, error);
-    check(error == 0, [&] { return system_error("write", spec.path, error); });
-    return indexes;
-}
-
 // Puts the index's rows where the library reserved room for them.
 IndexPlace write_index(int fd,
                        const fs::path& path,
@@ -324,7 +313,10 @@ Shard write_shard(const ShardSpec& spec,
                   const Encoding& encoding,
                   const BlockReport& report) {
     const h5::QuietErrors quiet;
-    const Indexes indexes = write_content(spec, rows, encoding, report);
+    int error = 0;
+    const Indexes indexes = write_objects(spec, rows, encoding, report, error);
+    // It is closed: only then is everything on its way to the disk.
+    check(error == 0, [&] { return system_error("write", spec.path, error); });
     Shard shard{.name = spec.path.filename().string(),
                 .bytes = fs::file_size(spec.path),
                 .samples = spec.samples,
