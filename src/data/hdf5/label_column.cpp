@@ -31,30 +31,16 @@ Error bad_row(const RowsOfFile& from,
         fix);
 }
 
-// Of rows of one type: the class of each, or how the first bad one differs.
 template <class Value>
-struct HotRow {
-    std::span<const Value> values;
-
-    // Returns nothing if it is none.
-    std::optional<std::size_t> place() const {
-        const auto one = std::ranges::find(values, Value{1});
-        const auto zeros = std::ranges::count(values, Value{0});
-        if (one == values.end() || static_cast<std::size_t>(zeros) + 1 != values.size()) return {};
-        return static_cast<std::size_t>(one - values.begin());
-    }
-
-    std::string difference() const {
-        const auto ones = std::ranges::count(values, Value{1});
-        const auto zeros = std::ranges::count(values, Value{0});
-        const auto other = std::ranges::find_if(
-            values, [](Value value) { return value != Value{1} && value != Value{0}; });
-        if (other != values.end())
-            return fmt::format("has {} at place {}", *other, other - values.begin());
-        return ones == 0 ? fmt::format("has {} zeros and no one", zeros)
-                         : fmt::format("has {} ones", ones);
-    }
-};
+std::string difference_from_hot(const std::vector<Value>& values) {
+    const auto other = std::ranges::find_if(
+        values, [](Value value) { return value != Value{1} && value != Value{0}; });
+    if (other != values.end())
+        return fmt::format("has {} at place {}", *other, other - values.begin());
+    const auto ones = std::ranges::count(values, Value{1});
+    return ones == 0 ? fmt::format("has {} zeros and no one", values.size())
+                     : fmt::format("has {} ones", ones);
+}
 
 template <class Value>
 void add_hot(std::span<const std::byte> rows,
@@ -65,19 +51,19 @@ void add_hot(std::span<const std::byte> rows,
     const std::size_t row_bytes = values.size() * sizeof(Value);
     for (std::size_t row = 0; row < rows.size() / row_bytes; ++row) {
         std::memcpy(values.data(), rows.data() + row * row_bytes, row_bytes);
-        const HotRow<Value> hot{values};
-        const auto place = hot.place();
-        check(place.has_value(), [&] {
+        const auto one = std::ranges::find(values, Value{1});
+        const auto zeros = std::ranges::count(values, Value{0});
+        check(one != values.end() && zeros + 1 == std::ssize(values), [&] {
             return bad_row(from,
                            first + row,
-                           "is not one-hot: it " + hot.difference(),
+                           "is not one-hot: it " + difference_from_hot(values),
                            "a label that is one-hot has one 1, and 0 elsewhere",
                            fmt::format("give --field labels={0} if several labels may be 1, or "
                                        "--field targets={0} to predict these numbers",
                                        from.dataset));
         });
-        column.numbers.push_back(static_cast<std::uint32_t>(*place));
-        ++column.counts[*place];
+        column.numbers.push_back(static_cast<std::uint32_t>(one - values.begin()));
+        ++column.counts[column.numbers.back()];
     }
 }
 
