@@ -80,10 +80,8 @@ class ForeignOpening {
     void check_same_form(std::size_t number, std::size_t field) const;
     void note_labels(std::size_t number, std::size_t field);
     RowsOfFile rows_of(std::size_t number, std::size_t field) const;
-    LabelColumn texts_of(std::size_t field);
     LabelColumn hot_rows_of(const DatasetIndex& index, std::size_t field) const;
     void keep(DatasetIndex& index, std::size_t field, const LabelColumn& column);
-    void name_classes(Field& field, const std::map<std::int64_t, std::string>& names) const;
     void suggest_one_hot() const;
     void read_labels(DatasetIndex& index);
     bool add_file(std::size_t number);

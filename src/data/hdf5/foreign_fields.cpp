@@ -208,6 +208,17 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
     return counts;
 }
 
+// By the names of an enumeration; classes without one are called by their number.
+void name_classes(Field& field, const std::map<std::int64_t, std::string>& names) {
+    if (names.empty()) return;
+    const auto classes = static_cast<std::size_t>(names.rbegin()->first) + 1;
+    field.class_counts.resize(std::max(field.class_counts.size(), classes));
+    for (std::size_t number = 0; number < field.class_counts.size(); ++number) {
+        const auto name = names.find(static_cast<std::int64_t>(number));
+        field.class_names.push_back(name == names.end() ? fmt::format("{}", number) : name->second);
+    }
+}
+
 }  // namespace
 
 bool ForeignOpening::is_label(std::size_t field) const {
@@ -294,13 +305,6 @@ RowsOfFile ForeignOpening::rows_of(std::size_t number, std::size_t field) const 
             mappings_[field].links};
 }
 
-LabelColumn ForeignOpening::texts_of(std::size_t field) {
-    TextLabels labels;
-    for (std::size_t number = 0; number < files_.size(); ++number)
-        labels.add(sandbox_, rows_of(number, field));
-    return labels.finish();
-}
-
 LabelColumn ForeignOpening::hot_rows_of(const DatasetIndex& index, std::size_t field) const {
     const Field& stored = index.fields()[field];
     HotLabels labels(static_cast<std::uint64_t>(stored.shape.at(0)));
@@ -342,18 +346,6 @@ void ForeignOpening::keep(DatasetIndex& index, std::size_t field, const LabelCol
                                         .shard = kept_in_index});
 }
 
-// By the names of an enumeration; classes without one are called by their number.
-void ForeignOpening::name_classes(Field& field,
-                                  const std::map<std::int64_t, std::string>& names) const {
-    if (names.empty()) return;
-    const auto classes = static_cast<std::size_t>(names.rbegin()->first) + 1;
-    field.class_counts.resize(std::max(field.class_counts.size(), classes));
-    for (std::size_t number = 0; number < field.class_counts.size(); ++number) {
-        const auto name = names.find(static_cast<std::int64_t>(number));
-        field.class_names.push_back(name == names.end() ? fmt::format("{}", number) : name->second);
-    }
-}
-
 // What Keras' users have is not what it looks like.
 void ForeignOpening::suggest_one_hot() const {
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
@@ -372,11 +364,14 @@ void ForeignOpening::suggest_one_hot() const {
 
 void ForeignOpening::read_labels(DatasetIndex& index) {
     for (std::size_t f = 0; f < mappings_.size(); ++f)
-        if (labels_[f].is_text)
-            keep(index, f, texts_of(f));
-        else if (mappings_[f].layout == RowLayout::one_hot)
+        if (labels_[f].is_text) {
+            TextLabels texts;
+            for (std::size_t number = 0; number < files_.size(); ++number)
+                texts.add(sandbox_, rows_of(number, f));
+            keep(index, f, texts.finish());
+        } else if (mappings_[f].layout == RowLayout::one_hot) {
             keep(index, f, hot_rows_of(index, f));
-        else if (is_label(f)) {
+        } else if (is_label(f)) {
             manifest_.fields[f].class_counts = counted_classes(index, f);
             name_classes(manifest_.fields[f], labels_[f].names);
         }

@@ -108,13 +108,6 @@ std::string other_fields(const AskedFiles& asked) {
                              : "name another data set of it, such as " + suggested;
 }
 
-// Those of the package hdf5plugin, by their registered numbers.
-bool is_in_hdf5plugin(std::uint64_t kind) {
-    constexpr std::array<std::uint64_t, 11> known{
-        307, 32001, 32004, 32008, 32013, 32015, 32017, 32018, 32024, 32026, 32028};
-    return std::ranges::find(known, kind) != known.end();
-}
-
 bool is_foreign(const DatasetIndex& data) {
     return data.manifest().kind == ManifestKind::foreign && !data.fields()[0].source.empty();
 }
@@ -314,11 +307,14 @@ std::string way_past(Obstacle obstacle,
 
 std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {
     constexpr std::uint64_t lzo = 305;
+    // Those of the package hdf5plugin, by their registered numbers.
+    constexpr std::array<std::uint64_t, 11> packaged{
+        307, 32001, 32004, 32008, 32013, 32015, 32017, 32018, 32024, 32026, 32028};
     if (kind == lzo && asked.files.size() == 1)
         return fmt::format(
             "let PyTables store it anew: ptrepack --complevel 1 --complib zlib {} NAME.h5",
             shell_word(asked.files[0].string()));
-    if (is_in_hdf5plugin(kind))
+    if (std::ranges::count(packaged, kind) > 0)
         return fmt::format(
             "after 'pip install hdf5plugin': HDF5_PLUGIN_PATH=\"$(python3 -c 'import hdf5plugin; "
             "print(hdf5plugin.PLUGIN_PATH)')\" {}",
