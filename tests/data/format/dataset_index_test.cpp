@@ -64,12 +64,6 @@ TEST_P(Index, BlocksDoNotDependOnCodecOrShards) {
               DatasetIndex::open(options_.output).blocks());
 }
 
-TEST_P(Index, TravelsAsBytes) {
-    const DatasetIndex index = DatasetIndex::open(options_.output);
-    const std::vector<std::byte> bytes = index.serialize();
-    EXPECT_EQ(DatasetIndex::deserialize(bytes), index);
-}
-
 TEST_P(Index, NoticesBytesThatWereChangedOnTheWay) {
     std::vector<std::byte> bytes = DatasetIndex::open(options_.output).serialize();
     EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(5)); }), "E230");
