@@ -252,12 +252,4 @@ std::optional<std::vector<StoredBlock>> read_index_rows(const fs::path& path,
         read_rows(path, manifest.shards[number].index[field]), manifest, number, field);
 }
 
-std::optional<std::vector<StoredBlock>> read_index_table(const fs::path& path,
-                                                         const Manifest& manifest,
-                                                         std::size_t number,
-                                                         std::size_t field) {
-    if (fs::file_size(path) != manifest.shards[number].bytes) return {};
-    return read_index_rows(path, manifest, number, field);
-}
-
 }  // namespace lockstep

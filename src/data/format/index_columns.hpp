@@ -145,15 +145,9 @@ std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::by
                                                          std::size_t number,
                                                          std::size_t field);
 
-/// The blocks of field number `field` of shard number `number`, if the file has the size and the
-/// table the hash that the manifest gives, and every block lies within the file; else nothing.
-/// Errors: those of reading.
-std::optional<std::vector<StoredBlock>> read_index_table(const fs::path& path,
-                                                         const Manifest& manifest,
-                                                         std::size_t number,
-                                                         std::size_t field);
-
-/// The same whatever the size of the file, for a look at what is left of a damaged one.
+/// The blocks of field number `field` of shard number `number`, if the table has the hash that the
+/// manifest gives, and every block lies within a file of its size there; else nothing. The file at
+/// `path` may have another one. Errors: those of reading.
 std::optional<std::vector<StoredBlock>> read_index_rows(const fs::path& path,
                                                         const Manifest& manifest,
                                                         std::size_t number,

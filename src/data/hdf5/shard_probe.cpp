@@ -245,9 +245,10 @@ OpenedShard open_shard(Sandbox& sandbox,
     const Shard& shard = manifest.shards[number];
     const fs::path path = path_beneath(folder, shard.name);
     check_is_whole_hdf5(path, shard.bytes);
+    const bool has_size = fs::file_size(path) == shard.bytes;
     OpenedShard opened;
-    for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
-        auto blocks = read_index_table(path, manifest, number, f);
+    for (std::size_t f = 0; has_size && f < manifest.fields.size(); ++f) {
+        auto blocks = read_index_rows(path, manifest, number, f);
         if (!blocks) break;
         opened.blocks.push_back(std::move(*blocks));
     }
