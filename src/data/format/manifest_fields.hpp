@@ -13,13 +13,6 @@ namespace lockstep {
 /// One member of "fields".
 void describe(Record& record, Field& field);
 
-/// The member "table" of a field.
-void describe(Record& record, TableForm& form);
-
-/// Whether a field has a name, and a column or a category of one, for each of its numbers, as far
-/// as it has any.
-bool has_table_of_its_shape(const Field& field);
-
 /// Returns one member of "shards", whose index names `fields`. Errors: E222.
 Json shard_json(const Shard& shard, const std::vector<Field>& fields);
 Shard shard_from_json(const Json& json,
