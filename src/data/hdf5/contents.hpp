@@ -177,9 +177,6 @@ void check_is_there(const DatasetFacts& facts,
 /// Whether it is the folder of a packed data set.
 bool is_packed(const fs::path& where);
 
-/// The folders, if `where` names several packed data sets with commas between them; else none.
-std::vector<fs::path> packed_sets(const fs::path& where);
-
 /// Where no fields are given: E216, with what there is and fields as values of `option`, if `where`
 /// names HDF5 files of others.
 void check_needs_no_fields(const fs::path& where, const std::string& option);

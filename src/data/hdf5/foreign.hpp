@@ -39,9 +39,6 @@ std::vector<fs::path> canonical(std::vector<fs::path> files);
 /// Checks that there are fields, each with a name of its own. Errors: E235.
 void check_fields(const std::vector<FieldMapping>& fields);
 
-/// Opens several packed data sets as one. Errors: E208, E106.
-DatasetIndex open_packed_sets(const std::vector<fs::path>& sets);
-
 /// Warnings of the guarantees that packed shards have and these files lack.
 enum class Telling { warnings, nothing };
 
