@@ -114,6 +114,17 @@ std::string with_cf(FieldMapping field) {
     return shell_word(mapping_text(field));
 }
 
+// The reason why the CF attributes cannot be applied to a data set; "" if they can.
+std::string unpacking_fault(const DatasetFacts& facts) {
+    if (!facts.cf)
+        return "it has none of scale_factor, add_offset, _FillValue, missing_value, valid_min, "
+               "valid_max and valid_range";
+    if (!facts.cf->fault.empty()) return printable(facts.cf->fault);
+    if (!facts.number || !facts.number->is_usual)
+        return "numbers of 8 to 64 bits are unpacked, and floating ones of 16, 32 and 64";
+    return "";
+}
+
 }  // namespace
 
 std::string layout_words() {

@@ -247,16 +247,6 @@ Widening label_widening_of(const DatasetFacts& facts) {
     return Widening::to_labels(stored_number(*facts.number));
 }
 
-std::string unpacking_fault(const DatasetFacts& facts) {
-    if (!facts.cf)
-        return "it has none of scale_factor, add_offset, _FillValue, missing_value, valid_min, "
-               "valid_max and valid_range";
-    if (!facts.cf->fault.empty()) return printable(facts.cf->fault);
-    if (!facts.number || !facts.number->is_usual)
-        return "numbers of 8 to 64 bits are unpacked, and floating ones of 16, 32 and 64";
-    return "";
-}
-
 Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead) {
     StoredNumber stored = stored_number(*facts.number);
     if (facts.cf->is_unsigned) stored.has_sign = false;

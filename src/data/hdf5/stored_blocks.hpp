@@ -38,10 +38,7 @@ Widening widening_of(const DatasetFacts& facts);
 /// for i64, and for unusual numbers.
 Widening label_widening_of(const DatasetFacts& facts);
 
-/// Returns the reason why the CF attributes cannot be applied to a data set; "" if they can.
-std::string unpacking_fault(const DatasetFacts& facts);
-
-/// Returns the conversion of a data set without unpacking_fault(); `instead` replaces missing
+/// Returns the conversion of a data set that check_unpacks() let pass; `instead` replaces missing
 /// values.
 Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead);
 

@@ -44,9 +44,6 @@ CsvColumns columns_of(const std::vector<std::string>& cells,
                       const CsvOptions& csv,
                       const fs::path& path);
 
-/// Returns the names of the numbers that `form` makes: "mass", "kind=red".
-std::vector<std::string> number_names(const TableForm& form);
-
 /// Returns the whole of a cell as a finite number, rounded once; nothing if it is none.
 template <class Number>
 std::optional<Number> number_in(std::string_view text, DecimalSign decimal = DecimalSign::point);

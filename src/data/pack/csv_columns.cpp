@@ -260,16 +260,4 @@ CsvColumns columns_of(const std::vector<std::string>& cells,
     return columns;
 }
 
-std::vector<std::string> number_names(const TableForm& form) {
-    std::vector<std::string> names;
-    for (std::size_t c = 0; c < form.columns.size(); ++c) {
-        if (form.categories.empty() || form.categories[c].empty())
-            names.push_back(form.columns[c]);
-        else
-            for (const std::string& text : form.categories[c])
-                names.push_back(form.columns[c] + "=" + text);
-    }
-    return names;
-}
-
 }  // namespace lockstep

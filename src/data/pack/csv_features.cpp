@@ -48,6 +48,19 @@ RowTransform numbers_of_cells(std::vector<CellNumbers> cells) {
     };
 }
 
+// The names of the numbers that `form` makes: "mass", "kind=red".
+std::vector<std::string> number_names(const TableForm& form) {
+    std::vector<std::string> names;
+    for (std::size_t c = 0; c < form.columns.size(); ++c) {
+        if (form.categories.empty() || form.categories[c].empty())
+            names.push_back(form.columns[c]);
+        else
+            for (const std::string& text : form.categories[c])
+                names.push_back(form.columns[c] + "=" + text);
+    }
+    return names;
+}
+
 }  // namespace
 
 SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "field_plan.hpp"
 
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include "format/labels.hpp"
 #include "format/manifest_fields.hpp"
-#include "hdf5/contents.hpp"
 #include "hdf5/row_layout.hpp"
 
 #include <algorithm>
@@ -160,33 +158,6 @@ FieldPlan plan_field(const std::string& name,
     if (is_label_name(name)) return plan_labels(std::move(field), origin, ways);
     if (name == "masks" && field.shape.size() == 2) field.layout = "HW";
     return {std::move(field), {}};
-}
-
-void check_counts(const std::vector<NamedInput>& inputs,
-                  const std::vector<std::vector<std::uint64_t>>& shapes) {
-    for (std::size_t i = 1; i < shapes.size(); ++i) {
-        const auto &first = shapes[0], &shape = shapes[i];
-        if (shape[0] == first[0]) continue;
-        const bool is_last = shape.size() > 1 && shape.back() == first[0];
-        const bool is_last_of_first = first.size() > 1 && first.back() == shape[0];
-        const std::string fix =
-            is_last || is_last_of_first
-                ? "put the samples first: " +
-                      rewrite_npy_command(inputs[is_last ? i : 0].place, "n.moveaxis(x,-1,0)")
-                : "give files of the same samples, with a row for each";
-        throw Error("E209",
-                    fmt::format("{} {} but {} {}",
-                                grouped(first[0]),
-                                inputs[0].field,
-                                grouped(shape[0]),
-                                inputs[i].field),
-                    fmt::format("the first dimension counts samples: '{}' is [{}], '{}' is [{}]",
-                                inputs[0].place,
-                                fmt::join(first, ", "),
-                                inputs[i].place,
-                                fmt::join(shape, ", ")),
-                    fix);
-    }
 }
 
 void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout) {

@@ -40,10 +40,6 @@ FieldPlan plan_field(const std::string& name,
 /// Converts u8, i32 or i64 to i64.
 RowTransform widening(ElementType from);
 
-/// Checks that NPY files of these shapes have the same number of rows. Errors: E209.
-void check_counts(const std::vector<NamedInput>& inputs,
-                  const std::vector<std::vector<std::uint64_t>>& shapes);
-
 /// Checks that some field has images if `layout` is stated. Errors: E106.
 void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout);
 

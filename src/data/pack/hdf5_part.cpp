@@ -224,12 +224,6 @@ void check_like(const Part& part, const Part& first) {
     });
 }
 
-void become_sample(DatasetFacts& facts) {
-    if (facts.layout == StorageLayout::missing) return;
-    facts.size.insert(facts.size.begin(), 1);
-    if (!facts.chunk.empty()) facts.chunk.insert(facts.chunk.begin(), 1);
-}
-
 std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
     std::vector<std::string> names;
     for (const EnumMember& member : members) {

@@ -49,9 +49,6 @@ void check_like(const Part& part, const Part& first);
 /// Returns the names of classes by value; "2" for one that the enumeration does not name.
 std::vector<std::string> names_of(const std::vector<EnumMember>& members);
 
-/// Makes all of a data set one row.
-void become_sample(DatasetFacts& facts);
-
 /// Checks the most bytes of buffers while rows of `part` are read: here, and in the child if
 /// libhdf5 reads them. Errors: E106 if they are more than `allowed`.
 void check_pack_memory(const Part& part, std::uint64_t allowed);

@@ -59,6 +59,13 @@ std::vector<NamedInput> named_inputs(const std::vector<FieldMapping>& fields) {
     return inputs;
 }
 
+// All of a data set is one row.
+void become_sample(DatasetFacts& facts) {
+    if (facts.layout == StorageLayout::missing) return;
+    facts.size.insert(facts.size.begin(), 1);
+    if (!facts.chunk.empty()) facts.chunk.insert(facts.chunk.begin(), 1);
+}
+
 // Copies what the library can read, in its child process, into the spool.
 class Hdf5Import {
   public:

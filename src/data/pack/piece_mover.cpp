@@ -32,7 +32,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -86,14 +85,6 @@ class PartWriter {
 
 fs::path part_of(const fs::path& path) {
     return path.string() + ".part";
-}
-
-void create_part(const fs::path& path, std::uint64_t bytes) {
-    const fs::path part = part_of(path);
-    const UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!fd) throw system_error("create", part, errno);
-    if (::ftruncate(fd.value(), static_cast<off_t>(bytes)) != 0)
-        throw system_error("create", part, errno);
 }
 
 std::uint64_t move_pieces(const StageOptions& options,

@@ -38,9 +38,6 @@ std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
 /// Returns the name of an incomplete file.
 fs::path part_of(const fs::path& path);
 
-/// Makes part_of(path), of `bytes`. Errors: E401, E405.
-void create_part(const fs::path& path, std::uint64_t bytes);
-
 /// Collective over a column, of which this is one process: the pieces of pieces_of_column() come to
 /// all shards in `folder` that this node lacks, `missing` (numbers, ascending). Its own pieces are
 /// read ahead while others travel. A failure here (reading, writing, `report`) ends the column when

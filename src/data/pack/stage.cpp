@@ -11,11 +11,14 @@
 #include "piece_mover.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <optional>
 #include <set>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -35,6 +38,13 @@ std::optional<Marker> marker_of(const fs::path& target) {
     const fs::path path = target / staged_marker;
     if (!fs::is_regular_file(status_of(path))) return {};
     return record_from_json<Marker>(read_json(path), path.string());
+}
+
+void create_part(const fs::path& path, std::uint64_t bytes) {
+    const fs::path part = part_of(path);
+    const UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!fd || ::ftruncate(fd.value(), static_cast<off_t>(bytes)) != 0)
+        throw system_error("create", part, errno);
 }
 
 // Numbers that somebody has, ascending.
