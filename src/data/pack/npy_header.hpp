@@ -34,8 +34,6 @@ struct NpyHeader {
     }
 };
 
-inline constexpr std::string_view npy_magic = "\x93NUMPY";
-
 /// Returns true if the file begins as NPY files do.
 bool is_npy(const InputFile& file);
 

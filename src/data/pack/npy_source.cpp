@@ -22,6 +22,7 @@
 namespace lockstep {
 namespace {
 
+constexpr std::string_view npy_magic = "\x93NUMPY";
 constexpr std::uint64_t longest_npy_header = 1 << 20, most_elements = std::uint64_t{1} << 48;
 
 struct NpyType {
@@ -247,15 +248,11 @@ FieldWays npy_ways(const NamedInput& input) {
 // Widens what is stored, before `then` makes a row of the field of it.
 RowTransform widened_first(Widening widening, RowTransform then) {
     if (!widening.is_known()) return then;
-    if (!then)
-        return [widening](std::span<const std::byte> stored, std::span<std::byte> out) {
-            expect(widening.undo(stored, out), "a row holds whole elements");
-        };
     return [widening, then](std::span<const std::byte> stored, std::span<std::byte> out) {
         const std::size_t elements = stored.size() / widening.stored_bytes();
-        std::vector<std::byte> wide(elements * element_bytes(widening.type()));
-        expect(widening.undo(stored, wide), "a row holds whole elements");
-        then(wide, out);
+        std::vector<std::byte> wide(then ? elements * element_bytes(widening.type()) : 0);
+        expect(widening.undo(stored, then ? wide : out), "a row holds whole elements");
+        if (then) then(wide, out);
     };
 }
 
@@ -332,14 +329,11 @@ NpyHeader read_npy_header(const InputFile& file) {
 }
 
 std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& shape) {
-    std::string sizes;
-    for (const std::uint64_t size : shape) sizes += fmt::format("{}, ", size);
-    if (shape.size() > 1) sizes.resize(sizes.size() - 2);
-    if (shape.size() == 1) sizes.pop_back();
     std::string dictionary =
-        fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+        fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                     std::ranges::find(types, type, &NpyType::type)->descr,
-                    sizes);
+                    fmt::join(shape, ", "),
+                    shape.size() == 1 ? "," : "");
     constexpr std::size_t fixed = 10, alignment = 64;
     const std::size_t used = fixed + dictionary.size() + 1;
     dictionary.append((alignment - used % alignment) % alignment, ' ').append("\n");
