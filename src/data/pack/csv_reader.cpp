@@ -26,7 +26,7 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 }  // namespace
 
 CsvReader::CsvReader(const InputFile& file, char separator, const std::string& encoding)
-    : file_(file), separator_(separator), encoding_(encoding) {
+    : file_(file), separator_(static_cast<unsigned char>(separator)), encoding_(encoding) {
     if (const FileGuess kind = guess_of_file(file.path()); kind.is_known)
         throw malformed_input(file.path(), "a CSV file", kind.meaning, kind.way);
     if (!encoding.empty()) {
@@ -119,17 +119,15 @@ void CsvReader::read_quoted(std::string& cell) {
         }
     }
     const int after = peek();
-    if (after != static_cast<unsigned char>(separator_) && after != '\n' && after != '\r' &&
-        after != end_of_file)
+    if (after != separator_ && after != '\n' && after != '\r' && after != end_of_file)
         throw malformed(line_, "text follows a closing quote");
 }
 
 void CsvReader::read_plain(std::string& cell) {
-    for (int sign = peek();
-         sign != static_cast<unsigned char>(separator_) && sign != '\n' && sign != end_of_file;
+    for (int sign = peek(); sign != separator_ && sign != '\n' && sign != end_of_file;
          sign = peek())
         grow(cell, take());
-    if (cell.ends_with('\r') && peek() != static_cast<unsigned char>(separator_)) cell.pop_back();
+    if (cell.ends_with('\r') && peek() != separator_) cell.pop_back();
 }
 
 bool CsvReader::ends_line() {
@@ -153,7 +151,7 @@ void CsvReader::read_record(std::vector<std::string>& cells) {
         else
             read_plain(cell);
         record_bytes_ += sizeof(std::string);
-    } while (peek() == static_cast<unsigned char>(separator_) && take() != end_of_file);
+    } while (peek() == separator_ && take() != end_of_file);
     if (!ends_line()) throw malformed(line_, "a carriage return ends no line");
     cells.resize(count);
 }

@@ -46,7 +46,7 @@ class CsvReader {
     Error malformed(std::uint64_t line, const std::string& why) const;
 
     const InputFile& file_;
-    char separator_;
+    int separator_;
     std::string encoding_;
     std::unique_ptr<void, decltype(&iconv_close)> converter_{nullptr, iconv_close};
     std::string left_;  // bytes of a character whose others are yet to come

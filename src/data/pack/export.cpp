@@ -70,12 +70,9 @@ std::vector<SampleRange> ranges_of(const std::vector<std::uint64_t>& samples, st
 }
 
 StreamOptions options_for(const DatasetIndex& index, const SampleRange& range) {
-    StreamOptions options;
-    options.order = OrderKind::sequential;
     const std::uint64_t usual = usual_batch_bytes / index.manifest().bytes_per_sample();
     const std::uint64_t rows = std::clamp<std::uint64_t>(usual, 1, range.last - range.first);
-    options.batch = static_cast<std::int64_t>(rows);
-    return options;
+    return {.order = OrderKind::sequential, .batch = static_cast<std::int64_t>(rows)};
 }
 
 class Export {
