@@ -22,6 +22,14 @@ def writer(values, path='/x', file='a.h5', libver=None, **options):
     return write
 
 
+def filled(fill, **options):
+    """A file that `fill(out)` fills."""
+    def write(folder):
+        with h5py.File(folder + 'a.h5', 'w', **options) as out:
+            fill(out)
+    return write
+
+
 def brain(order):
     kind = h5py.h5t.IEEE_F32LE.copy()
     kind.set_fields(15, 7, 8, 0, 7)

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 from matrix import Field
-from numbers_of import made, writer, ROWS
+from numbers_of import filled, made, writer, ROWS
 
 
 def with_labels(matrix, name, values, wanted, **how):
@@ -25,10 +25,9 @@ def numbers(matrix):
     matrix.one('long_double', real, writer(real.astype(np.longdouble)), **refused)
     arrays = made('f4', (ROWS, 2, 3))
 
-    def array_type(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out.create_dataset('x', (ROWS,), np.dtype('(2,3)f4'))[...] = arrays
-    matrix.one('array_type', arrays, array_type, **refused)
+    def array_type(out):
+        out.create_dataset('x', (ROWS,), np.dtype('(2,3)f4'))[...] = arrays
+    matrix.one('array_type', arrays, filled(array_type), **refused)
 
 
 def compounds(matrix):
@@ -64,18 +63,16 @@ def no_numbers(matrix):
     matrix.one('text_fixed', none, writer(texts.astype('S5')), **refused)
     matrix.one('text_variable', none, writer(texts.astype(object), dtype=h5py.string_dtype()), **refused)
 
-    def ragged(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            data = out.create_dataset('x', (ROWS,), h5py.vlen_dtype('i4'))
-            for row in range(ROWS):
-                data[row] = np.arange(row % 5)
-    matrix.one('ragged', none, ragged, **refused)
+    def ragged(out):
+        data = out.create_dataset('x', (ROWS,), h5py.vlen_dtype('i4'))
+        for row in range(ROWS):
+            data[row] = np.arange(row % 5)
+    matrix.one('ragged', none, filled(ragged), **refused)
 
-    def references(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out['g'] = 1
-            out.create_dataset('x', (ROWS,), h5py.ref_dtype)[...] = out['g'].ref
-    matrix.one('references', none, references, **refused)
+    def references(out):
+        out['g'] = 1
+        out.create_dataset('x', (ROWS,), h5py.ref_dtype)[...] = out['g'].ref
+    matrix.one('references', none, filled(references), **refused)
     matrix.one('opaque', none, writer(np.zeros(ROWS, 'V5')), **refused)
 
 
@@ -83,17 +80,15 @@ def no_samples(matrix):
     refused = dict(stream='E234', pack='E214', way='fields')
     none, there = np.zeros(0, 'f4'), made('f4', (ROWS, 4))
     for name, shape in dict(no_rows=(0, 4), no_columns=(5, 0), scalar=()).items():
-        def write(folder):
-            with h5py.File(folder + 'a.h5', 'w') as out:
-                out['there'] = there
-                out.create_dataset('x', shape, 'f4')
-        matrix.one('empty_' + name, none, write, **refused)
-
-    def null(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
+        def empty(out):
             out['there'] = there
-            out['x'] = h5py.Empty('f4')
-    matrix.one('empty_null', none, null, **refused)
+            out.create_dataset('x', shape, 'f4')
+        matrix.one('empty_' + name, none, filled(empty), **refused)
+
+    def null(out):
+        out['there'] = there
+        out['x'] = h5py.Empty('f4')
+    matrix.one('empty_null', none, filled(null), **refused)
 
 
 def add(matrix):

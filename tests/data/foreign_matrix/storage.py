@@ -7,7 +7,7 @@ import shutil
 import h5py
 import numpy as np
 from matrix import Field
-from numbers_of import made, writer, ROWS
+from numbers_of import filled, made, writer, ROWS
 
 SHAPE = (ROWS, 6, 5)
 NEWER = os.path.dirname(__file__) + '/newer.h5'
@@ -22,13 +22,12 @@ def layouts(matrix):
     larger = dict(chunks=(100, 9, 9), maxshape=(None, None, None), compression='gzip')
     matrix.one('chunks_larger_than_all', values, writer(values, **larger))
 
-    def compact(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-            how.set_layout(h5py.h5d.COMPACT)
-            small = h5py.h5d.create(out.id, b'x', h5py.h5t.STD_I32LE, h5py.h5s.create_simple(SHAPE), how)
-            small.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
-    matrix.one('layout_compact', values, compact, stream='E234', way='command')
+    def compact(out):
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        how.set_layout(h5py.h5d.COMPACT)
+        small = h5py.h5d.create(out.id, b'x', h5py.h5t.STD_I32LE, h5py.h5s.create_simple(SHAPE), how)
+        small.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    matrix.one('layout_compact', values, filled(compact), stream='E234', way='command')
 
 
 def elsewhere(matrix):
@@ -40,8 +39,7 @@ def elsewhere(matrix):
         layout = h5py.VirtualLayout(SHAPE, 'i4')
         layout[:40] = h5py.VirtualSource('part-0.h5', 'x', (40, 6, 5))
         layout[40:] = h5py.VirtualSource('part-1.h5', 'x', (20, 6, 5))
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out.create_virtual_dataset('x', layout)
+        filled(lambda out: out.create_virtual_dataset('x', layout))(folder)
 
     # The same part twice, in the order of the rows, which is not that of the mappings.
     def virtual_again(folder):
@@ -49,19 +47,20 @@ def elsewhere(matrix):
         layout = h5py.VirtualLayout(SHAPE, 'i4')
         for first in (40, 0, 20):
             layout[first:first + 20] = h5py.VirtualSource('part.h5', 'x', (20, 6, 5))
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out.create_virtual_dataset('x', layout)
+        filled(lambda out: out.create_virtual_dataset('x', layout))(folder)
 
     # Not row after row: parts of rows, every second row, rows of a larger data set, and a row that nothing maps.
-    def apart(place):
+    def apart(place, stored=values):
         def write(folder):
-            writer(values, file='part.h5')(folder)
+            writer(stored, file='part.h5')(folder)
             source = h5py.VirtualSource('part.h5', 'x', SHAPE)
             layout = h5py.VirtualLayout(SHAPE, 'i4')
             place(layout, source)
-            with h5py.File(folder + 'a.h5', 'w') as out:
-                out.create_virtual_dataset('x', layout)
+            filled(lambda out: out.create_virtual_dataset('x', layout))(folder)
         return write
+
+    def whole(layout, source):
+        layout[:] = source
 
     def columns(layout, source):
         layout[:, :2], layout[:, 2:] = source[:, :2], source[:, 2:]
@@ -72,19 +71,11 @@ def elsewhere(matrix):
     def halves(layout, source):
         layout[:25], layout[25:] = source[:25], source[25:]
 
-    def other_type(folder):
-        writer(values.astype('i2'), file='part.h5')(folder)
+    def within(out):
+        out['part'] = values
         layout = h5py.VirtualLayout(SHAPE, 'i4')
-        layout[:] = h5py.VirtualSource('part.h5', 'x', SHAPE)
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out.create_virtual_dataset('x', layout)
-
-    def within(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out['part'] = values
-            layout = h5py.VirtualLayout(SHAPE, 'i4')
-            layout[:] = h5py.VirtualSource(out['part'])
-            out.create_virtual_dataset('x', layout)
+        layout[:] = h5py.VirtualSource(out['part'])
+        out.create_virtual_dataset('x', layout)
 
     def external(folder):
         values.tofile(folder + 'raw.bin')
@@ -129,11 +120,12 @@ def elsewhere(matrix):
 
     refused = dict(pack='E214', way='command')
     matrix.one('layout_virtual', values, virtual, stream='E234', **refused)
-    matrix.one('layout_virtual_within', values, within, stream='E234', **refused)
+    matrix.one('layout_virtual_within', values, filled(within), stream='E234', **refused)
     matrix.one('layout_virtual_again', np.tile(values[:20], (3, 1, 1)), virtual_again, stream='E234', **refused)
     for place in (columns, second_rows, halves):
         matrix.one(f'layout_virtual_apart_{place.__name__}', values, apart(place), stream='E234', **refused)
-    matrix.one('layout_virtual_apart_type', values.astype('i2').astype('i4'), other_type, stream='E234', **refused)
+    narrow = values.astype('i2')
+    matrix.one('layout_virtual_apart_type', narrow.astype('i4'), apart(whole, narrow), stream='E234', **refused)
     matrix.one('layout_external', values, external, stream='E234', **refused)
     matrix.one('layout_external_two', values, external_two(17 * 120), stream='E234', **refused)
     matrix.one('layout_external_apart', values, external_two(17 * 120 + 8), stream='E234', **refused)
@@ -231,16 +223,16 @@ def versions(matrix):
 def names(matrix):
     values = made('f4', (ROWS, 4))
 
-    def links(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out['deep/er/x'] = values
-            out['hard'] = out['deep/er/x']
-            out['soft'] = h5py.SoftLink('/deep/er/x')
-            out['chain'] = h5py.SoftLink('soft')
-            out['group'] = h5py.SoftLink('/deep')
-            out['lost'] = h5py.SoftLink('/nowhere')
-            out['with space/und \u00fcber'] = values
-            out["it's"] = values
+    @filled
+    def links(out):
+        out['deep/er/x'] = values
+        out['hard'] = out['deep/er/x']
+        out['soft'] = h5py.SoftLink('/deep/er/x')
+        out['chain'] = h5py.SoftLink('soft')
+        out['group'] = h5py.SoftLink('/deep')
+        out['lost'] = h5py.SoftLink('/nowhere')
+        out['with space/und \u00fcber'] = values
+        out["it's"] = values
 
     for name, path in dict(deep='/deep/er/x', hard='/hard', soft='/soft', chain='/chain', group='/group/er/x',
                            space='/with space/und \u00fcber', quote="/it's").items():
@@ -252,11 +244,10 @@ def names(matrix):
 
 def unwritten(matrix):
     def partly(fill, wanted, **options):
-        def write(folder):
-            with h5py.File(folder + 'a.h5', 'w') as out:
-                data = out.create_dataset('x', SHAPE, 'i4', fillvalue=fill, **options)
-                data[:10] = wanted[:10]
-        return write
+        def fill_part(out):
+            data = out.create_dataset('x', SHAPE, 'i4', fillvalue=fill, **options)
+            data[:10] = wanted[:10]
+        return filled(fill_part)
 
     for fill in (0, 7):
         wanted = np.full(SHAPE, fill, 'i4')
@@ -266,9 +257,7 @@ def unwritten(matrix):
         matrix.one(f'fill_{fill}_cut', wanted, partly(fill, wanted, chunks=(5, 3, 2), compression='gzip'), **refused)
         matrix.one(f'fill_{fill}_contiguous', wanted, partly(fill, wanted))
 
-    def never(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out.create_dataset('x', SHAPE, 'i4', fillvalue=5)
+    never = filled(lambda out: out.create_dataset('x', SHAPE, 'i4', fillvalue=5))
     matrix.one('fill_never_contiguous', np.full(SHAPE, 5, 'i4'), never, stream='E234', way='command')
 
 
@@ -276,22 +265,19 @@ def changed(matrix):
     values = made('i4', SHAPE)
 
     def resized(rows, **options):
-        def write(folder):
-            with h5py.File(folder + 'a.h5', 'w') as out:
-                data = out.create_dataset('x', data=values, maxshape=(None, None, None), chunks=(8, 4, 2), **options)
-                data.resize(rows)
-                data.resize(SHAPE[:1] + rows[1:]) if rows[0] > ROWS else None
-        return write
+        def resize(out):
+            data = out.create_dataset('x', data=values, maxshape=(None, None, None), chunks=(8, 4, 2), **options)
+            data.resize(rows)
+        return filled(resize)
     matrix.one('resized_shorter', values[:33], resized((33, 6, 5)))
     matrix.one('resized_narrower', values[:, :5, :3], resized((ROWS, 5, 3), compression='gzip'))
 
-    def appended(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            data = out.create_dataset('x', (0, 6, 5), 'i4', maxshape=(None, 6, 5), chunks=(8, 6, 5))
-            for row in range(ROWS):
-                data.resize(row + 1, 0)
-                data[row] = values[row]
-    matrix.one('resized_by_appending', values, appended)
+    def append(out):
+        data = out.create_dataset('x', (0, 6, 5), 'i4', maxshape=(None, 6, 5), chunks=(8, 6, 5))
+        for row in range(ROWS):
+            data.resize(row + 1, 0)
+            data[row] = values[row]
+    matrix.one('resized_by_appending', values, filled(append))
 
 
 def files(matrix):
@@ -305,34 +291,31 @@ def files(matrix):
                 out.write(b'MATLAB 7.3 MAT-file')
         return write
 
-    def ordered(folder):
-        with h5py.File(folder + 'a.h5', 'w', track_order=True) as out:
-            for name in 'zyx':
-                out.create_dataset(name, data=values, track_order=True, track_times=True)
+    def ordered(out):
+        for name in 'zyx':
+            out.create_dataset(name, data=values, track_order=True, track_times=True)
 
-    def described(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            data = out.create_dataset('x', data=values, compression='gzip')
-            data.attrs.update({f'note {i}': 'n' * 500 for i in range(50)})
-            data.dims[0].label = 'time'
-            out['time'] = np.arange(ROWS)
-            out['time'].make_scale()
-            data.dims[0].attach_scale(out['time'])
+    def described(out):
+        data = out.create_dataset('x', data=values, compression='gzip')
+        data.attrs.update({f'note {i}': 'n' * 500 for i in range(50)})
+        data.dims[0].label = 'time'
+        out['time'] = np.arange(ROWS)
+        out['time'].make_scale()
+        data.dims[0].attach_scale(out['time'])
 
-    def paged(folder):
-        with h5py.File(folder + 'a.h5', 'w', fs_strategy='page', fs_page_size=4096, libver='latest') as out:
-            out.create_dataset('x', data=values, chunks=(9, 3))
+    def paged(out):
+        out.create_dataset('x', data=values, chunks=(9, 3))
 
-    def crowded(folder):
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            for number in range(300):
-                out[f'group-{number % 7}/data-{number}'] = number
-            out['x'] = values
+    def crowded(out):
+        for number in range(300):
+            out[f'group-{number % 7}/data-{number}'] = number
+        out['x'] = values
 
     for size in (512, 4096):
         matrix.one(f'file_user_block_{size}', values, with_block(size))
-    for name, write in dict(ordered=ordered, described=described, paged=paged, crowded=crowded).items():
-        matrix.one('file_' + name, values, write)
+    pages = dict(fs_strategy='page', fs_page_size=4096, libver='latest')
+    for fill, options in ((ordered, dict(track_order=True)), (described, {}), (paged, pages), (crowded, {})):
+        matrix.one('file_' + fill.__name__, values, filled(fill, **options))
 
 
 def add(matrix):
