@@ -307,7 +307,8 @@ RowsOfFile ForeignOpening::rows_of(std::size_t number, std::size_t field) const 
 
 LabelColumn ForeignOpening::hot_rows_of(const DatasetIndex& index, std::size_t field) const {
     const Field& stored = index.fields()[field];
-    HotLabels labels(static_cast<std::uint64_t>(stored.shape.at(0)));
+    LabelColumn column{
+        .counts = std::vector<std::uint64_t>(static_cast<std::size_t>(stored.shape.at(0)))};
     ShardFiles files(std::shared_ptr<const DatasetIndex>(std::shared_ptr<void>(), &index));
     BlockReader reader(files, field);
     const std::uint64_t row_bytes = stored.bytes_per_sample();
@@ -319,10 +320,10 @@ LabelColumn ForeignOpening::hot_rows_of(const DatasetIndex& index, std::size_t f
             const std::uint64_t count = std::min(most, shard.samples - first);
             rows.resize(count * row_bytes);
             reader.read_rows(field, shard.first_sample + first, count, rows);
-            labels.add(stored.type, rows, rows_of(number, field), first);
+            add_hot_rows(column, stored.type, rows, rows_of(number, field), first);
         }
     }
-    return labels.finish();
+    return column;
 }
 
 // In blocks like those of files, so that a window reads no more than its own.

@@ -153,11 +153,12 @@ LabelColumn TextLabels::finish() {
     return column;
 }
 
-void HotLabels::add(ElementType type,
-                    std::span<const std::byte> rows,
-                    const RowsOfFile& from,
-                    std::uint64_t first) {
-    with_type(type, [&]<class Value>(Value) { add_hot<Value>(rows, from, first, column_); });
+void add_hot_rows(LabelColumn& column,
+                  ElementType type,
+                  std::span<const std::byte> rows,
+                  const RowsOfFile& from,
+                  std::uint64_t first) {
+    with_type(type, [&]<class Value>(Value) { add_hot<Value>(rows, from, first, column); });
 }
 
 }  // namespace lockstep

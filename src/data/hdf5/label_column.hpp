@@ -59,23 +59,13 @@ class TextLabels {
     std::vector<std::uint32_t> numbers_;
 };
 
-/// Classes given by rows with one 1 in the place of the class, and 0 elsewhere.
-class HotLabels {
-  public:
-    /// `places`: number of classes, which is that of a row's numbers.
-    explicit HotLabels(std::uint64_t places) { column_.counts.resize(places); }
-
-    /// Adds the next rows, of elements of `type`; `first` is the number of the first one in the
-    /// file. Errors: E210 naming file and row.
-    void add(ElementType type,
-             std::span<const std::byte> rows,
-             const RowsOfFile& from,
-             std::uint64_t first);
-
-    LabelColumn finish() { return std::move(column_); }
-
-  private:
-    LabelColumn column_;
-};
+/// Adds the classes of the next rows, of `type`, to `column`, whose counts are as many as a row has
+/// numbers: one is 1, in the place of the class, and the others are 0. `first` is the number of the
+/// first row in the file. Errors: E210 naming file and row.
+void add_hot_rows(LabelColumn& column,
+                  ElementType type,
+                  std::span<const std::byte> rows,
+                  const RowsOfFile& from,
+                  std::uint64_t first);
 
 }  // namespace lockstep

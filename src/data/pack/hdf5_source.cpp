@@ -317,13 +317,12 @@ class Hdf5Import {
     }
 
     LabelColumn hot_rows_of(std::size_t f) {
-        const Part& shape = parts_[f].front();
-        HotLabels labels(shape.size[1]);
+        LabelColumn column{.counts = std::vector<std::uint64_t>(parts_[f].front().size[1])};
         for (const Part& part : parts_[f])
             for_rows(part, [&](std::span<const std::byte> rows, std::uint64_t first) {
-                labels.add(part.type, rows, {part.path, part.name, part.size[0]}, first);
+                add_hot_rows(column, part.type, rows, {part.path, part.name, part.size[0]}, first);
             });
-        return labels.finish();
+        return column;
     }
 
     void add(FieldPlan planned, Spool& spool, std::size_t bytes) {
