@@ -88,14 +88,6 @@ class BlockCache {
 //
 // Tested: data/pack/pack_test.cpp; statistics: data/pack/sources_test.cpp, e2e/numbers_test.cpp.
 
-struct ShuffleOptions {
-    std::uint64_t seed = 0;
-    fs::path beside;                 ///< files go to a hidden folder beside this one
-    std::uint64_t memory_bytes = 0;  ///< memory of each member
-    int threads = 1;
-    Team team;
-};
-
 constexpr std::uint64_t rows_at_once = 256;
 constexpr std::uint64_t least_flush = std::uint64_t{64} << 10, most_flush = std::uint64_t{1} << 20;
 
@@ -168,63 +160,64 @@ class BucketWriter {
     std::vector<std::vector<std::byte>> pending_;
 };
 
-// This member's part of the rows, in order, to the files of all buckets.
-void distribute(const RowSource& source,
-                const ShuffleOptions& options,
-                const Layout& layout,
-                const fs::path& folder,
-                const std::function<void(std::uint64_t)>& report) {
-    const auto rank = static_cast<std::uint64_t>(options.team.rank);
-    const auto size = static_cast<std::uint64_t>(options.team.size);
-    const std::uint64_t first = source.samples() * rank / size;
-    const std::uint64_t last = source.samples() * (rank + 1) / size;
-    const std::vector<std::uint64_t> places = places_of_rows(source.samples(), options.seed);
-    auto read = [&](std::uint64_t piece, std::vector<std::byte>& out) {
-        const std::uint64_t begin = first + piece * rows_at_once;
-        const std::uint64_t end = std::min(begin + rows_at_once, last);
-        out.resize((end - begin) * layout.record_bytes());
-        for (std::uint64_t row = begin; row < end; ++row) {
-            const auto record = std::span(out).subspan((row - begin) * layout.record_bytes(),
-                                                       layout.record_bytes());
-            std::memcpy(record.data(), &places[row], sizeof(std::uint64_t));
-            for (std::size_t f = 0; f < layout.field_bytes.size(); ++f)
-                source.read(f,
-                            row,
-                            record.subspan(sizeof(std::uint64_t) + layout.field_offset[f],
-                                           layout.field_bytes[f]));
-        }
-    };
-    const auto threads = static_cast<std::size_t>(worker_count(options.threads));
-    std::vector<decltype(read)> readers(threads, read);
-    std::vector<std::vector<std::byte>> slots(2 * threads);
-    BucketWriter writer(folder, options.team.rank, layout, options.memory_bytes);
-    const std::uint64_t pieces = (last - first + rows_at_once - 1) / rows_at_once;
-    work_in_order(pieces, readers, slots, [&](std::uint64_t at, const auto& records) {
-        for (std::size_t i = 0; i < records.size(); i += layout.record_bytes())
-            writer.add(std::span(records).subspan(i, layout.record_bytes()));
-        report(std::min(source.samples(), (at + 1) * rows_at_once * size));
-    });
-    writer.flush_all();
-}
-
+/// The rows of a source in the order that a pack with options.shuffle_seed gives them. Their files
+/// lie in a hidden folder beside options.output, which goes when this does.
 class ShuffledSource : public RowSource {
   public:
-    ShuffledSource(const RowSource& source, const ShuffleOptions& options)
+    /// Collective; `memory_bytes` is for each member. Errors: E403 (room for one copy), E404.
+    ShuffledSource(const RowSource& source, const PackOptions& options, std::uint64_t memory_bytes)
         : RowSource(source.samples(), source.fields()),
           source_(source),
-          layout_(layout_of(source, options.memory_bytes)),
-          seed_(options.seed),
-          members_(options.team.size),
+          options_(options),
+          memory_bytes_(memory_bytes),
+          layout_(layout_of(source, memory_bytes)),
           cache_(2) {
-        folder_ = by_root(options.team, [&] { return enter(options.beside); });
+        folder_ = by_root(options.team, [&] { return enter(); });
     }
 
-    const Layout& layout() const { return layout_; }
-    const fs::path& folder() const { return folder_; }
+    /// This member's part of the rows, in order, to the files of all buckets. `report` hears of
+    /// rows done, scaled to all.
+    void distribute(const std::function<void(std::uint64_t)>& report) const {
+        const auto rank = static_cast<std::uint64_t>(options_.team.rank);
+        const auto size = static_cast<std::uint64_t>(options_.team.size);
+        const std::uint64_t first = source_.samples() * rank / size;
+        const std::uint64_t last = source_.samples() * (rank + 1) / size;
+        const std::vector<std::uint64_t> places =
+            places_of_rows(source_.samples(), *options_.shuffle_seed);
+        auto read = [&](std::uint64_t piece, std::vector<std::byte>& out) {
+            const std::uint64_t begin = first + piece * rows_at_once;
+            const std::uint64_t end = std::min(begin + rows_at_once, last);
+            out.resize((end - begin) * layout_.record_bytes());
+            for (std::uint64_t row = begin; row < end; ++row) {
+                const auto record = std::span(out).subspan((row - begin) * layout_.record_bytes(),
+                                                           layout_.record_bytes());
+                std::memcpy(record.data(), &places[row], sizeof(std::uint64_t));
+                for (std::size_t f = 0; f < layout_.field_bytes.size(); ++f)
+                    source_.read(f,
+                                 row,
+                                 record.subspan(sizeof(std::uint64_t) + layout_.field_offset[f],
+                                                layout_.field_bytes[f]));
+            }
+        };
+        const auto threads = static_cast<std::size_t>(worker_count(options_.threads));
+        std::vector<decltype(read)> readers(threads, read);
+        std::vector<std::vector<std::byte>> slots(2 * threads);
+        BucketWriter writer(folder_, options_.team.rank, layout_, memory_bytes_);
+        const std::uint64_t pieces = (last - first + rows_at_once - 1) / rows_at_once;
+        work_in_order(pieces, readers, slots, [&](std::uint64_t at, const auto& records) {
+            for (std::size_t i = 0; i < records.size(); i += layout_.record_bytes())
+                writer.add(std::span(records).subspan(i, layout_.record_bytes()));
+            report(std::min(source_.samples(), (at + 1) * rows_at_once * size));
+        });
+        writer.flush_all();
+    }
 
-    std::string row_order() const override { return fmt::format("shuffled:{}", seed_); }
+    std::string row_order() const override {
+        return fmt::format("shuffled:{}", *options_.shuffle_seed);
+    }
     Hash128 fingerprint() const override {
-        return hash128(fmt::format("{} shuffled {}", source_.fingerprint().hex(), seed_));
+        return hash128(
+            fmt::format("{} shuffled {}", source_.fingerprint().hex(), *options_.shuffle_seed));
     }
 
     void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
@@ -236,8 +229,8 @@ class ShuffledSource : public RowSource {
     }
 
   private:
-    std::string enter(const fs::path& beside) {
-        const fs::path target = fs::absolute(beside).lexically_normal();
+    std::string enter() {
+        const fs::path target = fs::absolute(options_.output).lexically_normal();
         workspace_.emplace(target.parent_path() / (target.filename().string() + ".shuffle"));
         workspace_->clear();
         check_room(workspace_->path(),
@@ -253,7 +246,7 @@ class ShuffledSource : public RowSource {
         const std::uint64_t rows = std::min(layout_.bucket_rows, samples() - first);
         std::vector<std::byte> sorted(rows * layout_.row_bytes);
         std::uint64_t found = 0;
-        for (int rank = 0; rank < members_; ++rank)
+        for (int rank = 0; rank < options_.team.size; ++rank)
             found += load_file(bucket_path(folder_, bucket, rank), first, sorted);
         expect(found == rows, "every row is in one file");
         return sorted;
@@ -281,25 +274,13 @@ class ShuffledSource : public RowSource {
     }
 
     const RowSource& source_;
+    const PackOptions& options_;
+    std::uint64_t memory_bytes_;
     Layout layout_;
-    std::uint64_t seed_;
-    int members_;
     std::optional<Workspace> workspace_;  // set on rank 0
     fs::path folder_;
     mutable BlockCache cache_;
 };
-
-/// Collective. `source` in the order that a pack with that seed gives it. The source is read once,
-/// in order; the folder goes when the result does. `report` hears of rows done, scaled to all.
-/// Errors: E403 (room for one copy), E404, and those of reading and writing.
-std::unique_ptr<RowSource> shuffle_rows(const RowSource& source,
-                                        const ShuffleOptions& options,
-                                        const std::function<void(std::uint64_t)>& report) {
-    auto shuffled = std::make_unique<ShuffledSource>(source, options);
-    together(options.team,
-             [&] { distribute(source, options, shuffled->layout(), shuffled->folder(), report); });
-    return shuffled;
-}
 
 /// Fields of a data set, as stored: each block is read once if rows are requested in order. Names,
 /// statistics and the order of rows are those of the data set. Errors of read(): those of damage
@@ -372,13 +353,14 @@ PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
     if (plan.split.empty()) plan.split = input->split();
     if (plan.block_rows == 0) plan.block_rows = input->manifest().block_rows;
     if (!plan.shuffle_seed) return pack_dataset(packed, plan, report);
-    const ShuffleOptions shuffle{
-        *plan.shuffle_seed, options.output, memory_bytes, options.threads, options.team};
-    const auto shuffled = shuffle_rows(packed, shuffle, [&](std::uint64_t done) {
-        if (report) report({"shuffle", done, packed.samples()});
+    const ShuffledSource shuffled(packed, options, memory_bytes);
+    together(options.team, [&] {
+        shuffled.distribute([&](std::uint64_t done) {
+            if (report) report({"shuffle", done, packed.samples()});
+        });
     });
     plan.shuffle_seed.reset();
-    return pack_dataset(*shuffled, plan, report);
+    return pack_dataset(shuffled, plan, report);
 }
 
 // Rows of the index are scanned as those of an input are before they are packed.
