@@ -16,7 +16,9 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <zlib.h>
@@ -86,6 +88,13 @@ inline PackResult pack_dataset(const IdxPack& options, const PackReport& report 
         return open_idx(options.images, options.labels);
     });
     return lockstep::pack_dataset(*source, options, report);
+}
+
+/// Ends a pack at `stage`, once so many are done.
+inline PackReport ending_at(std::string_view stage, std::uint64_t done = 0) {
+    return [=](const PackProgress& at) {
+        if (at.stage == stage && at.done >= done) throw std::runtime_error("enough");
+    };
 }
 
 /// The options that pack `samples`, written to `folder`, into `folder`/name.

@@ -65,12 +65,7 @@ class PackTeam : public testing::Test {
         return pack_dataset(options, report);
     }
     void pack_until(std::uint64_t done) const {
-        EXPECT_THROW(pack_dataset(options_,
-                                  [&](const PackProgress& at) {
-                                      if (at.stage == "write" && at.done >= done)
-                                          throw std::runtime_error("enough");
-                                  }),
-                     std::runtime_error);
+        EXPECT_THROW(pack_dataset(options_, test::ending_at("write", done)), std::runtime_error);
     }
 
     test::TempDir folder_;

@@ -161,11 +161,7 @@ TEST_F(Pack, RefusesOptionsThatMakeNoSense) {
 TEST_F(Pack, LeavesNothingBehindWhenCancelledBeforeAnythingIsFinished) {
     const test::IdxPack options = test::options_for(folder_, samples_, "toy");
     for (const std::string_view stage : {"scan", "write"}) {
-        EXPECT_THROW(pack_dataset(options,
-                                  [&](const PackProgress& progress) {
-                                      if (progress.stage == stage) throw std::runtime_error("no");
-                                  }),
-                     std::runtime_error);
+        EXPECT_THROW(pack_dataset(options, test::ending_at(stage)), std::runtime_error);
         EXPECT_THAT(leftovers(), ElementsAre()) << stage;
     }
 }
@@ -278,13 +274,7 @@ TEST_F(Reshard, GoesOnAfterAnInterruption) {
     options_.shards = 6;
     options_.block_rows = 16;
     const auto index = test::open_index(packed_.output);
-    EXPECT_THROW(reshard_dataset(index,
-                                 options_,
-                                 1 << 20,
-                                 [](const PackProgress& at) {
-                                     if (at.stage == "write" && at.done > 400)
-                                         throw std::runtime_error("enough");
-                                 }),
+    EXPECT_THROW(reshard_dataset(index, options_, 1 << 20, test::ending_at("write", 401)),
                  std::runtime_error);
     EXPECT_EQ(reshard_dataset(index, options_, 1 << 20).resumed_shards, 3u);
     EXPECT_EQ(test::read_all(test::open_index(options_.output)),
