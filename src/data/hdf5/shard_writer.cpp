@@ -74,14 +74,14 @@ class BlockMaker {
     void make(std::uint64_t number, std::size_t field, EncodedField& out) {
         const std::size_t row_bytes = spec_.manifest.fields[field].bytes_per_sample();
         const std::uint64_t block_rows =
-            std::min<std::uint64_t>(spec_.manifest.block_rows, spec_.samples);
+            std::min<std::uint64_t>(spec_.manifest.block_rows, spec_.shard().samples);
         const std::uint64_t first = number * block_rows;
-        const std::uint64_t rows = std::min(block_rows, spec_.samples - first);
+        const std::uint64_t rows = std::min(block_rows, spec_.shard().samples - first);
         const bool is_chunk = encoder_.codec() != Codec::none;
         out.raw.assign((is_chunk ? block_rows : rows) * row_bytes, std::byte{0});
         for (std::uint64_t i = 0; i < rows; ++i)
             rows_(field,
-                  spec_.first_sample + first + i,
+                  spec_.shard().first_sample + first + i,
                   std::span(out.raw).subspan(i * row_bytes, row_bytes));
         out.is_encoded = false;
         if (is_chunk) encode(out);
@@ -144,10 +144,10 @@ class FieldWriter {
           field_(spec.manifest.fields[field]),
           is_chunked_(encoding.codec != Codec::none) {
         h5::DatasetShape shape{
-            dimensions(spec.samples, field_), {}, encoding.codec, encoding.level};
+            dimensions(spec.shard().samples, field_), {}, encoding.codec, encoding.level};
         if (is_chunked_)
-            shape.chunk =
-                dimensions(std::min<std::uint64_t>(spec.manifest.block_rows, spec.samples), field_);
+            shape.chunk = dimensions(
+                std::min<std::uint64_t>(spec.manifest.block_rows, spec.shard().samples), field_);
         dataset_ =
             h5::create_dataset(data, field_.name, h5::type_of(field_.type), shape, spec.path);
         describe_field(dataset_, field_);
@@ -206,9 +206,9 @@ void describe_shard(const h5::Handle& file, const ShardSpec& spec) {
     h5::write_attribute(file, "format_version", std::uint64_t{manifest_format_version});
     h5::write_attribute(file, "dataset_uuid", manifest.uuid);
     h5::write_attribute(file, "shard_index", std::uint64_t{spec.number});
-    h5::write_attribute(file, "shard_count", std::uint64_t{spec.count});
-    h5::write_attribute(file, "first_sample", spec.first_sample);
-    h5::write_attribute(file, "n_samples", spec.samples);
+    h5::write_attribute(file, "shard_count", std::uint64_t{manifest.shards.size()});
+    h5::write_attribute(file, "first_sample", spec.shard().first_sample);
+    h5::write_attribute(file, "n_samples", spec.shard().samples);
     h5::write_attribute(file, "split", manifest.split);
     h5::write_attribute(file, "row_order", manifest.row_order);
     h5::write_attribute(file, "writer", manifest.writer);
@@ -235,7 +235,7 @@ Indexes write_objects(const ShardSpec& spec,
                       int& error) {
     const auto alignment =
         encoding.codec == Codec::none ? h5::Alignment::large_objects : h5::Alignment::none;
-    const std::vector<RowBlock> blocks = row_blocks(spec.samples, spec.manifest.block_rows);
+    const std::vector<RowBlock> blocks = row_blocks(spec.shard().samples, spec.manifest.block_rows);
     std::vector<BlockMaker> makers;
     const auto useful = std::clamp<std::size_t>(blocks.size(), 1, std::max(encoding.threads, 1));
     for (std::size_t i = 0; i < useful; ++i) makers.emplace_back(spec, rows, encoding);
@@ -251,7 +251,7 @@ Indexes write_objects(const ShardSpec& spec,
     work_in_order(blocks.size(), makers, slots, [&](std::uint64_t at, const EncodedBlock& made) {
         for (std::size_t f = 0; f < fields.size(); ++f) fields[f].write(blocks[at], made[f]);
         check(error == 0, [&] { return system_error("write", spec.path, error); });
-        report(spec.first_sample + blocks[at].first + blocks[at].rows);
+        report(spec.shard().first_sample + blocks[at].first + blocks[at].rows);
     });
     Indexes indexes;
     for (const FieldWriter& field : fields) indexes.push_back(field.index());
@@ -317,12 +317,9 @@ Shard write_shard(const ShardSpec& spec,
     const Indexes indexes = write_objects(spec, rows, encoding, report, error);
     // It is closed: only then is everything on its way to the disk.
     check(error == 0, [&] { return system_error("write", spec.path, error); });
-    Shard shard{.name = spec.path.filename().string(),
-                .bytes = fs::file_size(spec.path),
-                .samples = spec.samples,
-                .first_sample = spec.first_sample};
     Manifest described = spec.manifest;
-    described.shards.assign(spec.number + 1, shard);
+    Shard& shard = described.shards[spec.number];
+    shard.bytes = fs::file_size(spec.path);
     const std::vector<ProbedField> probed = probe_shard(spec.path, described, spec.number).fields;
     const UniqueFd fd(::open(spec.path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!fd) throw system_error("write", spec.path, errno);

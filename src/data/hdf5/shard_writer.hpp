@@ -13,12 +13,13 @@
 
 namespace lockstep {
 
-/// The data set that a shard belongs to; `manifest.shards` need not be complete.
+/// A shard by its number, of which `manifest` has the samples, and the file to write.
 struct ShardSpec {
     const Manifest& manifest;
+    std::size_t number = 0;
     fs::path path;
-    std::size_t number = 0, count = 1;
-    std::uint64_t first_sample = 0, samples = 0;
+
+    const Shard& shard() const { return manifest.shards[number]; }
 };
 
 /// Fills `out` with row `row` (global, in the data set's order) of field number `field`. Several

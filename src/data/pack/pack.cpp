@@ -287,11 +287,10 @@ Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t
     };
     const fs::path path = space.folder() / shard.name;
     try {
-        return write_shard(
-            {manifest_, path, number, manifest_.shards.size(), shard.first_sample, shard.samples},
-            read,
-            {options_.codec, options_.level, worker_count(options_.threads)},
-            tell);
+        return write_shard({manifest_, number, path},
+                           read,
+                           {options_.codec, options_.level, worker_count(options_.threads)},
+                           tell);
     } catch (...) {
         std::error_code ignored;
         fs::remove(path, ignored);
