@@ -12,6 +12,7 @@
 #include "lockstep/run/step_budget.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -20,13 +21,29 @@ namespace {
 
 constexpr double longest_s = 24 * 3600;
 
+// What each training is told by the command itself, or does without.
+constexpr std::array own_options{"checkpoint-every",
+                                 "config",
+                                 "dry-run",
+                                 "early-stop",
+                                 "evaluate-every",
+                                 "keep-best",
+                                 "max-steps",
+                                 "np",
+                                 "oversubscribe",
+                                 "run",
+                                 "steps",
+                                 "test-data",
+                                 "virtual-ranks"};
+
 }  // namespace
 
 std::vector<std::string> words_of_train(const Invocation& call,
                                         const std::vector<std::string>& left_out) {
-    std::vector<std::string> words = {"train"};
+    std::vector<std::string> words = {"train", "--checkpoint-every", "never"};
     for (const ResolvedOption& option : call.options) {
-        const bool is_left_out = std::ranges::find(left_out, option.name) != left_out.end();
+        const bool is_left_out = std::ranges::count(left_out, option.name) > 0 ||
+                                 std::ranges::count(own_options, option.name) > 0;
         const bool is_flag = option.kind == OptionKind::flag;
         const bool is_unset = is_flag && (option.text == "false" || option.text == "0");
         if (option.origin == "default" || is_left_out || is_unset) continue;

@@ -19,7 +19,9 @@ struct ShortTraining {
     fs::path run;                    ///< a run directory that does not exist yet
 };
 
-/// Returns the words of `train` that reproduce the options of `call`, except those in `left_out`.
+/// Returns the words of `train` that reproduce the options of `call`, except those in `left_out`
+/// and those that a short training is given anew (ranks, steps, run) or goes without (checkpoints
+/// on the way, tests).
 std::vector<std::string> words_of_train(const Invocation& call,
                                         const std::vector<std::string>& left_out);
 

@@ -70,28 +70,10 @@ std::vector<int> parse_ranks(const std::string& list) {
 std::vector<std::string> common_words(const Invocation& call,
                                       std::int64_t steps,
                                       int virtual_ranks) {
-    auto words = words_of_train(call,
-                                {"ranks",
-                                 "steps",
-                                 "np",
-                                 "run",
-                                 "max-steps",
-                                 "virtual-ranks",
-                                 "checkpoint-every",
-                                 "test-data",
-                                 "oversubscribe",
-                                 "dry-run",
-                                 "config",
-                                 "evaluate-every",
-                                 "keep-best",
-                                 "early-stop"});
-    words.insert(words.end(),
-                 {"--max-steps",
-                  std::to_string(steps),
-                  "--virtual-ranks",
-                  std::to_string(virtual_ranks),
-                  "--checkpoint-every",
-                  "never"});
+    auto words = words_of_train(call, {"ranks"});
+    words.insert(
+        words.end(),
+        {"--max-steps", std::to_string(steps), "--virtual-ranks", std::to_string(virtual_ranks)});
     return words;
 }
 

@@ -97,32 +97,14 @@ std::vector<std::string> common_words(const TuneOptions& options, const Invocati
     auto words = words_of_train(call,
                                 {"minutes",
                                  "rounds",
-                                 "steps",
                                  "knobs",
                                  "allow-bits",
                                  "out",
                                  "json",
-                                 "np",
                                  "data",
-                                 "run",
-                                 "max-steps",
-                                 "virtual-ranks",
-                                 "checkpoint-every",
-                                 "test-data",
                                  "test-field",
-                                 "oversubscribe",
-                                 "dry-run",
-                                 "config",
-                                 "deadline",
-                                 "evaluate-every",
-                                 "keep-best",
-                                 "early-stop"});
-    words.insert(words.end(),
-                 {"--data",
-                  options.train.settings.data.string(),
-                  "--oversubscribe",
-                  "--checkpoint-every",
-                  "never"});
+                                 "deadline"});
+    words.insert(words.end(), {"--data", options.train.settings.data.string(), "--oversubscribe"});
     return words;
 }
 
