@@ -36,14 +36,19 @@ void check_given(bool is_given, const std::string& option, const std::string& fi
     check(is_given, [&] { return Error("E105", fmt::format("--{} is missing", option), "", fix); });
 }
 
+void check_fits(bool fits,
+                const std::string& what,
+                const std::string& why,
+                const std::string& fix) {
+    check(fits, [&] { return Error("E106", what, why, fix); });
+}
+
 void check_one_process(const Invocation& call, const std::string& name, const std::string& as) {
     agree(call.process.ranks, [&] {
-        check(call.process.ranks.size() == 1, [&] {
-            return Error("E106",
-                         fmt::format("'lockstep {}' under a launcher of several ranks", name),
-                         as,
-                         "call it without mpirun or srun");
-        });
+        check_fits(call.process.ranks.size() == 1,
+                   fmt::format("'lockstep {}' under a launcher of several ranks", name),
+                   as,
+                   "call it without mpirun or srun");
     });
 }
 

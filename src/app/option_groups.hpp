@@ -55,6 +55,13 @@ inline constexpr std::array<std::string_view, 12> group_titles = {
 /// Errors: E105 that --`option` is missing, unless `is_given`.
 void check_given(bool is_given, const std::string& option, const std::string& fix = "see --help");
 
+/// Checks options that exclude each other, or values that do not fit. Errors: E106 with these
+/// words, unless it `fits`.
+void check_fits(bool fits,
+                const std::string& what,
+                const std::string& why,
+                const std::string& fix = "drop one of them");
+
 /// Collective. Errors: E106 if a launcher started several ranks of the command `name`, `as` it
 /// needs one process.
 void check_one_process(const Invocation& call, const std::string& name, const std::string& as);

@@ -128,14 +128,12 @@ OptionTable bench_option_table(BenchOptions& options) {
 }
 
 void check_bench_options(const BenchOptions& options) {
-    check(options.min_bytes <= options.max_bytes, [&] {
-        return Error("E106",
-                     fmt::format("--min-bytes {} is more than --max-bytes {}",
-                                 bytes_text(options.min_bytes),
-                                 bytes_text(options.max_bytes)),
-                     "sizes go from the smallest to the largest",
-                     fmt::format("for example -b {} -e {}", options.max_bytes, options.min_bytes));
-    });
+    check_fits(options.min_bytes <= options.max_bytes,
+               fmt::format("--min-bytes {} is more than --max-bytes {}",
+                           bytes_text(options.min_bytes),
+                           bytes_text(options.max_bytes)),
+               "sizes go from the smallest to the largest",
+               fmt::format("for example -b {} -e {}", options.max_bytes, options.min_bytes));
 }
 
 /// The ranks that reduce together.

@@ -277,12 +277,12 @@ void measure_all(const BenchIoOptions& options, Json& report) {
 }
 
 void check_bench_io(const BenchIoOptions& options) {
-    check(options.image.size() == 3, [&] {
-        return Error("E106", "--image takes channels, height and width", "", "see --help");
-    });
-    check(options.fields.empty() || !options.data.empty(), [] {
-        return Error("E106", "--field is given without --data", "", "name the files by --data");
-    });
+    check_fits(
+        options.image.size() == 3, "--image takes channels, height and width", "", "see --help");
+    check_fits(options.fields.empty() || !options.data.empty(),
+               "--field is given without --data",
+               "",
+               "name the files by --data");
 }
 
 int run(const BenchIoOptions& options) {

@@ -2,11 +2,11 @@
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/launch/live_placement.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -119,18 +119,14 @@ bool is_planned(const MapOptions& options) {
 void refuse_both(const MapOptions& options) {
     const bool names_both =
         !options.hosts.empty() && (options.nodes > 0 || options.tasks_per_node > 0);
-    check(!names_both, [] {
-        return Error("E106",
-                     "--hosts together with --nodes or --ntasks-per-node",
-                     "both decide where ranks run",
-                     "--hosts NAME:SLOTS,... alone");
-    });
-    check(options.check.empty() || !is_planned(options), [] {
-        return Error("E106",
-                     "--check together with options of a plan",
-                     "it compares a plan's file with the job that runs",
-                     "mpirun -np N lockstep map --check FILE");
-    });
+    check_fits(!names_both,
+               "--hosts together with --nodes or --ntasks-per-node",
+               "both decide where ranks run",
+               "--hosts NAME:SLOTS,... alone");
+    check_fits(options.check.empty() || !is_planned(options),
+               "--check together with options of a plan",
+               "it compares a plan's file with the job that runs",
+               "mpirun -np N lockstep map --check FILE");
 }
 
 int run_map(const MapOptions& options, const ProcessContext& process) {

@@ -49,12 +49,10 @@ std::string_view only_input(const PackInputs& in) {
                      "--folder, --text or --tokens say what is to be packed",
                      "see --help");
     });
-    check(given.size() == 1, [&] {
-        return Error("E106",
-                     fmt::format("several inputs are given: --{}", fmt::join(given, ", --")),
-                     "a data set is packed from one input",
-                     "drop all but one");
-    });
+    check_fits(given.size() == 1,
+               fmt::format("several inputs are given: --{}", fmt::join(given, ", --")),
+               "a data set is packed from one input",
+               "drop all but one");
     return given[0];
 }
 
@@ -85,12 +83,9 @@ void check_extras(const PackInputs& in, std::string_view input) {
          {in.length > 0, "length", {"text", "tokens"}},
          {in.token_type != RawTokens::none, "token-type", {"tokens"}}}};
     for (const Extra& extra : extras)
-        check(!extra.is_given || std::ranges::find(extra.inputs, input) != extra.inputs.end(), [&] {
-            return Error("E106",
-                         fmt::format("--{} does not go with --{}", extra.name, input),
-                         fmt::format("it is for --{}", fmt::join(extra.inputs, ", --")),
-                         "drop one of them");
-        });
+        check_fits(!extra.is_given || std::ranges::find(extra.inputs, input) != extra.inputs.end(),
+                   fmt::format("--{} does not go with --{}", extra.name, input),
+                   fmt::format("it is for --{}", fmt::join(extra.inputs, ", --")));
 }
 
 void need(bool is_given, std::string_view name, std::string_view with) {
@@ -107,12 +102,9 @@ std::vector<NamedInput> named(const std::string& option, const std::vector<std::
 }
 
 void check_columns(const CsvOptions& csv) {
-    check(csv.label.empty() || csv.targets.empty(), [] {
-        return Error("E106",
-                     "--label and --target are both given",
-                     "a model predicts classes (--label) or numbers (--target)",
-                     "drop one of them");
-    });
+    check_fits(csv.label.empty() || csv.targets.empty(),
+               "--label and --target are both given",
+               "a model predicts classes (--label) or numbers (--target)");
 }
 
 // That of a packed data set, or of the training data of a run.
@@ -132,22 +124,17 @@ std::unique_ptr<RowSource> open_table(const PackInputs& in, const SourceOptions&
         return open_csv(in.csv, csv, options);
     }
     const CsvOptions usual;
-    check(csv.drop.empty() && csv.categorical.empty() && csv.missing == usual.missing &&
-              csv.type == usual.type,
-          [&] {
-              return Error("E106",
-                           "--like goes with none of --drop, --categorical, --missing and --real",
-                           fmt::format("'{}' was packed with its own", in.like.string()),
-                           "drop them");
-          });
+    check_fits(csv.drop.empty() && csv.categorical.empty() && csv.missing == usual.missing &&
+                   csv.type == usual.type,
+               "--like goes with none of --drop, --categorical, --missing and --real",
+               fmt::format("'{}' was packed with its own", in.like.string()),
+               "drop them");
     const Manifest manifest = manifest_of(in.like);
     const auto found = std::ranges::find(manifest.fields, "features", &Field::name);
-    check(found != manifest.fields.end() && found->shape.size() == 1, [&] {
-        return Error("E106",
-                     fmt::format("--like names '{}', which was no table", in.like.string()),
-                     "it has no 'features' [columns]",
-                     "drop --like");
-    });
+    check_fits(found != manifest.fields.end() && found->shape.size() == 1,
+               fmt::format("--like names '{}', which was no table", in.like.string()),
+               "it has no 'features' [columns]",
+               "drop --like");
     csv.like = *found;
     csv.missing = found->table.missing;
     csv.type = found->type;
@@ -376,12 +363,10 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");
     const std::vector<FieldMapping> fields = parse_field_mappings(in.fields);
-    check(in.resize.empty() || std::ranges::count(fields, "masks", &FieldMapping::name) == 0, [] {
-        return Error("E106",
-                     "--resize does not go with --hdf5 and masks",
-                     "it would change the images, and not the masks",
-                     "drop --resize");
-    });
+    check_fits(in.resize.empty() || std::ranges::count(fields, "masks", &FieldMapping::name) == 0,
+               "--resize does not go with --hdf5 and masks",
+               "it would change the images, and not the masks",
+               "drop --resize");
     return open_hdf5(foreign_files(in.hdf5), fields, in.layout, options);
 }
 

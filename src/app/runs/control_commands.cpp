@@ -169,12 +169,10 @@ int ask(const fs::path& run, ControlAction action, double timeout_s) {
 }
 
 int stop(const ControlOptions& options, const Invocation& call) {
-    check(!(options.now && options.after_checkpoint), [] {
-        return Error("E106",
-                     "--now and --after-checkpoint do not go together",
-                     "one ends without a checkpoint, the other with the next one",
-                     "give one of them, or none: then the run saves and ends");
-    });
+    check_fits(!(options.now && options.after_checkpoint),
+               "--now and --after-checkpoint do not go together",
+               "one ends without a checkpoint, the other with the next one",
+               "give one of them, or none: then the run saves and ends");
     const auto timeout = std::ranges::find(call.options, "timeout", &ResolvedOption::name);
     const bool is_default = timeout == call.options.end() || timeout->origin == "default";
     const double timeout_s = options.after_checkpoint && is_default ? 0 : options.timeout_s;

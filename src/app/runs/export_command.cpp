@@ -55,21 +55,15 @@ void check_ending(const ExportArguments& arguments) {
 void check_together(const ExportArguments& arguments) {
     check_given(!arguments.out.empty(), "out");
     check_ending(arguments);
-    check(!arguments.takes_all || !arguments.takes_average, [] {
-        return Error("E106",
-                     "--all and --average are both given",
-                     "--all includes the average, under its own name",
-                     "drop one of them");
-    });
+    check_fits(!arguments.takes_all || !arguments.takes_average,
+               "--all and --average are both given",
+               "--all includes the average, under its own name");
     const bool is_program = arguments.format == ExportFormat::program;
-    check(!arguments.takes_all || !(is_program || arguments.format == ExportFormat::torchscript),
-          [&] {
-              return Error("E106",
-                           fmt::format("--all does not go with --format {}",
-                                       is_program ? "pt2" : "torchscript"),
-                           "a model's file cannot hold the optimizer's state",
-                           "use --format safetensors");
-          });
+    check_fits(
+        !arguments.takes_all || !(is_program || arguments.format == ExportFormat::torchscript),
+        fmt::format("--all does not go with --format {}", is_program ? "pt2" : "torchscript"),
+        "a model's file cannot hold the optimizer's state",
+        "use --format safetensors");
 }
 
 ExportSummary write_weights(const fs::path& run,

@@ -184,9 +184,7 @@ std::vector<std::int64_t> chosen_starts(const fs::path& run,
 
 void check_together(const LogsOptions& options) {
     const auto refuse = [](bool both, const std::string& names, const std::string& why) {
-        check(!both, [&] {
-            return Error("E106", names + " do not go together", why, "leave one of them out");
-        });
+        check_fits(!both, names + " do not go together", why, "leave one of them out");
     };
     refuse(options.all_starts && options.incarnation > 0,
            "--all-starts and --incarnation",

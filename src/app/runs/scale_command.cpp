@@ -120,16 +120,14 @@ std::vector<RunFigures> read_runs(const std::vector<std::string>& places) {
     }
     for (const RunFigures& run : runs)
         for (const RunFigures& other : runs)
-            check(&run == &other || run.ranks.empty() || run.ranks.size() != other.ranks.size(),
-                  [&] {
-                      return Error("E106",
-                                   fmt::format("'{}' and '{}' both have {} rank(s)",
-                                               printable(run.root.string()),
-                                               printable(other.root.string()),
-                                               run.ranks.size()),
-                                   "each number of ranks needs exactly one run",
-                                   "drop one; 'lockstep compare A B' is for two such runs");
-                  });
+            check_fits(
+                &run == &other || run.ranks.empty() || run.ranks.size() != other.ranks.size(),
+                fmt::format("'{}' and '{}' both have {} rank(s)",
+                            printable(run.root.string()),
+                            printable(other.root.string()),
+                            run.ranks.size()),
+                "each number of ranks needs exactly one run",
+                "drop one; 'lockstep compare A B' is for two such runs");
     return runs;
 }
 
@@ -268,12 +266,9 @@ ScaleReport report_of(const ScaleOptions& options, const std::vector<std::string
 }
 
 int show(const ScaleOptions& options, const Invocation& call) {
-    check(options.times.empty() || call.positionals.empty(), [] {
-        return Error("E106",
-                     "runs and --times are both given",
-                     "the times of runs are read from the runs",
-                     "drop one of them");
-    });
+    check_fits(options.times.empty() || call.positionals.empty(),
+               "runs and --times are both given",
+               "the times of runs are read from the runs");
     const ScaleReport report = report_of(options, call.positionals);
     print_once(options.json ? scale_json(report).dump(2) + "\n" : scale_text(report));
     return 0;

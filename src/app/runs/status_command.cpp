@@ -185,8 +185,7 @@ int show(const StatusOptions& options, const Invocation& call) {
     const auto& given = call.positionals;
     if (options.all)
         return show_all(given.empty() ? fs::path("runs") : fs::path(given[0]), options);
-    check(!options.csv,
-          [] { return Error("E106", "--csv is for several runs", "", "give --all, or --json"); });
+    check_fits(!options.csv, "--csv is for several runs", "", "give --all, or --json");
     check(!given.empty(), [] {
         return Error("E105",
                      "an argument is missing",

@@ -6,6 +6,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "option_groups.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -101,9 +103,10 @@ void apply_flags(JobTemplate& script, const SubmitOptions& options, const Invoca
 
 void apply_second_part(JobTemplate& script, const SubmitOptions& options) {
     const bool is_asked = !options.het_partition.empty();
-    check(is_asked || (options.het_nodes.empty() && options.het_node_tasks.empty()), [] {
-        return Error("E106", "--het-nodes is given without --het-partition", "", "give both");
-    });
+    check_fits(is_asked || (options.het_nodes.empty() && options.het_node_tasks.empty()),
+               "--het-nodes is given without --het-partition",
+               "",
+               "give both");
     if (!is_asked) return;
     script.parts.resize(2);
     SbatchOptions& part = script.parts.back();
@@ -117,24 +120,19 @@ void apply_second_part(JobTemplate& script, const SubmitOptions& options) {
 void settle_requeue(JobTemplate& script, const SubmitOptions& options) {
     SbatchOptions& first = script.parts.front();
     const bool is_array = value_of(first, "array").has_value();
-    check(options.chain == 1 || (!is_array && script.parts.size() == 1), [] {
-        return Error("E106",
-                     "--chain goes neither with --array nor with --het-partition",
-                     "a chain is several jobs on one run",
-                     "drop one of them");
-    });
+    check_fits(options.chain == 1 || (!is_array && script.parts.size() == 1),
+               "--chain goes neither with --array nor with --het-partition",
+               "a chain is several jobs on one run");
     if (script.parts.size() > 1 || options.chain > 1) remove_option(first, "requeue");
     if (is_array && value_of(first, "output") == "%x-%j.out")
         set_option(first, "output", "%x-%A_%a.out");
     if (options.chain == 1) return;
     set_option(first, "no-requeue", std::nullopt);
     const auto awaited = value_of(first, "dependency");
-    check(!awaited || awaited->find('?') == awaited->npos, [] {
-        return Error("E106",
-                     "--chain does not go with '?' in --dependency",
-                     "a chain also waits for its own last job, and SLURM accepts either '?' or ','",
-                     "wait for all of them, with ','");
-    });
+    check_fits(!awaited || awaited->find('?') == awaited->npos,
+               "--chain does not go with '?' in --dependency",
+               "a chain also waits for its own last job, and SLURM accepts either '?' or ','",
+               "wait for all of them, with ','");
     set_option(first, "dependency", awaited ? *awaited + ",singleton" : "singleton");
 }
 

@@ -139,13 +139,11 @@ class RawInput {
              const RawTable& table,
              const Communicator& ranks) {
         const RawKind kind = kind_of_input(input);
-        check(!table.is_given() || kind == RawKind::table, [&] {
-            return Error(
-                "E106",
-                fmt::format("--id, --decimal and --encoding do not go with '{}'", input.string()),
-                "they are for tables: .csv and .tsv",
-                "drop them");
-        });
+        check_fits(
+            !table.is_given() || kind == RawKind::table,
+            fmt::format("--id, --decimal and --encoding do not go with '{}'", input.string()),
+            "they are for tables: .csv and .tsv",
+            "drop them");
         if (kind == RawKind::data_set) {
             settings.data = input;
             return;
@@ -207,18 +205,12 @@ int run_infer(InferArguments& arguments,
     InferSettings& settings = arguments.settings;
     settings.run = call.positionals[0];
     const bool has_input = call.positionals.size() > 1;
-    check(!has_input || settings.data.empty(), [&] {
-        return Error("E106",
-                     fmt::format("'{}' and --data are both given", call.positionals[1]),
-                     "either names what is read",
-                     "drop one of them");
-    });
-    check(settings.weights.empty() || settings.step == "newest", [] {
-        return Error("E106",
-                     "--weights and --step are both given",
-                     "either names the weights that are used",
-                     "drop one of them");
-    });
+    check_fits(!has_input || settings.data.empty(),
+               fmt::format("'{}' and --data are both given", call.positionals.back()),
+               "either names what is read");
+    check_fits(settings.weights.empty() || settings.step == "newest",
+               "--weights and --step are both given",
+               "either names the weights that are used");
     if (!has_input) check_given(!settings.data.empty(), "data", "name a data set: --data DIR");
     const Program& program = call.process.program;
     const Communicator& ranks = call.process.ranks;

@@ -2,7 +2,6 @@
 #include "train/train_options.hpp"
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/contract.hpp"
@@ -98,12 +97,10 @@ std::vector<Config> values_of_run(const OptionTable& table,
     const std::optional<std::string> resumed = given_text("resume", table, line, environment);
     const std::optional<std::string> source = given_text("from", table, line, environment);
     if (!resumed && !source) return {};
-    check(!resumed || !(source || line.options.contains("run")), [&] {
-        return Error("E106",
-                     fmt::format("--resume and --{} are both given", source ? "from" : "run"),
-                     "--resume goes on with a run as it is, in its own folder",
-                     fmt::format("drop --{}", source ? "resume" : "run"));
-    });
+    check_fits(!resumed || !(source || line.options.contains("run")),
+               fmt::format("--resume and --{} are both given", source ? "from" : "run"),
+               "--resume goes on with a run as it is, in its own folder",
+               fmt::format("drop --{}", source ? "resume" : "run"));
     const fs::path run = resumed ? fs::path(*resumed) : run_source(*source).run;
     Config config;
     const Json origins = read_run_record(run).config;

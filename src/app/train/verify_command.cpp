@@ -57,12 +57,10 @@ std::vector<int> parse_ranks(const std::string& list) {
         });
         ranks.push_back(static_cast<int>(*number));
     }
-    check(std::set(ranks.begin(), ranks.end()).size() > 1, [&] {
-        return Error("E106",
-                     fmt::format("--ranks is '{}'", list),
-                     "a comparison needs at least two numbers of ranks",
-                     "for example --ranks 1,2,4");
-    });
+    check_fits(std::set(ranks.begin(), ranks.end()).size() > 1,
+               fmt::format("--ranks is '{}'", list),
+               "a comparison needs at least two numbers of ranks",
+               "for example --ranks 1,2,4");
     return ranks;
 }
 

@@ -65,10 +65,8 @@ std::vector<std::string> wanted_knobs(const TuneOptions& options) {
 void check_tune(TuneOptions& options, const Invocation& call) {
     fs::path& data = options.train.settings.data;
     if (!call.positionals.empty()) {
-        check(data.empty(), [] {
-            return Error(
-                "E106", "DATA and --data are both given", "they mean the same", "drop one");
-        });
+        check_fits(
+            data.empty(), "DATA and --data are both given", "they mean the same", "drop one");
         data = call.positionals[0];
     }
     check(!data.empty(), [] {
@@ -78,12 +76,10 @@ void check_tune(TuneOptions& options, const Invocation& call) {
         return Error(
             "E201", fmt::format("'{}' does not exist", data.string()), "", "give a data set");
     });
-    check(options.train.hosts.empty(), [] {
-        return Error("E106",
-                     "--hosts is given",
-                     "tune measures on this machine only",
-                     "drop it, and start tune on one of the nodes");
-    });
+    check_fits(options.train.hosts.empty(),
+               "--hosts is given",
+               "tune measures on this machine only",
+               "drop it, and start tune on one of the nodes");
     check_output_place(options.out);
     check(!fs::exists(options.out), [&] {
         return Error("E407",
@@ -129,12 +125,10 @@ class Search {
         tuning_.rounds = options_.rounds;
         plan(rehearse(), names);
         for (const std::string& name : names) try_one(name);
-        check(!tuning_.knobs.empty(), [&] {
-            return Error("E106",
-                         "nothing is left to try",
-                         fmt::format("{}", fmt::join(tuning_.left, "; ")),
-                         "give fewer options of train, or more --knobs");
-        });
+        check_fits(!tuning_.knobs.empty(),
+                   "nothing is left to try",
+                   fmt::format("{}", fmt::join(tuning_.left, "; ")),
+                   "give fewer options of train, or more --knobs");
         if (tuning_.chosen != original_) confirm();
         tuning_.parameters = common_parameters(tuning_.knobs, first_.parameters);
         tuning_.trainings = trials_.count();
