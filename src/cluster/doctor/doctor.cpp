@@ -19,7 +19,6 @@ std::vector<DoctorCheck> joined_families() {
     for (const auto family : {launch_checks(),
                               cpu_checks(),
                               gpu_checks(),
-                              gpu_health_checks(),
                               fabric_checks(),
                               network_checks(),
                               limit_checks(),

@@ -13,7 +13,6 @@ namespace lockstep {
 std::span<const DoctorCheck> launch_checks();
 std::span<const DoctorCheck> cpu_checks();
 std::span<const DoctorCheck> gpu_checks();
-std::span<const DoctorCheck> gpu_health_checks();
 std::span<const DoctorCheck> fabric_checks();
 std::span<const DoctorCheck> network_checks();
 std::span<const DoctorCheck> limit_checks();
