@@ -277,9 +277,8 @@ Ailments busy_with_others(const RanksOfNode& ranks) {
         const bool is_shared = std::ranges::any_of(groups, [&](const auto& other) {
             return other.first != cpus && overlap(other.first, cpus);
         });
-        if (is_shared || sharers.size() > cpus.size()) continue;
-        const Ailments here = busy_cores(cpus, sharers);
-        found.insert(found.end(), here.begin(), here.end());
+        if (!is_shared && sharers.size() <= cpus.size())
+            std::ranges::move(busy_cores(cpus, sharers), std::back_inserter(found));
     }
     return found;
 }

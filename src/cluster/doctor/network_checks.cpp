@@ -110,19 +110,23 @@ RanksByValue networks_of(const std::vector<RanksOfNode>& nodes) {
     return networks;
 }
 
+/// Networks that all nodes are in.
+std::vector<std::string> common_networks(const std::vector<RanksOfNode>& nodes) {
+    std::vector<const NodeTopology*> topologies;
+    for (const RanksOfNode& node : nodes) topologies.push_back(&node.front()->node);
+    return shared_networks(topologies);
+}
+
 Ailments wrong_interface(JobRanks ranks) {
     const auto nodes = nodes_of(ranks);
     if (nodes.size() < 2) return {};
     Ailments found;
-    std::vector<const NodeTopology*> topologies;
-    for (const RanksOfNode& node : nodes) {
-        topologies.push_back(&node.front()->node);
-        auto bad = chosen_badly(*node.front());
-        found.insert(found.end(), bad.begin(), bad.end());
-    }
-    const auto shared = shared_networks(topologies);
-    if (shared.empty() &&
-        std::ranges::any_of(topologies, [](const auto* node) { return !node->interfaces.empty(); }))
+    for (const RanksOfNode& node : nodes)
+        std::ranges::move(chosen_badly(*node.front()), std::back_inserter(found));
+    const auto shared = common_networks(nodes);
+    if (shared.empty() && std::ranges::any_of(nodes, [](const RanksOfNode& node) {
+            return !node.front()->node.interfaces.empty();
+        }))
         found.push_back({.what = fmt::format("the nodes have no common network: {}",
                                              values_text(networks_of(nodes))),
                          .fix = "ask for nodes of one partition, or have an interface set up that "
@@ -285,13 +289,6 @@ const std::array network_table{
                 ras_port,
                 Severity::info},
 };
-
-/// "eth0: 10.0.0.0/24" of networks that all nodes are in.
-std::vector<std::string> common_networks(const std::vector<RanksOfNode>& nodes) {
-    std::vector<const NodeTopology*> topologies;
-    for (const RanksOfNode& node : nodes) topologies.push_back(&node.front()->node);
-    return shared_networks(topologies);
-}
 
 /// "docker0 (a bridge for containers)", each once over all nodes.
 std::set<std::string> left_out_on(const std::vector<RanksOfNode>& nodes) {

@@ -15,16 +15,7 @@ SystemFacts read_system_facts(const FactSource& source, const NodeTopology& node
 /// Returns facts of `path` below `root`; a relative path starts at the working folder.
 FolderFacts folder_facts(const std::filesystem::path& root, const std::string& path);
 
-/// Returns files in /dev/shm that MPI, NCCL or LibTorch left: this user's, older than an hour,
-/// mapped by none of the user's processes.
-std::vector<std::string> stale_shared_files(const std::filesystem::path& root);
-
 /// Returns the ancestors of this process, nearest first: paths, or names if paths are hidden.
 std::vector<std::string> ancestors_of_this(const std::filesystem::path& root);
-
-/// Returns true if a PCI switch above one of `devices` redirects traffic between its devices (ACS);
-/// nothing if that part of the configuration space cannot be read.
-std::optional<bool> redirects_pci(const std::filesystem::path& root,
-                                  const std::vector<PciPlace>& devices);
 
 }  // namespace lockstep

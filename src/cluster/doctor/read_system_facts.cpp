@@ -148,6 +148,23 @@ void add_bridges(const std::string& path, std::set<std::string>& bridges) {
     }
 }
 
+/// Returns true if a PCI switch above one of `devices` redirects traffic between its devices (ACS);
+/// nothing if that part of the configuration space cannot be read.
+std::optional<bool> redirects_pci(const fs::path& root, const std::vector<PciPlace>& devices) {
+    std::set<std::string> bridges;
+    for (const PciPlace& device : devices) add_bridges(device.path, bridges);
+    std::optional<bool> redirects;
+    for (const std::string& bridge : bridges) {
+        std::ifstream file(root / "sys/bus/pci/devices" / bridge / "config", std::ios::binary);
+        const Bytes config{std::istreambuf_iterator<char>(file), {}};
+        if (config.size() <= first_extended) continue;
+        const unsigned control = control_of(config);
+        redirects =
+            redirects.value_or(false) || (control & (request_redirect | completion_redirect)) != 0;
+    }
+    return redirects;
+}
+
 struct KnownFileSystem {
     std::uint32_t magic;
     const char* name;
@@ -215,6 +232,22 @@ std::string all_maps(const fs::path& root) {
         if (parse_integer(process.path().filename().string()))
             text += text_of(process.path() / "maps") + "\n";
     return text;
+}
+
+/// Returns files in /dev/shm that MPI, NCCL or LibTorch left: this user's, older than an hour,
+/// mapped by none of the user's processes.
+std::vector<std::string> stale_shared_files(const fs::path& root) {
+    std::vector<std::string> candidates;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(root / "dev/shm", ignored)) {
+        const std::string name = entry.path().filename().string();
+        if (is_leftover_name(name) && is_old_and_mine(entry.path())) candidates.push_back(name);
+    }
+    if (candidates.empty()) return candidates;
+    const std::string maps = all_maps(root);
+    std::erase_if(candidates, [&](const auto& name) { return maps.find(name) != maps.npos; });
+    std::ranges::sort(candidates);
+    return candidates;
 }
 
 }  // namespace
@@ -288,21 +321,6 @@ std::vector<std::string> ancestors_of_this(const fs::path& root) {
     return programs;
 }
 
-std::optional<bool> redirects_pci(const fs::path& root, const std::vector<PciPlace>& devices) {
-    std::set<std::string> bridges;
-    for (const PciPlace& device : devices) add_bridges(device.path, bridges);
-    std::optional<bool> redirects;
-    for (const std::string& bridge : bridges) {
-        std::ifstream file(root / "sys/bus/pci/devices" / bridge / "config", std::ios::binary);
-        const Bytes config{std::istreambuf_iterator<char>(file), {}};
-        if (config.size() <= first_extended) continue;
-        const unsigned control = control_of(config);
-        redirects =
-            redirects.value_or(false) || (control & (request_redirect | completion_redirect)) != 0;
-    }
-    return redirects;
-}
-
 FolderFacts folder_facts(const fs::path& root, const std::string& path) {
     FolderFacts folder{.path = path};
     const fs::path full =
@@ -322,20 +340,6 @@ FolderFacts folder_facts(const fs::path& root, const std::string& path) {
     folder.total_bytes = static_cast<std::uint64_t>(space.f_blocks) * space.f_frsize;
     if (space.f_files > 0) folder.free_inodes = space.f_favail;  // some have no fixed number
     return folder;
-}
-
-std::vector<std::string> stale_shared_files(const fs::path& root) {
-    std::vector<std::string> candidates;
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(root / "dev/shm", ignored)) {
-        const std::string name = entry.path().filename().string();
-        if (is_leftover_name(name) && is_old_and_mine(entry.path())) candidates.push_back(name);
-    }
-    if (candidates.empty()) return candidates;
-    const std::string maps = all_maps(root);
-    std::erase_if(candidates, [&](const auto& name) { return maps.find(name) != maps.npos; });
-    std::ranges::sort(candidates);
-    return candidates;
 }
 
 }  // namespace lockstep

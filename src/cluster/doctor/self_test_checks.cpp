@@ -141,8 +141,7 @@ Ailments slow_links(JobRanks ranks) {
                              .ranks = {pair.first, pair.second}});
         else
             others.emplace(pair, speed);
-    const Ailments alone = slow_in_themselves(ranks, others);
-    found.insert(found.end(), alone.begin(), alone.end());
+    std::ranges::move(slow_in_themselves(ranks, others), std::back_inserter(found));
     return found;
 }
 
