@@ -177,14 +177,5 @@ TEST(Map, ComparesNodesOfUnknownNamesByWhoSharesThem) {
     EXPECT_THAT(differences(plan, reality), Contains(HasSubstr("rank 1: it is on n9")));
 }
 
-TEST(Map, SaysWhatOpenMpReads) {
-    RankSeat seat;
-    seat.cpus = {4, 5, 6};
-    seat.threads = 2;
-    EXPECT_EQ(openmp_settings(seat), (OpenMpSettings{"2", "threads", "close"}));
-    seat.threads = 4;
-    EXPECT_EQ(openmp_settings(seat), (OpenMpSettings{"4", "", "false"})) << "more than cores";
-}
-
 }  // namespace
 }  // namespace lockstep

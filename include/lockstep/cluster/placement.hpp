@@ -132,13 +132,4 @@ void describe(Record& record, Placement& facts);     ///< for serialize() and ba
 /// Reads the text of serialize(). Errors: E222 naming `origin`.
 Placement deserialize_placement(std::string_view text, const std::string& origin = "plan");
 
-/// Variables for one rank that OpenMP reads at start: OMP_NUM_THREADS, OMP_PLACES, OMP_PROC_BIND.
-struct OpenMpSettings {
-    std::string threads, places, bind;
-    bool operator==(const OpenMpSettings&) const = default;
-};
-
-/// Returns the settings for the threads and cores of `seat`.
-OpenMpSettings openmp_settings(const RankSeat& seat);
-
 }  // namespace lockstep

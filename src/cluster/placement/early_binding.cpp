@@ -97,13 +97,6 @@ std::string openmp_binding(const Environment& environment) {
     return first_set(environment, binding);
 }
 
-OpenMpSettings openmp_settings(const RankSeat& seat) {
-    // Where a core has several CPUs here, OpenMP's own "cores" would be one place for all of them.
-    return {std::to_string(std::max(1, seat.threads)),
-            seat.threads > static_cast<int>(seat.cpus.size()) ? "" : "threads",
-            seat.threads > static_cast<int>(seat.cpus.size()) ? "false" : "close"};
-}
-
 bool may_bind(const LaunchFacts& launch, const Environment& environment) {
     return !environment.text(bound_variable) && knows_ranks(launch);
 }
@@ -129,10 +122,10 @@ EarlyBinding early_binding(const NodeTopology& node,
     binding.memory_node = memory_node_of(node, seat.cpus);
     binding.variables[bound_variable] = cpu_list_text(seat.cpus);
     if (!first_set(environment, openmp).empty()) return binding;
-    const auto settings = openmp_settings(seat);
-    binding.variables["OMP_NUM_THREADS"] = settings.threads;
-    binding.variables["OMP_PLACES"] = settings.places;
-    binding.variables["OMP_PROC_BIND"] = settings.bind;
+    binding.variables["OMP_NUM_THREADS"] = std::to_string(seat.threads);
+    // Where a core has several CPUs here, OpenMP's own "cores" would be one place for all of them.
+    binding.variables["OMP_PLACES"] = "threads";
+    binding.variables["OMP_PROC_BIND"] = "close";
     return binding;
 }
 

@@ -14,7 +14,8 @@ using testing::IsEmpty;
 
 EarlyBinding early(const NodeTopology& node,
                    int local_rank,
-                   const std::map<std::string, std::string>& more = {}) {
+                   const std::map<std::string, std::string>& more = {},
+                   const std::vector<int>& offered = {}) {
     std::map<std::string, std::string> variables{
         {"OMPI_COMM_WORLD_RANK", std::to_string(local_rank)},
         {"OMPI_COMM_WORLD_SIZE", "2"},
@@ -22,7 +23,7 @@ EarlyBinding early(const NodeTopology& node,
         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
     variables.insert(more.begin(), more.end());
     const Environment environment(variables);
-    return early_binding(node, read_launch_facts(environment), environment);
+    return early_binding(node, read_launch_facts(environment), environment, offered);
 }
 
 TEST(EarlyBinding, GivesUnboundRanksTheirShareAndOpenMpItsPlaces) {
@@ -59,14 +60,8 @@ TEST(EarlyBinding, KeepsWhatALauncherBoundAndCrowdedNodes) {
 TEST(EarlyBinding, SharesOutWhatTheLauncherItselfMayUse) {
     auto node = node_of("cpu16");
     node.allowed_cpus = {4, 5, 6, 7};
-    const Environment environment(
-        std::map<std::string, std::string>{{"OMPI_COMM_WORLD_RANK", "1"},
-                                           {"OMPI_COMM_WORLD_SIZE", "2"},
-                                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
-    const auto launch = read_launch_facts(environment);
-    EXPECT_THAT(early_binding(node, launch, environment).cpus, IsEmpty()) << "bound by it";
-    EXPECT_THAT(early_binding(node, launch, environment, {4, 5, 6, 7}).cpus, ElementsAre(6, 7));
+    EXPECT_THAT(early(node, 1).cpus, IsEmpty()) << "bound by it";
+    EXPECT_THAT(early(node, 1, {}, {4, 5, 6, 7}).cpus, ElementsAre(6, 7));
 }
 
 TEST(EarlyBinding, TakesMemoryFromTheNumaNodeOfTheCores) {
