@@ -139,13 +139,17 @@ std::string masks_of(const HostSeats& host) {
     return fmt::format("{}", fmt::join(masks, ","));
 }
 
-void check_form(const std::vector<HostSeats>& hosts, const char* form) {
-    check(!hosts.empty() && !hosts.front().seats.front().cpus.empty(), [&] {
+void check_has_cores(bool has_cores, const char* form) {
+    check(has_cores, [&] {
         return Error("E645",
                      fmt::format("a plan without cores has no form '{}'", form),
                      "the nodes are not known",
                      "give --topology FILE, made on such a node by 'lockstep map --save-topology'");
     });
+}
+
+void check_form(const std::vector<HostSeats>& hosts, const char* form) {
+    check_has_cores(!hosts.empty() && !hosts.front().seats.front().cpus.empty(), form);
     check(are_hosts_alike(hosts), [&] {
         return Error("E645",
                      fmt::format("this plan has no form '{}'", form),
@@ -276,12 +280,7 @@ std::string sbatch_text(const Placement& placement) {
 std::string rankfile_text(const Placement& placement) {
     const bool has_cores = std::ranges::none_of(
         placement.seats, [](const RankSeat& seat) { return seat.cpus.empty(); });
-    check(has_cores, [] {
-        return Error("E645",
-                     "a plan without cores has no form 'rankfile'",
-                     "the nodes are not known",
-                     "give --topology FILE, made on such a node by 'lockstep map --save-topology'");
-    });
+    check_has_cores(has_cores, "rankfile");
     // Open MPI would else read its own numbers of cores, which depend on how it orders them.
     std::string text = fmt::format("# CPUs by the kernel's numbers: mpirun {} --rankfile FILE\n",
                                    physical_rankfile);

@@ -164,6 +164,17 @@ bool is_near(const NodeTopology& node, const GpuFacts& gpu, const std::vector<in
         cpus, [&](int cpu) { return numa_node_of(node, cpu) == gpu.pci.numa_node; });
 }
 
+/// The ports that can carry messages between nodes: active ones, only InfiniBand's if it has any.
+std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node) {
+    std::vector<const RdmaPort*> ports = active_rdma_ports(node);
+    const auto is_infiniband = [](const RdmaPort* port) {
+        return port->link_layer == "InfiniBand";
+    };
+    if (std::ranges::any_of(ports, is_infiniband))
+        std::erase_if(ports, [&](const RdmaPort* port) { return !is_infiniband(port); });
+    return ports;
+}
+
 std::int64_t best_path_cost(const NodeTopology& node, const GpuFacts& gpu) {
     std::int64_t best = 0;
     bool is_first = true;
@@ -267,16 +278,6 @@ std::vector<GpuUnit> gpu_units(const NodeTopology& node) {
         for (const auto& uuid : gpu->mig_uuids) units.push_back({gpu, uuid});
     }
     return units;
-}
-
-std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node) {
-    std::vector<const RdmaPort*> ports = active_rdma_ports(node);
-    const auto is_infiniband = [](const RdmaPort* port) {
-        return port->link_layer == "InfiniBand";
-    };
-    if (std::ranges::any_of(ports, is_infiniband))
-        std::erase_if(ports, [&](const RdmaPort* port) { return !is_infiniband(port); });
-    return ports;
 }
 
 std::vector<int> choose_gpus(const NodeTopology& node,

@@ -27,10 +27,6 @@ struct GpuUnit {
 /// Returns the units in order of addresses.
 std::vector<GpuUnit> gpu_units(const NodeTopology& node);
 
-/// Returns the ports that can carry messages between nodes: active ones, and only InfiniBand if
-/// there is any.
-std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node);
-
 /// Returns a unit for each rank, or -1 for each if the node has none. Errors: E608.
 std::vector<int> choose_gpus(const NodeTopology& node,
                              std::span<const GpuUnit> units,

@@ -58,6 +58,23 @@ std::string word_of(const fs::path& file) {
     return colon == text.npos ? text : text.substr(colon + 2);
 }
 
+/// The place of the device behind `link` (a symbolic link into /sys/devices).
+PciPlace read_pci_place(const fs::path& link) {
+    PciPlace place;
+    place.path = device_path(link);
+    const auto name = fs::path(place.path).filename().string();
+    if (name.size() >= 12 && name.find(':') != name.npos) place.address = name;
+    place.numa_node = static_cast<int>(integer_in(link / "numa_node", -1));
+    place.cpus = cpu_list_in(link / "local_cpulist").value_or(std::vector<int>{});
+    place.vendor = text_of(link / "vendor");
+    place.device_class = text_of(link / "class");
+    place.link = {speed_of(link / "current_link_speed"),
+                  speed_of(link / "max_link_speed"),
+                  static_cast<int>(integer_in(link / "current_link_width", 0)),
+                  static_cast<int>(integer_in(link / "max_link_width", 0))};
+    return place;
+}
+
 /// The kinds of addresses that the port has; the kernel refuses to read unused entries.
 std::vector<std::string> gid_types_of(const fs::path& port) {
     std::vector<std::string> types;
@@ -163,22 +180,6 @@ std::string address_text(const ifaddrs& entry) {
 }
 
 }  // namespace
-
-PciPlace read_pci_place(const fs::path& link) {
-    PciPlace place;
-    place.path = device_path(link);
-    const auto name = fs::path(place.path).filename().string();
-    if (name.size() >= 12 && name.find(':') != name.npos) place.address = name;
-    place.numa_node = static_cast<int>(integer_in(link / "numa_node", -1));
-    place.cpus = cpu_list_in(link / "local_cpulist").value_or(std::vector<int>{});
-    place.vendor = text_of(link / "vendor");
-    place.device_class = text_of(link / "class");
-    place.link = {speed_of(link / "current_link_speed"),
-                  speed_of(link / "max_link_speed"),
-                  static_cast<int>(integer_in(link / "current_link_width", 0)),
-                  static_cast<int>(integer_in(link / "max_link_width", 0))};
-    return place;
-}
 
 std::vector<GpuFacts> read_pci_gpus(const fs::path& root) {
     std::vector<GpuFacts> gpus;

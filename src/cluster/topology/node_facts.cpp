@@ -96,6 +96,19 @@ void add_quota(const std::vector<fs::path>& folders, int version, ControlGroupFa
     }
 }
 
+ControlGroupFacts read_control_group(const fs::path& root) {
+    ControlGroupFacts facts;
+    for (const auto& group : control_groups(root)) {
+        if (facts.version == 0) facts.version = group.version;
+        // A version 1 system often shows an empty version 2 group beside it.
+        if (group.version != facts.version && group.version == 2) continue;
+        if (group.has("cpuset")) add_cpuset(folders_of(group, "cpuset", root), facts);
+        if (group.has("cpu")) add_quota(folders_of(group, "cpu", root), group.version, facts);
+    }
+    facts.memory_limit_bytes = control_group_memory_limit(root);
+    return facts;
+}
+
 /// "Max open files            1024                 4096                 files"
 std::optional<std::uint64_t> soft_limit(const std::string& text, const std::string& name) {
     const auto at = text.find(name);
@@ -149,19 +162,6 @@ NodeFacts read_node_facts(const fs::path& root) {
     facts.memory_bytes = total_memory(root);
     facts.control_group = read_control_group(root);
     read_processor(root, facts);
-    return facts;
-}
-
-ControlGroupFacts read_control_group(const fs::path& root) {
-    ControlGroupFacts facts;
-    for (const auto& group : control_groups(root)) {
-        if (facts.version == 0) facts.version = group.version;
-        // A version 1 system often shows an empty version 2 group beside it.
-        if (group.version != facts.version && group.version == 2) continue;
-        if (group.has("cpuset")) add_cpuset(folders_of(group, "cpuset", root), facts);
-        if (group.has("cpu")) add_quota(folders_of(group, "cpu", root), group.version, facts);
-    }
-    facts.memory_limit_bytes = control_group_memory_limit(root);
     return facts;
 }
 

@@ -19,9 +19,6 @@ namespace lockstep {
 /// that hwloc cannot read.
 void read_processors(const TopologySource& source, NodeTopology& node);
 
-/// Returns the place of the device behind `link` (a symbolic link into /sys/devices).
-PciPlace read_pci_place(const std::filesystem::path& link);
-
 /// Reads display controllers on PCI, and their data in the driver's /proc files.
 std::vector<GpuFacts> read_pci_gpus(const std::filesystem::path& root);
 
@@ -36,7 +33,6 @@ std::vector<NetworkInterface> read_interfaces(const std::filesystem::path& root)
 /// Adds the live system's addresses to the interfaces of the same names.
 void add_live_addresses(std::vector<NetworkInterface>& interfaces);
 
-ControlGroupFacts read_control_group(const std::filesystem::path& root);
 ResourceLimits read_resource_limits(const std::filesystem::path& root);
 KernelFacts read_kernel_facts(const std::filesystem::path& root);
 
