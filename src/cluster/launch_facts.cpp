@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <fmt/format.h>
 
@@ -14,9 +15,7 @@ using Number = std::optional<std::int64_t>;
 /// Returns the task count of node `node` in SLURM's "4(x2),1"; nothing if the text has another
 /// form.
 Number tasks_on_node(std::string_view text, std::int64_t node) {
-    while (!text.empty()) {
-        const auto comma = text.find(',');
-        const auto item = text.substr(0, comma);
+    for (const std::string& item : split(text, ',')) {
         const auto paren = item.find("(x");
         const auto tasks = parse_integer(item.substr(0, paren));
         Number nodes = 1;
@@ -28,7 +27,6 @@ Number tasks_on_node(std::string_view text, std::int64_t node) {
         if (!tasks || !nodes || *nodes < 1) return {};
         if (node < *nodes) return tasks;
         node -= *nodes;
-        text = comma == text.npos ? std::string_view{} : text.substr(comma + 1);
     }
     return {};
 }
@@ -99,51 +97,38 @@ std::string values_text(const LaunchFacts& facts) {
 }
 
 Error singletons(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
-    const auto name = launcher_name(facts.launcher);
-    const auto what = fmt::format("{} started {} processes, but MPI sees rank {} of {} in each",
-                                  name,
-                                  *facts.size,
-                                  mpi_rank,
-                                  mpi_size);
-    const auto values = values_text(facts);
-    if (facts.launcher == Launcher::torchrun) {
-        return {"E604",
-                what,
-                "torchrun starts processes that do not know MPI; found " + values,
-                fmt::format("mpirun -np {} lockstep train ...", *facts.size)};
-    }
-    if (facts.launcher == Launcher::pmi) {
-        return {"E604",
-                what,
-                "this is the mpiexec of MPICH or Intel MPI, and the program is linked with Open "
-                "MPI; found " +
-                    values,
-                fmt::format("lockstep train --np {} ..., or Open MPI's mpirun -np {} lockstep "
-                            "train ...; where no mpiexec started this: unset ${{!PMI_*}}",
-                            *facts.size,
-                            *facts.size)};
-    }
-    if (facts.launcher == Launcher::srun) {
-        const auto why = facts.pmix_rank ? "SLURM's PMIx and this program's MPI do not speak the "
-                                           "same version; found "
-                                         : "srun offered no PMIx; found ";
-        const auto fix = facts.pmix_rank
-                             ? fmt::format("mpirun -np {} lockstep train ...", *facts.size)
-                             : fmt::format(
-                                   "srun --mpi=pmix -n {} lockstep train ...  (srun "
-                                   "--mpi=list shows what this SLURM has), or mpirun; where no "
-                                   "srun started this: unset ${{!SLURM_*}}",
-                                   *facts.size);
-        return {"E604", what, why + values, fix};
-    }
-    return {
-        "E604",
-        what,
+    std::string why =
         "this mpirun belongs to another MPI than the one the program is linked with, or the "
-        "variables are left over from another launch; found " +
-            values,
+        "variables are left over from another launch";
+    std::string fix =
         "where no mpirun started this: unset ${!OMPI_*} ${!PMIX_*}; else use the mpirun of the MPI "
-        "that `ldd $(command -v lockstep) | grep libmpi` shows"};
+        "that `ldd $(command -v lockstep) | grep libmpi` shows";
+    if (facts.launcher == Launcher::pmi) {
+        why = "this is the mpiexec of MPICH or Intel MPI, and the program is linked with Open MPI";
+        fix = fmt::format(
+            "lockstep train --np {0} ..., or Open MPI's mpirun -np {0} lockstep "
+            "train ...; where no mpiexec started this: unset ${{!PMI_*}}",
+            *facts.size);
+    } else if (facts.launcher == Launcher::srun && !facts.pmix_rank) {
+        why = "srun offered no PMIx";
+        fix = fmt::format(
+            "srun --mpi=pmix -n {} lockstep train ...  (srun --mpi=list shows what this SLURM "
+            "has), or mpirun; where no srun started this: unset ${{!SLURM_*}}",
+            *facts.size);
+    } else if (facts.launcher != Launcher::mpirun) {
+        why = facts.launcher == Launcher::torchrun
+                  ? "torchrun starts processes that do not know MPI"
+                  : "SLURM's PMIx and this program's MPI do not speak the same version";
+        fix = fmt::format("mpirun -np {} lockstep train ...", *facts.size);
+    }
+    return {"E604",
+            fmt::format("{} started {} processes, but MPI sees rank {} of {} in each",
+                        launcher_name(facts.launcher),
+                        *facts.size,
+                        mpi_rank,
+                        mpi_size),
+            why + "; found " + values_text(facts),
+            fix};
 }
 
 Error disagreement(const LaunchFacts& facts, std::string what) {

@@ -14,30 +14,28 @@
 namespace lockstep {
 namespace {
 
-void check_account(const JobRequest& request, const SlurmFacts& facts) {
-    if (!facts.has_accounts) return;
-    const bool is_mine =
-        request.account.empty() || std::ranges::count(facts.accounts, request.account) > 0;
-    check(is_mine && !facts.accounts.empty(), [&] {
-        const std::string nearest = nearest_name(request.account, facts.accounts);
-        return Error(
-            "E533",
-            request.account.empty() ? "you have no account on this cluster"
-                                    : fmt::format("account '{}' is not yours", request.account),
-            facts.accounts.empty() ? "sacctmgr names none"
-                                   : fmt::format("yours: {}", fmt::join(facts.accounts, ", ")),
-            facts.accounts.empty()
-                ? "ask the administrators for one"
-                : fmt::format("--account {}", nearest.empty() ? facts.accounts.front() : nearest));
-    });
-}
-
 // "--name NEAREST", or the first one.
 std::string offer(const char* name,
                   const std::string& wrong,
                   const std::vector<std::string>& names) {
     const std::string nearest = nearest_name(wrong, names);
     return fmt::format("--{} {}", name, nearest.empty() ? names.front() : nearest);
+}
+
+void check_account(const JobRequest& request, const SlurmFacts& facts) {
+    if (!facts.has_accounts) return;
+    const bool is_mine =
+        request.account.empty() || std::ranges::count(facts.accounts, request.account) > 0;
+    check(is_mine && !facts.accounts.empty(), [&] {
+        return Error(
+            "E533",
+            request.account.empty() ? "you have no account on this cluster"
+                                    : fmt::format("account '{}' is not yours", request.account),
+            facts.accounts.empty() ? "sacctmgr names none"
+                                   : fmt::format("yours: {}", fmt::join(facts.accounts, ", ")),
+            facts.accounts.empty() ? "ask the administrators for one"
+                                   : offer("account", request.account, facts.accounts));
+    });
 }
 
 // If no accounts are kept, SLURM accepts any QOS.
@@ -269,11 +267,10 @@ Error unknown_partition(const SlurmFacts& facts, const std::string& name) {
                                     idle_nodes(facts, partition.name),
                                     partition.total_nodes));
     }
-    const std::string nearest = nearest_name(name, names);
     return Error("E523",
                  fmt::format("there is no partition '{}'", name),
                  fmt::format("there are {}", fmt::join(shown, ", ")),
-                 fmt::format("--partition {}", nearest.empty() ? names.front() : nearest));
+                 offer("partition", name, names));
 }
 
 std::vector<const SlurmPartition*> partitions_of(const JobPart& part, const SlurmFacts& facts) {
