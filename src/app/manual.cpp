@@ -118,6 +118,18 @@ bool is_of_train(const Option& option, const OptionTable& train) {
     });
 }
 
+// The sections of `command` without those of train that other commands also take, which are shown
+// once.
+std::vector<OptionSection> own_sections(const Command& command) {
+    if (command.name == train_command().name) return command.table;
+    std::vector<std::string> shown;
+    for (const OptionSection& section : train_command().table) shown.push_back(section.title);
+    std::vector<OptionSection> own;
+    for (const OptionSection& section : command.table)
+        if (std::ranges::find(shown, section.title) == shown.end()) own.push_back(section);
+    return own;
+}
+
 // The options of a command that the page has elsewhere.
 std::string reference_links(const Command& command, const OptionTable& train) {
     std::vector<std::string> groups, of_train;
@@ -224,34 +236,6 @@ std::string reference_exit_codes() {
     return text + "| 128 + n | killed by signal n | goes on from the newest checkpoint |\n";
 }
 
-// A prefix's share/ has folders alone; a run, a data set or a home has files.
-void check_holds_no_files(const fs::path& folder) {
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none))
-        check(!entry.is_regular_file(none), [&] {
-            return Error(
-                "E407",
-                fmt::format("'{}' holds other files, such as '{}'",
-                            folder.string(),
-                            entry.path().filename().string()),
-                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
-                "reference",
-                "name a folder that is new or has only folders in it");
-        });
-}
-
-}  // namespace
-
-std::vector<OptionSection> own_sections(const Command& command) {
-    if (command.name == train_command().name) return command.table;
-    std::vector<std::string> shown;
-    for (const OptionSection& section : train_command().table) shown.push_back(section.title);
-    std::vector<OptionSection> own;
-    for (const OptionSection& section : command.table)
-        if (std::ranges::find(shown, section.title) == shown.end()) own.push_back(section);
-    return own;
-}
-
 std::string man_page(const std::vector<Command>& commands) {
     std::string text = fmt::format(
         ".TH LOCKSTEP 1 \"\" \"Lockstep {}\" \"User Commands\"\n.SH NAME\n"
@@ -279,6 +263,24 @@ std::string reference_page(const std::vector<Command>& commands) {
         if (!command.is_hidden) text += reference_command(command, train);
     return text + reference_groups(commands) + reference_exit_codes();
 }
+
+// A prefix's share/ has folders alone; a run, a data set or a home has files.
+void check_holds_no_files(const fs::path& folder) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none))
+        check(!entry.is_regular_file(none), [&] {
+            return Error(
+                "E407",
+                fmt::format("'{}' holds other files, such as '{}'",
+                            folder.string(),
+                            entry.path().filename().string()),
+                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
+                "reference",
+                "name a folder that is new or has only folders in it");
+        });
+}
+
+}  // namespace
 
 std::vector<std::string> write_manual(const std::vector<Command>& commands,
                                       const fs::path& folder) {

@@ -10,16 +10,6 @@
 
 namespace lockstep {
 
-/// Returns the sections of `command` without those of train that other commands also take, which
-/// are shown once.
-std::vector<OptionSection> own_sections(const Command& command);
-
-/// Returns lockstep(1), in man's macros.
-std::string man_page(const std::vector<Command>& commands);
-
-/// Returns docs/reference.md.
-std::string reference_page(const std::vector<Command>& commands);
-
 std::string bash_completion(const std::vector<Command>& commands);
 std::string zsh_completion(const std::vector<Command>& commands);
 std::string fish_completion(const std::vector<Command>& commands);

@@ -217,6 +217,30 @@ bool takes_train(const std::vector<std::string>& names, const std::vector<std::s
     });
 }
 
+std::vector<Config> read_standing_configs(const Environment& environment) {
+    std::vector<Config> configs;
+    const auto user = user_config(environment);
+    if (!user.empty() && fs::exists(status_of(user))) configs.push_back(read_config(user));
+    const auto named = environment.text("LOCKSTEP_SITE_CONFIG");
+    const bool has_site = named ? !named->empty() : fs::exists(status_of(site_config));
+    if (has_site) configs.push_back(read_config(named.value_or(site_config)));
+    return configs;
+}
+
+void check_sections(const Config& config, const std::vector<Command>& commands) {
+    std::vector<std::string> known;
+    for (const Command& command : commands)
+        for (const std::string& name : option_names(command.table))
+            if (name != "config") known.push_back(section_of(command.name) + name);
+    for (const auto& [key, entry] : config)
+        if (std::ranges::find(known, key) == known.end())
+            throw unknown_key(entry,
+                              key,
+                              known,
+                              "options stand in a table with their command's name, such as [train]",
+                              "see 'lockstep COMMAND --help'");
+}
+
 }  // namespace
 
 ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& table) {
@@ -277,30 +301,6 @@ std::string options_help(const OptionTable& table) {
         }
     }
     return text;
-}
-
-std::vector<Config> read_standing_configs(const Environment& environment) {
-    std::vector<Config> configs;
-    const auto user = user_config(environment);
-    if (!user.empty() && fs::exists(status_of(user))) configs.push_back(read_config(user));
-    const auto named = environment.text("LOCKSTEP_SITE_CONFIG");
-    const bool has_site = named ? !named->empty() : fs::exists(status_of(site_config));
-    if (has_site) configs.push_back(read_config(named.value_or(site_config)));
-    return configs;
-}
-
-void check_sections(const Config& config, const std::vector<Command>& commands) {
-    std::vector<std::string> known;
-    for (const Command& command : commands)
-        for (const std::string& name : option_names(command.table))
-            if (name != "config") known.push_back(section_of(command.name) + name);
-    for (const auto& [key, entry] : config)
-        if (std::ranges::find(known, key) == known.end())
-            throw unknown_key(entry,
-                              key,
-                              known,
-                              "options stand in a table with their command's name, such as [train]",
-                              "see 'lockstep COMMAND --help'");
 }
 
 std::vector<Config> standing_values(const Command& command,

@@ -64,6 +64,14 @@ std::string blocks_text(const CommReport& report) {
     return text;
 }
 
+/// The speed of `row` divided by Open MPI's at the same size; nothing if not measured.
+std::optional<double> ratio_to_open_mpi(const Measurements& measured, const Measurement& row) {
+    for (const Measurement& other : measured.rows)
+        if (other.method == SumMethod::open_mpi && other.bytes == row.bytes)
+            return other.best_s / row.best_s;
+    return {};
+}
+
 std::string ratios_text(const CommReport& report) {
     std::vector<SumMethod> others = report.plan.methods;
     if (std::erase(others, SumMethod::open_mpi) == 0) return {};
@@ -228,13 +236,6 @@ Json report_json(const CommReport& report) {
             {{"bytes", limit.bytes}, {"gb_per_s", limit.bytes_per_s / 1e9}});
     json["verdict"] = verdict_text(report);
     return json;
-}
-
-std::optional<double> ratio_to_open_mpi(const Measurements& measured, const Measurement& row) {
-    for (const Measurement& other : measured.rows)
-        if (other.method == SumMethod::open_mpi && other.bytes == row.bytes)
-            return other.best_s / row.best_s;
-    return {};
 }
 
 std::string verdict_text(const CommReport& report) {

@@ -45,9 +45,6 @@ Json report_json(const CommReport& report);
 /// `min_gb_per_s`.
 void judge(const CommReport& report, double min_gb_per_s);
 
-/// Returns the speed of `row` divided by Open MPI's at the same size; nothing if not measured.
-std::optional<double> ratio_to_open_mpi(const Measurements& measured, const Measurement& row);
-
 /// Returns Open MPI's name and version without its build.
 std::string mpi_version();
 

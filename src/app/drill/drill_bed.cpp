@@ -94,17 +94,7 @@ std::string hash_of_newest(const fs::path& run) {
                                : read_checkpoint_state(checkpoints.back().path).parameter_hash;
 }
 
-// A process that ends has no command line any more before it gives its files, and locks, back.
-bool is_held(const fs::path& run) {
-    try {
-        return status_of_run(run, StatusDepth::now).is_alive();
-    } catch (const Error&) {
-        return false;
-    }
-}
-
-}  // namespace
-
+/// The living processes on this host with `word` on their command line, except this.
 std::vector<pid_t> processes_naming(const std::string& word) {
     std::vector<pid_t> found;
     std::error_code none;
@@ -115,6 +105,17 @@ std::vector<pid_t> processes_naming(const std::string& word) {
     }
     return found;
 }
+
+// A process that ends has no command line any more before it gives its files, and locks, back.
+bool is_held(const fs::path& run) {
+    try {
+        return status_of_run(run, StatusDepth::now).is_alive();
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+}  // namespace
 
 bool send_to(const LiveRun& live, std::int64_t pid, int signal) {
     const auto target = static_cast<pid_t>(pid);

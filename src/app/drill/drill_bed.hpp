@@ -99,7 +99,4 @@ class DrillBed {
 /// Sends `signal` to `pid` if it is of the run's family. Returns true if it did.
 bool send_to(const LiveRun& live, std::int64_t pid, int signal);
 
-/// Returns the living processes on this host with `word` on their command line, except this.
-std::vector<pid_t> processes_naming(const std::string& word);
-
 }  // namespace lockstep

@@ -15,6 +15,11 @@
 namespace lockstep {
 namespace {
 
+std::string fault_end_name(FaultEnd end) {
+    constexpr const char* names[] = {"passed", "failed", "skipped"};
+    return names[static_cast<int>(end)];
+}
+
 std::string title_of(const DrillPage& page) {
     const std::size_t skipped = page.count(FaultEnd::skipped);
     auto title = fmt::format("# Lockstep drill: {} of {} faults ended as they should",
@@ -52,11 +57,6 @@ std::string section_of_fault(const FaultReport& fault) {
 Expectation expect_text(std::string what, std::string expected, std::string found) {
     const bool is_met = expected == found;
     return {std::move(what), std::move(expected), std::move(found), is_met};
-}
-
-std::string fault_end_name(FaultEnd end) {
-    constexpr const char* names[] = {"passed", "failed", "skipped"};
-    return names[static_cast<int>(end)];
 }
 
 FaultEnd FaultReport::end() const {

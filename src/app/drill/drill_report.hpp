@@ -22,7 +22,6 @@ struct Expectation {
 Expectation expect_text(std::string what, std::string expected, std::string found);
 
 enum class FaultEnd { passed, failed, skipped };
-std::string fault_end_name(FaultEnd end);  ///< the enumerator's name
 
 struct FaultReport {
     std::string name{};         ///< its option: "killed-rank"

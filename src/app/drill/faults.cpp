@@ -22,17 +22,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array faults{
-    Fault{"killed-rank", "a rank is killed (kill -9), as when memory runs out", kill_rank},
-    Fault{"stuck-rank", "a rank is stopped (kill -STOP)", stop_rank},
-    Fault{"killed-launcher", "the command and its child processes are killed", kill_launcher},
-    Fault{"preempt", "the job gets TERM, as SLURM sends it before a preemption", preempt},
-    Fault{"damaged-data", "some bytes of the data are damaged", damage_data},
-    Fault{"full-disk", "the run's file system, a small one made for this, becomes full", fill_disk},
-    Fault{"full-shm", "a /dev/shm made for this has no room for Open MPI's files", fill_shm},
-    Fault{"node-loss", "all ranks of the last host in --hosts stop answering", lose_node},
-};
-
 /// Adds the checks that end every rehearsal: nothing is left, and the run continues as if nothing
 /// had happened. The next launcher removes the files of a killed one, so they are checked after it.
 void expect_recovery(DrillBed& bed, const Attack& attack, FaultReport& report) {
@@ -50,6 +39,23 @@ std::string hit_rank(const LiveRun& live, int rank, int signal, const char* how)
                                trace.pid,
                                trace.host);
     return "";
+}
+
+/// Makes the expectation that `logs --first-error` names this rank on this host with this trouble,
+/// such as "rank dead", or error code.
+Expectation expect_cause(const fs::path& run,
+                         int rank,
+                         const std::string& host,
+                         const std::string& trouble) {
+    const auto text = [](int of, const std::string& on, const std::string& what) {
+        return fmt::format("rank {} on {}: {}", of, on, what);
+    };
+    std::string found = "none is told";
+    if (const auto cause = root_cause(run, read_incarnation(run)))
+        found = text(cause->error.ranks.front(),
+                     cause->error.host,
+                     cause->is_verdict ? cause->trouble : cause->error.code);
+    return expect_text("first error", text(rank, host, trouble), found);
 }
 
 /// A rank that is hit by a signal of which it knows nothing.
@@ -173,33 +179,6 @@ FaultReport skip(const std::string& why) {
     return {.why_skipped = why};
 }
 
-}  // namespace
-
-std::span<const Fault> all_faults() {
-    return faults;
-}
-
-Expectation expect_cause(const fs::path& run,
-                         int rank,
-                         const std::string& host,
-                         const std::string& trouble) {
-    const auto text = [](int of, const std::string& on, const std::string& what) {
-        return fmt::format("rank {} on {}: {}", of, on, what);
-    };
-    std::string found = "none is told";
-    if (const auto cause = root_cause(run, read_incarnation(run)))
-        found = text(cause->error.ranks.front(),
-                     cause->error.host,
-                     cause->is_verdict ? cause->trouble : cause->error.code);
-    return expect_text("first error", text(rank, host, trouble), found);
-}
-
-Expectation expect_exit(int code, const Struck& struck) {
-    const std::string found =
-        struck.exit_code < 0 ? "it did not end" : std::to_string(struck.exit_code);
-    return expect_text("exit code", std::to_string(code), found);
-}
-
 FaultReport kill_rank(DrillBed& bed) {
     return hit(bed, {.name = "killed-rank"}, SIGKILL, "kill -9", "rank dead");
 }
@@ -261,6 +240,29 @@ FaultReport lose_node(DrillBed& bed) {
                            bed.expect_nothing_left(attack),
                            bed.expect_same_parameters(attack)};
     return report;
+}
+
+constexpr std::array faults{
+    Fault{"killed-rank", "a rank is killed (kill -9), as when memory runs out", kill_rank},
+    Fault{"stuck-rank", "a rank is stopped (kill -STOP)", stop_rank},
+    Fault{"killed-launcher", "the command and its child processes are killed", kill_launcher},
+    Fault{"preempt", "the job gets TERM, as SLURM sends it before a preemption", preempt},
+    Fault{"damaged-data", "some bytes of the data are damaged", damage_data},
+    Fault{"full-disk", "the run's file system, a small one made for this, becomes full", fill_disk},
+    Fault{"full-shm", "a /dev/shm made for this has no room for Open MPI's files", fill_shm},
+    Fault{"node-loss", "all ranks of the last host in --hosts stop answering", lose_node},
+};
+
+}  // namespace
+
+std::span<const Fault> all_faults() {
+    return faults;
+}
+
+Expectation expect_exit(int code, const Struck& struck) {
+    const std::string found =
+        struck.exit_code < 0 ? "it did not end" : std::to_string(struck.exit_code);
+    return expect_text("exit code", std::to_string(code), found);
 }
 
 }  // namespace lockstep
