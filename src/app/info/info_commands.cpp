@@ -222,8 +222,7 @@ Command config_show_command() {
     auto options = std::make_shared<ShowOptions>();
     OptionTable table = {
         {"Output", {flag_option("origin", options->origin, "say where each value comes from")}}};
-    for (OptionSection& section : train_option_table(options->train))
-        table.push_back(std::move(section));
+    std::ranges::move(train_option_table(options->train), std::back_inserter(table));
     return {.name = "config show",
             .summary = "show the settings that 'train' would use",
             .usage = "lockstep config show [--origin] [options of train]",

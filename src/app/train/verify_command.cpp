@@ -144,8 +144,7 @@ Command verify_command() {
         {"Comparison",
          {text_option("ranks", "LIST", options->ranks, "numbers of ranks to compare"),
           whole_option("steps", options->steps, {1, 1'000'000}, "steps of each training")}}};
-    for (OptionSection& section : train_option_table(options->train))
-        table.push_back(std::move(section));
+    std::ranges::move(train_option_table(options->train), std::back_inserter(table));
     return {
         .name = "verify",
         .summary = "prove that any number of ranks gives the same bits",

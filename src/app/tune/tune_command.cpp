@@ -281,8 +281,7 @@ Command tune_command() {
                       "also choose settings that change the bits of the model: threads"),
           path_option("out", "FILE", options->out, "TOML file for train --config")}},
         json_group(options->json)};
-    for (OptionSection& section : train_option_table(options->train))
-        table.push_back(std::move(section));
+    std::ranges::move(train_option_table(options->train), std::back_inserter(table));
     return {.name = "tune",
             .summary = "find settings that make a training faster on this machine",
             .usage = "lockstep tune DATA [--minutes M] [--out FILE] [options of train]",
