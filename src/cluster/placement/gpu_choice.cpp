@@ -17,7 +17,7 @@
 // that gets such a GPU is an error that names the rank (E608).
 //
 // Tested: cluster/placement/placement_test.cpp (near a card first, MIG, odd NUMA nodes),
-// gpus_and_witnesses_test.cpp and launched_ranks_test.cpp (visible GPUs, sharing).
+// launched_ranks_test.cpp (visible GPUs, sharing).
 //
 // The search in that table. Giving each rank its best GPU in turn is not the best for all: the
 // first may take the one that the second needs. Rows are ranks, columns are what they may get:
@@ -40,8 +40,6 @@
 #include "gpu_choice.hpp"
 
 #include "lockstep/core/error.hpp"
-
-#include "placement/gpu_choice.hpp"
 
 #include <algorithm>
 #include <array>

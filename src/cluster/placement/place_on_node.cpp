@@ -25,7 +25,7 @@
 //   position.
 //
 // Tested: cluster/placement/placement_test.cpp on nodes described in cluster/topologies (and one
-// property over random ones), launched_ranks_test.cpp, gpus_and_witnesses_test.cpp.
+// property over random ones), launched_ranks_test.cpp.
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tune/trials.hpp"
+
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
-#include "tune/trials.hpp"
 
 #include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 KnobResult transports() {
@@ -96,6 +100,109 @@ TEST(CommonParameters, AreThoseOfAllThatChangeSpeedAlone) {
                 HasSubstr("error E743: --transport mpi gave other parameters"));
     other.knob.effect = KnobEffect::decides_bits;
     EXPECT_EQ(common_parameters({other}, "abc"), "abc");
+}
+
+std::vector<std::string> texts(const Knob& knob) {
+    std::vector<std::string> all;
+    for (const Variant& variant : knob.variants) all.push_back(variant_text(knob, variant));
+    return all;
+}
+
+KnobFacts four_cores() {
+    return {.cores = 4, .virtual_ranks = 8};
+}
+
+TEST(Knobs, KnowWhichOfThemDecideBits) {
+    for (const std::string& name : knob_names()) {
+        const bool decides = knob_of(name, four_cores(), {}).effect == KnobEffect::decides_bits;
+        EXPECT_EQ(decides, name == "threads") << name;
+    }
+    EXPECT_EQ(knob_names().back(), "threads") << "what decides bits is tried last";
+}
+
+TEST(Knobs, BeginWithWhatThereIs) {
+    EXPECT_THAT(texts(knob_of("np", four_cores(), {})), ElementsAre("1", "2", "4"));
+    EXPECT_THAT(texts(knob_of("io-threads", four_cores(), {})), ElementsAre("0", "1", "2", "4"));
+    EXPECT_THAT(texts(knob_of("leaves", four_cores(), {})), ElementsAre("auto", "one-by-one"));
+}
+
+TEST(Knobs, HaveNoMoreRanksThanVirtualRanksOrCores) {
+    KnobFacts facts = four_cores();
+    facts.virtual_ranks = 2;
+    EXPECT_THAT(texts(knob_of("np", facts, {})), ElementsAre("1", "2"));
+    facts = four_cores();
+    facts.cores = 6;
+    facts.threads = 2;
+    EXPECT_THAT(texts(knob_of("np", facts, {})), ElementsAre("1", "2", "3"));
+}
+
+TEST(Knobs, ShareCoresAmongRanksAndThreads) {
+    EXPECT_THAT(
+        texts(knob_of("threads", four_cores(), {{"np", "4"}})),
+        ElementsAre("1 in each of 4 rank(s)", "2 in each of 2 rank(s)", "4 in each of 1 rank(s)"));
+}
+
+TEST(Knobs, LeaveWhatIsGiven) {
+    KnobFacts facts = four_cores();
+    facts.given = {"np", "transport"};
+    EXPECT_THAT(knob_of("np", facts, {}).variants, IsEmpty());
+    EXPECT_THAT(knob_of("transport", facts, {{"np", "2"}}).variants, IsEmpty());
+    EXPECT_THAT(
+        texts(knob_of("threads", facts, {})),
+        ElementsAre("1 in each of 1 rank(s)", "2 in each of 1 rank(s)", "4 in each of 1 rank(s)"));
+}
+
+TEST(Knobs, TryNothingBetweenRanksWhereThereIsOne) {
+    EXPECT_THAT(knob_of("transport", four_cores(), {}).variants, IsEmpty());
+    EXPECT_THAT(texts(knob_of("transport", four_cores(), {{"np", "2"}})),
+                ElementsAre("auto", "shared-memory", "mpi"));
+}
+
+TEST(Knobs, KeepWhatWasChosenBefore) {
+    for (const Variant& variant : knob_of("io-threads", four_cores(), {{"np", "2"}}).variants)
+        EXPECT_EQ(variant.at("np"), "2");
+}
+
+TEST(SettingsText, IsWhatTrainTakes) {
+    EXPECT_EQ(settings_text({{"transport", "mpi"}, {"np", "2"}}), "--np 2 --transport mpi");
+}
+
+using Ways = std::vector<std::vector<double>>;
+
+TEST(SpeedUp, IsTheMedianOfTheRounds) {
+    const std::vector before{2.0, 2.1, 1.9}, after{1.0, 1.0, 1.0};
+    const SpeedUp found = speed_up(before, after);
+    EXPECT_DOUBLE_EQ(found.median, 2);
+    EXPECT_DOUBLE_EQ(found.least, 1.9);
+    EXPECT_DOUBLE_EQ(found.most, 2.1);
+    EXPECT_TRUE(found.is_gain());
+    EXPECT_EQ(speed_up_text(found), "2.00 times as fast (1.90 to 2.10)");
+}
+
+TEST(SpeedUp, IsNoGainWithinTheNoise) {
+    const std::vector before{1.10, 1.00, 1.20}, after{1.02, 0.99, 1.15};
+    EXPECT_GT(speed_up(before, after).least, 1);
+    EXPECT_FALSE(speed_up(before, after).is_gain());
+}
+
+TEST(SpeedUp, IsNoGainWhereOneRoundSaysOtherwise) {
+    const std::vector before{2.0, 2.0, 2.0}, after{1.0, 1.0, 2.01};
+    EXPECT_FALSE(speed_up(before, after).is_gain());
+}
+
+TEST(QuickestWay, IsTheQuickestOfThoseBeyondTheNoise) {
+    EXPECT_EQ(quickest_way(Ways{{2, 2}, {1.5, 1.5}, {1, 1}, {3, 3}}), 2u);
+    EXPECT_EQ(quickest_way(Ways{{2, 2}, {1.9, 2.05}}), 0u);
+    EXPECT_EQ(quickest_way(Ways{{2, 2}}), 0u);
+}
+
+TEST(QuickestWay, IsNoneThatDidNotRun) {
+    EXPECT_EQ(quickest_way(Ways{{2, 2}, {}, {1}}), 0u);
+}
+
+TEST(MedianOf, TakesTheMiddle) {
+    EXPECT_DOUBLE_EQ(median_of({3, 1, 2}), 2);
+    EXPECT_DOUBLE_EQ(median_of({4, 1, 2, 3}), 2.5);
 }
 
 }  // namespace
