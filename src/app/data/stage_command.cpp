@@ -10,7 +10,7 @@
 #include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
-#include "data/pack_output.hpp"
+#include "data/write_commands.hpp"
 #include "option_groups.hpp"
 
 #include <algorithm>

@@ -18,7 +18,7 @@
 
 #include "command.hpp"
 #include "data/pack_inputs.hpp"
-#include "data/pack_output.hpp"
+#include "data/write_commands.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
 

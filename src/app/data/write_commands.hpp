@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks as data's functions know them, how far their work is, and how a signal ends it in
+// order.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/team.hpp"
+#include "lockstep/run/progress.hpp"
+
+#include <functional>
+#include <string>
+
+namespace lockstep {
+
+/// Shows how far packing is, for as long as `progress` lives. Throws as stop_if_asked(`doing`).
+std::function<void(const PackProgress&)> pack_report(const std::string& doing, Progress& progress);
+
+/// All of `ranks`, which must outlive the result.
+Team team_of(const Communicator& ranks);
+
+/// Throws Error E242 if a signal asked this process to end; `doing` is "packing". For progress
+/// callbacks while a SignalGuard is there.
+void stop_if_asked(const std::string& doing);
+
+}  // namespace lockstep
