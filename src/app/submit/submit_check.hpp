@@ -6,7 +6,7 @@
 #include "lockstep/cluster/job_request.hpp"
 #include "lockstep/plan/settings.hpp"
 
-#include "submit/submit_options.hpp"
+#include "submit/submit_plan.hpp"
 
 #include <cstdint>
 #include <string>

@@ -31,6 +31,21 @@
 namespace lockstep {
 namespace {
 
+// The folder that holds slurm/: LOCKSTEP_ROOT, this folder, an installation's or a build's. Errors:
+// E539.
+fs::path find_root(const Environment& environment) {
+    const fs::path program = fs::path(this_executable()).parent_path();
+    std::vector<fs::path> candidates = {
+        fs::current_path(), program / "../share/lockstep", program / "../../.."};
+    if (const auto named = environment.text("LOCKSTEP_ROOT")) candidates = {*named};
+    for (const fs::path& folder : candidates)
+        if (fs::exists(status_of(folder / "slurm/job.sh"))) return fs::canonical(folder);
+    throw Error("E539",
+                "the templates were not found",
+                fmt::format("'{}' has no slurm/job.sh", candidates.front().string()),
+                "LOCKSTEP_ROOT=DIR, the checkout or the installation's share/lockstep");
+}
+
 constexpr double patience_s = 15;  // limit of one command; SLURM's own is 9 s for a controller
 constexpr int tries = 3;
 

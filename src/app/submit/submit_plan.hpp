@@ -1,15 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the batch script from options, site and template.
+// What `lockstep submit` is told: SLURM's own options as texts, and ours; and the batch script that
+// it makes from them, from what a site calls its partitions and how it starts ranks
+// (slurm/sites/NAME.toml), and from a template.
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
+#include "lockstep/cluster/launch_facts.hpp"
 
 #include "command.hpp"
-#include "submit/submit_options.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace lockstep {
+
+/// How ranks get into a container.
+enum class ContainerRuntime { none, apptainer, pyxis };
+
+/// The values of --help's table. SLURM's options stay texts: the batch script's own are checked
+/// with them, by the same rules.
+struct SubmitOptions {
+    std::vector<std::string> slurm_values;  ///< in the order of the table
+    std::string het_partition, het_nodes, het_node_tasks;
+    std::string template_name, site, image;
+    Launcher launcher = Launcher::none;                 ///< none: the site's or the template's
+    ContainerRuntime runtime = ContainerRuntime::none;  ///< none: the site's, or apptainer
+    std::filesystem::path data, run;
+    std::int64_t chain = 1;
+    std::uint64_t parameters = 0;  ///< parameters of the model; 0: known from its name
+    bool exclusive = false, dry_run = false;
+};
+
+/// Returns the table that fills `options`, which must outlive it.
+OptionTable submit_option_table(SubmitOptions& options);
 
 /// All facts of a submission before SLURM is asked.
 struct SubmitPlan {
@@ -19,13 +44,10 @@ struct SubmitPlan {
     Launcher launcher = Launcher::none;  ///< none: the template starts no ranks
 };
 
-/// Returns the folder that holds slurm/: LOCKSTEP_ROOT, this folder, an installation's or a
-/// build's. Errors: E539.
-fs::path find_root(const Environment& environment);
-
 /// Plans everything that needs no data of SLURM. `call` tells which options were given. Errors:
-/// E539 no such template, site or image, those of parse_template(), read_site_preset() and
-/// read_request(), E106 options that exclude each other, E537 launchers.
+/// E539 no such template, site or image; those of parse_template(), read_config() and
+/// read_request(); E111, E112 for keys and types of a site's file; E106 options that exclude each
+/// other; E537 launchers.
 SubmitPlan plan_submit(const SubmitOptions& options, const Invocation& call, const fs::path& root);
 
 }  // namespace lockstep
