@@ -11,7 +11,7 @@
 // control characters, which cannot be quoted, are refused. The only text that bash expands, the
 // number of an array's task, stands between such words.
 //
-// Tested: cluster/slurm/job_script_test.cpp (any text is carried unchanged), job_request_test.cpp;
+// Tested: cluster/slurm/job_request_test.cpp (any text is carried unchanged);
 // cluster/templates_test.
 #include "lockstep/cluster/job_request.hpp"
 #include "lockstep/core/error.hpp"
