@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/map.hpp"
 
+#include "cluster/placement/placement_cases.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
@@ -10,16 +11,13 @@ namespace {
 
 using test::caught_code;
 using test::caught_text;
+using test::node_of;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-NodeTopology node_of(const std::string& name) {
-    return load_topology(std::filesystem::path(LOCKSTEP_TOPOLOGIES) / (name + ".json"));
-}
 
 Placement plan_of(const std::string& hosts,
                   int ranks,

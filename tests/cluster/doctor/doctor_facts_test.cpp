@@ -4,6 +4,7 @@
 #include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/host_addresses.hpp"
 
+#include "cluster/placement/placement_cases.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -171,7 +172,7 @@ TEST_F(DoctorFactsTest, ComeBackFromTheirText) {
     all.system.redirects_pci = false;
     all.network = {-0.5, 2, {{"b", "10.0.0.2", "refused"}}, {"c"}};
     all.self_test = {{{"ring float", 3, 1}}, 2e9, {{8, 1e9}}, 0.5, 0.25, 64, "abc", 1, {0.5, 0.25}};
-    all.node = load_topology(std::filesystem::path(LOCKSTEP_TOPOLOGIES) / "dgx.json");
+    all.node = test::node_of("dgx");
     EXPECT_EQ(deserialize<DoctorFacts>(serialize(all), "facts"), all);
 }
 

@@ -69,7 +69,7 @@ TEST(DoctorChecks, FindNothingInHealthAndTheirAilmentInSickness) {
 }
 
 TEST(DoctorChecks, TakeALinkForSlowWhereBothEndsDo) {
-    Job job = test::job_of(test::fixture("two-socket"), 3, 1);
+    Job job = test::job_of(test::node_of("two-socket"), 3, 1);
     job[0].self_test->slow_pairs = {{2, 1e9}};
     EXPECT_THAT(found("T2", job), IsEmpty());
     job[2].self_test->slow_pairs = {{1, 1e9}, {0, 1e9}};

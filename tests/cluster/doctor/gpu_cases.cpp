@@ -29,7 +29,7 @@ void lose_gpus(Job& job) {
 }
 
 Job vm_job() {
-    Job job = job_of(fixture("cloud-vm"), 1, 4);
+    Job job = job_of(node_of("cloud-vm"), 1, 4);
     for (DoctorFacts& facts : job) facts.plan.uses_gpus = true;
     for (DoctorFacts& facts : job) {
         facts.node.numa_nodes = {{0, {0, 1}, 1u << 30}, {1, {2, 3}, 1u << 30}};

@@ -34,7 +34,7 @@ auto link_of(double bytes_per_s, double interface_mbps) {
 }
 
 Job three_nodes() {
-    return job_of(fixture("two-socket"), 3, 1);
+    return job_of(node_of("two-socket"), 3, 1);
 }
 
 }  // namespace

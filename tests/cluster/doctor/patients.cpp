@@ -79,10 +79,6 @@ SelfTestFacts good_self_test() {
 
 }  // namespace
 
-NodeTopology fixture(const std::string& name) {
-    return load_topology(std::filesystem::path(LOCKSTEP_TOPOLOGIES) / (name + ".json"));
-}
-
 Job job_of(const NodeTopology& node, int nodes, int each) {
     Job job;
     for (int rank = 0; rank < nodes * each; ++rank) {
@@ -95,7 +91,7 @@ Job job_of(const NodeTopology& node, int nodes, int each) {
 }
 
 Job gpu_job() {
-    Job job = job_of(fixture("dgx"), 2, 8);
+    Job job = job_of(node_of("dgx"), 2, 8);
     for (DoctorFacts& facts : job) {
         facts.plan.uses_gpus = facts.plan.expects_rdma = true;
         facts.gpu = facts.node.gpus[static_cast<std::size_t>(facts.local_rank)].pci.address;
@@ -105,15 +101,15 @@ Job gpu_job() {
 }
 
 Job cpu_job() {
-    return job_of(fixture("two-socket"), 2, 2);
+    return job_of(node_of("two-socket"), 2, 2);
 }
 
 Job small_job() {
-    return job_of(fixture("two-core-vm"), 1, 2);
+    return job_of(node_of("two-core-vm"), 1, 2);
 }
 
 Job laptop() {
-    NodeTopology node = fixture("cpu16");
+    NodeTopology node = node_of("cpu16");
     node.governor = "powersave";
     node.kernel.ptrace_scope = 1;
     node.kernel.has_iommu = true;
@@ -135,7 +131,7 @@ Job laptop() {
 }
 
 Job container() {
-    NodeTopology node = fixture("cpu16");
+    NodeTopology node = node_of("cpu16");
     node.is_container = true;
     node.control_group.cpu_quota = 4;
     node.control_group.memory_limit_bytes = std::uint64_t{8} << 30;

@@ -4,6 +4,8 @@
 
 #include "lockstep/cluster/doctor.hpp"
 
+#include "cluster/placement/placement_cases.hpp"
+
 #include <functional>
 #include <string>
 #include <utility>
@@ -12,8 +14,6 @@
 namespace lockstep::test {
 
 using Job = std::vector<DoctorFacts>;
-
-NodeTopology fixture(const std::string& name);
 
 /// `each` ranks on each of `nodes` nodes of this kind, cores split evenly, in order of rank, as
 /// mpirun would start them.
