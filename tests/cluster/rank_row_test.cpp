@@ -74,10 +74,6 @@ TEST(CpuShare, DividesCoresAmongRanksThatOverlap) {
     EXPECT_EQ(cpu_share(rows, 0), (CpuShare{1, std::nullopt}));
     EXPECT_EQ(cpu_share(rows, 1), (CpuShare{1, std::nullopt}));
     EXPECT_EQ(cpu_share(rows, 2), (CpuShare{1, 8}));
-}
-
-TEST(CpuShare, CountsTheRanksThatMayUseTheSameCores) {
-    const std::vector rows = {row_of(0, {0, 1, 2}), row_of(1, {2, 3, 4}), row_of(2, {8})};
     EXPECT_EQ(ranks_sharing_cpus(rows, 0), 2);
     EXPECT_EQ(ranks_sharing_cpus(rows, 2), 1);
     EXPECT_EQ(ranks_sharing_cpus(rows, 3), 0);
