@@ -1,12 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What tests of jobs share: a cluster, a small data set, submitting, waiting, comparing. Expects `here`,
-# `root` and `program`. In the environment, for who runs several such tests side by side (side_by_side.py):
+# What tests of jobs share: a cluster, a small data set, submitting, waiting, comparing. Expects
+# `program`. In the environment, for who runs several such tests side by side (side_by_side.py):
 #   LIFE_CACHE     a folder that keeps data and the hashes of undisturbed runs for the next test
 #   LIFE_KEEP      a folder for what explains a failure
 #   LIFE_CLUSTER   the cluster to use, made where there is none, left for the next test where it is whole;
 #   LIFE_OWNER     with the process with which that ends. Its nodes see TMPDIR.
 
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+root=$(realpath "$here/../..")
 name=${LIFE_CLUSTER:-jobs-$$}
 nodes=4
 # shellcheck source=../support/expect.sh
@@ -116,13 +118,12 @@ leave_cluster() {
 
 # Skips as `up` does.
 start_cluster() {
-    local status=0 share=$folder
+    local share=$folder
     [[ -z ${LIFE_CLUSTER:-} ]] || share=$TMPDIR
     take_cluster || {
         end_cluster
         "$here/up" "$nodes" --name "$name" --owner "${LIFE_OWNER:-$$}" --for 3600 --share "$share" \
-            --share "$cache" --share "$(dirname "$program")" >/dev/null || status=$?
-        if ((status)); then exit "$status"; fi
+            --share "$cache" --share "$(dirname "$program")" >/dev/null || exit
         find_cluster
     }
     once make_data

@@ -10,7 +10,7 @@ batch=16
 settings="--model cnn --epochs 400 --batch $batch"
 : "${steps:=60}"
 # shellcheck source=job_life.sh
-. "$here/job_life.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/job_life.sh"
 
 # In the order of a round: first what is said, then what is lost.
 # shellcheck disable=SC2034 # for those who include this
