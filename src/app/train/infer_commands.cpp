@@ -38,10 +38,6 @@ namespace {
 struct RawTable {
     std::string row_names;  ///< column that names the rows; "": none
     TableText text;
-
-    bool is_given() const {
-        return !row_names.empty() || text.decimal.has_value() || !text.encoding.empty();
-    }
 };
 
 enum class RawKind { data_set, images, table, array, text };
@@ -125,60 +121,56 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
     }
 }
 
-/// A temporary data set that is made of an input as it is. Its folder lies beside the outputs,
-/// which all ranks see, and ends with this object.
-class RawInput {
-  public:
-    /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed
-    /// in its order, read as the training data of the run were: an image or a folder of them, a
-    /// table (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the
-    /// names of rows. Errors: E106 for an input of which a run cannot take its only field; those of
-    /// reading and packing.
-    RawInput(InferSettings& settings,
-             const fs::path& input,
-             const RawTable& table,
-             const Communicator& ranks) {
-        const RawKind kind = kind_of_input(input);
-        check_fits(
-            !table.is_given() || kind == RawKind::table,
-            fmt::format("--id, --decimal and --encoding do not go with '{}'", input.string()),
-            "they are for tables: .csv and .tsv",
-            "drop them");
-        if (kind == RawKind::data_set) {
-            settings.data = input;
-            return;
-        }
-        const Field field = field_for(settings, input, kind);
-        const auto source =
-            together(team_of(ranks), [&] { return open_raw(field, input, kind, table); });
-        PackOptions pack{.output = settings.outputs.parent_path() /
-                                   fmt::format(".{}.rows", settings.outputs.filename().string()),
-                         .name = "rows",
-                         .shuffle_seed = {},
-                         .leftovers = Leftovers::discard,
-                         .team = team_of(ranks)};
-        if (field.name == "tokens") pack.classes = field.classes();
-        if (ranks.is_root()) {
-            fs::remove_all(pack.output);
-            left_.emplace_back(pack.output.parent_path() /
-                               fmt::format(".{}.partial", pack.output.filename().string()));
-            left_.emplace_back(pack.output);
-        }
-        Progress progress;
-        const SignalGuard signals;
-        pack_dataset(*source, pack, pack_report("reading", progress));
-        settings.data = pack.output;
-        settings.row_title = kind == RawKind::images   ? "file"
-                             : table.row_names.empty() ? "row"
-                                                       : table.row_names;
-        if (!source->row_name(0).empty() && ranks.is_root())
-            for (std::uint64_t row = 0; row < source->samples(); ++row)
-                settings.row_names.push_back(source->row_name(row));
+/// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed in
+/// its order, read as the training data of the run were: an image or a folder of them, a table
+/// (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the names of
+/// rows. Returns, on rank 0, what was made and what an error leaves: folders beside the outputs,
+/// which all ranks see. Errors: E106 for an input of which a run cannot take its only field; those
+/// of reading and packing.
+std::list<RemovedFolder> take_input(InferSettings& settings,
+                                    const fs::path& input,
+                                    const RawTable& table,
+                                    const Communicator& ranks) {
+    std::list<RemovedFolder> left;
+    const RawKind kind = kind_of_input(input);
+    const bool is_of_table =
+        !table.row_names.empty() || table.text.decimal.has_value() || !table.text.encoding.empty();
+    check_fits(!is_of_table || kind == RawKind::table,
+               fmt::format("--id, --decimal and --encoding do not go with '{}'", input.string()),
+               "they are for tables: .csv and .tsv",
+               "drop them");
+    if (kind == RawKind::data_set) {
+        settings.data = input;
+        return left;
     }
-
-  private:
-    std::list<RemovedFolder> left_;  // on rank 0: what was made, and what an error left
-};
+    const Field field = field_for(settings, input, kind);
+    const auto source =
+        together(team_of(ranks), [&] { return open_raw(field, input, kind, table); });
+    PackOptions pack{.output = settings.outputs.parent_path() /
+                               fmt::format(".{}.rows", settings.outputs.filename().string()),
+                     .name = "rows",
+                     .shuffle_seed = {},
+                     .leftovers = Leftovers::discard,
+                     .team = team_of(ranks)};
+    if (field.name == "tokens") pack.classes = field.classes();
+    if (ranks.is_root()) {
+        fs::remove_all(pack.output);
+        left.emplace_back(pack.output.parent_path() /
+                          fmt::format(".{}.partial", pack.output.filename().string()));
+        left.emplace_back(pack.output);
+    }
+    Progress progress;
+    const SignalGuard signals;
+    pack_dataset(*source, pack, pack_report("reading", progress));
+    settings.data = pack.output;
+    settings.row_title = kind == RawKind::images   ? "file"
+                         : table.row_names.empty() ? "row"
+                                                   : table.row_names;
+    if (!source->row_name(0).empty() && ranks.is_root())
+        for (std::uint64_t row = 0; row < source->samples(); ++row)
+            settings.row_names.push_back(source->row_name(row));
+    return left;
+}
 
 struct InferArguments {
     InferSettings settings;
@@ -222,9 +214,9 @@ int run_infer(InferArguments& arguments,
                                 .words = call.words,
                                 .program = launched_program(program)});
     if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
-    std::optional<RawInput> raw;
+    std::list<RemovedFolder> left;
     if (has_input) agree(ranks, [&] { check_new_outputs(settings.outputs); });
-    if (has_input) raw.emplace(settings, call.positionals[1], arguments.table, ranks);
+    if (has_input) left = take_input(settings, call.positionals[1], arguments.table, ranks);
     const InferResult result = program.infer(settings, ranks);
     if (call.process.ranks.is_root()) show(result);
     return 0;
