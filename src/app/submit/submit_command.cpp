@@ -180,20 +180,16 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
     for (std::string& word : words)
         if (const auto at = word.find("%a"); at != word.npos) word.replace(at, 2, "0");
     const ParsedLine line = parse_line(words, table);
+    const auto refuse = [&](const char* name, const char* why, const char* fix) {
+        check(!line.options.contains(name),
+              [&] { return Error("E104", fmt::format("--{} is given after --", name), why, fix); });
+    };
     for (const char* launch : {"np", "hosts"})
-        check(!line.options.contains(launch), [&] {
-            return Error("E104",
-                         fmt::format("--{} is given after --", launch),
-                         "the job's launcher starts the ranks",
-                         "give --nodes and --ntasks-per-node before --");
-        });
+        refuse(launch,
+               "the job's launcher starts the ranks",
+               "give --nodes and --ntasks-per-node before --");
     for (const char* own : {"data", "test-data", "run", "resume"})
-        check(!line.options.contains(own), [&] {
-            return Error("E104",
-                         fmt::format("--{} is given after --", own),
-                         "the template gives it already",
-                         "give --data and --run before --");
-        });
+        refuse(own, "the template gives it already", "give --data and --run before --");
     check(line.positionals.empty(), [&] {
         return Error("E101",
                      fmt::format("'train' takes no word '{}'", printable(line.positionals[0])),
