@@ -38,7 +38,6 @@ struct Command {
 
 Command train_command();
 Command map_command();
-Command models_command();
 Command predict_command();
 Command sample_command();
 Command profile_command();
@@ -71,18 +70,12 @@ Command ckpt_verify_command();
 Command ckpt_rm_command();
 Command eval_command();
 Command export_command();
-Command export_script_command();
 Command bench_comm_command();
 Command bench_io_command();
 Command slurm_epilog_command();
 Command slurm_prolog_command();
 Command submit_command();
 Command tune_command();
-Command config_show_command();
-Command config_check_command();
-Command explain_command();
-Command generate_command();
-Command version_command();
 
 std::vector<Command> all_commands();
 

@@ -216,8 +216,6 @@ int explain(const std::string& word) {
     return 0;
 }
 
-}  // namespace
-
 Command config_show_command() {
     auto options = std::make_shared<ShowOptions>();
     OptionTable table = {
@@ -272,27 +270,6 @@ Command version_command() {
             .run = show_versions};
 }
 
-std::vector<Command> all_commands() {
-    return {
-        train_command(),        map_command(),           doctor_command(),
-        verify_command(),       data_pack_command(),     data_synth_command(),
-        data_inspect_command(), data_reshard_command(),  data_stage_command(),
-        data_export_command(),  data_verify_command(),   data_ledger_command(),
-        submit_command(),       status_command(),        compare_command(),
-        scale_command(),        logs_command(),          report_command(),
-        metrics_command(),      trace_merge_command(),   stop_command(),
-        save_command(),         diagnose_command(),      ckpt_ls_command(),
-        ckpt_inspect_command(), ckpt_diff_command(),     ckpt_verify_command(),
-        ckpt_rm_command(),      eval_command(),          predict_command(),
-        sample_command(),       profile_command(),       prune_command(),
-        export_command(),       export_script_command(), drill_command(),
-        tune_command(),         bench_comm_command(),    bench_io_command(),
-        slurm_prolog_command(), slurm_epilog_command(),  config_show_command(),
-        config_check_command(), models_command(),        explain_command(),
-        generate_command(),     version_command(),
-    };
-}
-
 constexpr const char* export_script_help =
     R"(Prints lockstep_export.py, a program for Python that needs PyTorch 2.9 or later and nothing else. It exports
 a model in training mode with a free number of samples, and compares the file with the model for two
@@ -338,6 +315,29 @@ Command export_script_command() {
                 print_once(export_script_text);
                 return 0;
             }};
+}
+
+}  // namespace
+
+std::vector<Command> all_commands() {
+    return {
+        train_command(),        map_command(),           doctor_command(),
+        verify_command(),       data_pack_command(),     data_synth_command(),
+        data_inspect_command(), data_reshard_command(),  data_stage_command(),
+        data_export_command(),  data_verify_command(),   data_ledger_command(),
+        submit_command(),       status_command(),        compare_command(),
+        scale_command(),        logs_command(),          report_command(),
+        metrics_command(),      trace_merge_command(),   stop_command(),
+        save_command(),         diagnose_command(),      ckpt_ls_command(),
+        ckpt_inspect_command(), ckpt_diff_command(),     ckpt_verify_command(),
+        ckpt_rm_command(),      eval_command(),          predict_command(),
+        sample_command(),       profile_command(),       prune_command(),
+        export_command(),       export_script_command(), drill_command(),
+        tune_command(),         bench_comm_command(),    bench_io_command(),
+        slurm_prolog_command(), slurm_epilog_command(),  config_show_command(),
+        config_check_command(), models_command(),        explain_command(),
+        generate_command(),     version_command(),
+    };
 }
 
 }  // namespace lockstep
