@@ -36,7 +36,7 @@
 // squared distance from the diagonal, in units too small to outweigh a first digit (with_order).
 // Ranks then take GPUs in order wherever sums are equal.
 //
-// Tested: cluster/placement/matching_test.cpp (against all permutations; order among equals).
+// Tested: cluster/placement/placement_test.cpp (against all permutations; order among equals).
 #include "gpu_choice.hpp"
 
 #include "lockstep/core/error.hpp"
