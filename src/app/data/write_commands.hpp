@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks as data's functions know them, how far their work is, and how a signal ends it in
-// order.
+// The ranks as data's functions know them, and how far they are.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -13,14 +12,11 @@
 
 namespace lockstep {
 
-/// Shows how far packing is, for as long as `progress` lives. Throws as stop_if_asked(`doing`).
+/// Shows how far packing is, for as long as `progress` lives and while a SignalGuard is there.
+/// Errors: E242 if a signal asked this process to end; `doing` is "packing".
 std::function<void(const PackProgress&)> pack_report(const std::string& doing, Progress& progress);
 
 /// All of `ranks`, which must outlive the result.
 Team team_of(const Communicator& ranks);
-
-/// Throws Error E242 if a signal asked this process to end; `doing` is "packing". For progress
-/// callbacks while a SignalGuard is there.
-void stop_if_asked(const std::string& doing);
 
 }  // namespace lockstep
