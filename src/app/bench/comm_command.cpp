@@ -43,7 +43,7 @@ Examples:
 struct BenchOptions {
     std::uint64_t min_bytes = 8, max_bytes = 256u << 20;
     double factor = 2;
-    int iterations = 0, warmup = 5, rounds = 5, checks = 1;
+    MeasurePlan plan;  ///< but for its sizes and methods
     std::vector<std::string> beside = {"open-mpi"};
     RankSplit split = RankSplit::all;
     double min_busbw = 0;
@@ -65,66 +65,51 @@ std::vector<Choice<RankSplit>> split_choices() {
     return choices;
 }
 
-OptionSection sizes(BenchOptions& o) {
+OptionTable bench_option_table(BenchOptions& o) {
     return {
-        "Sizes",
-        {with_letter("b", bytes_option("min-bytes", o.min_bytes, "smallest buffer", 8)),
-         with_letter("e", bytes_option("max-bytes", o.max_bytes, "largest buffer", 8)),
-         with_letter(
-             "f",
-             real_option("factor", o.factor, {1.01, 1e6}, "factor from one size to the next"))}};
-}
-
-OptionSection what(BenchOptions& o) {
-    return {"What is measured",
-            {with_letter("a",
-                         some_option("beside",
-                                     o.beside,
-                                     names_beside(),
-                                     fmt::format("all-reduces to compare with: {}",
-                                                 fmt::join(names_beside(), ", ")))),
-             choice_option("split",
-                           o.split,
-                           split_choices(),
-                           "which ranks sum together: all; intra, those of each node; inter, one "
-                           "rank of each node")}};
-}
-
-OptionSection how(BenchOptions& o) {
-    return {
-        "How",
-        {with_letter("n",
-                     whole_option("iterations",
-                                  o.iterations,
-                                  {0, 1'000'000},
-                                  "sums in a timed block; 0: as many as fill 5 ms")),
-         with_letter("w",
-                     whole_option("warmup", o.warmup, {0, 1'000'000}, "untimed sums of each size")),
-         whole_option("rounds",
-                      o.rounds,
-                      {1, 1000},
-                      "timed blocks of each size; the all-reduces take turns"),
-         with_letter(
-             "c",
-             whole_option(
-                 "check", o.checks, {0, 1000}, "sums of each size that are checked exactly"))}};
-}
-
-OptionSection output(BenchOptions& o) {
-    return {"Output",
-            {real_option("min-busbw",
-                         o.min_busbw,
-                         {0, 1e6},
-                         "fail if Lockstep's best bus bandwidth is below this, in GB/s")}};
-}
-
-OptionTable bench_option_table(BenchOptions& options) {
-    return {sizes(options),
-            what(options),
-            how(options),
-            output(options),
-            json_group(options.json),
-            ranks_section(options.np, options.oversubscribe)};
+        {"Sizes",
+         {with_letter("b", bytes_option("min-bytes", o.min_bytes, "smallest buffer", 8)),
+          with_letter("e", bytes_option("max-bytes", o.max_bytes, "largest buffer", 8)),
+          with_letter(
+              "f",
+              real_option("factor", o.factor, {1.01, 1e6}, "factor from one size to the next"))}},
+        {"What is measured",
+         {with_letter("a",
+                      some_option("beside",
+                                  o.beside,
+                                  names_beside(),
+                                  fmt::format("all-reduces to compare with: {}",
+                                              fmt::join(names_beside(), ", ")))),
+          choice_option("split",
+                        o.split,
+                        split_choices(),
+                        "which ranks sum together: all; intra, those of each node; inter, one "
+                        "rank of each node")}},
+        {"How",
+         {with_letter("n",
+                      whole_option("iterations",
+                                   o.plan.iterations,
+                                   {0, 1'000'000},
+                                   "sums in a timed block; 0: as many as fill 5 ms")),
+          with_letter(
+              "w",
+              whole_option("warmup", o.plan.warmup, {0, 1'000'000}, "untimed sums of each size")),
+          whole_option("rounds",
+                       o.plan.rounds,
+                       {1, 1000},
+                       "timed blocks of each size; the all-reduces take turns"),
+          with_letter("c",
+                      whole_option("check",
+                                   o.plan.checks,
+                                   {0, 1000},
+                                   "sums of each size that are checked exactly"))}},
+        {"Output",
+         {real_option("min-busbw",
+                      o.min_busbw,
+                      {0, 1e6},
+                      "fail if Lockstep's best bus bandwidth is below this, in GB/s")}},
+        json_group(o.json),
+        ranks_section(o.np, o.oversubscribe)};
 }
 
 void check_bench_options(const BenchOptions& options) {
@@ -166,7 +151,7 @@ Group make_group(const Communicator& world, RankSplit split) {
 }
 
 MeasurePlan plan_of(const BenchOptions& options) {
-    MeasurePlan plan;
+    MeasurePlan plan = options.plan;
     plan.sizes = size_steps(options.min_bytes, options.max_bytes, options.factor);
     const auto is_given = [&](std::string_view name) {
         return std::ranges::find(options.beside, name) != options.beside.end();
@@ -175,10 +160,6 @@ MeasurePlan plan_of(const BenchOptions& options) {
     for (const SumMethod method : all_sum_methods())
         if (method == SumMethod::lockstep || is_given("all") || is_given(name_of(method)))
             plan.methods.push_back(method);
-    plan.iterations = options.iterations;
-    plan.warmup = options.warmup;
-    plan.rounds = options.rounds;
-    plan.checks = options.checks;
     return plan;
 }
 

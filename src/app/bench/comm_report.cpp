@@ -117,6 +117,12 @@ std::string limits_text(const CommReport& report) {
            text;
 }
 
+/// Open MPI's name and version without its build.
+std::string mpi_version() {
+    const std::string text = MpiSession::library_version();
+    return text.substr(0, text.find_first_of(",\n"));
+}
+
 std::string size_range(const std::vector<std::size_t>& sizes) {
     return sizes.size() == 1
                ? bytes_text(sizes.front())
@@ -184,11 +190,6 @@ std::string against_open_mpi(const CommReport& report) {
 std::string_view split_name(RankSplit split) {
     constexpr std::string_view names[] = {"all", "intra", "inter"};
     return names[static_cast<int>(split)];
-}
-
-std::string mpi_version() {
-    const std::string text = MpiSession::library_version();
-    return text.substr(0, text.find_first_of(",\n"));
 }
 
 std::string header_text(const CommReport& report) {

@@ -45,7 +45,4 @@ Json report_json(const CommReport& report);
 /// `min_gb_per_s`.
 void judge(const CommReport& report, double min_gb_per_s);
 
-/// Returns Open MPI's name and version without its build.
-std::string mpi_version();
-
 }  // namespace lockstep
