@@ -209,22 +209,6 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
     if (ranks.is_root()) say_packed("resharded", result);
 }
 
-OptionTable table_of(ReshardArguments& arguments) {
-    PackOptions& options = arguments.pack;
-    return {data_set_group(options, arguments.restart),
-            {"Layout",
-             {whole_option("block-rows",
-                           options.block_rows,
-                           {0, 1 << 30},
-                           "rows per block; 0: as in DIR. Another number changes the order in "
-                           "training, and so the bits of a model"),
-              whole_option("shuffle-seed",
-                           arguments.seed,
-                           {no_seed, 1LL << 62},
-                           "shuffle rows again; -1: keep their order"),
-              bytes_option("memory", arguments.memory, "memory of each rank for shuffling")}}};
-}
-
 struct StageArguments {
     StageOptions stage;
     bool checks_hashes = false, removes = false;
@@ -391,7 +375,19 @@ Command data_reshard_command() {
             "room for one more copy beside the output.\n\n"
             "Example:\n"
             "  lockstep data reshard data/train --out data/train-lz4 --codec lz4 --shards 64\n",
-        .table = table_of(*arguments),
+        .table =
+            {data_set_group(arguments->pack, arguments->restart),
+             {"Layout",
+              {whole_option("block-rows",
+                            arguments->pack.block_rows,
+                            {0, 1 << 30},
+                            "rows per block; 0: as in DIR. Another number changes the order in "
+                            "training, and so the bits of a model"),
+               whole_option("shuffle-seed",
+                            arguments->seed,
+                            {no_seed, 1LL << 62},
+                            "shuffle rows again; -1: keep their order"),
+               bytes_option("memory", arguments->memory, "memory of each rank for shuffling")}}},
         .positionals = 1,
         .run = [arguments](const Invocation& call) {
             const Communicator& ranks = call.process.ranks;

@@ -66,25 +66,6 @@ std::string help_text() {
     return text + drill_examples;
 }
 
-OptionTable table_of(DrillOptions& options) {
-    return {
-        {"Faults", {some_option("fault", options.faults, fault_names(), "faults to try")}},
-        {"Trainings",
-         {whole_option("np", options.np, {2, 8}, "ranks of each training, on this machine"),
-          hosts_option(options.hosts),
-          whole_option("steps",
-                       options.steps,
-                       {0, 10'000'000},
-                       "steps of each training; the fault comes after a tenth; 0: as many as "
-                       "take some seconds"),
-          path_option("scratch",
-                      "DIR",
-                      options.scratch,
-                      "folder of the trainings, removed at the end; unset: $TMPDIR or /tmp")}},
-        {"Output", {path_option("out", "FILE", options.out, "also write the page to this file")}},
-        json_group(options.json)};
-}
-
 std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
     const auto is_named = [&](std::string_view name) {
         return std::ranges::find(options.faults, name) != options.faults.end();
@@ -150,13 +131,30 @@ int run(const DrillOptions& options, const Invocation& call) {
 
 Command drill_command() {
     auto options = std::make_shared<DrillOptions>();
-    return {.name = "drill",
-            .summary = "cause faults, and check that they end as they should",
-            .usage = "lockstep drill [--fault NAME,..] [--np N] [--out FILE]",
-            .text = help_text(),
-            .table = table_of(*options),
-            .is_about_lockstep = true,
-            .run = [options](const Invocation& call) { return run(*options, call); }};
+    return {
+        .name = "drill",
+        .summary = "cause faults, and check that they end as they should",
+        .usage = "lockstep drill [--fault NAME,..] [--np N] [--out FILE]",
+        .text = help_text(),
+        .table =
+            {{"Faults", {some_option("fault", options->faults, fault_names(), "faults to try")}},
+             {"Trainings",
+              {whole_option("np", options->np, {2, 8}, "ranks of each training, on this machine"),
+               hosts_option(options->hosts),
+               whole_option("steps",
+                            options->steps,
+                            {0, 10'000'000},
+                            "steps of each training; the fault comes after a tenth; 0: as many as "
+                            "take some seconds"),
+               path_option("scratch",
+                           "DIR",
+                           options->scratch,
+                           "folder of the trainings, removed at the end; unset: $TMPDIR or /tmp")}},
+             {"Output",
+              {path_option("out", "FILE", options->out, "also write the page to this file")}},
+             json_group(options->json)},
+        .is_about_lockstep = true,
+        .run = [options](const Invocation& call) { return run(*options, call); }};
 }
 
 }  // namespace lockstep

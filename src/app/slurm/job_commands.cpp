@@ -248,14 +248,6 @@ int prolog(const PrologOptions& options) {
     return 0;
 }
 
-OptionTable prolog_table(PrologOptions& options) {
-    return {giving_up_group(options.run, options.limits),
-            {"Earlier starts",
-             {duration_option("lock-wait",
-                              options.lock_wait_s,
-                              "longest wait until the ranks of an earlier start have ended")}}};
-}
-
 struct EpilogOptions {
     fs::path run;
     int launcher_exit = 0;
@@ -355,17 +347,6 @@ int epilog(const EpilogOptions& options) {
     return verdict.exit_code;
 }
 
-OptionTable epilog_table(EpilogOptions& options) {
-    return {giving_up_group(options.run, options.limits),
-            {"What happened",
-             {whole_option("rc", options.launcher_exit, {0, 255}, "exit code of mpirun or srun"),
-              path_option("rank-ends",
-                          "DIR",
-                          options.rank_ends,
-                          "folder with the errors of this start's failed ranks; it is removed")}},
-            rehearsal_group(options.dry_run)};
-}
-
 }  // namespace
 
 Command slurm_prolog_command() {
@@ -382,7 +363,12 @@ Command slurm_prolog_command() {
             "the job's end for 'train --deadline', or 0 if there is none:\n"
             "  LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run \"$run\") || exit\n"
             "  export LOCKSTEP_DEADLINE\n",
-        .table = prolog_table(*options),
+        .table = {giving_up_group(options->run, options->limits),
+                  {"Earlier starts",
+                   {duration_option(
+                       "lock-wait",
+                       options->lock_wait_s,
+                       "longest wait until the ranks of an earlier start have ended")}}},
         .run = [options](const Invocation&) {
             check_given(!options->run.empty(), "run", "give the run directory");
             return prolog(*options);
@@ -402,7 +388,15 @@ Command slurm_epilog_command() {
             "job.sh sets). It requeues the job if the run is saved or was stopped from outside.\n"
             "It ends with the exit code of the run or of the rank if another start would fail\n"
             "the same way. See docs/slurm.md.\n",
-        .table = epilog_table(*options),
+        .table =
+            {giving_up_group(options->run, options->limits),
+             {"What happened",
+              {whole_option("rc", options->launcher_exit, {0, 255}, "exit code of mpirun or srun"),
+               path_option("rank-ends",
+                           "DIR",
+                           options->rank_ends,
+                           "folder with the errors of this start's failed ranks; it is removed")}},
+             rehearsal_group(options->dry_run)},
         .run = [options](const Invocation&) {
             check_given(!options->run.empty(), "run", "give the run directory");
             return epilog(*options);

@@ -301,49 +301,49 @@ int run(ProfileArguments& arguments, const Invocation& call) {
     return 0;
 }
 
-OptionTable options_of(ProfileArguments& arguments) {
-    ProfileSettings& settings = arguments.settings;
-    return {
-        {"Samples",
-         {list_option("input",
-                      "CxHxW[:K]",
-                      arguments.inputs,
-                      "shape of a sample: that of an image, or the number of features or tokens; "
-                      "again for each further input"),
-          whole_option("classes",
-                       arguments.classes,
-                       {0, 1 << 24},
-                       "classes to predict; 0: the model's default"),
-          whole_option(
-              "vocabulary",
-              arguments.vocabulary,
-              {0, 1 << 24},
-              "size of the vocabulary; 0: the default of gpt, and no tokens for other models"),
-          whole_option("batch", settings.batch, {1, 1 << 24}, "samples per step")}},
-        train_rows("Model",
-                   arguments.usual,
-                   {"model-mode", "no-bias", "channels", "layers", "heads", "width"}),
-        {"Measuring",
-         {whole_option("threads", settings.threads, {1, 1024}, "threads that one operator uses"),
-          whole_option("steps",
-                       settings.steps,
-                       {1, 1'000'000},
-                       "steps to measure, after two steps of warm-up"),
-          whole_option("top", arguments.most, {0, 1'000'000}, "operators to list; 0: all")}},
-        json_group(arguments.json)};
-}
-
 }  // namespace
 
 Command profile_command() {
     auto arguments = std::make_shared<ProfileArguments>();
-    return {.name = "profile",
-            .summary = "show where the time and memory of a model's step go",
-            .usage = "lockstep profile MODEL [options]",
-            .text = profile_help,
-            .table = options_of(*arguments),
-            .positionals = 1,
-            .run = [arguments](const Invocation& call) { return run(*arguments, call); }};
+    return {
+        .name = "profile",
+        .summary = "show where the time and memory of a model's step go",
+        .usage = "lockstep profile MODEL [options]",
+        .text = profile_help,
+        .table =
+            {{"Samples",
+              {list_option(
+                   "input",
+                   "CxHxW[:K]",
+                   arguments->inputs,
+                   "shape of a sample: that of an image, or the number of features or tokens; "
+                   "again for each further input"),
+               whole_option("classes",
+                            arguments->classes,
+                            {0, 1 << 24},
+                            "classes to predict; 0: the model's default"),
+               whole_option(
+                   "vocabulary",
+                   arguments->vocabulary,
+                   {0, 1 << 24},
+                   "size of the vocabulary; 0: the default of gpt, and no tokens for other models"),
+               whole_option("batch", arguments->settings.batch, {1, 1 << 24}, "samples per step")}},
+             train_rows("Model",
+                        arguments->usual,
+                        {"model-mode", "no-bias", "channels", "layers", "heads", "width"}),
+             {"Measuring",
+              {whole_option("threads",
+                            arguments->settings.threads,
+                            {1, 1024},
+                            "threads that one operator uses"),
+               whole_option("steps",
+                            arguments->settings.steps,
+                            {1, 1'000'000},
+                            "steps to measure, after two steps of warm-up"),
+               whole_option("top", arguments->most, {0, 1'000'000}, "operators to list; 0: all")}},
+             json_group(arguments->json)},
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) { return run(*arguments, call); }};
 }
 
 }  // namespace lockstep
