@@ -27,10 +27,6 @@ RankRow deserialize_rank_row(std::string_view text, const std::string& origin) {
 
 namespace {
 
-bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
-    return std::ranges::find_first_of(a, b) != a.end();
-}
-
 std::optional<std::uint64_t> number_in(const Environment& environment, const char* name) {
     const auto text = environment.text(name);
     const auto number = text ? parse_integer(*text) : std::nullopt;
@@ -97,7 +93,8 @@ int ranks_sharing_cpus(std::span<const RankRow> rows, int rank) {
     const auto mine = std::ranges::find(rows, rank, &RankRow::rank);
     if (mine == rows.end()) return 0;
     return static_cast<int>(std::ranges::count_if(rows, [&](const RankRow& row) {
-        return row.host_id == mine->host_id && overlap(row.cpus, mine->cpus);
+        return row.host_id == mine->host_id &&
+               std::ranges::find_first_of(row.cpus, mine->cpus) != row.cpus.end();
     }));
 }
 

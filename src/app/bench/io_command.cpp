@@ -165,11 +165,6 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
     return DatasetIndex::open(path);
 }
 
-DatasetIndex open_data(const BenchIoOptions& options) {
-    return DatasetIndex::open(
-        options.data, parse_field_mappings(options.fields, links_of(options.follows_links)));
-}
-
 constexpr double mega = 1e6;
 
 std::string rate_text(double bytes_per_s, std::uint64_t bytes) {
@@ -263,8 +258,11 @@ void measure_one(const BenchIoOptions& options,
 }
 
 void measure_all(const BenchIoOptions& options, Json& report) {
-    if (!options.data.empty())
-        return measure_one(options, options.data.string(), open_data(options), report);
+    if (!options.data.empty()) {
+        const auto fields = parse_field_mappings(options.fields, links_of(options.follows_links));
+        return measure_one(
+            options, options.data.string(), DatasetIndex::open(options.data, fields), report);
+    }
     const RemovedFolder folder =
         make_scratch_folder(options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
                             "bench-io",

@@ -49,11 +49,6 @@ int inspect(const fs::path& where, InspectArguments& arguments) {
     return 0;
 }
 
-std::string sound(const std::vector<FieldMapping>& fields) {
-    return fields.empty() ? "is whole"
-                          : "every block can be read; it has no hashes to compare with";
-}
-
 struct VerifyArguments {
     std::string fields;
     bool follows_links = false;
@@ -70,7 +65,10 @@ void verify(const fs::path& where, const VerifyArguments& arguments, const Commu
     const auto findings = verify_data(where, fields, report, {arguments.threads, team_of(ranks)});
     progress.finish();
     if (findings.empty()) {
-        if (ranks.is_root()) print_once(fmt::format("'{}' {}\n", where.string(), sound(fields)));
+        const auto sound = fields.empty()
+                               ? "is whole"
+                               : "every block can be read; it has no hashes to compare with";
+        if (ranks.is_root()) print_once(fmt::format("'{}' {}\n", where.string(), sound));
         return;
     }
     constexpr std::size_t shown = 8;

@@ -36,7 +36,7 @@ struct Starts {
     std::int64_t idle = 0;
     bool is_known = false;          ///< a start was noted before
     bool is_open = false;           ///< one has begun and not ended
-    std::int64_t incarnation = -1;  ///< the run's newest, when that one began
+    std::int64_t incarnation = -1;  ///< the run's newest when it began; -1: none, or no prolog ran
 };
 
 void describe(Record& record, Starts& starts) {
@@ -84,12 +84,6 @@ std::int64_t note_start_begin(const fs::path& root) {
     starts.incarnation = read_incarnation(root);
     write_starts_file(root, starts);
     return starts.idle;
-}
-
-/// Returns the newest incarnation of the run when the present start began; -1 if it is unknown: the
-/// run did not exist yet, or no prolog ran. Errors: E222.
-std::int64_t incarnation_before_start(const fs::path& root) {
-    return read_starts_file(root).incarnation;
 }
 
 /// Notes an ended start, if `is_kept`. Returns the idle starts in a row, including this one.
@@ -258,7 +252,7 @@ struct EpilogOptions {
 
 RunEnd run_end(const std::optional<RunState>& state, const fs::path& run) {
     if (!state) return RunEnd::unknown;
-    const std::int64_t before = incarnation_before_start(run);
+    const std::int64_t before = read_starts_file(run).incarnation;
     if (state->incarnation <= before)
         return read_incarnation(run) > before ? RunEnd::running : RunEnd::not_begun;
     switch (state->phase) {

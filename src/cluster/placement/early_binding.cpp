@@ -57,11 +57,6 @@ bool is_unbound(const NodeTopology& node, const std::vector<int>& offered) {
     return std::ranges::includes(node.allowed_cpus, available_cpus(node, offered));
 }
 
-bool knows_ranks(const LaunchFacts& launch) {
-    return launch.local_size && launch.local_rank && *launch.local_size > 1 &&
-           *launch.local_rank >= 0 && *launch.local_rank < *launch.local_size;
-}
-
 }  // namespace
 
 std::optional<int> memory_node_of(const NodeTopology& node, const std::vector<int>& cpus) {
@@ -98,7 +93,9 @@ std::string openmp_binding(const Environment& environment) {
 }
 
 bool may_bind(const LaunchFacts& launch, const Environment& environment) {
-    return !environment.text(bound_variable) && knows_ranks(launch);
+    return !environment.text(bound_variable) && launch.local_size && launch.local_rank &&
+           *launch.local_size > 1 && *launch.local_rank >= 0 &&
+           *launch.local_rank < *launch.local_size;
 }
 
 EarlyBinding early_binding(const NodeTopology& node,
