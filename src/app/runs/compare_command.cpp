@@ -87,19 +87,12 @@ std::string speed_verdict(const RunComparison& runs) {
     if (!have_steps(runs))
         return "speed cannot be compared: one of them has no record of its steps";
     const double ratio = rate_of(runs.second, runs) / rate_of(runs.first, runs);
-    const std::string name = root_text(runs.second);
-    if (!differs_in_speed(runs))
-        return fmt::format(
-            "{} is {:.2f} times as fast as {}, which is within the noise of their steps",
-            name,
-            ratio,
-            root_text(runs.first));
-    return fmt::format(
-        "{} is {:.2f} times as fast as {}; two runs of one command may differ by more than the "
-        "noise of their steps",
-        name,
-        ratio,
-        root_text(runs.first));
+    return fmt::format("{} is {:.2f} times as fast as {}{} the noise of their steps",
+                       root_text(runs.second),
+                       ratio,
+                       root_text(runs.first),
+                       differs_in_speed(runs) ? "; two runs of one command may differ by more than"
+                                              : ", which is within");
 }
 
 std::string bits_verdict(const RunComparison& runs) {
