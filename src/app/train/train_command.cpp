@@ -63,23 +63,19 @@ void check_required(const TrainSettings& settings) {
     check_given(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
 }
 
-// "" for anything that is no run (yet).
-fs::path newest_flight(const fs::path& run) {
+// The number of the newest start; 0 for anything that is no run (yet).
+std::int64_t newest_start(const fs::path& run) {
     try {
-        const std::int64_t incarnation = read_incarnation(run);
-        return incarnation > 0 ? RunPaths{run}.flight(incarnation) : fs::path();
+        return read_incarnation(run);
     } catch (const Error&) {
-        return {};
+        return 0;
     }
 }
 
-// The number of the start that comes next; 1 for anything that is no run (yet).
-std::int64_t next_start(const fs::path& run) {
-    try {
-        return read_incarnation(run) + 1;
-    } catch (const Error&) {
-        return 1;
-    }
+// "" where none has begun.
+fs::path newest_flight(const fs::path& run) {
+    const std::int64_t start = newest_start(run);
+    return start > 0 ? RunPaths{run}.flight(start) : fs::path();
 }
 
 // A run whose disk is gone keeps its state; the message is what matters.
@@ -136,7 +132,7 @@ int launch(const TrainOptions& options, const Invocation& call) {
     };
     // Of ranks that did not begin, words are kept for whoever begins that start; never in a folder
     // that may be no run.
-    const std::int64_t start = next_start(run);
+    const std::int64_t start = newest_start(run) + 1;
     const LauncherLog log{start, [&](LaunchState state) {
                               if (have_begun()) return newest_flight(run).parent_path();
                               const bool has_place = state == LaunchState::over && is_run(run);
