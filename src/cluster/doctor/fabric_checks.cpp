@@ -11,10 +11,6 @@
 namespace lockstep {
 namespace {
 
-std::vector<const RdmaPort*> active_ports(const DoctorFacts& facts) {
-    return active_rdma_ports(facts.node);
-}
-
 /// One rank a node is enough where only the node's hardware counts.
 std::vector<const DoctorFacts*> first_of_nodes(JobRanks ranks) {
     std::vector<const DoctorFacts*> first;
@@ -24,7 +20,7 @@ std::vector<const DoctorFacts*> first_of_nodes(JobRanks ranks) {
 
 Ailments port_down(const DoctorFacts& facts) {
     Ailments found;
-    const bool has_other = !active_ports(facts).empty();
+    const bool has_other = !active_rdma_ports(facts.node).empty();
     for (const RdmaPort& port : facts.node.rdma_ports)
         if (!port.is_up())
             found.push_back(
@@ -47,14 +43,14 @@ Ailments slow_port(JobRanks ranks) {
     const auto nodes = first_of_nodes(ranks);
     Rates rails;
     for (const auto* facts : nodes)
-        for (const auto* port : active_ports(*facts))
+        for (const auto* port : active_rdma_ports(facts->node))
             keep_best(rails, port->name(), port->rate_gbps);
     Ailments found;
     for (const auto* facts : nodes) {
         Rates layers;
-        for (const auto* port : active_ports(*facts))
+        for (const auto* port : active_rdma_ports(facts->node))
             keep_best(layers, port->link_layer, port->rate_gbps);
-        for (const auto* port : active_ports(*facts)) {
+        for (const auto* port : active_rdma_ports(facts->node)) {
             const double best = std::max(layers[port->link_layer], rails[port->name()]);
             if (port->rate_gbps < best)
                 found.push_back({.what = fmt::format("port {} runs at {} Gbit/s, others at {}",
@@ -71,7 +67,7 @@ Ailments mixed_link_layers(JobRanks ranks) {
     RanksByValue layers;
     for (const auto* facts : first_of_nodes(ranks)) {
         std::set<std::string> here;
-        for (const auto* port : active_ports(*facts)) here.insert(port->link_layer);
+        for (const auto* port : active_rdma_ports(facts->node)) here.insert(port->link_layer);
         if (!here.empty()) layers[fmt::format("{}", fmt::join(here, "+"))].push_back(facts->rank);
     }
     const auto has_common = [&](const std::string& layer) {
@@ -84,11 +80,11 @@ Ailments mixed_link_layers(JobRanks ranks) {
 
 Ailments no_rdma(JobRanks ranks) {
     const auto nodes = first_of_nodes(ranks);
-    const bool somebody_has =
-        std::ranges::any_of(nodes, [](const auto* facts) { return !active_ports(*facts).empty(); });
+    const bool somebody_has = std::ranges::any_of(
+        nodes, [](const auto* facts) { return !active_rdma_ports(facts->node).empty(); });
     Ailments found;
     for (const auto* facts : nodes)
-        if (active_ports(*facts).empty() && (somebody_has || facts->plan.expects_rdma))
+        if (active_rdma_ports(facts->node).empty() && (somebody_has || facts->plan.expects_rdma))
             found.push_back({.what = "no active InfiniBand or RoCE port",
                              .fix = somebody_has ? ""
                                                  : "take nodes that have such ports, or drop "
@@ -103,7 +99,7 @@ Ailments locked_memory(const DoctorFacts& facts) {
     const auto& limit = facts.node.limits.locked_memory_bytes;
     if (facts.node.rdma_ports.empty() || !limit) return {};
     const bool fails = facts.size > facts.local_size &&
-                       std::ranges::any_of(active_ports(facts), [](const RdmaPort* port) {
+                       std::ranges::any_of(active_rdma_ports(facts.node), [](const RdmaPort* port) {
                            return port->link_layer == "InfiniBand";
                        });
     return {{.what = fmt::format("locked memory is limited to {} KiB (ulimit -l)", *limit / 1024),
@@ -112,8 +108,8 @@ Ailments locked_memory(const DoctorFacts& facts) {
 
 Ailments no_gpu_direct(const DoctorFacts& facts) {
     const KernelFacts& kernel = facts.node.kernel;
-    const bool concerns =
-        facts.plan.uses_gpus && !active_ports(facts).empty() && !visible_gpus(facts).empty();
+    const bool concerns = facts.plan.uses_gpus && !active_rdma_ports(facts.node).empty() &&
+                          !visible_gpus(facts).empty();
     if (!concerns || kernel.has_nvidia_peermem || kernel.nvidia_is_open) return {};
     return {{"neither nvidia_peermem nor the open kernel module (dma-buf) is loaded"}};
 }
@@ -123,7 +119,7 @@ Ailments far_port(const DoctorFacts& facts) {
     const GpuFacts* gpu = gpu_of(facts);
     if (!facts.plan.uses_gpus || gpu == nullptr) return {};
     PathClass nearest;
-    for (const auto* port : active_ports(facts)) {
+    for (const auto* port : active_rdma_ports(facts.node)) {
         const PathClass path = path_between(facts.node, gpu->pci, port->pci);
         if (path.kind < nearest.kind) nearest = path;
     }
@@ -133,7 +129,7 @@ Ailments far_port(const DoctorFacts& facts) {
 }
 
 Ailments redirected_pci(const DoctorFacts& facts) {
-    if (!facts.plan.uses_gpus || active_ports(facts).empty()) return {};
+    if (!facts.plan.uses_gpus || active_rdma_ports(facts.node).empty()) return {};
     const KernelFacts& kernel = facts.node.kernel;
     if (facts.system.redirects_pci.value_or(false))
         return {{"a PCIe switch sends traffic between devices through the root complex (ACS)"}};
@@ -148,11 +144,11 @@ Ailments redirected_pci(const DoctorFacts& facts) {
 
 Ailments old_roce(const DoctorFacts& facts) {
     Ailments found;
-    for (const auto* port : active_ports(facts))
+    for (const auto* port : active_rdma_ports(facts.node))
         if (port->link_layer == "Ethernet" && std::ranges::count(port->gid_types, "RoCE v2") == 0)
             found.push_back({fmt::format("port {} has no RoCE v2 address", port->name())});
     const bool is_set = facts.environment.contains("NCCL_IB_GID_INDEX");
-    if (is_set && facts.plan.uses_gpus && !active_ports(facts).empty())
+    if (is_set && facts.plan.uses_gpus && !active_rdma_ports(facts.node).empty())
         found.push_back({.what = variable_text(facts, "NCCL_IB_GID_INDEX"),
                          .why = "NCCL chooses the right index by itself from 2.21 on; a fixed one "
                                 "breaks when addresses change.",

@@ -16,11 +16,6 @@ namespace {
 
 constexpr double crowded_share = 0.1;  // share of a GPU's memory that others hold
 
-/// GPU checks do not apply to ranks that train on CPUs.
-bool concerns(const DoctorFacts& facts) {
-    return facts.plan.uses_gpus;
-}
-
 std::string cuda_version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -29,8 +24,9 @@ bool is_nvidia_gpu(const GpuFacts& gpu) {
     return gpu.pci.vendor == "0x10de" || gpu.pci.vendor.empty();
 }
 
+/// Like all of these: nothing for ranks that train on CPUs.
 Ailments no_driver(const DoctorFacts& facts) {
-    if (!concerns(facts)) return {};
+    if (!facts.plan.uses_gpus) return {};
     const ProgramFacts& program = facts.program;
     const std::string driver =
         facts.node.kernel.nvidia_driver.empty() ? "none" : facts.node.kernel.nvidia_driver;
@@ -59,7 +55,7 @@ std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users_of(const RanksO
     std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users;
     for (const auto* facts : ranks) {
         const GpuFacts* gpu = gpu_of(*facts);
-        if (!concerns(*facts) || gpu == nullptr) continue;
+        if (!facts->plan.uses_gpus || gpu == nullptr) continue;
         const std::string& key = gpu->uuid.empty() ? gpu->pci.address : gpu->uuid;
         used.insert(gpu->pci.address);
         users[first.try_emplace(key, gpu).first->second].push_back(facts);
@@ -90,7 +86,7 @@ Ailments shared_gpu(const RanksOfNode& ranks) {
 }
 
 Ailments wrong_number_of_gpus(const RanksOfNode& ranks) {
-    if (!concerns(*ranks.front())) return {};
+    if (!ranks.front()->plan.uses_gpus) return {};
     std::set<std::string> visible, used;
     for (const auto* facts : ranks)
         for (const auto* gpu : visible_gpus(*facts)) visible.insert(gpu->pci.address);
@@ -117,7 +113,7 @@ Ailments isolated_gpus(const RanksOfNode& ranks) {
         std::set<std::string> view;
         for (const GpuFacts& gpu : facts->node.gpus)
             if (gpu.has_driver) view.insert(gpu.uuid.empty() ? gpu.pci.address : gpu.uuid);
-        if (!concerns(*facts) || view.size() != 1) return {};
+        if (!facts->plan.uses_gpus || view.size() != 1) return {};
         views.insert(view);
     }
     if (views.size() < 2) return {};
@@ -135,7 +131,7 @@ WordKind kind_of(const std::string& word) {
 
 Ailments bad_visible_devices(const DoctorFacts& facts) {
     const std::string text = variable(facts, "CUDA_VISIBLE_DEVICES");
-    if (!concerns(facts) || !facts.environment.contains("CUDA_VISIBLE_DEVICES")) return {};
+    if (!facts.plan.uses_gpus || !facts.environment.contains("CUDA_VISIBLE_DEVICES")) return {};
     const auto words = comma_separated(text);
     const auto say = [&](const std::string& reason) {
         return Ailments{{fmt::format("CUDA_VISIBLE_DEVICES={} {}", text, reason)}};
@@ -157,7 +153,7 @@ Ailments disagrees_with_slurm(const DoctorFacts& facts) {
     auto found = bad_visible_devices(facts);
     const auto given = comma_separated(variable(facts, "SLURM_STEP_GPUS"));
     const auto used = comma_separated(variable(facts, "CUDA_VISIBLE_DEVICES"));
-    if (!found.empty() || !concerns(facts) || used.size() <= given.size() || given.empty())
+    if (!found.empty() || !facts.plan.uses_gpus || used.size() <= given.size() || given.empty())
         return found;
     return {{.what = fmt::format("CUDA_VISIBLE_DEVICES names {} GPUs, Slurm gave this step {} ({})",
                                  used.size(),
@@ -168,7 +164,7 @@ Ailments disagrees_with_slurm(const DoctorFacts& facts) {
 
 Ailments far_gpu(const DoctorFacts& facts) {
     const GpuFacts* gpu = gpu_of(facts);
-    if (!concerns(facts) || gpu == nullptr || gpu->pci.numa_node < 0) return {};
+    if (!facts.plan.uses_gpus || gpu == nullptr || gpu->pci.numa_node < 0) return {};
     const std::vector<int>& cpus = facts.node.allowed_cpus;
     const auto near = std::ranges::count_if(
         cpus, [&](int cpu) { return numa_node_of(facts.node, cpu) == gpu->pci.numa_node; });
@@ -187,12 +183,12 @@ Ailments unknown_locality(const DoctorFacts& facts) {
     for (const auto* gpu : visible_gpus(facts))
         if (gpu->pci.numa_node < 0 && facts.node.numa_nodes.size() > 1)
             unknown.push_back(gpu->pci.address);
-    if (!concerns(facts) || unknown.empty()) return {};
+    if (!facts.plan.uses_gpus || unknown.empty()) return {};
     return {{fmt::format("GPU {} has no NUMA node", fmt::join(unknown, ", "))}};
 }
 
 Ailments mig(const RanksOfNode& ranks) {
-    if (!concerns(*ranks.front()) || ranks.size() < 2) return {};
+    if (!ranks.front()->plan.uses_gpus || ranks.size() < 2) return {};
     for (const auto* facts : ranks)
         for (const auto* gpu : visible_gpus(*facts))
             if (gpu->has_mig)
@@ -201,7 +197,7 @@ Ailments mig(const RanksOfNode& ranks) {
 }
 
 Ailments missing_parts(const DoctorFacts& facts) {
-    if (!concerns(facts)) return {};
+    if (!facts.plan.uses_gpus) return {};
     Ailments found;
     for (const MissingPart& part : facts.program.missing_for_gpus)
         found.push_back(
@@ -216,7 +212,7 @@ Ailments no_imex_channel(JobRanks ranks) {
     for (const DoctorFacts& facts : ranks) {
         const GpuFacts* gpu = gpu_of(facts);
         const bool is_off = variable(facts, "NCCL_MNNVL_ENABLE") == "0";
-        if (concerns(facts) && !is_off && gpu != nullptr && !gpu->nvlink_domain.empty())
+        if (facts.plan.uses_gpus && !is_off && gpu != nullptr && !gpu->nvlink_domain.empty())
             domains[gpu->nvlink_domain].push_back(&facts);
     }
     Ailments found;
