@@ -3,6 +3,7 @@
 
 #include "lockstep/core/environment.hpp"
 
+#include "options.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -24,6 +25,14 @@ std::unique_ptr<RowSource> opened(const std::vector<std::string>& words) {
     return open_inputs(inputs, "train", {});
 }
 
+std::string text_of(const std::vector<std::string>& words) {
+    return caught_text([&] { opened(words); });
+}
+
+std::string code_of(const std::vector<std::string>& words) {
+    return caught_code([&] { opened(words); });
+}
+
 TEST(PackInputs, TakeFurtherFilesOfAList) {
     PackInputs inputs;
     inputs.text = {"a"};
@@ -37,42 +46,27 @@ TEST(PackInputs, TakeFurtherFilesOfAList) {
 }
 
 TEST(PackInputs, AreOneOfManyKinds) {
-    EXPECT_THAT(caught_text([] { opened({}); }), HasSubstr("E105: no input is given"));
-    EXPECT_THAT(caught_text([] {
-                    opened({"--csv", "a", "--folder", "b"});
-                }),
+    EXPECT_THAT(text_of({}), HasSubstr("E105: no input is given"));
+    EXPECT_THAT(text_of({"--csv", "a", "--folder", "b"}),
                 HasSubstr("E106: several inputs are given: --csv, --folder"));
-    EXPECT_THAT(caught_text([] {
-                    opened({"--images", "a"});
-                }),
+    EXPECT_THAT(text_of({"--images", "a"}),
                 HasSubstr("E105: --labels is missing; --images needs it"));
-    EXPECT_EQ(caught_code([] { opened({"--hdf5", "a"}); }), "E105");
-    EXPECT_THAT(caught_text([] {
-                    opened({"--text", "a"});
-                }),
-                HasSubstr("E105: --length is missing; --text needs it"));
-    EXPECT_EQ(caught_code([] { opened({"--tokens", "a", "--token-type", "u16"}); }), "E105");
+    EXPECT_EQ(code_of({"--hdf5", "a"}), "E105");
+    EXPECT_THAT(text_of({"--text", "a"}), HasSubstr("E105: --length is missing; --text needs it"));
+    EXPECT_EQ(code_of({"--tokens", "a", "--token-type", "u16"}), "E105");
 }
 
 TEST(PackInputs, TakeOptionsOfTheirOwnOnly) {
-    EXPECT_THAT(caught_text([] {
-                    opened({"--csv", "a", "--resize", "2x2"});
-                }),
+    EXPECT_THAT(text_of({"--csv", "a", "--resize", "2x2"}),
                 HasSubstr("--resize does not go with --csv\n  why: it is for --folder"));
-    EXPECT_EQ(caught_code([] { opened({"--folder", "a", "--layout", "hwc"}); }), "E106");
-    EXPECT_EQ(caught_code([] { opened({"--csv", "a", "--label", "x", "--target", "y"}); }), "E106");
-    EXPECT_EQ(caught_code([] { opened({"--csv", "a", "--length", "4"}); }), "E106");
-    EXPECT_EQ(caught_code([] {
-                  opened({"--text", "a", "--length", "4", "--token-type", "u16"});
-              }),
-              "E106");
-    EXPECT_EQ(caught_code([] {
-                  opened({"--tokens", "a", "--length", "4", "--token-type", "u8"});
-              }),
-              "E103");
-    EXPECT_EQ(caught_code([] { opened({"--npy", "a"}); }), "E103");
-    EXPECT_EQ(caught_code([] { opened({"--folder", "a", "--resize", "2"}); }), "E103");
-    EXPECT_EQ(caught_code([] { opened({"--cifar10", "none"}); }), "E201");
+    EXPECT_EQ(code_of({"--folder", "a", "--layout", "hwc"}), "E106");
+    EXPECT_EQ(code_of({"--csv", "a", "--label", "x", "--target", "y"}), "E106");
+    EXPECT_EQ(code_of({"--csv", "a", "--length", "4"}), "E106");
+    EXPECT_EQ(code_of({"--text", "a", "--length", "4", "--token-type", "u16"}), "E106");
+    EXPECT_EQ(code_of({"--tokens", "a", "--length", "4", "--token-type", "u8"}), "E103");
+    EXPECT_EQ(code_of({"--npy", "a"}), "E103");
+    EXPECT_EQ(code_of({"--folder", "a", "--resize", "2"}), "E103");
+    EXPECT_EQ(code_of({"--cifar10", "none"}), "E201");
 }
 
 TEST(PackInputs, AreOpenedAsTold) {
