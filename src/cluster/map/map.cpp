@@ -102,14 +102,6 @@ std::vector<LaunchedRank> ranks_of(std::span<const RankOnHost> ranks,
     return mine;
 }
 
-/// As `node`, but called `host`; what is of that one node only is left out.
-NodeTopology renamed(const NodeTopology& node, const std::string& host) {
-    if (node.host == host) return node;
-    NodeTopology other = node;
-    other.host = host;
-    return other;
-}
-
 void add(Placement&& part, bool is_described, Placement& plan) {
     for (auto& seat : part.seats) {
         seat.host_id.clear();  // a plan outlives a boot
@@ -178,10 +170,10 @@ Placement plan_job(std::span<const HostSlots> hosts,
     if (node == nullptr) return names_only(hosts, ranks);
     Placement plan;
     for (int host = 0; host < std::ssize(hosts); ++host) {
-        const auto& name = hosts[static_cast<std::size_t>(host)].host;
-        const auto like = renamed(*node, name);
+        NodeTopology like = *node;
+        like.host = hosts[static_cast<std::size_t>(host)].host;
         add(place_on_node(like, ranks_of(ranks, host, like.allowed_cpus), rules),
-            name == node->host,
+            like.host == node->host,
             plan);
     }
     std::ranges::sort(plan.seats, {}, &RankSeat::rank);

@@ -100,9 +100,7 @@ Placement plan_part(const JobPart& part, const Home& home, int first_rank, int t
             {fmt::format("{}:{}", home.partition, i), static_cast<int>(part.ranks_per_node())});
     const auto ranks = lay_out(hosts, static_cast<int>(part.tasks.value_or(0)), MapBy::slot);
     const NodeTopology node = planned_node(*home.group, part);
-    PlacementRules rules;
-    rules.threads = threads;
-    Placement plan = plan_job(hosts, ranks, &node, rules);
+    Placement plan = plan_job(hosts, ranks, &node, {.threads = threads});
     for (RankSeat& seat : plan.seats) seat.rank += first_rank;
     return plan;
 }
