@@ -255,16 +255,9 @@ RunEnd run_end(const std::optional<RunState>& state, const fs::path& run) {
     const std::int64_t before = read_starts_file(run).incarnation;
     if (state->incarnation <= before)
         return read_incarnation(run) > before ? RunEnd::running : RunEnd::not_begun;
-    switch (state->phase) {
-        case RunPhase::running:
-            return RunEnd::running;
-        case RunPhase::complete:
-            return RunEnd::complete;
-        case RunPhase::failed:
-            return RunEnd::failed;
-        case RunPhase::checkpointed:
-            break;
-    }
+    if (state->phase == RunPhase::running) return RunEnd::running;
+    if (state->phase == RunPhase::complete) return RunEnd::complete;
+    if (state->phase == RunPhase::failed) return RunEnd::failed;
     const bool by_hand = state->exit == static_cast<int>(ExitCode::interrupted);
     return by_hand ? RunEnd::interrupted : RunEnd::saved;
 }

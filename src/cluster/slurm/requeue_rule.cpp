@@ -150,19 +150,11 @@ SlurmJob read_slurm_job(const Environment& environment) {
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
     if (!end.is_newest_start)
         return stop(lost, "SLURM has begun a later start of this job, which continues the run");
-    switch (end.run) {
-        case RunEnd::complete:
-            return stop(0, "the run is complete");
-        case RunEnd::saved:
-            return once_more(end, limits, saved, "the run is saved and not yet complete");
-        case RunEnd::interrupted:
-            return stop(static_cast<int>(ExitCode::interrupted), "the run was interrupted");
-        case RunEnd::failed:
-        case RunEnd::running:
-        case RunEnd::not_begun:
-        case RunEnd::unknown:
-            break;
-    }
+    if (end.run == RunEnd::complete) return stop(0, "the run is complete");
+    if (end.run == RunEnd::saved)
+        return once_more(end, limits, saved, "the run is saved and not yet complete");
+    if (end.run == RunEnd::interrupted)
+        return stop(static_cast<int>(ExitCode::interrupted), "the run was interrupted");
     return judge_failure(end, limits);
 }
 
