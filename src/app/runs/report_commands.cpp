@@ -59,17 +59,9 @@ Report report_of(const fs::path& run, std::int64_t asked, const std::string& pro
 }
 
 std::string rendered(const Report& report, ReportFormat format) {
-    switch (format) {
-        case ReportFormat::text:
-            return report_text(report);
-        case ReportFormat::json:
-            return report_json(report).dump(2) + "\n";
-        case ReportFormat::markdown:
-            return report_markdown(report);
-        case ReportFormat::html:
-            return report_html(report);
-    }
-    return "";
+    if (format == ReportFormat::json) return report_json(report).dump(2) + "\n";
+    if (format == ReportFormat::markdown) return report_markdown(report);
+    return format == ReportFormat::html ? report_html(report) : report_text(report);
 }
 
 int show(const ReportOptions& options, const Invocation& call) {

@@ -100,25 +100,21 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
                                     const fs::path& path,
                                     RawKind kind,
                                     const RawTable& table) {
+    if (kind == RawKind::images)
+        return open_folder(path,
+                           {.content = FolderContent::images,
+                            .color = field.shape[0] == 1 ? Color::gray : Color::rgb,
+                            .resize = ImageSize{static_cast<std::uint32_t>(field.shape[1]),
+                                                static_cast<std::uint32_t>(field.shape[2])}});
+    if (kind == RawKind::text)
+        return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
+    if (kind != RawKind::table) return open_npy({{field.name, path.string()}});
     CsvOptions csv{.label = {}, .type = field.type, .like = field, .row_names = table.row_names};
-    switch (kind) {
-        case RawKind::images:
-            return open_folder(path,
-                               {.content = FolderContent::images,
-                                .color = field.shape[0] == 1 ? Color::gray : Color::rgb,
-                                .resize = ImageSize{static_cast<std::uint32_t>(field.shape[1]),
-                                                    static_cast<std::uint32_t>(field.shape[2])}});
-        case RawKind::table:
-            csv.separator = separator_of(path);
-            // Each row has a prediction: none is left out.
-            csv.missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error;
-            table.text.apply(csv);
-            return open_csv(path, csv);
-        case RawKind::text:
-            return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
-        default:
-            return open_npy({{field.name, path.string()}});
-    }
+    csv.separator = separator_of(path);
+    // Each row has a prediction: none is left out.
+    csv.missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error;
+    table.text.apply(csv);
+    return open_csv(path, csv);
 }
 
 /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed in

@@ -100,15 +100,11 @@ std::string next_start_text(const fs::path& run) {
 int tell_early_end(const fs::path& run, ExitCode usual) {
     const RunStatus status = status_of_run(run, StatusDepth::now);
     std::int64_t step = status.step;
-    switch (status.condition) {
-        case RunCondition::complete:
-        case RunCondition::failed:  // and the ranks have said why
-            return status.exit;
-        case RunCondition::checkpointed:
-            break;
-        default:  // they were ended before they said so
-            step = std::max<std::int64_t>(status.saved_step, 0);
-            write_stopped_state(run, status.incarnation, step, usual);
+    if (status.condition == RunCondition::complete || status.condition == RunCondition::failed)
+        return status.exit;                                // and the ranks have said why
+    if (status.condition != RunCondition::checkpointed) {  // they were ended before they said so
+        step = std::max<std::int64_t>(status.saved_step, 0);
+        write_stopped_state(run, status.incarnation, step, usual);
     }
     if (step > 0)
         once(Level::info, "stopped after step {}; the same command goes on from there", step);
