@@ -13,14 +13,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 RankRow row_of(int rank, std::vector<int> cpus) {
-    RankRow row;
-    row.rank = rank;
-    row.host = "node-a";
-    row.host_id = "boot/node-a";
-    row.cpus = std::move(cpus);
-    row.instruction_set = InstructionSet::avx2;
-    row.memory_bytes = 8ull << 30;
-    return row;
+    return {.rank = rank,
+            .host = "node-a",
+            .host_id = "boot/node-a",
+            .cpus = std::move(cpus),
+            .instruction_set = InstructionSet::avx2,
+            .memory_bytes = 8ull << 30};
 }
 
 TEST(RankRow, IsMadeOfTheNodesFacts) {

@@ -114,13 +114,11 @@ void add(Placement&& part, bool is_described, Placement& plan) {
 
 Placement names_only(std::span<const HostSlots> hosts, std::span<const RankOnHost> ranks) {
     Placement plan;
-    for (const auto& rank : ranks) {
-        auto& seat = plan.seats.emplace_back();
-        seat.rank = rank.rank;
-        seat.host = hosts[static_cast<std::size_t>(rank.host)].host;
-        seat.local_rank = rank.local_rank;
-        seat.threads = 0;
-    }
+    for (const auto& rank : ranks)
+        plan.seats.push_back({.rank = rank.rank,
+                              .host = hosts[static_cast<std::size_t>(rank.host)].host,
+                              .local_rank = rank.local_rank,
+                              .threads = 0});
     return plan;
 }
 

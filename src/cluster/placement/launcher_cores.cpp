@@ -107,11 +107,7 @@ std::vector<LaunchedSet> sets_of(const NodeTopology& node, std::span<const Launc
 }
 
 RankSeat seat_of(const NodeTopology& node, const LaunchedRank& rank) {
-    RankSeat seat;
-    seat.rank = rank.rank;
-    seat.host = node.host;
-    seat.cpus = rank.cpus;
-    return seat;
+    return {.rank = rank.rank, .host = node.host, .cpus = rank.cpus};
 }
 
 /// Returns the first forbidden sharing of two ranks: a core of sets that differ, or one set that is

@@ -55,14 +55,12 @@ std::vector<int> numa_nodes_of(const NodeTopology& node, const std::vector<int>&
 
 std::vector<RankSeat> blank_seats(const NodeTopology& node, std::span<const LaunchedRank> ranks) {
     std::vector<RankSeat> seats;
-    for (const auto& rank : ranks) {
-        auto& seat = seats.emplace_back();
-        seat.rank = rank.rank;
-        seat.local_rank = rank.local_rank;
-        seat.host = node.host;
-        seat.host_id = node.host_id();
-        seat.cpus = rank.cpus;
-    }
+    for (const auto& rank : ranks)
+        seats.push_back({.rank = rank.rank,
+                         .host = node.host,
+                         .host_id = node.host_id(),
+                         .local_rank = rank.local_rank,
+                         .cpus = rank.cpus});
     return seats;
 }
 

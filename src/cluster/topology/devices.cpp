@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns 16 for "16.0 GT/s PCIe".
+/// Returns 16 for "16.0 GT/s PCIe", 400 for "400 Gb/sec (4X NDR)".
 double speed_of(const fs::path& file) {
     return std::strtod(text_of(file).c_str(), nullptr);
 }
@@ -87,18 +87,16 @@ std::vector<std::string> gid_types_of(const fs::path& port) {
 }
 
 RdmaPort read_rdma_port(const fs::path& device, const fs::path& port) {
-    RdmaPort facts;
-    facts.device = device.filename().string();
-    facts.port = static_cast<int>(parse_integer(port.filename().string()).value_or(1));
-    facts.state = word_of(port / "state");
-    facts.phys_state = word_of(port / "phys_state");
-    facts.rate_gbps = std::strtod(text_of(port / "rate").c_str(), nullptr);
-    facts.link_layer = text_of(port / "link_layer");
-    facts.gid_types = gid_types_of(port);
-    facts.firmware = text_of(device / "fw_ver");
-    facts.interface = text_of(port / "gid_attrs/ndevs/0");
-    facts.pci = read_pci_place(device / "device");
-    return facts;
+    return {.device = device.filename().string(),
+            .port = static_cast<int>(parse_integer(port.filename().string()).value_or(1)),
+            .state = word_of(port / "state"),
+            .phys_state = word_of(port / "phys_state"),
+            .rate_gbps = speed_of(port / "rate"),
+            .link_layer = text_of(port / "link_layer"),
+            .gid_types = gid_types_of(port),
+            .firmware = text_of(device / "fw_ver"),
+            .interface = text_of(port / "gid_attrs/ndevs/0"),
+            .pci = read_pci_place(device / "device")};
 }
 
 /// "mlx5_2" before "mlx5_10": shorter first, as long as only the number differs.
