@@ -326,8 +326,7 @@ Command data_pack_command() {
                                             {0, max_classes},
                                             "number of classes of labels and masks, or of tokens "
                                             "(the vocabulary); 0: the largest + 1"));
-    for (OptionSection& section : pack_output_table(arguments->output, "seed"))
-        table.push_back(std::move(section));
+    std::ranges::move(pack_output_table(arguments->output, "seed"), std::back_inserter(table));
     return {.name = "data pack",
             .summary = "pack images, tables and arrays into HDF5 shards",
             .usage = "lockstep data pack INPUT --out DIR [options]",

@@ -74,8 +74,10 @@ class Shown {
     Output& out_;
 };
 
+/// Of the comparison of a rank with the others: the distance of lines in time, and their number.
 FoldLimits limits_of(const LogView& view) {
-    return view.diff_rank >= 0 ? diff_limits : FoldLimits{};
+    if (view.diff_rank < 0) return {};
+    return {.window_s = 60, .most_lines = std::size_t{64} << 10, .most_bytes = 64u << 20};
 }
 
 bool is_stopped(const Output& out) {

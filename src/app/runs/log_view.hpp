@@ -45,10 +45,6 @@ struct LogView {
     bool is_over = false;  ///< the start is over: no more lines will come
 };
 
-/// Limits of the comparison of a rank with the others: number of lines and their distance in time.
-inline constexpr FoldLimits diff_limits{
-    .window_s = 60, .most_lines = std::size_t{64} << 10, .most_bytes = std::size_t{64} << 20};
-
 std::uint64_t show_logs(const fs::path& folder, const LogView& view, Output& out);
 
 /// Shows them, and later lines, until `is_over` returns that no more will come, or a signal asks to
