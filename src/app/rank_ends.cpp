@@ -22,7 +22,7 @@ static void describe(Record& record, RankEnd& end) {
 void note_rank_end(const Error& error, const std::string& ranks) noexcept {
     try {
         const Environment environment;
-        const auto folder = environment.text(rank_ends_variable);
+        const auto folder = environment.text("LOCKSTEP_RANK_ENDS");
         if (!folder || folder->empty()) return;
         const std::int64_t rank = read_launch_facts(environment).rank.value_or(0);
         RankEnd end{.who = ranks.empty() ? fmt::format("rank {} on {}", rank, host_name()) : ranks,

@@ -12,11 +12,8 @@
 
 namespace lockstep {
 
-/// Variable with the folder of this start, which the first rank that writes creates; job.sh sets
-/// it.
-inline constexpr const char* rank_ends_variable = "LOCKSTEP_RANK_ENDS";
-
-/// Writes an error there; does nothing without the variable. `ranks`: the ranks that `error`
+/// Writes an error into this start's folder, $LOCKSTEP_RANK_ENDS, which the first that writes
+/// creates; does nothing without the variable, which job.sh sets. `ranks`: the ranks that `error`
 /// concerns, "" for this one. Never throws, because the user should see the error itself.
 void note_rank_end(const Error& error, const std::string& ranks = {}) noexcept;
 
