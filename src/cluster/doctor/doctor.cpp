@@ -102,22 +102,6 @@ std::string words_of(const DoctorFinding& finding) {
                        finding.fix);
 }
 
-/// Findings in the order in which they were first made, each once.
-class FoldedFindings {
-  public:
-    void add(DoctorFinding finding) {
-        const auto [place, is_new] = place_of_.try_emplace(words_of(finding), all_.size());
-        if (is_new) return all_.push_back(std::move(finding));
-        auto& ranks = all_[place->second].ranks;
-        ranks.insert(ranks.end(), finding.ranks.begin(), finding.ranks.end());
-    }
-    std::vector<DoctorFinding> take() { return std::move(all_); }
-
-  private:
-    std::vector<DoctorFinding> all_;
-    std::unordered_map<std::string, std::size_t> place_of_;
-};
-
 // Once for all that was folded in: thousands of ranks may have the same ailment.
 void sort_ranks(DoctorFinding& finding) {
     std::ranges::sort(finding.ranks);
@@ -213,12 +197,18 @@ std::vector<const DoctorCheck*> selected_checks(const DoctorSelection& selection
 
 std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& selection) {
     expect(!ranks.empty(), "the doctor has somebody to look at");
-    FoldedFindings folded;
+    std::vector<DoctorFinding> findings;  // in the order in which they were first made, each once
+    std::unordered_map<std::string, std::size_t> place_of;
     for (const DoctorCheck* row : selected_checks(selection))
         for (const Looked& looked : look_at(*row, ranks))
-            for (const Ailment& ailment : looked.ailments)
-                folded.add(finding_of(*row, ailment, looked));
-    std::vector<DoctorFinding> findings = folded.take();
+            for (const Ailment& ailment : looked.ailments) {
+                DoctorFinding one = finding_of(*row, ailment, looked);
+                const auto [place, is_new] = place_of.try_emplace(words_of(one), findings.size());
+                if (is_new)
+                    findings.push_back(std::move(one));
+                else
+                    std::ranges::copy(one.ranks, std::back_inserter(findings[place->second].ranks));
+            }
     HostByRank host_of;
     for (const DoctorFacts& facts : ranks) host_of.emplace(facts.rank, facts.node.host);
     for (DoctorFinding& finding : findings) {

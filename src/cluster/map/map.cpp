@@ -63,18 +63,6 @@ std::string or_none(const std::string& text) {
     return text.empty() ? "none" : text;
 }
 
-/// Where nobody knew names: each host of the plan is one host of reality, and the other way round.
-class HostNames {
-  public:
-    bool agree(const std::string& planned, const std::string& found) {
-        return found_of_.emplace(planned, found).first->second == found &&
-               planned_of_.emplace(found, planned).first->second == planned;
-    }
-
-  private:
-    std::map<std::string, std::string> found_of_, planned_of_;
-};
-
 /// A rank may use fewer cores than the plan gives it, but no others.
 void compare_cores(const RankSeat& planned,
                    const RankSeat& found,
@@ -185,13 +173,15 @@ std::vector<std::string> differences(const Placement& plan, std::span<const Rank
             fmt::format("{} ranks are planned, {} are found", plan.seats.size(), reality.size()));
         return lines;
     }
-    HostNames names;
+    // Where nobody knew names: each host of the plan is one of reality, and the other way round.
+    std::map<std::string, std::string> found_of, planned_of;
     for (std::size_t i = 0; i < reality.size(); ++i) {
         const auto& planned = plan.seats[i];
         const auto& found = reality[i];
         if (plan.names_hosts)
             compare(planned.rank, "host", planned.host, found.host, lines);
-        else if (!names.agree(planned.host, found.host_id))
+        else if (found_of.emplace(planned.host, found.host_id).first->second != found.host_id ||
+                 planned_of.emplace(found.host_id, planned.host).first->second != planned.host)
             lines.push_back(fmt::format(
                 "rank {}: it is on {} with others than planned", planned.rank, found.host));
         compare(planned.rank, "local rank", planned.local_rank, found.local_rank, lines);
