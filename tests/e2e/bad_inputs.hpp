@@ -25,16 +25,22 @@ enum class Finder {
 struct BadInput {
     std::string name;
     Words words;
-    int exit_code = 0;
     std::string message;  ///< all that the program may say; <same> is where ranks are named
-    Finder finder = Finder::command_line;
     std::function<void(const TempDir&)> prepare = [](const TempDir&) {};
     Variables variables = {};
+    int exit_code = 0;
+    Finder finder = Finder::command_line;
 
     bool is_training() const { return words.front() == "train"; }
 };
 
 void PrintTo(const BadInput& input, std::ostream* out);
+
+/// The same, each found by `finder` and with `exit_code`.
+std::vector<BadInput> all_with(int exit_code, Finder finder, std::vector<BadInput> inputs);
+
+/// Those of all `parts`.
+std::vector<BadInput> joined(const std::vector<std::vector<BadInput>>& parts);
 
 /// Mistakes in options, configuration files and variables.
 std::vector<BadInput> bad_options();

@@ -122,6 +122,20 @@ INSTANTIATE_TEST_SUITE_P(Files, BadInputsOfRanks, wrong_files_of_ranks, name_of)
 
 }  // namespace
 
+std::vector<BadInput> all_with(int exit_code, Finder finder, std::vector<BadInput> inputs) {
+    for (BadInput& input : inputs) {
+        input.exit_code = exit_code;
+        input.finder = finder;
+    }
+    return inputs;
+}
+
+std::vector<BadInput> joined(const std::vector<std::vector<BadInput>>& parts) {
+    std::vector<BadInput> all;
+    for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+}
+
 std::string without_paths(std::string text, const TempDir& folder) {
     text = replaced(std::move(text), SmallData::get().train().string(), "<data>");
     return replaced(std::move(text), folder.path().string(), "<tmp>");
