@@ -50,15 +50,22 @@ std::vector<std::string> evaluations_of(const fs::path& run) {
 // Two runs of one epoch: one that went through, and one whose checkpoint of step 15 was damaged.
 class Kept : public testing::Test {
   protected:
-    static void SetUpTestSuite() {
-        home_ = std::make_unique<TempDir>();
-        whole_ = run_lockstep(kept_words(*home_ / "whole", 25)).output;
-        run_lockstep(kept_words(*home_ / "cut", 15));
-        first_events_ = event_files(*home_ / "cut");
-        flip_last_byte(*home_ / "cut/ckpt/step-000015/shard-00000-of-00001.safetensors");
-        resumed_ = run_lockstep(kept_words(*home_ / "cut", 25)).output;
+    struct Made {
+        Made() {
+            run_lockstep(kept_words(cut, 15));
+            first_events = event_files(cut);
+            flip_last_byte(cut / "ckpt/step-000015/shard-00000-of-00001.safetensors");
+            resumed_output = run_lockstep(kept_words(cut, 25)).output;
+        }
+        TempDir folder;
+        fs::path whole = folder / "whole", cut = folder / "cut";
+        std::string whole_output = run_lockstep(kept_words(whole, 25)).output, resumed_output;
+        std::vector<fs::path> first_events;
+    };
+    static const Made& made() {
+        static const Made made;
+        return made;
     }
-    static void TearDownTestSuite() { home_.reset(); }
 
     static std::vector<fs::path> event_files(const fs::path& run) {
         std::vector<fs::path> files;
@@ -68,23 +75,18 @@ class Kept : public testing::Test {
     }
 
     fs::path copied() const {
-        fs::copy(*home_ / "whole", folder_ / "run", fs::copy_options::recursive);
+        fs::copy(made().whole, folder_ / "run", fs::copy_options::recursive);
         return folder_ / "run";
     }
 
-    static std::unique_ptr<TempDir> home_;
-    static std::string whole_, resumed_;
-    static std::vector<fs::path> first_events_;
     TempDir folder_;
 };
-std::unique_ptr<TempDir> Kept::home_;
-std::string Kept::whole_, Kept::resumed_;
-std::vector<fs::path> Kept::first_events_;
 
 TEST_F(Kept, ResumeFromAnOlderOneTakesItsState) {
-    const fs::path whole = *home_ / "whole", cut = *home_ / "cut";
-    ASSERT_THAT(resumed_, has("checkpoint step-000015 is skipped", "resumed from step 10 "));
-    EXPECT_EQ(printed_hash(resumed_), printed_hash(whole_));
+    const fs::path whole = made().whole, cut = made().cut;
+    ASSERT_THAT(made().resumed_output,
+                has("checkpoint step-000015 is skipped", "resumed from step 10 "));
+    EXPECT_EQ(printed_hash(made().resumed_output), printed_hash(made().whole_output));
     // Averages, optimizer state, counters.
     EXPECT_THAT(run_lockstep({"ckpt", "diff", whole, cut}), ends(0));
     const Json one = manifest_of(whole, 25).at("state"), other = manifest_of(cut, 25).at("state");
@@ -95,12 +97,12 @@ TEST_F(Kept, ResumeFromAnOlderOneTakesItsState) {
 }
 
 TEST_F(Kept, ResumeFromAnOlderOneLeavesNoFutureInItsRecords) {
-    const fs::path cut = *home_ / "cut";
+    const fs::path cut = made().cut;
     EXPECT_EQ(training_steps(cut), all_steps(25));
-    EXPECT_EQ(evaluations_of(cut), evaluations_of(*home_ / "whole"));
+    EXPECT_EQ(evaluations_of(cut), evaluations_of(made().whole));
     EXPECT_THAT(run_lockstep({"data", "ledger", cut}), ends(0, "every sample exactly once"));
     const auto is_later = [](const fs::path& file) {
-        return std::ranges::count(first_events_, file) == 0;
+        return std::ranges::count(made().first_events, file) == 0;
     };
     const auto files = event_files(cut);
     ASSERT_EQ(std::ranges::count_if(files, is_later), 1);
@@ -111,16 +113,16 @@ TEST_F(Kept, ResumeFromAnOlderOneLeavesNoFutureInItsRecords) {
 
 TEST_F(Kept, OnesAreListedWithWhatKeepsThem) {
     using Map = std::map<std::int64_t, std::string>;
-    EXPECT_EQ(kept_in(*home_ / "whole"),
+    EXPECT_EQ(kept_in(made().whole),
               (Map{{10, "every"}, {20, "best, every"}, {25, "newest, best"}}));
-    EXPECT_EQ(kept_in(*home_ / "cut"),
+    EXPECT_EQ(kept_in(made().cut),
               (Map{{10, "every, read"}, {20, "best, every"}, {25, "newest, best"}}));
-    EXPECT_THAT(run_lockstep({"ckpt", "ls", *home_ / "whole"}),
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", made().whole}),
                 says("every         accuracy ", "best loss "));
 }
 
 TEST_F(Kept, OneIsShownWithAllItHolds) {
-    const fs::path whole = *home_ / "whole";
+    const fs::path whole = made().whole;
     const std::string shown = output_of(run_lockstep({"ckpt", "inspect", whole, "--json"}));
     const Json facts = parse_json(shown, "facts");
     EXPECT_EQ(facts.at("state"), manifest_of(whole, 25).at("state"));
@@ -137,10 +139,10 @@ TEST_F(Kept, OneIsShownWithAllItHolds) {
 }
 
 TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
-    EXPECT_THAT(run_lockstep({"ckpt", "export", *home_ / "whole"}).output,
+    EXPECT_THAT(run_lockstep({"ckpt", "export", made().whole}).output,
                 HasSubstr("fix: lockstep export\n"));
     EXPECT_THAT(run_lockstep(typed("export % --step 10 --average --out %",
-                                   {*home_ / "whole", folder_ / "w.safetensors"})),
+                                   {made().whole, folder_ / "w.safetensors"})),
                 says("exported 4 tensors of step 10 to "));
 }
 
@@ -163,7 +165,7 @@ TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {
     const ProcessResult resumed = run_lockstep({"train", "--resume", run});
     EXPECT_THAT(resumed.output, HasSubstr("resumed from step 10 "));
     EXPECT_THAT(resumed.output, testing::Not(HasSubstr("longer")));
-    EXPECT_EQ(printed_hash(resumed.output), printed_hash(whole_));
+    EXPECT_EQ(printed_hash(resumed.output), printed_hash(made().whole_output));
     EXPECT_EQ(training_steps(run), all_steps(25));
 }
 

@@ -52,24 +52,18 @@ Json first_error_of(const fs::path& run) {
 // One run of two ranks that ends well. Its loader has something to say before anybody has a log.
 class Logs : public testing::Test {
   protected:
-    static void SetUpTestSuite() {
-        folder_ = new TempDir;
-        output_ = output_of(run_lockstep(logged_train(SmallData::get().train(), run(), 2, 20),
-                                         {{"LD_PRELOAD", "/nonexistent/library.so"}}));
+    struct Made {
+        TempDir folder;
+        std::string output =
+            output_of(run_lockstep(logged_train(SmallData::get().train(), folder / "run", 2, 20),
+                                   {{"LD_PRELOAD", "/nonexistent/library.so"}}));
+    };
+    static const Made& made() {
+        static const Made made;
+        return made;
     }
-    static void TearDownTestSuite() {
-        delete folder_;
-        folder_ = nullptr;
-    }
-    static fs::path run() { return *folder_ / "run"; }
-    static const std::string& output() { return output_; }
-
-  private:
-    static TempDir* folder_;
-    static std::string output_;
+    static fs::path run() { return made().folder / "run"; }
 };
-TempDir* Logs::folder_ = nullptr;
-std::string Logs::output_;
 
 TEST_F(Logs, AreOneAndEndWithTheNextCommand) {
     const std::string text = logs_of(run());
@@ -97,7 +91,7 @@ TEST_F(Logs, HaveRankHostAndStartInEveryRecord) {
 
 TEST_F(Logs, HaveWhatRanksSaidBeforeTheirLogsWereOpen) {
     const std::string said = "ERROR: ld.so: object '/nonexistent/library.so' from LD_PRELOAD";
-    EXPECT_THAT(output(), HasSubstr(said));
+    EXPECT_THAT(made().output, HasSubstr(said));
     EXPECT_THAT(logs_of(run()), ContainsRegex("Z \\[launcher\\] warn  " + said));
     EXPECT_THAT(logs_of(run(), {"--node", host_name()}), HasSubstr(said));
     EXPECT_THAT(logs_of(run(), {"--rank", "0-1"}), Not(HasSubstr("launcher")));

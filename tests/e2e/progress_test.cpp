@@ -80,20 +80,15 @@ std::vector<std::string> live_lines(const std::string& shown) {
 /// A data set, a run and the commands on them, by name.
 class Lasting : public testing::Test {
   protected:
-    static void SetUpTestSuite() {
-        folder_ = std::make_unique<TempDir>();
-        ASSERT_THAT(run_lockstep(train("run")), ends(0));
-    }
-    static void TearDownTestSuite() { folder_.reset(); }
-
-    static Words train(const std::string& run) {
-        return Words{"train", "--data", SmallData::get().train(), "--run", *folder_ / run} +
-               Words{"--model", "mlp", "--batch", "48", "--max-steps", "4"};
+    static Words train(const fs::path& run) {
+        return train_words(SmallData::get().train(), run, "mlp", 48) + Words{"--max-steps", "4"};
     }
 
     static std::map<std::string, Words> commands(const std::string& mark) {
-        const std::string data = SmallData::get().train(), run = *folder_ / "run";
-        const auto out = [&](const std::string& name) { return *folder_ / (name + mark); };
+        static const TempDir folder;
+        static const std::string trained = output_of(run_lockstep(train(folder / "run")));
+        const std::string data = SmallData::get().train(), run = folder / "run";
+        const auto out = [&](const std::string& name) { return folder / (name + mark); };
         return {
             {"pack", {"data", "synth", "--samples", "500", "--out", out("synth")}},
             {"verify data", {"data", "verify", data}},
@@ -104,7 +99,7 @@ class Lasting : public testing::Test {
             {"export weights", {"export", run, "--out", out("weights")}},
             {"eval", {"eval", run, "--data", data}},
             {"predict",
-             {"predict", run, "--data", data, "--out", *folder_ / ("outputs" + mark + ".npy")}},
+             {"predict", run, "--data", data, "--out", folder / ("outputs" + mark + ".npy")}},
             {"bench io",
              Words{"bench", "io", "--data", data, "--threads", "1", "--cache", "hot"} +
                  Words{"--rounds", "1", "--pass", "1MiB"}},
@@ -114,13 +109,9 @@ class Lasting : public testing::Test {
             {"verify ranks",
              Words{"verify", "--data", data, "--ranks", "1,2", "--steps", "2"} +
                  Words{"--model", "mlp", "--batch", "48"}},
-            {"train", train("run" + mark) + Words{"--np", "2", "--oversubscribe"}}};
+            {"train", train(out("run")) + on_ranks(2)}};
     }
-
-    static std::unique_ptr<TempDir> folder_;
 };
-
-std::unique_ptr<TempDir> Lasting::folder_;
 
 TEST_F(Lasting, ShowOneLiveLineThatFitsTwentyColumns) {
     for (const auto& [name, words] : commands("-narrow")) {

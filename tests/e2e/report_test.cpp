@@ -23,22 +23,16 @@ using testing::Not;
 // One run of two ranks, 30 steps long.
 class ReportOfRun : public testing::Test {
   protected:
-    static void SetUpTestSuite() {
-        folder_ = new TempDir;
-        const auto& data = SmallData::get();
-        ASSERT_THAT(run_lockstep(train_words(data.train(), run(), "mlp", 24) + on_ranks(2) +
-                                 typed("--test-data % --evaluate-every 10steps --log-every 5 "
-                                       "--virtual-ranks 4 --max-steps 30",
-                                       {data.test()})),
-                    ends(0));
+    static fs::path beside(const std::string& name) {
+        static const TempDir folder;
+        static const std::string trained = output_of(run_lockstep(
+            train_words(SmallData::get().train(), folder / "run", "mlp", 24) + on_ranks(2) +
+            typed("--test-data % --evaluate-every 10steps --log-every 5 --virtual-ranks 4 "
+                  "--max-steps 30",
+                  {SmallData::get().test()})));
+        return folder / name;
     }
-    static void TearDownTestSuite() {
-        delete folder_;
-        folder_ = nullptr;
-    }
-
-    static fs::path run() { return *folder_ / "run"; }
-    static fs::path beside(const std::string& name) { return *folder_ / name; }
+    static fs::path run() { return beside("run"); }
 
     static ProcessResult report(const Words& more = {}) {
         return run_lockstep(Words{"report", run()} + more);
@@ -46,11 +40,7 @@ class ReportOfRun : public testing::Test {
     static Json report_as_json(const fs::path& of) {
         return parse_json(output_of(run_lockstep({"report", of, "--format", "json"})), "report");
     }
-
-  private:
-    static TempDir* folder_;
 };
-TempDir* ReportOfRun::folder_ = nullptr;
 
 TEST_F(ReportOfRun, SaysInTextHowItWent) {
     const std::string text = report().output;

@@ -26,35 +26,24 @@ class RunDirectory : public testing::Test {
     struct Run {
         TempDir folder;
         fs::path path = folder / "run";
-        ProcessResult result;
-    };
-
-    static void SetUpTestSuite() {
-        run_ = new Run;
-        const fs::path config =
-            run_->folder.file("train.toml", "epochs = 2\nbatch = 60\nmodel = \"cnn\"\n");
-        run_->result = run_lockstep(
+        fs::path config = folder.file("train.toml", "epochs = 2\nbatch = 60\nmodel = \"cnn\"\n");
+        std::string output = output_of(run_lockstep(
             typed("train --np 2 --oversubscribe --config % --data % --test-data % --run % --model "
                   "mlp --log-every 5 --checkpoint-every 8steps --checkpoint-mode blocking",
-                  {config, SmallData::get().train(), SmallData::get().test(), run_->path}),
-            {{"LOCKSTEP_LR", "0.002"}});
-        ASSERT_EQ(run_->result.exit_code, 0) << run_->result.output;
-    }
-    static void TearDownTestSuite() {
-        delete run_;
-        run_ = nullptr;
+                  {config, SmallData::get().train(), SmallData::get().test(), path}),
+            {{"LOCKSTEP_LR", "0.002"}}));
+    };
+    static const Run& run() {
+        static const Run run;
+        return run;
     }
 
-    static const fs::path& path() { return run_->path; }
-    static const std::string& output() { return run_->result.output; }
+    static const fs::path& path() { return run().path; }
+    static const std::string& output() { return run().output; }
     static fs::path log(int rank, const std::string& extension) {
         return path() / "logs/i1" / fmt::format("rank-{:05}.{}", rank, extension);
     }
-
-  private:
-    static Run* run_;
 };
-RunDirectory::Run* RunDirectory::run_ = nullptr;
 
 std::set<std::string> names_below(const fs::path& root) {
     std::set<std::string> names;

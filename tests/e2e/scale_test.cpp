@@ -28,29 +28,27 @@ Json told(const Words& words) {
 /// Training of the same on one rank and on two, and with another batch.
 class ScaleRuns : public testing::Test {
   protected:
-    static void SetUpTestSuite() {
-        folder_ = new TempDir;
-        train("p1", 1, 20);
-        train("p2", 2, 20);
-        train("batch", 1, 40);
+    struct Made {
+        Made() {
+            train("p1", 1, 20);
+            train("p2", 2, 20);
+            train("batch", 1, 40);
+        }
+        void train(const std::string& name, int ranks, int batch) const {
+            const SmallData& data = SmallData::get();
+            EXPECT_THAT(
+                run_lockstep(train_words(data.train(), folder / name, "mlp", batch) +
+                             on_ranks(ranks) +
+                             typed("--virtual-ranks 2 --epochs 2 --test-data %", {data.test()})),
+                ends(0));
+        }
+        TempDir folder;
+    };
+    static fs::path run(const std::string& name) {
+        static const Made made;
+        return made.folder / name;
     }
-    static void TearDownTestSuite() {
-        delete folder_;
-        folder_ = nullptr;
-    }
-    static fs::path run(const std::string& name) { return *folder_ / name; }
-
-  private:
-    static void train(const std::string& name, int ranks, int batch) {
-        const SmallData& data = SmallData::get();
-        ASSERT_THAT(run_lockstep(
-                        train_words(data.train(), run(name), "mlp", batch) + on_ranks(ranks) +
-                        Words{"--virtual-ranks", "2", "--epochs", "2", "--test-data", data.test()}),
-                    ends(0));
-    }
-    static TempDir* folder_;
 };
-TempDir* ScaleRuns::folder_ = nullptr;
 
 TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     const Json scale = told({"scale", run("p1"), run("p2")});

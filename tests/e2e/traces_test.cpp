@@ -34,36 +34,28 @@ ProcessResult traced_train(const fs::path& run, int ranks, int length, const Wor
 // One traced run of two ranks, and one of one rank that was not traced, and then was.
 class Traces : public testing::Test {
   protected:
-    static void SetUpTestSuite() {
-        folder_ = new TempDir;
-        traced_ = traced_train(run(), 2, 8, {"--trace", "steps=3-5", "--histograms-every", "4"});
-        plain_ = traced_train(resumed(), 1, 8, {});
-        ASSERT_EQ(traced_.exit_code, 0) << traced_.output;
-        ASSERT_EQ(plain_.exit_code, 0) << plain_.output;
-    }
-    static void TearDownTestSuite() {
-        delete folder_;
-        folder_ = nullptr;
+    struct Made {
+        TempDir folder;
+        std::string traced = output_of(traced_train(
+            folder / "run", 2, 8, {"--trace", "steps=3-5", "--histograms-every", "4"}));
+        std::string plain = output_of(traced_train(folder / "resumed", 1, 8, {}));
+    };
+    static const Made& made() {
+        static const Made made;
+        return made;
     }
 
-    static fs::path run() { return *folder_ / "run"; }
-    static fs::path resumed() { return *folder_ / "resumed"; }
+    static fs::path run() { return made().folder / "run"; }
+    static fs::path resumed() { return made().folder / "resumed"; }
     static StepTrace trace_of(int rank) {
         return read_trace(trace_path(RunPaths{run()}.logs(1), rank));
     }
-
-    static ProcessResult traced_, plain_;
-
-  private:
-    static TempDir* folder_;
 };
-ProcessResult Traces::traced_, Traces::plain_;
-TempDir* Traces::folder_ = nullptr;
 
 TEST_F(Traces, ChangeNoBit) {
-    EXPECT_FALSE(printed_hash(traced_.output).empty());
-    EXPECT_EQ(printed_hash(traced_.output), printed_hash(plain_.output));
-    EXPECT_THAT(traced_.output, HasSubstr("lockstep trace merge"));
+    EXPECT_FALSE(printed_hash(made().traced).empty());
+    EXPECT_EQ(printed_hash(made().traced), printed_hash(made().plain));
+    EXPECT_THAT(made().traced, HasSubstr("lockstep trace merge"));
     EXPECT_FALSE(fs::exists(trace_path(RunPaths{resumed()}.logs(1), 0)));
 }
 

@@ -22,17 +22,20 @@ Words train(const fs::path& run, const std::string& rate) {
 class Weights : public testing::Test {
   protected:
     // A run of one step, and its weights: each test has a copy.
-    static void SetUpTestSuite() {
-        made_ = std::make_unique<TempDir>();
-        const fs::path run = *made_ / "first";
-        hash_ = printed_hash(output_of(run_lockstep(train(run, "0.1"))));
-        EXPECT_THAT(run_lockstep({"export", run, "--out", *made_ / "w.safetensors"}),
-                    ends(0, "tensors of step 1 to"));
-    }
-    static void TearDownTestSuite() { made_.reset(); }
+    struct Made {
+        Made() {
+            EXPECT_THAT(
+                run_lockstep({"export", folder / "first", "--out", folder / "w.safetensors"}),
+                ends(0, "tensors of step 1 to"));
+        }
+        TempDir folder;
+        std::string hash = printed_hash(output_of(run_lockstep(train(folder / "first", "0.1"))));
+    };
     void SetUp() override {
+        static const Made made;
+        hash_ = made.hash;
         ASSERT_EQ(hash_.size(), 32u);
-        fs::copy(made_->path(), folder_.path(), fs::copy_options::recursive);
+        fs::copy(made.folder.path(), folder_.path(), fs::copy_options::recursive);
     }
     ProcessResult exported(const Words& more) {
         return run_lockstep(Words{"export", folder_ / "first"} + more);
@@ -43,10 +46,7 @@ class Weights : public testing::Test {
 
     TempDir folder_;
     const fs::path file_ = folder_ / "w.safetensors";
-    static inline std::string hash_;
-
-  private:
-    static inline std::unique_ptr<TempDir> made_;
+    std::string hash_;
 };
 
 // A step at a rate of 0 changes no weight.
