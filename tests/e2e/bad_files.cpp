@@ -39,7 +39,7 @@ BadInput flipped_bit() {
         "with "
         "--on-bad-data mask leaves these samples out\n",
         flip_bit_of_last_image);
-    flipped.words = flipped.words + Words{"--max-steps", "20"};
+    flipped.words = flipped.words + typed("--max-steps 20 --data-mode resident");
     return flipped;
 }
 

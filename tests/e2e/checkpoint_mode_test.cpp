@@ -25,6 +25,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr int last_step = 20;
+constexpr const char* saved_between_steps =
+    "checkpoints are written between two steps: a copy of what a rank";
 
 Words saving_words(const fs::path& run, const Words& more, int steps = last_step) {
     return train_words(SmallData::get().train(), run, "mlp", 24) +
@@ -107,9 +109,10 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
             const std::string result =
                 output_of(trained(name(mode), ranks, all_ + Words{"--checkpoint-mode", mode}));
             EXPECT_EQ(printed_hash(result), hash());
+            return result;
         };
         run("blocking");
-        run("overlapped");
+        EXPECT_THAT(run("overlapped"), Not(HasSubstr(saved_between_steps)));
         const auto there = checkpoints_of(folder_ / name("blocking"));
         EXPECT_EQ(there.size(), last_step / 2);
         EXPECT_EQ(checkpoints_of(folder_ / name("overlapped")), there);
@@ -154,12 +157,11 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
     const Variables little = with_disk({{"FAULTY_MEMINFO", (folder_ / "meminfo").string()}});
     const std::string narrow = output_of(trained("run", 2, {}, little));
     EXPECT_EQ(printed_hash(narrow), hash());
-    const std::string told = "checkpoints are written between two steps: a copy of what a rank";
+    const std::string told = saved_between_steps;
     const auto first = narrow.find(told);
     ASSERT_NE(first, std::string::npos) << narrow;
     EXPECT_EQ(narrow.find(told, first + 1), std::string::npos) << "said once";
     EXPECT_EQ(checkpoints_of(folder_ / "run").size(), last_step / 2);
-    EXPECT_THAT(trained("wide", 2, {}).output, Not(HasSubstr(told)));
     const auto at_steps = [&](const char* name, const std::string& last) {
         return output_of(run_lockstep(
             train_words(SmallData::get().train(), folder_ / name, "mlp", 24) +

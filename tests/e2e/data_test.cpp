@@ -69,11 +69,6 @@ TEST_F(TrainData, AndRunMayHaveNamesThatAreNotUtf8) {
     EXPECT_THAT(run_lockstep({"status", folder_ / "r\xff"}), ends(0));
 }
 
-TEST_F(TrainData, OrderOfARunCannotChange) {
-    hash("run", 1, {"--max-steps", "3"});
-    EXPECT_THAT(run("run", 1, {"--max-steps", "6", "--order", "uniform"}), fails("order"));
-}
-
 // Two files as others write them: images without channels, labels of 32 bits.
 class ForeignTrainData : public TrainData {
   protected:
@@ -273,18 +268,6 @@ TEST_F(ChangingTrainData, IsNamedWhereTheRunIsTestedOnIt) {
     EXPECT_THAT(content_of(folder_ / "output"), testing::HasSubstr("test.h5' changed while"));
 }
 
-TEST_F(ForeignTrainData, OfTooManyDimensionsAreRefused) {
-    data_ = folder_ / "volumes.h5";
-    write_foreign(data_, {contiguous({40, 2, 2, 2, 2}, random_bytes(40 * 16, 5)), labels(40)});
-    EXPECT_THAT(run("run", 1, {"--field", "images=/x/data", "--field", "labels=/y"}),
-                fails("E217", "x.reshape(len(x), 4, 2, 2)"));
-}
-
-TEST_F(ForeignTrainData, WithoutSuchAFieldIsRefused) {
-    EXPECT_THAT(run("run", 1, {"--field", "images=/x/pictures", "--field", "labels=/y"}),
-                fails("/x/pictures"));
-}
-
 TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
     const std::vector<std::byte> pixels = random_bytes(40 * 16, 5);
     std::vector<float> floats;
@@ -370,12 +353,6 @@ class DamagedTrainData : public TrainData {
         overwrite(SmallData::shard(data_), index->stored_blocks(0)[3].offset + 100, "damage");
     }
 };
-
-TEST_F(DamagedTrainData, EndsTheRunUnlessItIsMasked) {
-    for (const char* mode : {"stream", "resident"}) {
-        EXPECT_THAT(run(mode, 2, {"--data-mode", mode}), fails("E213"));
-    }
-}
 
 TEST_F(DamagedTrainData, MaskedTrainsInStepOnAnyNumberOfRanks) {
     const Words masked = {"--on-bad-data", "mask"};

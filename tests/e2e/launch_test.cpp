@@ -229,20 +229,6 @@ TEST_F(Launch, RefusesThreadsThatWouldTakeMinutesForAStep) {
     EXPECT_FALSE(fs::exists(run_));
 }
 
-std::string line_with(const std::string& text, const std::string& word) {
-    const auto at = text.find(word);
-    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
-}
-
-TEST_F(Launch, GivesTheBitsOfOneRank) {
-    const ProcessResult two = run_lockstep(train(2, few_steps));
-    fs::remove_all(run_);
-    const ProcessResult one = run_lockstep(train(1, few_steps));
-    EXPECT_EQ(two.exit_code, 0) << two.output;
-    EXPECT_NE(line_with(one.output, "parameters    "), "");
-    EXPECT_EQ(line_with(two.output, "parameters    "), line_with(one.output, "parameters    "));
-}
-
 TEST_F(Launch, NamesBothNumbersIfALauncherStartedOtherRanksThanAsked) {
     EXPECT_THAT(run_under_mpirun(1, train(2, few_steps)),
                 ends(78, "error E604: mpirun started 1 rank(s), but 2 are requested"));

@@ -40,25 +40,6 @@ TEST(Memory, OfAStepIsThatOfTheStepBefore) {
     EXPECT_LT(faults_of_training(40) - few, 3000);
 }
 
-TEST(Memory, LimitsThatLibTorchDoesNotFitIntoAreNamed) {
-    const TempDir folder;
-    for (const int ranks : {1, 2}) {
-        EXPECT_THAT(run_process({"/bin/sh",
-                                 "-c",
-                                 "ulimit -v 400000; exec \"$0\" \"$@\"",
-                                 program(),
-                                 "train",
-                                 "--data",
-                                 SmallData::get().train(),
-                                 "--run",
-                                 folder / "run",
-                                 "--np",
-                                 std::to_string(ranks)}),
-                    ends(78, "E225", "a process 390.6 MiB of addresses"));
-        EXPECT_FALSE(fs::exists(folder / "run"));
-    }
-}
-
 /// A control group below that of this process, for commands whose memory counts together.
 class MemoryGroup {
   public:
@@ -201,6 +182,11 @@ TEST_F(FewAddresses, AreTrainedWithinOrRefused) {
     EXPECT_EQ(refusals(line, 3'000'000, 3'000'000, 1), 0u);
     EXPECT_THAT(limited("-v 300000", line).output,
                 HasSubstr("lockstep-train' has too little memory to start"));
+    for (const char* ranks : {" --np 1", " --np 2"}) {
+        EXPECT_THAT(limited("-v 400000", line + ranks),
+                    ends(78, "E225", "a process 390.6 MiB of addresses"));
+        EXPECT_FALSE(fs::exists(place("run")));
+    }
 }
 
 // Between what LibTorch takes and what MPI takes besides, ranks were said to have crashed.

@@ -85,14 +85,5 @@ TEST_F(Overflows, NeedAScaleThatCanFollowThem) {
     }
 }
 
-TEST(Precision, IsFixedWhenARunIsCreated) {
-    const TempDir folder;
-    const Words train = typed("train --data % --run % --model mlp --max-steps",
-                              {SmallData::get().train(), folder / "run"});
-    EXPECT_THAT(run_lockstep(train + Words{"2", "--precision", "bf16"}), ends(0));
-    EXPECT_THAT(run_lockstep(train + Words{"4", "--precision", "fp32"}),
-                says("error E306", "precision"));
-}
-
 }  // namespace
 }  // namespace lockstep::test
