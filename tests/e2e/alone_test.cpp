@@ -18,8 +18,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 ProcessResult in_folder(const fs::path& folder, const std::string& line) {
-    return run_process(
-        {"/bin/sh", "-c", "cd \"$0\" && \"$1\" " + line, folder, program()}, {}, ample_s);
+    return in_shell(folder, "lockstep " + line);
 }
 
 void expect_well(const ProcessResult& result) {

@@ -11,14 +11,11 @@ namespace {
 
 using testing::HasSubstr;
 
-// Commands of one folder, in which `lockstep` is the program under test.
+// Commands of one folder.
 class DataAdvice : public testing::Test {
   protected:
     ProcessResult shell(const std::string& command) const {
-        const std::string path = fs::path(program()).parent_path().string() + ":/usr/bin:/bin";
-        return run_process({"/bin/sh", "-c", "cd \"$0\" && " + command, folder_.path()},
-                           {{"PATH", path}},
-                           ample_s);
+        return in_shell(folder_.path(), command);
     }
     /// Python with NumPy as `n`, and h5py.
     void python(const std::string& program) const {
@@ -337,8 +334,7 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
     const ProcessResult refused = shell(train + "--run R --data x.h5 --data y.h5 " + fields);
     ASSERT_THAT(refused.output, HasSubstr("error E207: "));
     const std::string begin = " with their fields: ";
-    const std::size_t at = refused.output.find(begin) + begin.size();
-    const std::string advised = refused.output.substr(at, refused.output.find('\n', at) - at);
+    const std::string advised = line_from(refused.output, begin).substr(begin.size());
     EXPECT_THAT(
         shell(train + "--run R --data x.h5 " + advised + " | grep ^param >r; " + train +
               "--run Q --data one.h5 " + fields +
@@ -572,9 +568,8 @@ TEST_F(LookLine, TrainsOnEachKindOfData) {
     for (const Look& look : looks()) {
         const std::string looked = output_of(shell("lockstep data inspect " + look.place));
         EXPECT_THAT(looked, HasSubstr(look.words));
-        const std::size_t begin = looked.find("lockstep train --data ");
-        if (begin == looked.npos) continue;
-        const std::string line = looked.substr(begin, looked.find('\n', begin) - begin);
+        const std::string line = line_from(looked, "lockstep train --data ");
+        if (line.empty()) continue;
         EXPECT_THAT(shell(line + " --max-steps 2"), ends(0)) << line << '\n';
     }
 }

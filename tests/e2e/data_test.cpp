@@ -115,16 +115,9 @@ TEST_F(ForeignTrainData, IsTheSameOnAnyNumberOfRanks) {
 
 TEST_F(ForeignTrainData, IsTrainedOnByTheLineThatInspectShows) {
     const std::string look = output_of(run_lockstep({"data", "inspect", data_}));
-    const std::size_t begin = look.find(" train --data ");
-    ASSERT_NE(begin, look.npos) << look;
-    const std::string words = look.substr(begin, look.find('\n', begin) - begin);
-    EXPECT_THAT(
-        run_process({"/bin/sh",
-                     "-c",
-                     "cd \"$0\" && exec \"$1\"" + words + " --model mlp --max-steps 1 --np 1",
-                     folder_.path(),
-                     program()}),
-        ends(0));
+    const std::string line = line_from(look, "lockstep train --data ");
+    EXPECT_THAT(in_shell(folder_.path(), line + " --model mlp --max-steps 1 --np 1"), ends(0))
+        << look;
     EXPECT_TRUE(fs::exists(folder_ / "runs/foreign/run.json"));
 }
 

@@ -35,15 +35,6 @@ void write_cell(const fs::path& folder, const std::string& name, int number, boo
     if (has_mask) write_file_atomically(folder / "masks" / (name + ".pgm"), "P5 " + size + mask);
 }
 
-ProcessResult in_shell(const fs::path& folder, const std::string& command) {
-    const std::string setting =
-        fmt::format("export PATH=/usr/bin:$PATH; cd '{}'; lockstep() {{ '{}' \"$@\"; }}; ",
-                    folder.string(),
-                    program());
-    return run_process(
-        {"/bin/bash", "-c", setting + command}, {{"LOCKSTEP_OVERSUBSCRIBE", "1"}}, ample_s);
-}
-
 TEST(MaskFolders, AreTrainedOnByThePagesCommands) {
     const TempDir folder;
     for (int i = 0; i < 50; ++i) write_cell(folder.path(), fmt::format("c{:02}", i), i, true);
@@ -56,7 +47,8 @@ TEST(MaskFolders, AreTrainedOnByThePagesCommands) {
     for (std::string line : split(block, '\n')) {
         const std::size_t length = line.find("--epochs 20");
         if (length != line.npos) line.replace(length, 11, "--epochs 8 --batch 10");
-        const ProcessResult result = in_shell(folder.path(), line);
+        const ProcessResult result =
+            in_shell(folder.path(), "export LOCKSTEP_OVERSUBSCRIBE=1; " + line);
         ASSERT_EQ(result.exit_code, 0) << line << '\n' << result.output;
         said += result.output;
     }

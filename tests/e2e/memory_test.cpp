@@ -109,9 +109,7 @@ TEST(Memory, OfAControlGroupThatHasNoRoomForTheCopyOfACheckpointLeavesItOut) {
 // `ulimit` LIMIT, then the line with "lockstep" as the program under test. Below 40 MB of addresses
 // the loader ends even `lockstep` by itself.
 ProcessResult limited(const std::string& limit, const std::string& line) {
-    const std::string script = fmt::format(
-        "PATH={}:$PATH; ulimit {}; {}", fs::path(program()).parent_path().string(), limit, line);
-    return run_process({"bash", "-c", script}, {}, ample_s);
+    return in_shell("/", fmt::format("ulimit {}; {}", limit, line));
 }
 
 std::size_t refusals(const std::string& line, int from_kib, int to_kib, int step_kib) {

@@ -46,7 +46,18 @@ ProcessResult run_lockstep(const Words& words, const Variables& environment, dou
     return run_process(Words{program()} + words, without_standing_configs(environment), timeout_s);
 }
 
-// Open MPI's own files go where they are removed even if ranks are aborted or killed.
+ProcessResult in_shell(const fs::path& folder, const std::string& line) {
+    const std::string path = fs::path(program()).parent_path().string() + ":/usr/bin:/bin:";
+    return run_process({"/bin/sh", "-c", "cd \"$0\" && " + line, folder},
+                       {{"PATH", path + std::getenv("PATH")}},
+                       ample_s);
+}
+
+std::string line_from(const std::string& text, const std::string& words) {
+    const std::size_t at = text.find(words);
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
 Words train_words(const fs::path& data, const fs::path& run, const std::string& model, int batch) {
     return {
         "train", "--data", data, "--run", run, "--model", model, "--batch", std::to_string(batch)};
@@ -61,6 +72,7 @@ std::string hosts_obstacle(const std::string& two_hosts) {
     return said.find("two_hosts: skipped") == said.npos ? "" : said;
 }
 
+// Open MPI's own files go where they are removed even if ranks are aborted or killed.
 Words mpirun_words(int ranks) {
     static const TempDir folder;
     Words words = {"mpirun", "-np", std::to_string(ranks), "--oversubscribe"};

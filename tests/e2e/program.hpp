@@ -34,6 +34,9 @@ ProcessResult run_lockstep(const Words& words,
                            const Variables& environment = {},
                            double timeout_s = ample_s);
 
+/// `line` in a shell, in `folder`; `lockstep` is the program under test, `python3` the system's.
+ProcessResult in_shell(const fs::path& folder, const std::string& line);
+
 /// What the program `two_hosts` says where it can make no hosts; "" where it can.
 std::string hosts_obstacle(const std::string& two_hosts);
 
@@ -50,6 +53,9 @@ Words on_ranks(int ranks);
 ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment = {});
 
 Words operator+(Words words, const Words& more);
+
+/// The line of `text` from `words` on; "" where they are not in it.
+std::string line_from(const std::string& text, const std::string& words);
 
 /// A started program that the test may send signals to. Its destructor kills what still runs.
 class Background {

@@ -25,14 +25,9 @@ class TestedOn : public testing::Test {
     // Of a training that ends well: its hash of parameters and its last evaluation.
     std::string result(const std::string& name, int ranks, const Words& more) const {
         const std::string ended = output_of(train(name, ranks, more));
-        const std::size_t at = ended.find("test          ");
-        EXPECT_NE(at, std::string::npos) << ended;
-        return printed_hash(ended) + ended.substr(at, ended.find('\n', at) - at);
-    }
-    // The line of the last evaluation, as `train` and `eval` print it.
-    static std::string last_evaluation(const std::string& output) {
-        const std::size_t at = output.rfind("test          ");
-        return at == output.npos ? "no evaluation" : output.substr(at, output.find('\n', at) - at);
+        const std::string evaluation = line_from(ended, "test          ");
+        EXPECT_NE(evaluation, "") << ended;
+        return printed_hash(ended) + evaluation;
     }
     std::string error(const Words& more) const {
         const std::string ended = output_of(train("bad", 1, more), testing::Ne(0));
@@ -72,7 +67,8 @@ TEST_F(Split, IsSaidAndCoversEachSampleOnce) {
 
 TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
     const std::string run = folder_ / "run", data = SmallData::get().train();
-    const std::string last = last_evaluation(train("run", 2, split("0.9")).output);
+    const std::string last = line_from(train("run", 2, split("0.9")).output, "test          ");
+    ASSERT_NE(last, "");
     const auto eval = [&](const Words& more) {
         return run_lockstep(Words{"eval", run, "--data", data, "--oversubscribe"} + more);
     };

@@ -133,11 +133,6 @@ void expect_same_afterwards(const fs::path& run, const fs::path& data, const std
     EXPECT_EQ(content_of(first), content_of(second));
 }
 
-std::string test_line(const std::string& output) {
-    const std::size_t begin = output.find("\ntest  ") + 1;
-    return output.substr(begin, output.find('\n', begin) - begin);
-}
-
 TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
     const fs::path run = folder_ / "run";
     const ProcessResult trained = run_lockstep(
@@ -150,7 +145,7 @@ TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
     const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
     EXPECT_GE(found, task().least) << trained.output;
     EXPECT_LE(found, task().most) << trained.output;
-    expect_same_afterwards(run, folder_ / "data/test", test_line(trained.output));
+    expect_same_afterwards(run, folder_ / "data/test", line_from(trained.output, "test          "));
 }
 
 // 200 samples of four features and their sum, with some features that are no numbers.

@@ -122,13 +122,9 @@ TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
     for (const fs::path& file : {ddp, other}) {
         const ProcessResult evaluation = run_lockstep(
             {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", file});
-        const std::size_t command = evaluation.output.find("python3 -c");
-        ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
-        EXPECT_THAT(run_process({"sh",
-                                 "-c",
-                                 evaluation.output.substr(
-                                     command, evaluation.output.find('\n', command) - command)}),
-                    ends(0));
+        const std::string command = line_from(evaluation.output, "python3 -c");
+        ASSERT_NE(command, "") << evaluation.output;
+        EXPECT_THAT(in_shell(folder_.path(), command), ends(0));
         const fs::path made = folder_ / ("ddp.new" + file.extension().string());
         const Words loading_it = train(folder_ / ("run" + file.extension().string()), "0") +
                                  Words{"--load-weights", made};
