@@ -159,27 +159,21 @@ struct ImageToImage : Classifier {
     nn::Conv2d first, last;
 };
 
-struct Points : Classifier {
-    explicit Points(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(shape.width, 64))),
-          last(register_module("last", nn::Linear(64, shape.classes))) {}
+struct Points : TwoLayers {
+    explicit Points(const ModelShape& shape) : TwoLayers(shape.width, 64, shape.classes) {}
     Tensor forward(const Tensor& input) override {
         return last(std::get<0>(torch::relu(first(input.squeeze(1))).max(1)));
     }
-    nn::Linear first, last;
 };
 
-struct IndexAdd : Classifier {
-    explicit IndexAdd(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(shape.width, 32))),
-          last(register_module("last", nn::Linear(32, shape.classes))) {}
+struct IndexAdd : TwoLayers {
+    explicit IndexAdd(const ModelShape& shape) : TwoLayers(shape.width, 32, shape.classes) {}
     Tensor forward(const Tensor& input) override {
         const std::int64_t samples = input.size(0), points = input.size(2);
         const Tensor features = torch::relu(first(input.reshape({samples * points, -1})));
         const Tensor owner = torch::arange(samples).repeat_interleave(points);
         return last(torch::zeros({samples, 32}).index_add(0, owner, features));
     }
-    nn::Linear first, last;
 };
 
 struct SeveralInputs : Classifier {
@@ -218,10 +212,8 @@ struct ImageAndNumbers : SeveralInputs {
 
 // Losses of their own, for --task program.
 
-struct Pinn : Classifier {  // u'' + u = 0, u(0) = 0, u'(0) = 1
-    explicit Pinn(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(numbers_of(shape), 32))),
-          last(register_module("last", nn::Linear(32, 1))) {}
+struct Pinn : TwoLayers {  // u'' + u = 0, u(0) = 0, u'(0) = 1
+    explicit Pinn(const ModelShape& shape) : TwoLayers(numbers_of(shape), 32, 1) {}
     Tensor u(const Tensor& t) { return last(torch::tanh(first(t))); }
     static Tensor derivative(const Tensor& y, const Tensor& t) {
         return torch::autograd::grad({y}, {t}, {torch::ones_like(y)}, true, true)[0];
@@ -237,7 +229,6 @@ struct Pinn : Classifier {  // u'' + u = 0, u(0) = 0, u'(0) = 1
             residual.pow(2) + at_start.pow(2) + (derivative(at_start, start) - 1).pow(2);
         return loss.squeeze(1);
     }
-    nn::Linear first, last;
 };
 
 struct Vae : SeveralInputs {
@@ -256,10 +247,8 @@ struct Vae : SeveralInputs {
     nn::Linear encoder, mean, variance, decoder;
 };
 
-struct Contrastive : Classifier {  // NT-Xent over the samples of a leaf
-    explicit Contrastive(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(numbers_of(shape), 64))),
-          last(register_module("last", nn::Linear(64, 16))) {}
+struct Contrastive : TwoLayers {  // NT-Xent over the samples of a leaf
+    explicit Contrastive(const ModelShape& shape) : TwoLayers(numbers_of(shape), 64, 16) {}
     Tensor view(const Tensor& x) {
         return unit(last(torch::relu(first(x + 0.1 * torch::randn_like(x)))), 1);
     }
@@ -269,7 +258,6 @@ struct Contrastive : Classifier {  // NT-Xent over the samples of a leaf
         const auto each = F::CrossEntropyFuncOptions().reduction(torch::kNone);
         return F::cross_entropy(likeness, torch::arange(x.size(0)), each);
     }
-    nn::Linear first, last;
 };
 
 struct OwnLoss : SeveralInputs {

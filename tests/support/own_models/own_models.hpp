@@ -49,9 +49,10 @@ struct OneLayer : Classifier {
 
 /// The same behind a layer of 32 features.
 struct TwoLayers : Classifier {
-    explicit TwoLayers(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(numbers_of(shape), 32))),
-          last(register_module("last", nn::Linear(32, shape.classes))) {}
+    explicit TwoLayers(const ModelShape& shape) : TwoLayers(numbers_of(shape), 32, shape.classes) {}
+    TwoLayers(std::int64_t inputs, std::int64_t hidden, std::int64_t outputs)
+        : first(register_module("first", nn::Linear(inputs, hidden))),
+          last(register_module("last", nn::Linear(hidden, outputs))) {}
     Tensor forward(const Tensor& input) override { return last(features(input)); }
     Tensor features(const Tensor& input) { return torch::relu(first(input.flatten(1))); }
     nn::Linear first, last;
