@@ -54,16 +54,12 @@ inline std::string zip_of(const ArchiveEntries& entries, const std::string& fold
 
 /// {"as_tensor": {"name": "x"}}.
 inline Json tensor_argument(const std::string& value) {
-    Json argument = Json::object();
-    argument["as_tensor"]["name"] = value;
-    return argument;
+    return {{"as_tensor", {{"name", value}}}};
 }
 
 /// {"as_int": 3}, and others of that form.
 inline Json argument_of(const std::string& kind, Json value) {
-    Json argument = Json::object();
-    argument[kind] = std::move(value);
-    return argument;
+    return {{kind, std::move(value)}};
 }
 
 /// Writes down a program, call by call.
@@ -71,11 +67,9 @@ class MadeUpProgram {
   public:
     /// With one input `x` of f32 [batch, extents...].
     explicit MadeUpProgram(const std::vector<std::int64_t>& extents) {
-        model_["schema_version"]["major"] = 8;
-        model_["schema_version"]["minor"] = 17;
-        model_["torch_version"] = "2.11.0";
-        model_["range_constraints"]["s0"]["min_val"] = 2;
-        model_["range_constraints"]["s0"]["max_val"] = 4096;
+        model_ = {{"schema_version", {{"major", 8}, {"minor", 17}}},
+                  {"torch_version", "2.11.0"},
+                  {"range_constraints", {{"s0", {{"min_val", 2}, {"max_val", 4096}}}}}};
         graph()["nodes"] = Json::array();
         signature()["input_specs"] = Json::array();
         signature()["output_specs"] = Json::array();
@@ -107,10 +101,9 @@ class MadeUpProgram {
                       const std::vector<std::int64_t>& sizes,
                       const std::string& bytes,
                       bool learns = true) {
-        Json spec = Json::object();
-        spec["arg"]["name"] = "p_" + name;
-        spec["parameter_name"] = name;
-        add_spec("input_specs", "parameter", spec);
+        add_spec("input_specs",
+                 "parameter",
+                 {{"arg", {{"name", "p_" + name}}}, {"parameter_name", name}});
         add_payload(name, type, sizes, bytes, learns);
     }
 
@@ -119,11 +112,9 @@ class MadeUpProgram {
                 int type,
                 const std::vector<std::int64_t>& sizes,
                 const std::string& bytes) {
-        Json spec = Json::object();
-        spec["arg"]["name"] = "b_" + name;
-        spec["buffer_name"] = name;
-        spec["persistent"] = true;
-        add_spec("input_specs", "buffer", spec);
+        add_spec("input_specs",
+                 "buffer",
+                 {{"arg", {{"name", "b_" + name}}}, {"buffer_name", name}, {"persistent", true}});
         add_payload(name, type, sizes, bytes, false);
     }
 
@@ -131,24 +122,21 @@ class MadeUpProgram {
     void call(const std::string& target,
               const std::vector<std::pair<std::string, Json>>& arguments,
               const std::vector<std::string>& results) {
-        Json node = Json::object();
-        node["target"] = target;
-        node["inputs"] = Json::array();
-        for (const auto& [name, argument] : arguments) {
-            Json input = Json::object();
-            input["name"] = name;
-            input["arg"] = argument;
-            node["inputs"].push_back(std::move(input));
-        }
-        node["outputs"] = Json::array();
+        Json inputs = Json::array(), outputs = Json::array();
+        for (const auto& [name, argument] : arguments)
+            inputs.push_back({{"name", name}, {"arg", argument}});
         for (const std::string& result : results)
-            node["outputs"].push_back(result == "size" ? size_result() : tensor_argument(result));
-        node["metadata"]["stack_trace"] =
+            outputs.push_back(result == "size" ? argument_of("as_sym_int", {{"as_name", "size"}})
+                                               : tensor_argument(result));
+        const std::string stack =
             "File \"net.py\", line 9, in forward\n    y = work(x)\n  File "
             "\"/usr/lib/site-packages/torch/nn/modules/linear.py\", line 1, in forward\n    z";
-        node["metadata"]["nn_module_stack"] =
+        const std::string modules =
             "L__self__,,net.Net;L__self___part," + module + ",torch.nn.modules.linear.Linear";
-        nodes().push_back(std::move(node));
+        nodes().push_back({{"target", target},
+                           {"inputs", inputs},
+                           {"outputs", outputs},
+                           {"metadata", {{"stack_trace", stack}, {"nn_module_stack", modules}}}});
     }
 
     /// The value that forward() returns, f32 [batch, extents...].
@@ -159,16 +147,9 @@ class MadeUpProgram {
 
     /// forward() returns a dict of these keys, in the order of the outputs.
     void name_outputs(const std::vector<std::string>& keys) {
-        Json names = Json::array(), root = Json::object(), tree = Json::array();
-        for (const std::string& key : keys) names.push_back(key);
-        root["type"] = "builtins.dict";
-        root["context"] = names.dump();
-        tree.push_back(1);
-        tree.push_back(root);
-        Json call = Json::object();
-        call["signature"]["out_spec"] = tree.dump();
-        model_["graph_module"]["module_call_graph"] = Json::array();
-        model_["graph_module"]["module_call_graph"].push_back(call);
+        const Json tree = {1, {{"type", "builtins.dict"}, {"context", Json(keys).dump()}}};
+        Json& calls = model_["graph_module"]["module_call_graph"] = Json::array();
+        calls.push_back({{"signature", {{"out_spec", tree.dump()}}}});
     }
 
     /// Another argument of forward(), [batch, extents...], of schema.py's type of elements.
@@ -195,12 +176,6 @@ class MadeUpProgram {
     }
 
   private:
-    static Json size_result() {
-        Json result = Json::object();
-        result["as_sym_int"]["as_name"] = "size";
-        return result;
-    }
-
     void add_spec(const char* list, const std::string& kind, Json spec) {
         signature()[list].push_back(argument_of(kind, std::move(spec)));
     }
@@ -212,13 +187,10 @@ class MadeUpProgram {
     }
 
     void set_value(const std::string& value, const std::vector<std::int64_t>& extents) {
-        Json batch = Json::object();
-        batch["as_expr"]["expr_str"] = "Symbol('s0', positive=True, integer=True)";
-        Json& meta = graph()["tensor_values"][value];
-        meta["dtype"] = 7;
-        meta["sizes"] = Json::array();
-        meta["sizes"].push_back(batch);
-        for (const Json& extent : sizes_of(extents)) meta["sizes"].push_back(extent);
+        Json sizes = Json::array();
+        sizes.push_back({{"as_expr", {{"expr_str", "Symbol('s0', positive=True, integer=True)"}}}});
+        for (const Json& extent : sizes_of(extents)) sizes.push_back(extent);
+        graph()["tensor_values"][value] = {{"dtype", 7}, {"sizes", sizes}};
     }
 
     void add_payload(const std::string& name,
@@ -228,16 +200,15 @@ class MadeUpProgram {
                      bool learns) {
         std::vector<std::int64_t> strides(sizes.size(), 1);
         for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
-        Json& about = weights()[name];
-        about["path_name"] = "weight_" + std::to_string(payloads_.size());
-        about["use_pickle"] = false;
-        Json& meta = about["tensor_meta"];
-        meta["dtype"] = type;
-        meta["sizes"] = sizes_of(sizes);
-        meta["strides"] = sizes_of(strides);
-        meta["storage_offset"] = argument_of("as_int", 0);
-        meta["requires_grad"] = learns;
-        meta["layout"] = 7;
+        weights()[name] = {{"path_name", "weight_" + std::to_string(payloads_.size())},
+                           {"use_pickle", false},
+                           {"tensor_meta",
+                            {{"dtype", type},
+                             {"sizes", sizes_of(sizes)},
+                             {"strides", sizes_of(strides)},
+                             {"storage_offset", argument_of("as_int", 0)},
+                             {"requires_grad", learns},
+                             {"layout", 7}}}};
         payloads_.push_back(bytes);
     }
 
