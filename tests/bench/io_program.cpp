@@ -9,6 +9,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/sources.hpp"
@@ -42,13 +43,7 @@ class Arguments {
         return values_.contains(name) ? std::stod(values_.at(name)) : otherwise;
     }
     std::vector<std::string> list(const std::string& name, const std::string& otherwise) const {
-        std::vector<std::string> words{""};
-        for (const char letter : text(name, otherwise))
-            if (letter == ',')
-                words.emplace_back();
-            else
-                words.back() += letter;
-        return words;
+        return split(text(name, otherwise), ',');
     }
 
   private:

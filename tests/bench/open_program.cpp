@@ -90,12 +90,14 @@ fs::path packed_of(const fs::path& folder, const Shape& shape) {
 // The best time of each part, over the rounds.
 Json measured(const std::function<DatasetIndex()>& open, std::uint64_t rounds) {
     std::map<std::string, double> best;
+    const auto took = [&](const char* part, double seconds) {
+        double& known = best.emplace(part, seconds).first->second;
+        known = std::min(known, seconds);
+    };
     const auto timed = [&](const char* part, const auto& action) {
         const double since = now_s();
         auto result = action();
-        const double seconds = now_s() - since;
-        const auto [known, is_new] = best.emplace(part, seconds);
-        if (!is_new) known->second = std::min(known->second, seconds);
+        took(part, now_s() - since);
         return result;
     };
     Json json;
@@ -104,9 +106,7 @@ Json measured(const std::function<DatasetIndex()>& open, std::uint64_t rounds) {
         const DatasetIndex index = timed("open_s", open);
         const auto bytes = timed("serialize_s", [&] { return index.serialize(); });
         const auto other = timed("deserialize_s", [&] { return DatasetIndex::deserialize(bytes); });
-        const double total = now_s() - since;
-        best.emplace("total_s", total);
-        best["total_s"] = std::min(best["total_s"], total);
+        took("total_s", now_s() - since);
         expect(other.stored_blocks(0) == index.stored_blocks(0), "an index travels whole");
         json["blocks"] = index.stored_blocks(0).size();
         json["index_bytes"] = bytes.size();

@@ -2,12 +2,12 @@
 // An Adam step over ResNet-50's parameters, ours beside LibTorch's two, on one thread and in the
 // same memory, in turn: bench_optimizer [--rounds N]. The last line is JSON: milliseconds of
 // processor time by round.
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/train/model.hpp"
 
 #include "replica/optimizer.hpp"
 
-#include <ctime>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -96,21 +96,15 @@ Entrant plain(Tensors& tensors) {
     return {"torch::optim::Adam", [adam](std::int64_t) { adam->step(); }, {}};
 }
 
-// Of this thread: a machine that others use does not show in it as it does in the wall's.
-double processor_s() {
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// The second of two steps counts: each entrant finds the caches as it left them itself.
+// The second of two steps counts: each entrant finds the caches as it left them itself. By this
+// thread's processor time: others on the machine do not show in it as in the wall's.
 void run(std::vector<Entrant>& entrants, int rounds) {
     for (int round = 0; round < rounds; ++round)
         for (Entrant& entrant : entrants) {
             entrant.step(2 * round + 1);
-            const double begin = processor_s();
+            const double begin = thread_processor_s();
             entrant.step(2 * round + 2);
-            entrant.ms.push_back(1e3 * (processor_s() - begin));
+            entrant.ms.push_back(1e3 * (thread_processor_s() - begin));
         }
 }
 

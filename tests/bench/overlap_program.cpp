@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -110,13 +109,6 @@ struct Trainee {
     }
 };
 
-/// Processor time of this thread: what neighbours on the machine do counts little.
-double processor_s() {
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 template <class Clock, class Work>
 double seconds_of(Clock&& clock, Work&& work) {
     const double begin = clock();
@@ -130,7 +122,8 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// LibTorch alone, with fresh gradients, and our step, in turn.
+/// LibTorch alone, with fresh gradients, and our step, in turn. By this thread's processor time, on
+/// which what neighbours on the machine do counts little.
 void measure_hooks(int steps) {
     const auto module = [] { return make_model({"cnn", true}, {1, 28, 28, 10}, 1); };
     const Plain plain{module()};
@@ -138,8 +131,8 @@ void measure_hooks(int steps) {
     std::vector<double> bare, hooked;
     for (int step = 0; step < steps; ++step) {
         plain.forget_gradients();
-        bare.push_back(seconds_of(processor_s, [&] { plain.backward(); }));
-        hooked.push_back(seconds_of(processor_s, [&] { trainee.step(); }));
+        bare.push_back(seconds_of(thread_processor_s, [&] { plain.backward(); }));
+        hooked.push_back(seconds_of(thread_processor_s, [&] { trainee.step(); }));
     }
     fmt::print("{{\"bare_ms\": {:.3f}, \"hooked_ms\": {:.3f}, \"cost\": {:.5f}}}\n",
                1e3 * median(bare),

@@ -3,11 +3,11 @@
 // comes or at a pace. Says where the time went. The last line is JSON.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/measure_io.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -17,7 +17,6 @@
 #include <string>
 #include <thread>
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 
 namespace {
@@ -74,13 +73,6 @@ StreamOptions stream_options(const Options& options) {
     if (options.text("page_cache", "keep") == "drop") stream.page_cache = PageCache::drop;
     if (options.text("on_bad_data", "fail") == "mask") stream.on_bad_data = BadData::mask;
     return stream;
-}
-
-void drop_pages(const DatasetIndex& index) {
-    for (const Shard& shard : index.shards()) {
-        const UniqueFd file = open_for_reading(index.path() / shard.name);
-        ::posix_fadvise(file.value(), 0, 0, POSIX_FADV_DONTNEED);
-    }
 }
 
 /// Lets `samples` take as long as they may at a pace, asleep as a caller is whose GPU computes.
@@ -164,7 +156,7 @@ int run(int count, char** words) {
     }
     const Options options(words_of(count, words));
     const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(words[1]));
-    if (options.whole("cold", 0) == 1) drop_pages(*index);
+    if (options.whole("cold", 0) == 1) drop_page_cache(*index);
     std::cout << report(consume(index, options)).dump() << '\n';
     return 0;
 }
