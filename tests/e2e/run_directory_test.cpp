@@ -53,26 +53,15 @@ std::set<std::string> names_below(const fs::path& root) {
 }
 
 TEST_F(RunDirectory, HoldsWhatIsPromisedAndNothingElse) {
-    std::set<std::string> expected = {"run.json",
-                                      "data.json",
-                                      "incarnation",
-                                      "run.lock",
-                                      "state.json",
-                                      "latest",
-                                      "metrics.jsonl",
-                                      "confusion.csv",
-                                      "ckpt",
-                                      "logs",
-                                      "logs/i1",
-                                      "logs/i1/flight",
-                                      "logs/i1/flight/rank-00000.ring",
-                                      "logs/i1/flight/rank-00001.ring",
-                                      "logs/i1/rank-00000.log",
-                                      "logs/i1/rank-00000.jsonl",
-                                      "logs/i1/rank-00000.steps",
-                                      "logs/i1/rank-00001.log",
-                                      "logs/i1/rank-00001.jsonl",
-                                      "logs/i1/rank-00001.steps"};
+    const Words files = typed(
+        "run.json data.json incarnation run.lock state.json latest metrics.jsonl confusion.csv "
+        "ckpt logs logs/i1 logs/i1/flight");
+    std::set<std::string> expected(files.begin(), files.end());
+    for (const char* rank : {"rank-00000", "rank-00001"}) {
+        expected.insert(fmt::format("logs/i1/flight/{}.ring", rank));
+        for (const char* kind : {"log", "jsonl", "steps"})
+            expected.insert(fmt::format("logs/i1/{}.{}", rank, kind));
+    }
     for (const char* step : {"ckpt/step-000008", "ckpt/step-000016", "ckpt/step-000020"})
         for (const char* file : {"",
                                  "/manifest.json",

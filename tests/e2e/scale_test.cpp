@@ -169,19 +169,9 @@ TEST(ScaleTimes, ForetellNothingOfRanksThatShareCores) {
 }
 
 TEST(ScaleTimes, ThatAreNoneAreRefused) {
-    for (const char* times : {"1=707,1=393",
-                              "1=707,2",
-                              "1=707,2=",
-                              "1=707,2=-3",
-                              "1=707,0=3",
-                              "1=707,x=3",
-                              "1=707,",
-                              "1=707,2=inf",
-                              "1=707,2=nan",
-                              "707,393",
-                              "1=707,2=0",
-                              "1=707,2=1e300",
-                              "1=707,2=1e-300"})
+    for (const std::string& times :
+         typed("1=707,1=393 1=707,2 1=707,2= 1=707,2=-3 1=707,0=3 1=707,x=3 1=707, 1=707,2=inf "
+               "1=707,2=nan 707,393 1=707,2=0 1=707,2=1e300 1=707,2=1e-300"))
         EXPECT_THAT(run_lockstep({"scale", "--times", times}).output,
                     HasSubstr("error E103: --times is '"))
             << times;
