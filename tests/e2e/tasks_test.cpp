@@ -21,6 +21,14 @@ void expect_success(const ProcessResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
+/// A training of an mlp on data below `folder`; `line` as typed() has it.
+Words train_mlp(const TempDir& folder,
+                const std::string& data,
+                const std::string& run,
+                const std::string& line) {
+    return typed("train --model mlp --data % --run % " + line, {folder / data, folder / run});
+}
+
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1, of elements
 // of a type such as "|u1", and of a shape such as "8, 2".
 void write_npy(const fs::path& path,
@@ -110,7 +118,6 @@ class EveryTask : public testing::TestWithParam<std::size_t> {
     EveryTask() { task().make_data(folder_ / "data"); }
 
     static const TaskCase& task() { return cases[GetParam()]; }
-    fs::path train_data() const { return folder_ / "data/train"; }
 
     TempDir folder_;
 };
@@ -135,17 +142,17 @@ void expect_same_afterwards(const fs::path& run, const fs::path& data, const std
 
 TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
     const fs::path run = folder_ / "run";
-    const ProcessResult trained = run_lockstep(
-        Words{"train", "--np", "2", "--oversubscribe", "--data", train_data()} +
-        Words{"--test-data", folder_ / "data/test", "--run", run} +
-        Words{"--batch", "32", "--keep-best", task().metric.substr(5)} + task().options);
-    expect_success(trained);
+    const std::string trained = output_of(run_lockstep(
+        typed(
+            "train --np 2 --oversubscribe --data % --test-data % --run % --batch 32 --keep-best %",
+            {folder_ / "data/train", folder_ / "data/test", run, task().metric.substr(5)}) +
+        task().options));
     EXPECT_THAT(run_lockstep({"ckpt", "ls", run}).output,
                 testing::HasSubstr("  best " + task().metric.substr(5)));
     const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
-    EXPECT_GE(found, task().least) << trained.output;
-    EXPECT_LE(found, task().most) << trained.output;
-    expect_same_afterwards(run, folder_ / "data/test", line_from(trained.output, "test          "));
+    EXPECT_GE(found, task().least) << trained;
+    EXPECT_LE(found, task().most) << trained;
+    expect_same_afterwards(run, folder_ / "data/test", line_from(trained, "test          "));
 }
 
 // 200 samples of four features and their sum, with some features that are no numbers.
@@ -172,20 +179,17 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     make_sums(folder / "data", {77});
     const auto trained = [&](const std::string& run, int ranks, const Words& more) {
         return run_lockstep(
-            Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
-            Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "2", "--ema", "0.5"} +
-            Words{"--np", std::to_string(ranks), "--oversubscribe"} + more);
+            train_mlp(folder, "data", run, "--batch 20 --virtual-ranks 4 --epochs 2 --ema 0.5") +
+            on_ranks(ranks) + more);
     };
     EXPECT_THAT(trained("stopped", 2, {}),
                 ends(65, "error E701: the loss is nan at step ", "why: 'features' of sample "));
     std::set<std::string> hashes;
     for (const int ranks : {1, 3}) {
         const std::string run = fmt::format("skipped-{}", ranks);
-        const ProcessResult skipped = trained(run, ranks, {"--on-nonfinite", "skip"});
-        expect_success(skipped);
-        hashes.insert(printed_hash(skipped.output));
-        EXPECT_THAT(skipped.output,
-                    testing::HasSubstr("2 step(s) skipped so far, the last is step"));
+        const std::string skipped = output_of(trained(run, ranks, {"--on-nonfinite", "skip"}));
+        hashes.insert(printed_hash(skipped));
+        EXPECT_THAT(skipped, testing::HasSubstr("2 step(s) skipped so far, the last is step"));
         const Json last = json_lines(folder / run / "metrics.jsonl").back();
         EXPECT_EQ(last.at("skipped_steps"), 2);
         EXPECT_TRUE(last.at("loss").is_number());
@@ -198,18 +202,15 @@ TEST(NonFinite, TestDataAreNamed) {
     const TempDir folder;
     make_sums(folder / "data", {});
     make_sums(folder / "test", {77});
-    const ProcessResult trained = run_lockstep(
-        Words{"train", "--data", folder / "data", "--test-data", folder / "test"} +
-        Words{"--run", folder / "run", "--model", "mlp", "--batch", "20", "--epochs", "9"} +
-        Words{
-            "--np", "2", "--oversubscribe", "--virtual-ranks", "2", "--evaluate-every", "1epoch"} +
-        Words{"--early-stop", "2"});
-    expect_success(trained);
-    EXPECT_THAT(trained.output, testing::HasSubstr("the test loss is nan: 'features' of sample "));
-    EXPECT_THAT(trained.output, testing::HasSubstr("test/test-00000-of-00001.h5"));
-    EXPECT_THAT(trained.output,
-                testing::HasSubstr("stopped early after step 20: 2 evaluations, and none with a "
-                                   "finite loss"));
+    EXPECT_THAT(
+        run_lockstep(
+            train_mlp(folder, "data", "run", "--batch 20 --epochs 9 --virtual-ranks 2") +
+            typed("--evaluate-every 1epoch --early-stop 2 --test-data %", {folder / "test"}) +
+            on_ranks(2)),
+        ends(0,
+             "the test loss is nan: 'features' of sample ",
+             "test/test-00000-of-00001.h5",
+             "stopped early after step 20: 2 evaluations, and none with a finite loss"));
     EXPECT_THAT(run_lockstep({"eval", folder / "run", "--data", folder / "test"}).output,
                 testing::HasSubstr("the test loss is nan: 'features' of sample "));
 }
@@ -217,14 +218,9 @@ TEST(NonFinite, TestDataAreNamed) {
 TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
     const TempDir folder;
     make_sums(folder / "data", {}, 1e30F);
-    const auto train = [&](const char* run, const Words& more) {
-        return run_lockstep(
-            Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
-            more);
-    };
-    EXPECT_THAT(train("run", {}),
+    EXPECT_THAT(run_lockstep(train_mlp(folder, "data", "run", "")),
                 ends(65, "why: 'targets' of sample ", "fix: begin a new run with --scale-targets"));
-    expect_success(train("scaled", {"--scale-targets"}));
+    expect_success(run_lockstep(train_mlp(folder, "data", "scaled", "--scale-targets")));
     EXPECT_THAT(
         run_lockstep({"export", folder / "scaled", "--out", folder / "w.safetensors"}).output,
         testing::HasSubstr("multiply by std and add mean of 'targets' in"));
@@ -237,17 +233,15 @@ TEST(NonFinite, StepsAreWithheldAlikeOnAnyNumberOfGpus) {
     for (const char* what : {"skip", "rollback"}) {
         std::set<std::string> hashes;
         for (const int ranks : {1, 3}) {
-            const fs::path run = folder / fmt::format("{}-{}", what, ranks);
-            const ProcessResult result = run_under_mpirun(
+            const std::string run = fmt::format("{}-{}", what, ranks);
+            hashes.insert(printed_hash(output_of(run_under_mpirun(
                 ranks,
-                Words{"train", "--data", folder / "data", "--run", run, "--model", "mlp"} +
-                    Words{"--device", "cuda", "--optimizer", "lamb", "--clip-norm", "1"} +
-                    Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "2"} +
-                    Words{"--on-nonfinite", what, "--checkpoint-every", "2steps"},
-                with_gpus());
-            expect_success(result);
-            hashes.insert(printed_hash(result.output));
-            EXPECT_EQ(json_lines(run / "metrics.jsonl").back().at("skipped_steps"), 2) << what;
+                train_mlp(folder, "data", run, "--device cuda --optimizer lamb --clip-norm 1") +
+                    typed("--batch 20 --virtual-ranks 4 --epochs 2 --checkpoint-every 2steps") +
+                    Words{"--on-nonfinite", what},
+                with_gpus()))));
+            EXPECT_EQ(json_lines(folder / run / "metrics.jsonl").back().at("skipped_steps"), 2)
+                << what;
         }
         EXPECT_EQ(hashes.size(), 1u) << what;
     }
@@ -255,22 +249,22 @@ TEST(NonFinite, StepsAreWithheldAlikeOnAnyNumberOfGpus) {
 
 TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
     const TempDir folder;
-    const auto trained = [&](const std::string& data, const Words& more) {
+    const auto trained = [&](const std::string& data, const std::string& more) {
         return run_lockstep(
-            Words{"train", "--data", folder / data, "--run", folder / "run" / data} +
-            Words{"--model", "mlp", "--batch", "20", "--epochs", "4"} +
-            Words{"--precision", "fp16", "--on-nonfinite", "skip"} + more);
+            train_mlp(folder,
+                      data,
+                      "run" + data,
+                      "--batch 20 --epochs 4 --precision fp16 --on-nonfinite skip " + more));
     };
     make_sums(folder / "nan", {77});
-    const ProcessResult nan = trained("nan", {"--max-steps", "10"});
-    expect_success(nan);
-    EXPECT_THAT(nan.output, testing::HasSubstr("timing micro-batches of 20 sample(s) in fp32 and"));
-    EXPECT_THAT(nan.output,
-                testing::ContainsRegex("warn: [0-9]+ step.s. skipped so far, the last is step 7: "
-                                       "[^|]*\nstep 10 "));
+    EXPECT_THAT(trained("nan", "--max-steps 10"),
+                ends(0,
+                     "timing micro-batches of 20 sample(s) in fp32 and",
+                     testing::ContainsRegex("warn: [0-9]+ step.s. skipped so far, the last is "
+                                            "step 7: [^|]*\nstep 10 ")));
     // Losses are finite, and gradients are beyond fp16 whatever the scale.
     make_sums(folder / "large", {}, 1e15F);
-    EXPECT_THAT(trained("large", {}),
+    EXPECT_THAT(trained("large", ""),
                 ends(65, "error E701: the loss scale has fallen to 3.05e-05 at step 31"));
 }
 
@@ -281,10 +275,8 @@ class RolledBack : public testing::Test {
 
     ProcessResult trained(const std::string& run, int ranks, const Words& more) {
         return run_lockstep(
-            Words{"train", "--data", folder_ / "data", "--run", folder_ / run, "--model", "mlp"} +
-            Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "3", "--ema", "0.5"} +
-            Words{"--on-nonfinite", "rollback", "--np", std::to_string(ranks)} +
-            Words{"--oversubscribe"} + more);
+            train_mlp(folder_, "data", run, "--batch 20 --virtual-ranks 4 --epochs 3 --ema 0.5") +
+            Words{"--on-nonfinite", "rollback"} + on_ranks(ranks) + more);
     }
 
     TempDir folder_;
@@ -292,9 +284,8 @@ class RolledBack : public testing::Test {
 };
 
 TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
-    const ProcessResult one = trained("one", 1, due_);
-    expect_success(one);
-    EXPECT_THAT(one.output,
+    const std::string one = output_of(trained("one", 1, due_));
+    EXPECT_THAT(one,
                 has("step 6: loss or gradient is not finite; weights "
                     "are again those of step 4\n",
                     "step 7: loss or gradient is not finite; weights "
@@ -309,7 +300,7 @@ TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
     const Json back = manifest_of(folder_ / "stopped", 16);
     EXPECT_EQ(back.at("pieces"), there.at("pieces"));
     EXPECT_EQ(back.at("state").at("updates"), there.at("state").at("updates"));
-    EXPECT_EQ(printed_hash(trained("stopped", 3, due_).output), printed_hash(one.output));
+    EXPECT_EQ(printed_hash(trained("stopped", 3, due_).output), printed_hash(one));
 
     flip_last_byte(folder_ / "damaged/ckpt/step-000014/shard-00000-of-00002.safetensors");
     EXPECT_THAT(trained("damaged", 1, due_),
@@ -326,9 +317,10 @@ TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
     const TempDir folder;
     make_up(folder / "data", {"--kind", "regression", "--size", "4"}, 200);
     EXPECT_THAT(
-        run_lockstep(Words{"train", "--data", folder / "data/train", "--run", folder / "run"} +
-                     Words{"--model", "mlp", "--optimizer", "sgd", "--lr", "1e6"} +
-                     Words{"--epochs", "500", "--on-nonfinite", "skip"}),
+        run_lockstep(train_mlp(folder,
+                               "data/train",
+                               "run",
+                               "--optimizer sgd --lr 1e6 --epochs 500 --on-nonfinite skip")),
         ends(65, "error E701: 100 steps in a row were skipped"));
 }
 
@@ -350,11 +342,10 @@ class StoredTypes : public testing::Test {
         return folder_ / name;
     }
     std::string trained(const fs::path& data, const fs::path& test, const Words& model) {
-        const ProcessResult result = run_lockstep(
-            Words{"train", "--data", data, "--test-data", test, "--run", data.string() + "-run"} +
-            Words{"--batch", "4", "--max-steps", "1", "--model"} + model);
-        expect_success(result);
-        return result.output;
+        return output_of(run_lockstep(
+            typed("train --data % --test-data % --run % --batch 4 --max-steps 1 --model",
+                  {data, test, data.string() + "-run"}) +
+            model));
     }
 
     TempDir folder_;
@@ -386,8 +377,7 @@ class Infer : public testing::Test {
     Infer() {
         make_up(folder_ / "data", {"--kind", "regression", "--size", "4"}, 200);
         expect_success(
-            run_lockstep(typed("train --data % --run % --model mlp --batch 32 --max-steps 2",
-                               {folder_ / "data/train", run_})));
+            run_lockstep(train_mlp(folder_, "data/train", "run", "--batch 32 --max-steps 2")));
     }
 
     std::string said(const std::string& command, const Words& words) {
@@ -435,10 +425,10 @@ std::string predictions_in(const fs::path& path) {
 TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
     const auto predicted = [&](const std::string& name, const Words& more) {
         const fs::path file = folder_ / name;
-        const ProcessResult result = run_lockstep(
-            Words{"predict", run_, "--data", folder_ / "data/test", "--out", file} + more);
-        expect_success(result);
-        EXPECT_THAT(result.output, testing::HasSubstr(name + ": f32 [100, 1], step "));
+        EXPECT_THAT(
+            run_lockstep(typed("predict % --data % --out %", {run_, folder_ / "data/test", file}) +
+                         more),
+            ends(0, name + ": f32 [100, 1], step "));
         return file;
     };
     folder_.file(".1.h5.partial", "left by another");
@@ -480,9 +470,8 @@ TEST(MultiLabel, RefusesNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
     const TempDir folder;
     const auto trained = [&](const std::string& name, char there) {
         make_labelled(folder / name, 100, there);
-        return run_lockstep(
-            typed("train --data % --test-data % --run % --model mlp --batch 32 --max-steps 3",
-                  {folder / name, folder / name, folder / (name + "-run")}));
+        return run_lockstep(train_mlp(folder, name, name + "-run", "--batch 32 --max-steps 3") +
+                            Words{"--test-data", folder / name});
     };
     EXPECT_THAT(trained("sevens", '\7'),
                 ends(65,
