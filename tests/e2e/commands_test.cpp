@@ -301,8 +301,7 @@ TEST(Profile, ShowsTables) {
 TEST(Commands, PrintTheLineThatStartsRanks) {
     const std::string text = printed_by(
         typed("train --np 3 --oversubscribe --dry-run --data % --run runs/a", {"my data"}));
-    EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 "));
-    EXPECT_THAT(text, HasSubstr(" --data 'my data' --run runs/a"));
+    EXPECT_THAT(text, has(testing::StartsWith("mpirun -np 3 "), " --data 'my data' --run runs/a"));
     EXPECT_FALSE(fs::exists("runs/a"));
 }
 
