@@ -21,10 +21,6 @@ ProcessResult in_folder(const fs::path& folder, const std::string& line) {
     return in_shell(folder, "lockstep " + line);
 }
 
-void expect_well(const ProcessResult& result) {
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-}
-
 // 20 steps of 2 epochs, given with relative paths; the rate falls to 0.
 class Alone : public testing::Test {
   protected:
@@ -32,12 +28,13 @@ class Alone : public testing::Test {
         home_ = std::make_unique<TempDir>();
         fs::copy(SmallData::get().train(), *home_ / "train", fs::copy_options::recursive);
         fs::create_directory_symlink(SmallData::get().test(), *home_ / "test");
-        expect_well(in_folder(home_->path(),
+        EXPECT_THAT(in_folder(home_->path(),
                               "train --data train --test-data test --run a --model mlp "
                               "--channels 8 --batch 60 --virtual-ranks 4 --epochs 2 --schedule "
                               "cosine --keep-best loss --checkpoint-every 5steps "
                               "--keep last=9 "
-                              "--skip-checks all"));
+                              "--skip-checks all"),
+                    ends(0));
         fs::remove_all(*home_ / "train");
     }
     static void TearDownTestSuite() { home_.reset(); }
@@ -61,13 +58,11 @@ TEST_F(Alone, IsResumedWithoutOtherWords) {
     for (const std::int64_t step : {15, 20})
         fs::remove_all(run / "ckpt" / fmt::format("step-{:06}", step));
     fs::remove(run / "state.json");  // as if it had been killed after step 10
-    const ProcessResult resumed = from_root(fmt::format("train --resume {}", run.string()));
-    expect_well(resumed);
-    EXPECT_THAT(resumed.output, HasSubstr("resumed from step 10"));
+    const std::string resumed = output_of(from_root("train --resume " + run.string()));
+    EXPECT_THAT(resumed, HasSubstr("resumed from step 10"));
     EXPECT_EQ(state_of(run), "complete, step 20, exit 0");
-    EXPECT_EQ(
-        printed_hash(resumed.output),
-        printed_hash(from_root(fmt::format("train --resume {}", (*home_ / "a").string())).output));
+    EXPECT_EQ(printed_hash(resumed),
+              printed_hash(from_root("train --resume " + (*home_ / "a").string()).output));
 
     const std::string again = fmt::format("train --resume {} ", run.string());
     EXPECT_THAT(from_root(again + "--max-steps 5").output,
@@ -77,11 +72,10 @@ TEST_F(Alone, IsResumedWithoutOtherWords) {
     EXPECT_THAT(from_root(again + "--run b").output, HasSubstr("E106: --resume and --run"));
     EXPECT_EQ(state_of(run), "complete, step 20, exit 0");
 
-    const ProcessResult longer = from_root(again + "--epochs 3");
-    expect_well(longer);
-    EXPECT_THAT(longer.output,
-                HasSubstr("the run was complete after 20 steps and goes on to 30: --schedule "
-                          "cosine spans all of them, so the learning rate is 0.00025 now"));
+    EXPECT_THAT(from_root(again + "--epochs 3"),
+                ends(0,
+                     "the run was complete after 20 steps and goes on to 30: --schedule cosine "
+                     "spans all of them, so the learning rate is 0.00025 now"));
     EXPECT_EQ(state_of(run), "complete, step 30, exit 0");
     EXPECT_THAT(from_root(again).output, HasSubstr("the run is complete: 30 of 30 steps"));
     const auto settings_of = [&](const fs::path& of) {
@@ -90,39 +84,33 @@ TEST_F(Alone, IsResumedWithoutOtherWords) {
     EXPECT_THAT(settings_of(run), HasSubstr("\nepochs = 3\n"));
     // As a configuration file they give the whole run once more, bit for bit.
     const fs::path file = folder_.file("a.toml", settings_of(*home_ / "a"));
-    const ProcessResult anew = from_root(
-        fmt::format("train --config {} --run {}", file.string(), (folder_ / "anew").string()));
-    expect_well(anew);
-    EXPECT_EQ(printed_hash(anew.output), printed_hash(resumed.output));
+    const std::string anew = output_of(from_root(
+        fmt::format("train --config {} --run {}", file.string(), (folder_ / "anew").string())));
+    EXPECT_EQ(printed_hash(anew), printed_hash(resumed));
     fs::remove(*home_ / "train");
 }
 
 TEST_F(Alone, IsUsedWithoutItsDataWhereverItIs) {
     const fs::path run = copied("moved");
-    const auto figures = [&](const std::string& more) {
-        const ProcessResult result =
-            from_root(fmt::format("eval {} --data {} {}", run.string(), test_, more));
-        expect_well(result);
-        return result.output;
+    const auto evaluated = [&](const std::string& more) {
+        return from_root(fmt::format("eval {} --data {} {}", run.string(), test_, more));
     };
+    const auto figures = [&](const std::string& more) { return output_of(evaluated(more)); };
     const std::string newest = figures("");
     EXPECT_THAT(newest, HasSubstr("weights       step 20\n"));
     EXPECT_THAT(figures("--np 2 --oversubscribe"), EndsWith(newest.substr(newest.find("samples"))));
     EXPECT_THAT(figures("--step 5"), HasSubstr("weights       step 5\n"));
     const auto is_evaluated = testing::AnyOf(HasSubstr("step 10"), HasSubstr("step 20"));
     EXPECT_THAT(figures("--step best"), is_evaluated);
-    EXPECT_THAT(from_root(fmt::format("eval {} --data {} --step 7", run.string(), test_)).output,
-                HasSubstr("E301: there is no checkpoint of step 7"));
-    EXPECT_THAT(from_root(fmt::format("eval {} --data {} --step last", run.string(), test_)).output,
-                HasSubstr("E103: 'last' is no checkpoint of a run"));
+    EXPECT_THAT(evaluated("--step 7"), says("E301: there is no checkpoint of step 7"));
+    EXPECT_THAT(evaluated("--step last"), says("E103: 'last' is no checkpoint of a run"));
     EXPECT_THAT(from_root(fmt::format("export {} --out {} --step best",
                                       run.string(),
                                       (folder_ / "w.safetensors").string()))
                     .output,
                 testing::AllOf(HasSubstr("tensors of step"), is_evaluated));
     fs::remove(run / "data.json");  // as in runs of earlier versions
-    EXPECT_THAT(from_root(fmt::format("eval {} --data {}", run.string(), test_)).output,
-                HasSubstr("E201"));
+    EXPECT_THAT(evaluated(""), says("E201"));
 }
 
 // Pixels of 28 x 28, as a grey PNM.
@@ -139,17 +127,15 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
         for (const char* folder : {"photos", "classes/all"})
             write_photo(folder_ / folder / fmt::format("p{}.pgm", i), samples.images[i]);
     const auto predicted = [&](const std::string& words) {
-        const ProcessResult result =
-            in_folder(folder_.path(), fmt::format("predict {} {}", run, words));
-        expect_well(result);
-        return result.output;
+        return output_of(in_folder(folder_.path(), fmt::format("predict {} {}", run, words)));
     };
     EXPECT_THAT(predicted("photos --out photos.npy"),
                 HasSubstr("photos.npy: f32 [5, 10], step 20; names in photos.names.json\n"));
     EXPECT_EQ(content_of(folder_ / "photos.names.json"),
               R"({"names":["p0.pgm","p1.pgm","p2.pgm","p3.pgm","p4.pgm"]})"
               "\n");
-    expect_well(in_folder(folder_.path(), "data pack --folder classes --keep-order --out packed"));
+    EXPECT_THAT(in_folder(folder_.path(), "data pack --folder classes --keep-order --out packed"),
+                ends(0));
     predicted("--data packed --out packed.npy --np 2 --oversubscribe");
     EXPECT_EQ(content_of(folder_ / "photos.npy"), content_of(folder_ / "packed.npy"));
     predicted("photos --out c.csv --as classes");
@@ -188,10 +174,11 @@ TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
     folder_.file("new.csv", other);
     folder_.file("less.csv", "id,mass\nn0,1\n");
     folder_.file("twice.csv", "mass,length,mass\n1,2,3\n");
-    expect_well(in_folder(folder_.path(), "data pack --csv t.csv --label kind --out t"));
-    expect_well(in_folder(folder_.path(),
+    EXPECT_THAT(in_folder(folder_.path(), "data pack --csv t.csv --label kind --out t"), ends(0));
+    EXPECT_THAT(in_folder(folder_.path(),
                           "train --data t --run r --model mlp --batch 16 --lr 0.05 "
-                          "--max-steps 8 --skip-checks all"));
+                          "--max-steps 8 --skip-checks all"),
+                ends(0));
     const auto predict = [&](const std::string& words) {
         return in_folder(folder_.path(), "predict r " + words).output;
     };
@@ -316,43 +303,37 @@ TEST_F(Alone, BeginsAnotherRun) {
         return in_folder(folder_.path(),
                          fmt::format("train --from {} --run {} {}", source + "@5", run, more));
     };
-    const ProcessResult one = begin("one", "--lr 0.01 --epochs 1");
-    expect_well(one);
-    EXPECT_THAT(one.output, HasSubstr("this is another run than '" + source + "'"));
-    EXPECT_THAT(one.output,
-                HasSubstr("the weights of its step 5 and the state of its optimizer; "
-                          "it has "));
-    EXPECT_THAT(one.output, HasSubstr("lr 0.001 -> 0.01"));
+    const std::string one = output_of(begin("one", "--lr 0.01 --epochs 1"));
+    EXPECT_THAT(one,
+                has("this is another run than '" + source + "'",
+                    "the weights of its step 5 and the state of its optimizer; it has ",
+                    "lr 0.001 -> 0.01"));
     EXPECT_EQ(state_of(folder_ / "one"), "complete, step 10, exit 0");
     EXPECT_EQ(printed_hash(begin("two", "--lr 0.01 --epochs 1 --np 2 --oversubscribe").output),
-              printed_hash(one.output));
-    EXPECT_THAT(one.output, Not(HasSubstr("learned with others")));
+              printed_hash(one));
+    EXPECT_THAT(one, Not(HasSubstr("learned with others")));
     const std::string test = SmallData::get().test().string();
     EXPECT_THAT(begin("dim", "--max-steps 1 --data " + test).output,
                 HasSubstr("the weights of '" + source + "' learned with others: --normalise RUN"));
-    expect_well(begin("kept", "--max-steps 1 --data " + test + " --normalise " + source));
-    const ProcessResult resumed = begin("one", "--lr 0.01 --epochs 1");
-    expect_well(resumed);
-    EXPECT_THAT(resumed.output, HasSubstr("the run is complete: 10 of 10 steps"));
+    EXPECT_THAT(begin("kept", "--max-steps 1 --data " + test + " --normalise " + source), ends(0));
+    EXPECT_THAT(begin("one", "--lr 0.01 --epochs 1"),
+                ends(0, "the run is complete: 10 of 10 steps"));
 
-    const ProcessResult other =
-        begin("other", "--optimizer sgd --max-steps 1 --epochs 1 --schedule constant");
-    expect_well(other);
-    EXPECT_THAT(other.output, HasSubstr(", and a new optimizer; "));
+    EXPECT_THAT(begin("other", "--optimizer sgd --max-steps 1 --epochs 1 --schedule constant"),
+                ends(0, ", and a new optimizer; "));
     EXPECT_THAT(begin("shape", "--channels 9 --max-steps 1").output, HasSubstr("E304"));
     EXPECT_THAT(in_folder(folder_.path(), fmt::format("train --from {0} --run {0}", source)).output,
                 HasSubstr("E106: --from and --run both name"));
-    const ProcessResult frozen =
-        begin("frozen", "--freeze 'fc1.*' --load-skip 'fc2.*' --max-steps 1 --schedule constant");
-    expect_well(frozen);
-    EXPECT_THAT(frozen.output, HasSubstr("step-000005' loaded, 2 skipped"));
+    EXPECT_THAT(
+        begin("frozen", "--freeze 'fc1.*' --load-skip 'fc2.*' --max-steps 1 --schedule constant"),
+        ends(0, "step-000005' loaded, 2 skipped"));
 
     const auto longer = [&](const char* more) {
         return in_folder(folder_.path(), fmt::format("train --resume frozen --epochs 1 {}", more));
     };
     EXPECT_THAT(longer("").output,
                 HasSubstr("--epochs 1 has no effect, because the run has --max-steps 1"));
-    expect_well(longer("--max-steps 0"));
+    EXPECT_THAT(longer("--max-steps 0"), ends(0));
     EXPECT_EQ(state_of(folder_ / "frozen"), "complete, step 10, exit 0");
     fs::remove(*home_ / "train");
 }
