@@ -198,21 +198,6 @@ TEST(Device, ComputesLeavesAsAlwaysWhereTheyCannotBeRecorded) {
                 says("  why: it is for GPUs"));
 }
 
-// What is added inside a node first has the bits of one node; hosts are apart as NCCL has it.
-TEST(Device, GivesTheSameBitsOnSeveralNodes) {
-    const TempDir folder;
-    const Words words{"--device", "cuda", "--model", "cnn-bn"};
-    const std::string line = "export NCCL_HOSTID=n$((OMPI_COMM_WORLD_RANK / 2)); exec \"$@\"";
-    const std::string two =
-        output_of(run_process(mpirun_words(4) + Words{"bash", "-c", line, "bash", program()} +
-                                  train(folder / "two", words),
-                              with_gpus({{"SIMCUDA_DELAY_US", "300"}}),
-                              ample_s));
-    EXPECT_THAT(two, HasSubstr("network: 4 ranks on 2 nodes"));
-    const std::string one = output_of(run_on(1, train(folder / "one", words)));
-    EXPECT_EQ(printed_hash(two), printed_hash(one));
-}
-
 Json network_event(const fs::path& run) {
     for (const Json& line : json_lines(run / "logs/i1/rank-00000.jsonl"))
         if (line.at("event") == "network") return line;
@@ -233,21 +218,28 @@ void expect_way_between_three_ranks(const fs::path& run, const std::string& outp
     EXPECT_EQ(event.at("transports").at(0).at("pairs").get<int>(), 6);
 }
 
-TEST(Device, SaysWhichWayNcclTakesAndResumesOnAnotherNumberOfGpus) {
+TEST(Device, SaysWhichWayNcclTakesAndGivesTheSameBitsOnSeveralNodesAndAfterAResume) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
-    const std::string whole =
-        output_of(run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus()));
+    const std::string whole = output_of(run_on(3, train(folder / "whole", words)));
     EXPECT_THAT(whole, HasSubstr("by nccl"));
     expect_way_between_three_ranks(folder / "whole", whole);
     EXPECT_THAT(content_of(folder / "whole" / "run.json"), HasSubstr("CUDA 13.0, cuDNN 9.10.2"));
-    EXPECT_THAT(
-        run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus()),
-        says("leaves: 2 a rank of 6 samples, computed together",
-             testing::ContainsRegex("graph: .*; samples/s: computed together [0-9,]+, computed "
-                                    "one by one [0-9,]+, replayed one by one [0-9,]+")));
-    const std::string resumed =
-        output_of(run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus()));
+    // What is added inside a node first has the bits of one node; hosts are apart as NCCL has it.
+    const std::string line = "export NCCL_HOSTID=n$((OMPI_COMM_WORLD_RANK / 2)); exec \"$@\"";
+    const std::string two =
+        output_of(run_process(mpirun_words(4) + Words{"bash", "-c", line, "bash", program()} +
+                                  train(folder / "two", words),
+                              with_gpus({{"SIMCUDA_DELAY_US", "300"}}),
+                              ample_s));
+    EXPECT_THAT(two, HasSubstr("network: 4 ranks on 2 nodes"));
+    EXPECT_EQ(printed_hash(two), printed_hash(whole));
+    EXPECT_THAT(run_on(2, train(folder / "cut", words, "3")),
+                says("leaves: 2 a rank of 6 samples, computed together",
+                     testing::ContainsRegex("graph: .*; samples/s: computed together [0-9,]+, "
+                                            "computed one by one [0-9,]+, replayed one by one "
+                                            "[0-9,]+")));
+    const std::string resumed = output_of(run_on(4, train(folder / "cut", words)));
     EXPECT_THAT(resumed, HasSubstr("resumed from step"));
     EXPECT_EQ(printed_hash(resumed), printed_hash(whole));
     // Where the weights are decides bits.
@@ -280,17 +272,15 @@ TEST(Device, WarnsOfRdmaThatIsThereAndUnused) {
 TEST(Device, LeavesNcclsReportWhereTheUserHasIt) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "mlp"};
-    EXPECT_THAT(run_lockstep(train(folder / "quiet", words + on_ranks(2)),
-                             with_gpus({{"NCCL_DEBUG", "WARN"}})),
+    EXPECT_THAT(run_on(2, train(folder / "quiet", words), {{"NCCL_DEBUG", "WARN"}}),
                 says("not reported: NCCL_DEBUG=WARN is set"));
     EXPECT_FALSE(fs::exists(folder / "quiet/logs/i1/nccl-00000.log"));
-    EXPECT_THAT(run_lockstep(train(folder / "loud", words + on_ranks(2)),
-                             with_gpus({{"NCCL_DEBUG", "INFO"}})),
+    EXPECT_THAT(run_on(2, train(folder / "loud", words), {{"NCCL_DEBUG", "INFO"}}),
                 says("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM",
                      "not reported: NCCL_DEBUG=INFO sends NCCL's report to"));
-    EXPECT_THAT(run_lockstep(train(folder / "own", words + on_ranks(2)),
-                             with_gpus({{"NCCL_DEBUG", "INFO"},
-                                        {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}})),
+    EXPECT_THAT(run_on(2,
+                       train(folder / "own", words),
+                       {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}}),
                 says("network: 2 ranks on 1 node: shared memory\n"));
     EXPECT_FALSE(fs::exists(folder / "own/logs/i1/nccl-00000.log"));
 }
@@ -304,35 +294,31 @@ struct Fault {
     std::string comm_timeout = "200s";
 };
 
+const Words on_gpus{"--device", "cuda", "--model", "mlp"};
+
 // Of any number of GPUs; computed once.
 const std::string& undisturbed_hash_on_gpus() {
     static const std::string hash = [] {
         const TempDir folder;
-        return printed_hash(output_of(run_lockstep(
-            train(folder / "run", Words{"--device", "cuda", "--model", "mlp"} + on_ranks(2)),
-            with_gpus())));
+        return printed_hash(output_of(run_on(2, train(folder / "run", on_gpus))));
     }();
     return hash;
 }
 
 // All ranks end in time, of which most is what they take to start; the message says what it should.
 void expect_named(const fs::path& run, int ranks, const Fault& fault) {
-    const Words words = Words{"--device", "cuda", "--model", "mlp"} + on_ranks(ranks);
     const double begin_s = now_s();
-    const auto failed =
-        run_lockstep(train(run, words + Words{"--comm-timeout", fault.comm_timeout}),
-                     with_gpus({{fault.variable, fault.value}}));
-    EXPECT_LT(now_s() - begin_s, 100) << fault.variable;
-    EXPECT_NE(failed.exit_code, 0);
-    EXPECT_THAT(failed.output,
-                testing::ContainsRegex("error " + fault.code + ": (.|\n)*" + fault.says))
+    EXPECT_THAT(run_on(ranks,
+                       train(run, on_gpus + Words{"--comm-timeout", fault.comm_timeout}),
+                       {{fault.variable, fault.value}}),
+                fails(testing::ContainsRegex("error " + fault.code + ": (.|\n)*" + fault.says)))
         << fault.variable;
+    EXPECT_LT(now_s() - begin_s, 100) << fault.variable;
 }
 
 // The same command goes on from the last checkpoint to the parameters of an undisturbed run.
 void expect_resumed_on_gpus(const fs::path& run, int ranks) {
-    const Words words = Words{"--device", "cuda", "--model", "mlp"} + on_ranks(ranks);
-    const auto again = run_lockstep(train(run, words), with_gpus());
+    const auto again = run_on(ranks, train(run, on_gpus));
     EXPECT_EQ(printed_hash(again.output), undisturbed_hash_on_gpus()) << again.output;
 }
 
@@ -376,9 +362,8 @@ TEST(Device, NamesNobodyWhereNoGpuStandsOut) {
         2,
         {"SIMCUDA_HANG", "1:14", "E660", "nothing arrives between rank 0 .* and rank 1 ", stuck_s});
     expect_resumed_on_gpus(folder / "two", 2);
-    const Words words{"--device", "cuda", "--model", "mlp", "--comm-timeout", stuck_s, "--plain"};
-    EXPECT_THAT(run_lockstep(train(folder / "plain", words + on_ranks(3)),
-                             with_gpus({{"SIMCUDA_HANG", "1:15"}})),
+    const Words plain = on_gpus + Words{"--comm-timeout", stuck_s, "--plain"};
+    EXPECT_THAT(run_on(3, train(folder / "plain", plain), {{"SIMCUDA_HANG", "1:15"}}),
                 says(testing::ContainsRegex(
                     "error E660: the GPUs of ranks 0-2 are in gradients #.*\n.*not known")));
 }
@@ -388,8 +373,8 @@ TEST(Device, NamesARankThatIsStopped) {
     const fs::path run = folder / "run";
     Words words{"env"};
     for (const auto& [name, value] : with_gpus()) words.push_back(name + "=" + value);
-    const Words more{"--device", "cuda", "--model", "mlp", "--comm-timeout", stuck_s};
-    words = words + Words{program()} + train(run, more + on_ranks(2), "1000000");
+    const Words more = on_gpus + Words{"--comm-timeout", stuck_s} + on_ranks(2);
+    words = words + Words{program()} + train(run, more, "1000000");
     std::ranges::replace(words, "2steps", "never");  // a rank that saves is waited for
     Background job(words, folder / "output");
     ASSERT_TRUE(eventually([&] { return job.has_ended() || newest_step(run) > 0; }, 60));
@@ -405,11 +390,11 @@ TEST(Device, NamesARankThatIsStopped) {
 TEST(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
     const TempDir folder;
     const auto result = [&](const std::string& name, const Variables& variables) {
-        return run_lockstep(typed("train --data % --run % --device cuda --model cnn --batch 256 "
-                                  "--virtual-ranks 8 --max-steps 2",
-                                  {SmallData::get().train(), folder / name}) +
-                                on_ranks(2),
-                            with_gpus(variables));
+        return run_on(2,
+                      typed("train --data % --run % --device cuda --model cnn --batch 256 "
+                            "--virtual-ranks 8 --max-steps 2",
+                            {SmallData::get().train(), folder / name}),
+                      variables);
     };
     const auto roomy = result("roomy", {});
     EXPECT_THAT(roomy.output, HasSubstr("computed together"));
@@ -421,13 +406,9 @@ TEST(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
 
 TEST(Device, IsAGpuByItselfWhereEachRankHasOne) {
     const TempDir folder;
-    EXPECT_THAT(run_lockstep(train(folder / "run",
-                                   Words{"--model", "mlp", "--test-data", SmallData::get().test()} +
-                                       on_ranks(2)),
-                             with_gpus()),
-                ends(0, "by nccl"));
-    EXPECT_THAT(run_lockstep(train(folder / "shared", Words{"--model", "mlp"} + on_ranks(2)),
-                             with_gpus({{"SIMCUDA_GPUS", "1"}})),
+    const Words words{"--model", "mlp"}, test{"--test-data", SmallData::get().test()};
+    EXPECT_THAT(run_on(2, train(folder / "run", words + test)), ends(0, "by nccl"));
+    EXPECT_THAT(run_on(2, train(folder / "shared", words), {{"SIMCUDA_GPUS", "1"}}),
                 ends(0, "GPUs are left idle"));
 }
 
