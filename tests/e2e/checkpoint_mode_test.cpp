@@ -40,6 +40,12 @@ Variables with_disk(Variables variables) {
     return variables;
 }
 
+// One that does something to `rank` at its call `at`.
+Variables faulty_at(const std::string& rank, const std::string& at, const std::string& does) {
+    return with_disk(
+        {{"FAULTY_DISK_RANK", rank}, {"FAULTY_DISK_AT", at}, {"FAULTY_DISK_DOES", does}});
+}
+
 std::set<std::string> checkpoints_of(const fs::path& run) {
     std::set<std::string> names;
     std::error_code missing;
@@ -238,11 +244,10 @@ TEST_F(CheckpointModes, LeavePeriodsOfAClockOutAndCountThem) {
 }
 
 TEST_F(CheckpointModes, WarnOfAnOldOneThatStays) {
-    const auto result = run_lockstep(
-        train_words(SmallData::get().train(), folder_ / "run", "mlp", 24) +
-            typed("--max-steps 2 --checkpoint-every 1steps --keep last=1", {}),
-        with_disk({{"FAULTY_DISK_AT", "1 rename /.trash-"}, {"FAULTY_DISK_DOES", "5"}}));
-    EXPECT_THAT(result, ends(0, "ckpt/step-000001' cannot be removed: Input/output error"));
+    EXPECT_THAT(run_lockstep(train_words(SmallData::get().train(), folder_ / "run", "mlp", 24) +
+                                 typed("--max-steps 2 --checkpoint-every 1steps --keep last=1"),
+                             faulty_at("", "1 rename /.trash-", "5")),
+                ends(0, "ckpt/step-000001' cannot be removed: Input/output error"));
     EXPECT_EQ(checkpoints_of(folder_ / "run").size(), 2u);
 }
 
@@ -278,12 +283,7 @@ TEST_F(CheckpointModes, WaitForTheSaveInFlightBeforeTheDeadline) {
 TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
     const Words more{"--comm-timeout", "2s"};
     const std::string told = "fix: check the file system of the run's folder, which does not take";
-    EXPECT_THAT(trained("end",
-                        2,
-                        more,
-                        with_disk({{"FAULTY_DISK_RANK", "1"},
-                                   {"FAULTY_DISK_AT", "2 fsync /shard-"},
-                                   {"FAULTY_DISK_DOES", "hang"}})),
+    EXPECT_THAT(trained("end", 2, more, faulty_at("1", "2 fsync /shard-", "hang")),
                 ends(76, "rank 1 last finished", "is writing a checkpoint since", told));
     EXPECT_TRUE(checkpoints_of(folder_ / "end").contains("step-000002"));
     expect_undisturbed_end("end", 1, more);
@@ -303,20 +303,12 @@ TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
     expect_undisturbed_end("signal", 1, blocking);
 }
 
-// A shard of the newest is lost, and a bit of the one before flips.
+// A shard of the newest is lost, and a byte of the one before changes.
 TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
-    EXPECT_THAT(trained("run",
-                        2,
-                        all_,
-                        with_disk({{"FAULTY_DISK_RANK", "0"},
-                                   {"FAULTY_DISK_AT", "4 rename /ckpt/step-"},
-                                   {"FAULTY_DISK_DOES", "kill"}})),
-                ends(76));
+    EXPECT_THAT(trained("run", 2, all_, faulty_at("0", "4 rename /ckpt/step-", "kill")), ends(76));
     const fs::path saved = folder_ / "run/ckpt", flipped = "shard-00000-of-00002.safetensors";
     EXPECT_TRUE(fs::remove(saved / "step-000006/shard-00001-of-00002.safetensors"));
-    std::string bytes = read_file(saved / "step-000004" / flipped);
-    bytes.back() ^= 4;
-    write_file_atomically(saved / "step-000004" / flipped, bytes);
+    flip_last_byte(saved / "step-000004" / flipped);
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), fails());
     const std::string resumed = output_of(trained("run", 3, all_));
     EXPECT_THAT(resumed, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
@@ -379,12 +371,7 @@ class CheckpointModesOnDisks
 TEST_P(CheckpointModesOnDisks, EndTheRunWithWhatToDoAndLoseNothing) {
     const auto [mode, fault] = GetParam();
     const Words more = all_ + Words{"--checkpoint-mode", mode};
-    EXPECT_THAT(trained("run",
-                        2,
-                        more,
-                        with_disk({{"FAULTY_DISK_RANK", fault.rank},
-                                   {"FAULTY_DISK_AT", fault.at},
-                                   {"FAULTY_DISK_DOES", fault.does}})),
+    EXPECT_THAT(trained("run", 2, more, faulty_at(fault.rank, fault.at, fault.does)),
                 ends(fault.exit_code, fault.says));
     const auto there = checkpoints_of(folder_ / "run");
     EXPECT_THAT(there, testing::Contains("step-000002"));
