@@ -3,9 +3,9 @@
 device, a link, endless, or says something else, and a command reads it. It must end soon, with
 success or an error, in little memory, and without a byte that a terminal obeys."""
 import collections
-import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -33,29 +33,13 @@ READERS = [
     ['ckpt', 'verify', 'RUN']]
 
 
-def write(path, content):
-    with open(path, 'wb') as out:
-        out.write(content)
-
-
-def endless(path):
-    with open(path, 'ab') as out:
-        out.truncate(SPARSE_BYTES)
-
-
 def files_below(folder):
-    return sorted(os.path.relpath(os.path.join(at, name), folder)
-                  for at, _, names in os.walk(folder) for name in names)
+    return sorted(str((pathlib.Path(at) / name).relative_to(folder)) for at, _, names in os.walk(folder) for name in names)
 
 
 def state_of(folder):
     """Names and contents, to see whether somebody wrote here."""
-    digest = hashlib.sha256()
-    for name in files_below(folder):
-        digest.update(name.encode())
-        with open(os.path.join(folder, name), 'rb') as content:
-            digest.update(content.read())
-    return digest.hexdigest()
+    return {name: (folder / name).read_bytes() for name in files_below(folder)}
 
 
 def spoilt(value, text):
@@ -72,11 +56,12 @@ class Runs:
         self.program = program
         self.folder = folder
         self.random = chance
-        self.good = os.path.join(folder, 'good-run')
-        self.one = os.path.join(folder, 'one-rank')  # for 'scale'
-        self.parent = os.path.join(folder, 'runs')
-        self.run = os.path.join(self.parent, 'bad')
-        self.victim = os.path.join(folder, 'victim')
+        self.good = folder / 'good-run'
+        self.one = folder / 'one-rank'  # for 'scale'
+        self.parent = folder / 'runs'
+        self.run = self.parent / 'bad'
+        self.victim = folder / 'victim'
+        self.precious = self.victim / '.tmp-mine/precious'
         self.outcomes = collections.Counter()
         self.failures = []
         self.slowest_s = self.most_cpu_s = 0.0
@@ -84,10 +69,8 @@ class Runs:
 
     def make(self, data):
         for ranks, run in [('2', self.good), ('1', self.one)]:
-            train = [self.program, 'train', '--np', ranks, '--data', data, '--model', 'mlp',
-                     '--max-steps', '12', '--log-every', '2', '--checkpoint-every', '6steps', '--ledger',
-                     '--trace', 'steps=2-4', '--run', run]
-            frame.must(train)
+            frame.must([self.program, 'train', '--np', ranks, '--data', data, '--model', 'mlp', '--max-steps', '12',
+                        '--log-every', '2', '--checkpoint-every', '6steps', '--ledger', '--trace', 'steps=2-4', '--run', run])
         self.bait()
         self.untouched = state_of(self.victim)
         self.files = files_below(self.good)
@@ -97,37 +80,38 @@ class Runs:
 
     def bait(self):
         shutil.rmtree(self.victim, ignore_errors=True)
-        os.makedirs(os.path.join(self.victim, '.tmp-mine'))
-        write(os.path.join(self.victim, '.tmp-mine/precious'), b'p')
+        self.precious.parent.mkdir(parents=True)
+        self.precious.write_bytes(b'p')
 
     # What becomes of one file.
     def pipe(self, path, _):
         os.mkfifo(path)
 
     def zeros(self, path, _):
-        os.symlink(self.random.choice(['/dev/zero', '/dev/tty', '/dev/full']), path)
+        path.symlink_to(self.random.choice(['/dev/zero', '/dev/tty', '/dev/full']))
 
     def dangling(self, path, _):
-        os.symlink('nowhere', path)
+        path.symlink_to('nowhere')
 
     def loop(self, path, _):
-        os.symlink(os.path.basename(path), path)
+        path.symlink_to(path.name)
 
     def victims(self, path, _):
-        os.symlink(os.path.join(self.victim, '.tmp-mine/precious'), path)
+        path.symlink_to(self.precious)
 
     def a_folder(self, path, _):
-        os.mkdir(path)
+        path.mkdir()
 
     def endless_file(self, path, content):
-        write(path, content)
-        endless(path)
-        if self.random.random() < 0.5:
-            with open(path, 'ab') as out:
+        with path.open('wb') as out:
+            out.write(content)
+            out.truncate(SPARSE_BYTES)
+            if self.random.random() < 0.5:
+                out.seek(0, os.SEEK_END)
                 out.write(b'\n' + content)
 
     def long_line(self, path, content):
-        write(path, content + b'{"event":"log","text":"' + b'x' * (30 << 20) + b'"}\n' + content)
+        path.write_bytes(content + b'{"event":"log","text":"' + b'x' * (30 << 20) + b'"}\n' + content)
 
     def escapes(self, path, content):
         lines = []
@@ -143,35 +127,35 @@ class Runs:
             except ValueError:
                 lines.append(line)
         text = '\n'.join(lines) + '\n'
-        if len(lines) > 1 and path.endswith('.json'):
+        if len(lines) > 1 and path.suffix == '.json':
             text = json.dumps(spoilt(json.loads(content), ESCAPES))
-        write(path, text.encode())
+        path.write_bytes(text.encode())
 
     def raw_escapes(self, path, content):
         marks = [b'\x1b]0;pwn\x07', b'\x9b2J', ESCAPES.encode(), b'\xff\x1b[2J']
         for _ in range(self.random.randint(1, 8)):
             at = self.random.randrange(len(content) + 1)
             content = content[:at] + self.random.choice(marks) + content[at:]
-        write(path, content)
+        path.write_bytes(content)
 
     def flips(self, path, content):
         bad = bytearray(content)
         for _ in range(self.random.randint(1, 20)):
             if bad:
                 bad[self.random.randrange(len(bad))] = self.random.randrange(256)
-        write(path, bytes(bad))
+        path.write_bytes(bad)
 
     def deep(self, path, _):
-        write(path, self.random.choice([b'[' * 3_000_000, b'{"a":' * 500_000, b'[1,' * 900_000]))
+        path.write_bytes(self.random.choice([b'[' * 3_000_000, b'{"a":' * 500_000, b'[1,' * 900_000]))
 
     def cut(self, path, content):
-        write(path, content[:self.random.randrange(len(content) + 1)])
+        path.write_bytes(content[:self.random.randrange(len(content) + 1)])
 
     def attempt(self, what, command, environment=None):
         """Runs one command and judges how it ends."""
         begin = time.monotonic()
-        out_path = os.path.join(self.folder, 'said')
-        with open(out_path, 'wb') as out:
+        out_path = self.folder / 'said'
+        with out_path.open('wb') as out:
             child = subprocess.Popen([self.program, *command], stdin=subprocess.DEVNULL, stdout=out,
                                      stderr=out, env=environment, start_new_session=True)
             status = usage = None
@@ -186,8 +170,7 @@ class Runs:
                 else:
                     time.sleep(0.002)
             child.returncode = status or 0
-        with open(out_path, 'rb') as out:
-            said = out.read()
+        said = out_path.read_bytes()
         cpu_s = usage.ru_utime + usage.ru_stime
         if command[0] != 'train':  # which has ranks to start
             self.slowest_s = max(self.slowest_s, time.monotonic() - begin)
@@ -202,7 +185,7 @@ class Runs:
                 (obeyed, f'prints {said[max(obeyed.start() - 40, 0):obeyed.end() + 20] if obeyed else b""}'),
                 (state_of(self.victim) != self.untouched, "writes into the link's target")]:
             if is_wrong:
-                self.failures.append(f'{what}, {" ".join(command)}: {words}\n'
+                self.failures.append(f'{what}, {" ".join(map(str, command))}: {words}\n'
                                      f'{said[:2000].decode("utf-8", "backslashreplace")}')
         self.bait()
         word = re.search(rb'\b(E\d{3})\b', said)
@@ -212,10 +195,9 @@ class Runs:
         name = self.files[number % len(self.files)]
         way = self.ways[number // len(self.files) % len(self.ways)]
         shutil.copytree(self.good, self.run, symlinks=True)
-        path = os.path.join(self.run, name)
-        with open(path, 'rb') as file:
-            content = file.read()
-        os.remove(path)
+        path = self.run / name
+        content = path.read_bytes()
+        path.unlink()
         way(path, content)
         command = [{'RUN': self.run, 'GOOD': self.good, 'ONE': self.one, 'PARENT': self.parent}.get(word, word)
                    for word in READERS[self.random.randrange(len(READERS))]]
@@ -225,9 +207,9 @@ class Runs:
     def one_folder(self, data, name):
         """A folder of the run is a link, and a training goes on."""
         shutil.copytree(self.good, self.run, symlinks=True)
-        path = os.path.join(self.run, name)
+        path = self.run / name
         shutil.rmtree(path, ignore_errors=True)
-        os.symlink(self.victim, path)
+        path.symlink_to(self.victim)
         self.attempt(f'{name} a link', ['train', '--np', '2', '--data', data, '--model', 'mlp', '--max-steps',
                                         '14', '--batch', '128', '--ledger', '--run', self.run])
         shutil.rmtree(self.run)
@@ -239,28 +221,26 @@ class Runs:
             [f'[{key}]\nb = 1\n', f'[[{key}]]\n', f'{key} = 1\n', f'a = {"[" * parts}', f'a = {{{key} = 1}}',
              'a = ' + '{a.a.a = ' * min(parts, 200), f'a = """{ESCAPES}', f'{ESCAPES} = 1',
              f'"{"k" * parts}" = 1\n' * 2, f'x = """a"""", {key} = 1'])
-        folder = os.path.join(self.folder, 'home/lockstep')
-        os.makedirs(folder, exist_ok=True)
-        file = os.path.join(folder, 'config.toml')
-        write(file, text.encode()[:1 << 20])
-        own = dict(os.environ, XDG_CONFIG_HOME=os.path.dirname(folder))
+        file = self.folder / 'home/lockstep/config.toml'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode()[:1 << 20])
+        own = dict(os.environ, XDG_CONFIG_HOME=str(file.parents[1]))
         command = self.random.choice([['config', 'check', file], ['config', 'show', '--config', file],
                                       ['status', self.good]])
         self.attempt(f'config {number}', command, own)
 
     def one_topology(self, number):
-        file = os.path.join(self.folder, 'node.json')
+        file = self.folder / 'node.json'
         self.random.choice(self.ways[:9])(file, self.topology)
         self.attempt(f'topology {number}', ['map', '--topology', file, '--ntasks-per-node', '2'])
-        shutil.rmtree(file) if os.path.isdir(file) and not os.path.islink(file) else os.remove(file)
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
 
     def all(self, data, cases):
         self.make(data)
-        file = os.path.join(self.folder, 'node.json')
+        file = self.folder / 'node.json'
         frame.run([self.program, 'map', '--save-topology', file, '-np', '1'])
-        with open(file, 'rb') as topology:
-            self.topology = topology.read()
-        os.remove(file)
+        self.topology = file.read_bytes()
+        file.unlink()
         for name in ['ckpt', 'logs', 'logs/i2', 'ledger'][:2 if cases < 200 else 4]:
             self.one_folder(data, name)
         numbers = list(range(len(self.files) * len(self.ways)))
