@@ -14,3 +14,19 @@ expect_equal() {
 
 # expect_match WHAT TEXT PATTERN: lines are joined by blanks.
 expect_match() { [[ $(tr '\n' ' ' <<<"$2") =~ $3 ]] || expect_equal "$1" "$2" "a match of $3"; }
+
+# give_up WHY: ends the test, and shows what the last command of ends() said.
+give_up() {
+    if [[ -e said ]]; then cat said; fi
+    echo "${0##*/}: $1"
+    exit 1
+}
+
+# ends CODE TEXT COMMAND...: it ends with CODE and says TEXT, which is in the file `said` afterwards.
+ends() {
+    local code=0 wanted=$1 text=$2
+    shift 2
+    "$@" >said 2>&1 || code=$?
+    [[ $code == "$wanted" ]] || give_up "exit code $code, not $wanted: $*"
+    grep -qF -- "$text" said || give_up "does not say '$text': $*"
+}
