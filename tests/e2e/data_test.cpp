@@ -8,7 +8,6 @@
 
 #include <csignal>
 #include <functional>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -84,33 +83,27 @@ class ForeignTrainData : public TrainData {
         return {.size = {rows, 8, 8},
                 .chunk = {16, 8, 8},
                 .bytes = random_bytes(rows * 64, seed),
-                .filters = {{H5Z_FILTER_DEFLATE, {4}}},
-                .encode = {}};
+                .filters = {{H5Z_FILTER_DEFLATE, {4}}}};
     }
     static ForeignDataset contiguous(const std::vector<hsize_t>& size,
-                                     const std::vector<std::byte>& bytes) {
-        return {.size = size, .chunk = {}, .bytes = bytes, .filters = {}, .encode = {}};
+                                     const std::vector<std::byte>& bytes,
+                                     hid_t type = H5T_STD_U8LE) {
+        return {.type = type, .size = size, .bytes = bytes};
     }
     static ForeignDataset labels(std::uint64_t rows) {
         std::vector<std::int32_t> values(rows);
         for (std::uint64_t row = 0; row < rows; ++row)
             values[row] = static_cast<std::int32_t>(row % 10);
-        const auto bytes = std::as_bytes(std::span(values));
-        return {.path = "/y",
-                .type = H5T_STD_I32LE,
-                .size = {rows},
-                .chunk = {},
-                .bytes = {bytes.begin(), bytes.end()},
-                .filters = {},
-                .encode = {}};
+        return {.path = "/y", .type = H5T_STD_I32LE, .size = {rows}, .bytes = encoded(values)};
     }
+
+    const Words fields_ = {"--field", "images=/x/data", "--field", "labels=/y"};
 };
 
 TEST_F(ForeignTrainData, IsTheSameOnAnyNumberOfRanks) {
-    const Words fields = {"--field", "images=/x/data", "--field", "labels=/y"};
-    const std::string one = hash("one", 1, fields + Words{"--data-mode", "stream"});
-    EXPECT_EQ(hash("shared", 4, fields + Words{"--data-mode", "resident"}), one);
-    EXPECT_EQ(hash("three", 3, fields + Words{"--data-mode", "stream"}), one);
+    const std::string one = hash("one", 1, fields_ + Words{"--data-mode", "stream"});
+    EXPECT_EQ(hash("shared", 4, fields_ + Words{"--data-mode", "resident"}), one);
+    EXPECT_EQ(hash("three", 3, fields_ + Words{"--data-mode", "stream"}), one);
 }
 
 TEST_F(ForeignTrainData, IsTrainedOnByTheLineThatInspectShows) {
@@ -152,11 +145,9 @@ TEST_F(ForeignTrainData, MayBeFloats) {
     std::vector<float> pixels(rows * values);
     CounterRandom random(Purpose::test, {11});
     for (float& pixel : pixels) pixel = static_cast<float>(random.below(1000)) / 500 - 1;
-    const auto bytes = std::as_bytes(std::span(pixels));
-    ForeignDataset images = contiguous({rows, 2, 4, 4}, {bytes.begin(), bytes.end()});
-    images.type = H5T_IEEE_F32LE;
     data_ = folder_ / "floats.h5";
-    write_foreign(data_, {images, labels(rows)});
+    write_foreign(data_,
+                  {contiguous({rows, 2, 4, 4}, encoded(pixels), H5T_IEEE_F32LE), labels(rows)});
     const Words fields = {"--field", "images=/x/data:CHW", "--field", "labels=/y"};
     const std::string one = hash("one", 1, fields + Words{"--data-mode", "stream"});
     EXPECT_EQ(hash("three", 3, fields + Words{"--data-mode", "resident"}), one);
@@ -207,8 +198,6 @@ class ChangingTrainData : public ForeignTrainData {
         else
             fs::copy_file(whole, part(number));
     }
-
-    const Words fields_ = {"--field", "images=/x/data", "--field", "labels=/y"};
 };
 
 TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
@@ -265,14 +254,11 @@ TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
     const std::vector<std::byte> pixels = random_bytes(40 * 16, 5);
     std::vector<float> floats;
     for (const std::byte pixel : pixels) floats.push_back(std::to_integer<std::uint8_t>(pixel));
-    const auto bytes = std::as_bytes(std::span(floats));
-    ForeignDataset other = contiguous({40, 4, 4}, {bytes.begin(), bytes.end()});
-    other.type = H5T_IEEE_F32LE;
     data_ = folder_ / "bytes.h5";
     write_foreign(data_, {contiguous({40, 4, 4}, pixels), labels(40)});
-    write_foreign(folder_ / "floats.h5", {other, labels(40)});
-    const Words fields = {"--field", "images=/x/data", "--field", "labels=/y"};
-    EXPECT_THAT(run("run", 1, fields + Words{"--test-data", folder_ / "floats.h5"}),
+    write_foreign(folder_ / "floats.h5",
+                  {contiguous({40, 4, 4}, encoded(floats), H5T_IEEE_F32LE), labels(40)});
+    EXPECT_THAT(run("run", 1, fields_ + Words{"--test-data", folder_ / "floats.h5"}),
                 fails("they are f32, the training data u8"));
 }
 

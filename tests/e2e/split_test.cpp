@@ -138,9 +138,7 @@ class OneFile : public TestedOn {
         write_foreign(tested_, {all[2], all[3]});
     }
     static ForeignDataset images(const std::string& path, std::uint64_t rows, std::uint64_t seed) {
-        ForeignDataset made{.size = {rows, 1, 8, 8}, .bytes = random_bytes(rows * 64, seed)};
-        made.path = path;
-        return made;
+        return {.path = path, .size = {rows, 1, 8, 8}, .bytes = random_bytes(rows * 64, seed)};
     }
     // Of four bytes, padded with zeros: owl, cat, ant and, in training only, yak.
     static ForeignDataset names(const std::string& path, std::uint64_t rows) {
@@ -231,10 +229,8 @@ TEST_F(OneFile, WhoseTestFieldsDoNotFitIsRefused) {
 TEST_F(OneFile, WithOneHotLabelsIsToldHowToSaySo) {
     std::vector<std::int64_t> hot(200 * 3);
     for (std::size_t row = 0; row < 200; ++row) hot[row * 3 + row % 3] = 1;
-    const auto bytes = std::as_bytes(std::span(hot));
-    ForeignDataset labels{
-        .type = H5T_STD_I64LE, .size = {200, 3}, .bytes = {bytes.begin(), bytes.end()}};
-    labels.path = "/hot";
+    const ForeignDataset labels{
+        .path = "/hot", .type = H5T_STD_I64LE, .size = {200, 3}, .bytes = encoded(hot)};
     write_foreign(both_, {images("/x", 200, 1), labels});
     const Words data{"--data", both_, "--field", "images=/x:CHW", "--field"};
     EXPECT_THAT(train("several", 1, data + Words{"labels=/hot"}),
