@@ -22,23 +22,12 @@ std::string map_of(const Words& words, int exit_code = 0) {
     return output_of(run_lockstep(Words{"map"} + words), exit_code);
 }
 
-TEST(MapCommand, ShowsTheBooksTable) {
-    EXPECT_THAT(map_of({"--hosts", "r1:4,r2:2", "-np", "6"}),
-                has("2 nodes | 6 ranks\n", "\n3     r1    3  ", "\n4     r2    0  "));
-}
-
 TEST(MapCommand, DividesSixteenCoresAsTheBookDoes) {
     for (const auto& [ranks, summary] : {std::pair("2", "2 ranks x 8 threads"),
                                          {"4", "4 ranks x 4 threads"},
                                          {"8", "8 ranks x 2 threads"}})
         EXPECT_THAT(map_of({"--topology", fixture("cpu16"), "--ntasks-per-node", ranks}),
                     HasSubstr(summary));
-}
-
-TEST(MapCommand, WritesBatchScripts) {
-    EXPECT_THAT(map_of(typed("--nodes 2 --ntasks-per-node 8 --topology % --format sbatch",
-                             {fixture("dgx")})),
-                AllOf(HasSubstr("#SBATCH --nodes=2"), HasSubstr("--cpu-bind=mask_cpu:0x3fff,")));
 }
 
 TEST(MapCommand, RefusesWhatMakesNoSense) {

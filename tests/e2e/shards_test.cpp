@@ -86,7 +86,9 @@ TEST_F(SharedState, OfANodeIsHalfOfItOnTwoNodesWithTheSameBits) {
     EXPECT_EQ(printed_hash(node.output), alone);
     EXPECT_EQ(printed_hash(all.output), alone);
     EXPECT_EQ(printed_hash(train("messages", 6, by_messages()).output), alone);
-    EXPECT_THAT(node.output, HasSubstr("for optimizer state, which 2 nodes each have"));
+    EXPECT_THAT(
+        node.output,
+        has("for optimizer state, which 2 nodes each have", "buckets, summed by hierarchical"));
     EXPECT_THAT(all.output, HasSubstr("for parameters that 2 ranks share"));
 
     const Json of_node = summary("node"), of_all = summary("all");

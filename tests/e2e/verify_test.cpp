@@ -114,22 +114,6 @@ TEST(Verify, ShowsThatPlainSummationDiffers) {
     EXPECT_THAT(result, testing::EndsWith("different, as ordinary summation is expected to be\n"));
 }
 
-TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
-    const TempDir folder;
-    const auto train = [&](const std::string& run) {
-        return Words{"train", "--data", SmallData::get().train(), "--run", folder.path() / run} +
-               Words{"--model", "mlp", "--max-steps", "6", "--batch", "48"} +
-               Words{"--virtual-ranks", "4", "--clip-norm", "0.5", "--optimizer", "lamb"};
-    };
-    const Words cluster = {LOCKSTEP_TWO_HOSTS, "a:2,b:1", "--", "mpirun", program()};
-    const ProcessResult hosts = run_process(cluster + train("hosts"), {}, 120);
-    if (hosts.exit_code == 77) GTEST_SKIP() << "needs root: " << hosts.output;
-    EXPECT_EQ(hosts.exit_code, 0) << hosts.output;
-    EXPECT_THAT(hosts.output, testing::HasSubstr("buckets, summed by hierarchical"));
-    const ProcessResult alone = run_lockstep(train("alone"));
-    EXPECT_EQ(printed_hash(hosts.output), printed_hash(alone.output));
-}
-
 /// Trainings of one rank or several, whose eight leaves of six samples have batch statistics.
 class LeafModes : public testing::Test {
   protected:
