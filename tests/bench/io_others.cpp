@@ -2,10 +2,8 @@
 #include "io_others.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/resident.hpp"
 
 #include "hdf5/h5.hpp"
-#include "stream/io_ways.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -217,63 +215,44 @@ Json row_of(const char* way, int threads, const Pass& pass) {
 
 }  // namespace
 
-struct OtherWays::Inside {
-    Inside(Index index, const IoPlan& plan_of)
-        : plan(plan_of),
-          bench(index, plan),
-          unhashed(without_hashes(*index), plan),
-          source(std::clamp(bench.portion.decoded_bytes, copy_piece, most_source)) {
-        std::memset(source.bytes().data(), 1, source.bytes().size());
-        auto rows = ResidentRows::in_own_memory(index);
-        rows->load({.threads = std::ranges::max(plan.threads)});
-        rows->seal();
-        resident = std::move(rows);
-        const Datasets datasets(*index);
-        for (std::size_t f = 0; f < index->fields().size() && obstacle.empty(); ++f)
-            obstacle = missing_filter(datasets.dataset(0, f));
-        H5is_library_threadsafe(&is_threadsafe);
-    }
-
-    IoPlan plan;
-    IoBench bench, unhashed;
-    Pages source;
-    std::shared_ptr<const ResidentRows> resident;
-    std::string obstacle;
-    hbool_t is_threadsafe = false;
-};
-
 OtherWays::OtherWays(Index index, const IoPlan& plan)
-    : inside_(std::make_unique<Inside>(std::move(index), plan)) {}
-
-OtherWays::~OtherWays() = default;
+    : plan_(plan),
+      bench_(index, plan_),
+      unhashed_(without_hashes(*index), plan_),
+      source_(std::clamp(bench_.portion.decoded_bytes, copy_piece, most_source)) {
+    std::memset(source_.bytes().data(), 1, source_.bytes().size());
+    auto rows = ResidentRows::in_own_memory(index);
+    rows->load({.threads = std::ranges::max(plan_.threads)});
+    rows->seal();
+    resident_ = std::move(rows);
+    const Datasets datasets(*index);
+    for (std::size_t f = 0; f < index->fields().size() && obstacle_.empty(); ++f)
+        obstacle_ = missing_filter(datasets.dataset(0, f));
+    hbool_t is_threadsafe = false;
+    H5is_library_threadsafe(&is_threadsafe);
+    is_threadsafe_ = is_threadsafe;
+}
 
 void OtherWays::add_pass(Json& results) const {
-    const Inside& in = *inside_;
-    for (const int threads : in.plan.threads) {
-        results.push_back(
-            row_of("memcpy", threads, run_copy(in.bench, in.source.bytes(), threads)));
-        const bool is_possible = threads == 1 || in.is_threadsafe;
-        if (in.obstacle.empty() && is_possible) {
-            const std::uint64_t all = in.bench.index->samples();
-            results.push_back(row_of("H5Dread", threads, run_h5dread(in.bench, threads, all)));
+    for (const int threads : plan_.threads) {
+        results.push_back(row_of("memcpy", threads, run_copy(bench_, source_.bytes(), threads)));
+        const bool is_possible = threads == 1 || is_threadsafe_;
+        if (obstacle_.empty() && is_possible) {
+            const std::uint64_t all = bench_.index->samples();
+            results.push_back(row_of("H5Dread", threads, run_h5dread(bench_, threads, all)));
             // Of compressed chunks each batch would expand whole ones again.
-            if (in.bench.index->manifest().codec == Codec::none)
-                results.push_back(row_of(
-                    "H5Dread of batches",
-                    threads,
-                    run_h5dread(in.bench, threads, static_cast<std::uint64_t>(in.plan.batch))));
+            if (bench_.index->manifest().codec == Codec::none)
+                results.push_back(
+                    row_of("H5Dread of batches",
+                           threads,
+                           run_h5dread(bench_, threads, static_cast<std::uint64_t>(plan_.batch))));
         }
         results.push_back(
             row_of("blocks, no hashes",
                    threads,
-                   run_way(in.unhashed, IoWay::blocks, threads, in.unhashed.hot_repeats())));
-        results.push_back(
-            row_of("resident", threads, run_resident(in.bench, in.resident, threads)));
+                   run_way(unhashed_, IoWay::blocks, threads, unhashed_.hot_repeats())));
+        results.push_back(row_of("resident", threads, run_resident(bench_, resident_, threads)));
     }
-}
-
-std::string OtherWays::obstacle() const {
-    return inside_->obstacle;
 }
 
 }  // namespace lockstep

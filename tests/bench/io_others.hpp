@@ -3,6 +3,9 @@
 #pragma once
 
 #include "lockstep/data/measure_io.hpp"
+#include "lockstep/data/resident.hpp"
+
+#include "stream/io_ways.hpp"
 
 #include <memory>
 #include <string>
@@ -18,17 +21,21 @@ namespace lockstep {
 class OtherWays {
   public:
     OtherWays(std::shared_ptr<const DatasetIndex> index, const IoPlan& plan);
-    ~OtherWays();
+    OtherWays(const OtherWays&) = delete;
 
     /// Runs each way once with each number of threads and adds rows like those of io_json().
     void add_pass(Json& results) const;
 
     /// Why H5Dread cannot be measured; "" if it can.
-    std::string obstacle() const;
+    const std::string& obstacle() const { return obstacle_; }
 
   private:
-    struct Inside;
-    std::unique_ptr<Inside> inside_;
+    IoPlan plan_;
+    IoBench bench_, unhashed_;
+    Pages source_;
+    std::shared_ptr<const ResidentRows> resident_;
+    std::string obstacle_;
+    bool is_threadsafe_ = false;
 };
 
 }  // namespace lockstep
