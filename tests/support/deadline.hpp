@@ -1,14 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a test program that hangs, and says which ranks hang in which test.
+// Where every rank is, readable by rank 0 even when a rank no longer answers messages; and what
+// ends a test program that hangs, and says which ranks hang in which test.
 #pragma once
 
-#include "support/progress_board.hpp"
+#include "lockstep/comm/communicator.hpp"
 
+#include <array>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace lockstep::test {
+
+/// One rank's entry. Text is written whole by its owner; a torn read only garbles a diagnosis.
+struct Progress {
+    std::array<char, 160> test;  ///< "Suite.Name", or what surrounds the tests
+    std::array<char, 64> call;   ///< what it waits for others in ("MPI_Barrier"), or ""
+};
+
+/// A file of all ranks' entries, mapped by all and unlinked at once, so that nothing stays behind.
+class ProgressBoard {
+  public:
+    /// Collective.
+    explicit ProgressBoard(const Communicator& ranks);
+    ~ProgressBoard();
+    ProgressBoard(const ProgressBoard&) = delete;
+    ProgressBoard& operator=(const ProgressBoard&) = delete;
+
+    Progress& mine() { return entries_[rank_]; }
+    void enter(const std::string& test);
+
+    /// Who is stuck, in one line for each place; ranks that only wait inside MPI come after.
+    std::string verdict() const;
+
+  private:
+    int rank_, size_;
+    Progress* entries_;
+};
 
 /// Exit code of a test program that ran past its deadline.
 inline constexpr int deadline_exit_code = 124;

@@ -5,12 +5,12 @@
 
 #include "support/deadline.hpp"
 #include "support/mpi_test.hpp"
-#include "support/progress_board.hpp"
-#include "support/rank_printer.hpp"
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,7 +23,8 @@ namespace {
 const Communicator* all_ranks = nullptr;
 
 /// Keeps the board up to date and the ranks together: no rank begins a test before all ended the
-/// last one, so that a message is never taken for another test's.
+/// last one, so that a message is never taken for another test's. Ranks other than 0 print their
+/// failures alone, as "[rank 2] file:line: failure in Suite.Name" in one write each.
 class Pace : public testing::EmptyTestEventListener {
   public:
     Pace(const Communicator& ranks, ProgressBoard& board) : ranks_(ranks), board_(board) {}
@@ -36,6 +37,19 @@ class Pace : public testing::EmptyTestEventListener {
         board_.enter(fmt::format("the end of {}.{}", test.test_suite_name(), test.name()));
         ranks_.barrier();
     }
+    void OnTestPartResult(const testing::TestPartResult& result) override {
+        if (ranks_.is_root() || !result.failed()) return;
+        const char* file = result.file_name() == nullptr ? "?" : result.file_name();
+        std::string text = fmt::format("[rank {}] {}:{}: failure in {}\n",
+                                       ranks_.rank(),
+                                       file,
+                                       result.line_number(),
+                                       board_.mine().test.data());
+        std::istringstream lines(result.message());
+        for (std::string line; std::getline(lines, line);)
+            text += fmt::format("[rank {}]   {}\n", ranks_.rank(), line);
+        std::fputs(text.c_str(), stderr);
+    }
 
     const Communicator ranks_;
     ProgressBoard& board_;
@@ -46,10 +60,9 @@ double deadline_s() {
     return text == nullptr ? 600.0 : std::atof(text);
 }
 
-void make_quiet(int rank) {
+void make_quiet() {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new RankPrinter(rank));
     GTEST_FLAG_SET(output, "");
 }
 
@@ -78,7 +91,7 @@ int agreed_exit_code(const Communicator& ranks, int mine) {
 int run_all(const Communicator& world) {
     ProgressBoard board(world);
     Deadline deadline(deadline_s(), world, board);
-    if (!world.is_root()) make_quiet(world.rank());
+    if (!world.is_root()) make_quiet();
     share_random_seed(world);
     testing::UnitTest::GetInstance()->listeners().Append(new Pace(world.duplicate(), board));
     const int mine = RUN_ALL_TESTS();
