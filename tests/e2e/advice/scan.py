@@ -192,9 +192,7 @@ class Scan:
                 for position, owner in places:
                     is_named = file.texts[start - 1] == name
                     is_local = owner == str(file.path) and file.texts[start - 1] in ('{', ',', 'return', '(')
-                    is_ailment = name == 'Ailment' and 'doctor' in str(file.path) and \
-                        file.texts[start - 1] == '{' and len(arguments) <= 5
-                    if (is_named or is_local or is_ailment) and len(arguments) > position:
+                    if (is_named or is_local) and len(arguments) > position:
                         code = file.texts[arguments[0][0]]
                         self._read(file, *arguments[position], code if CODE.fullmatch(code) else '-')
 
