@@ -211,12 +211,9 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
 TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
     for (const char* rate : {"0.01", "0.02"})
         expect_done(
-            typed("train --np 1 --data % --test-data % --model mlp --batch 48 --max-steps 4 "
-                  "--evaluate-every 2steps --lr % --run %",
-                  {SmallData::get().train(),
-                   SmallData::get().test(),
-                   rate,
-                   folder_ / (std::string("lr") + rate)}));
+            train_words(SmallData::get().train(), folder_ / (std::string("lr") + rate), "mlp", 48) +
+            typed("--np 1 --test-data % --max-steps 4 --evaluate-every 2steps --lr %",
+                  {SmallData::get().test(), rate}));
     const fs::path data = SmallData::get().train();
     expect_done(
         typed("train --np 1 --data % --model mlp --batch 48 --max-steps 1 --lr 0.01 --run %",

@@ -18,9 +18,8 @@ ProcessResult train_on_hosts(const fs::path& run, const std::string& slow) {
         "latency 100ms && shift && exec \"$@\"";
     const Words hosts = {LOCKSTEP_TWO_HOSTS, "a:1,b:1,c:1", "--", "sh", "-c", script};
     const Words mpirun = {LOCKSTEP_TWO_HOSTS, slow, "mpirun", "--bind-to", "none", program()};
-    const Words train = {"train", "--data", SmallData::get().train(), "--run", run};
-    const Words model = {"--model", "mlp", "--batch", "48", "--virtual-ranks", "4"};
-    return run_process(hosts + mpirun + train + model + Words{"--max-steps", "120"},
+    return run_process(hosts + mpirun + train_words(SmallData::get().train(), run, "mlp", 48) +
+                           typed("--virtual-ranks 4 --max-steps 120"),
                        {{"OMPI_MCA_mpi_yield_when_idle", "1"}},
                        ample_s);
 }

@@ -28,9 +28,8 @@ long faults_of_training(int steps) {
     const TempDir folder;
     const long before = faults_of_children();
     EXPECT_THAT(
-        run_lockstep(Words{"train", "--data", SmallData::get().train(), "--run", folder / "run"} +
-                     Words{"--model", "cnn", "--batch", "60", "--checkpoint-every", "never"} +
-                     Words{"--max-steps", std::to_string(steps)}),
+        run_lockstep(train_words(SmallData::get().train(), folder / "run", "cnn", 60) +
+                     typed("--checkpoint-every never --max-steps %", {std::to_string(steps)})),
         ends(0));
     return faults_of_children() - before;
 }

@@ -46,12 +46,11 @@ class Overflows : public testing::Test {
   protected:
     // A first factor that overflows for some steps.
     ProcessResult train(const std::string& run, int ranks, int steps) {
-        return run_lockstep(
-            Words{"train", "--data", SmallData::get().train(), "--run", folder_ / run} +
-            Words{"--model", "mlp", "--batch", "40", "--virtual-ranks", "4"} +
-            Words{"--precision", "fp16", "--loss-scale", "1073741824", "--clip-norm", "1"} +
-            Words{"--log-every", "1", "--max-steps", std::to_string(steps)} +
-            Words{"--np", std::to_string(ranks), "--oversubscribe"});
+        return run_lockstep(train_words(SmallData::get().train(), folder_ / run, "mlp", 40) +
+                            typed("--virtual-ranks 4 --precision fp16 --loss-scale 1073741824 "
+                                  "--clip-norm 1 --log-every 1 --max-steps %",
+                                  {std::to_string(steps)}) +
+                            on_ranks(ranks));
     }
     TempDir folder_;
 };

@@ -279,10 +279,9 @@ TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
     const TempDir folder;
     // 4 steps of 128 of 600 samples an epoch.
     const auto hash_of = [&](const std::string& run, int last_step, int ranks) {
-        const Words words =
-            Words{"train", "--data", SmallData::get().train(), "--run", folder / run} +
-            Words{"--model", "mlp", "--batch", "128", "--virtual-ranks", "4", "--drop-last"} +
-            Words{"--ledger", "--max-steps", std::to_string(last_step)};
+        const Words words = train_words(SmallData::get().train(), folder / run, "mlp", 128) +
+                            typed("--virtual-ranks 4 --drop-last --ledger --max-steps %",
+                                  {std::to_string(last_step)});
         return printed_hash(run_lockstep(words + on_ranks(ranks)).output);
     };
     const std::string hash = hash_of("whole", 10, 1);

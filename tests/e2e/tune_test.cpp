@@ -36,11 +36,9 @@ TEST(Tune, TriesInTurnsAndProvesThatNoBitChanges) {
     EXPECT_FALSE(found["changes_bits"].get<bool>());
     EXPECT_THAT(found["not_tried"].dump(), HasSubstr("transport: it has one value here"));
     EXPECT_THAT(read_file(folder / "tuned.toml"), HasSubstr("# Found by lockstep tune, "));
-    EXPECT_THAT(
-        run_lockstep(
-            Words{"train", "--config", folder / "tuned.toml", "--data", SmallData::get().train()} +
-            Words{"--run", folder / "run", "--model", "mlp", "--batch", "48", "--max-steps", "2"}),
-        ends(0));
+    EXPECT_THAT(run_lockstep(train_words(SmallData::get().train(), folder / "run", "mlp", 48) +
+                             typed("--config % --max-steps 2", {folder / "tuned.toml"})),
+                ends(0));
 }
 
 TEST(Tune, SaysWhatIsWrong) {

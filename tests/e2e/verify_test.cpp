@@ -179,16 +179,13 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
 TEST(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
     const TempDir folder;
     const auto synth = [&](const std::string& name, const std::string& samples) {
-        run_lockstep(
-            {"data", "synth", "--size", "64", "--samples", samples, "--out", folder / name});
+        run_lockstep(typed("data synth --size 64 --samples % --out %", {samples, folder / name}));
     };
     synth("train", "256");
     synth("test", "6000");
     EXPECT_THAT(
-        run_lockstep(
-            Words{"train", "--data", folder / "train", "--test-data", folder / "test", "--run"} +
-            Words{folder / "run", "--model", "mlp", "--batch", "256", "--virtual-ranks", "64"} +
-            Words{"--max-steps", "1"}),
+        run_lockstep(train_words(folder / "train", folder / "run", "mlp", 256) +
+                     typed("--test-data % --virtual-ranks 64 --max-steps 1", {folder / "test"})),
         ends(0, "of 6,000)"));
 }
 
@@ -197,10 +194,8 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
     const TempDir folder;
     run_lockstep({"data", "synth", "--samples", "400", "--size", "8", "--out", folder / "data"});
     const auto train = [&](const std::string& run, int ranks, const Words& more) {
-        return run_lockstep(
-            Words{"train", "--data", folder / "data", "--run", folder / run} +
-            Words{"--model", "mlp", "--batch", "40", "--virtual-ranks", "4"} +
-            Words{"--micro-batches", "2", "--np", std::to_string(ranks), "--oversubscribe"} + more);
+        return run_lockstep(train_words(folder / "data", folder / run, "mlp", 40) +
+                            typed("--virtual-ranks 4 --micro-batches 2") + on_ranks(ranks) + more);
     };
     const Words measured = {"--noise-scale-every", "2"};
     const std::string one = output_of(train("one", 1, measured));
