@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -95,6 +96,16 @@ def processes_with(path):
         except OSError:
             continue
     return found
+
+
+def left_of(path, patience_s):
+    """Those of `processes_with` that are there after so long; they are killed."""
+    deadline = time.monotonic() + patience_s
+    while (left := processes_with(path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
 
 
 def npy(path, descr, shape, values):
