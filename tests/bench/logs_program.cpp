@@ -14,7 +14,6 @@
 #include "lockstep/run/run_directory.hpp"
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 

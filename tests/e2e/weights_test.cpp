@@ -4,8 +4,6 @@
 #include "run_files.hpp"
 #include "small_data.hpp"
 
-#include <memory>
-
 namespace lockstep::test {
 namespace {
 
