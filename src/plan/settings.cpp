@@ -23,7 +23,8 @@ std::vector<NamedValue> all_values(TrainSettings settings) {
 constexpr std::int64_t first_deadline = 1'577'836'800;
 
 struct Idle {
-    std::string setting, why, fix;
+    std::vector<std::string> settings;
+    std::string why, fix;
     bool is_idle = false;
 };
 
@@ -41,50 +42,42 @@ std::string text_of(const TrainSettings& settings, const std::string& name) {
 
 std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
     const TaskKind task = s.task.kind;
+    const bool is_regression = task == TaskKind::regression;
     const bool has_classes = task == TaskKind::classification || task == TaskKind::segmentation;
-    const bool is_huber = task == TaskKind::regression && s.task.loss == RegressionLoss::huber;
+    const bool is_huber = is_regression && s.task.loss == RegressionLoss::huber;
     const std::string other = "--task " + text_of(s, "task") + " has none";
-    return {
-        {"loss", other, "drop it, or use --task regression", task != TaskKind::regression},
-        {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
-        {"scale-targets", other, "drop it, or use --task regression", task != TaskKind::regression},
-        {"label-smoothing",
-         other,
-         "drop it, or use --task classification or segmentation",
-         !has_classes},
-        {"class-weights",
-         other,
-         "drop it, or use --task classification or segmentation",
-         !has_classes},
-        {"ignore-index",
-         other,
-         "drop it, or use --task segmentation",
-         task != TaskKind::segmentation}};
+    const std::string classes = "drop it, or use --task classification or segmentation";
+    return {{{"loss"}, other, "drop it, or use --task regression", !is_regression},
+            {{"huber-delta"}, "the loss has none", "drop it, or use --loss huber", !is_huber},
+            {{"scale-targets"}, other, "drop it, or use --task regression", !is_regression},
+            {{"label-smoothing", "class-weights"}, other, classes, !has_classes},
+            {{"ignore-index"},
+             other,
+             "drop it, or use --task segmentation",
+             task != TaskKind::segmentation}};
 }
 
 std::vector<Idle> idle_of_models(const TrainSettings& s) {
-    const ModelSource source = source_of(s.model.name);
+    const std::string& name = s.model.name;
+    const ModelSource source = source_of(name);
     const bool is_script = source == ModelSource::script || source == ModelSource::program;
-    const bool is_gpt = s.model.name == "gpt", is_own = !is_script && !find_built_in(s.model.name);
-    const std::string other = "--model " + s.model.name + " has no choice of it";
-    const bool is_chain =
-        s.model.name == "cnn" || s.model.name == "cnn-bn" || s.model.name == "mlp";
+    const bool is_own = !is_script && !find_built_in(name), has_layers = name == "gpt" || is_own;
+    const bool has_channels = name == "cnn" || name == "cnn-bn" || name == "mlp" || is_own;
+    const std::string other = "--model " + name + " has no choice of it";
     const std::string program = "drop it, or use --model FILE.pt2";
-    return {{"output", other, program, source != ModelSource::program && !is_own},
-            {"model-mode", other, program, source != ModelSource::program},
-            {"no-bias", other, "drop it", is_script},
-            {"channels", other, "drop it, or use --model cnn", !is_chain && !is_own},
-            {"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},
-            {"heads", other, "drop it, or use --model gpt", !is_gpt && !is_own},
-            {"width",
-             other,
-             "drop it, or use --model gpt or unet",
-             !is_gpt && !is_own && s.model.name != "unet"}};
+    return {
+        {{"output"}, other, program, source != ModelSource::program && !is_own},
+        {{"model-mode"}, other, program, source != ModelSource::program},
+        {{"no-bias"}, other, "drop it", is_script},
+        {{"channels"}, other, "drop it, or use --model cnn", !has_channels},
+        {{"layers", "heads"}, other, "drop it, or use --model gpt", !has_layers},
+        {{"width"}, other, "drop it, or use --model gpt or unet", !has_layers && name != "unet"}};
 }
 
 std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
     const OptimizerKind kind = s.optimizer.kind;
     const bool has_momentum = kind == OptimizerKind::sgd || kind == OptimizerKind::lars;
+    const bool finds_rates = kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
     const bool decays_all = kind == OptimizerKind::sgd || kind == OptimizerKind::adam;
     const bool decays_none = kind == OptimizerKind::adamw && s.optimizer.weight_decay == 0;
     const std::string name = "--optimizer " + text_of(s, "optimizer"), other = name + " has none";
@@ -92,20 +85,15 @@ std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
     const std::string adam = "drop it, or use --optimizer adam";
     const bool still = kind == OptimizerKind::sgd && s.optimizer.momentum == 0;
     return {
-        {"momentum", other, sgd, !has_momentum},
-        {"nesterov",
+        {{"momentum"}, other, sgd, !has_momentum},
+        {{"nesterov"},
          still ? "there is no --momentum to look along" : other,
          still ? "drop it, or give a --momentum" : sgd,
          still || kind != OptimizerKind::sgd},
-        {"beta1", other, adam, has_momentum},
-        {"beta2", other, adam, has_momentum},
-        {"epsilon", other, adam, has_momentum},
-        {"trust", other, "drop it, or use --optimizer lars", kind != OptimizerKind::lars},
-        {"lr-group",
-         name + " finds a rate for each tensor",
-         adam,
-         kind == OptimizerKind::lars || kind == OptimizerKind::lamb},
-        {"decay-all",
+        {{"beta1", "beta2", "epsilon"}, other, adam, has_momentum},
+        {{"trust"}, other, "drop it, or use --optimizer lars", kind != OptimizerKind::lars},
+        {{"lr-group"}, name + " finds a rate for each tensor", adam, finds_rates},
+        {{"decay-all"},
          decays_none ? "--weight-decay is 0" : name + " treats all tensors alike",
          decays_none ? "drop it, or give a --weight-decay" : "drop it, or use --optimizer adamw",
          decays_all || decays_none}};
@@ -113,26 +101,25 @@ std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
 
 std::vector<Idle> idle_of_schedules(const TrainSettings& s) {
     const ScheduleKind kind = s.schedule.kind;
+    const bool is_step = kind == ScheduleKind::step, has_power = kind == ScheduleKind::polynomial;
+    const bool is_fixed = s.schedule.scale == RateScale::none;
     const std::string other = "--schedule " + text_of(s, "schedule") + " has none";
-    const std::string step = "drop it, or use --schedule step";
-    return {{"lr-every", other, step, kind != ScheduleKind::step},
-            {"lr-gamma", other, step, kind != ScheduleKind::step},
-            {"lr-power",
-             other,
-             "drop it, or use --schedule polynomial",
-             kind != ScheduleKind::polynomial},
-            {"reference-batch",
-             "--lr-scale is none",
-             "drop it, or use --lr-scale linear",
-             s.schedule.scale == RateScale::none},
-            {"lr-end", other, "drop it, or use --schedule linear", !has_end(kind)}};
+    return {
+        {{"lr-every", "lr-gamma"}, other, "drop it, or use --schedule step", !is_step},
+        {{"lr-power"}, other, "drop it, or use --schedule polynomial", !has_power},
+        {{"reference-batch"}, "--lr-scale is none", "drop it, or use --lr-scale linear", is_fixed},
+        {{"lr-end"}, other, "drop it, or use --schedule linear", !has_end(kind)}};
 }
 
-std::vector<Idle> idle_of_order(const TrainSettings& s) {
-    const bool is_uniform = s.order == OrderKind::uniform;
-    const std::string why = "--order uniform is one permutation of all samples";
-    const std::string lanes = "drop it, or use --order lanes";
-    return {{"lanes", why, lanes, is_uniform}, {"window-blocks", why, lanes, is_uniform}};
+std::vector<Idle> idle_of_order_and_saves(const TrainSettings& s) {
+    return {{{"lanes", "window-blocks"},
+             "--order uniform is one permutation of all samples",
+             "drop it, or use --order lanes",
+             s.order == OrderKind::uniform},
+            {{"mtbf", "checkpoint-overhead"},
+             "--checkpoint-every is " + text_of(s, "checkpoint-every"),
+             "drop it, or use --checkpoint-every auto",
+             s.checkpoint_every.unit != Period::Unit::automatic}};
 }
 
 std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
@@ -140,69 +127,62 @@ std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
     const std::string why = "there is no --test-data to evaluate on";
     const std::string fix = "give --test-data DIR or --split 0.9, or drop it";
     const bool is_last_only = s.evaluate_every.unit == Period::Unit::never;
-    return {{"evaluate-every", why, fix, lacks_data && s.evaluate_every != Period{}},
-            {"keep-best", why, fix, lacks_data && !s.keep_best.empty()},
-            {"keep", why, fix, lacks_data && s.keep.best.value_or(0) > 0},
-            {"early-stop",
+    return {{{"evaluate-every"}, why, fix, lacks_data && s.evaluate_every != Period{}},
+            {{"keep-best"}, why, fix, lacks_data && !s.keep_best.empty()},
+            {{"keep"}, why, fix, lacks_data && s.keep.best.value_or(0) > 0},
+            {{"early-stop"},
              lacks_data ? why : "the run is evaluated at its end only",
              lacks_data ? fix : "give an --evaluate-every, or drop it",
              s.early_stop > 0 && (lacks_data || is_last_only)}};
 }
 
-std::vector<Idle> idle_of_checkpoints(const TrainSettings& s) {
-    const bool is_chosen = s.checkpoint_every.unit == Period::Unit::automatic;
-    const std::string why = "--checkpoint-every is " + text_of(s, "checkpoint-every");
-    const std::string fix = "drop it, or use --checkpoint-every auto";
-    return {{"mtbf", why, fix, !is_chosen}, {"checkpoint-overhead", why, fix, !is_chosen}};
+std::vector<Idle> idle_of_the_rest(const TrainSettings& s) {
+    const bool is_cuda = s.device == DeviceKind::cuda;
+    const bool is_packed = s.fields.empty(), lacks_weights = s.load_weights.empty();
+    const std::string cpu = "drop it, or use --device cpu";
+    return {{{"noise-scale-every"},
+             "it compares virtual ranks' gradients, and there is one",
+             "drop it, or use --virtual-ranks 8",
+             s.virtual_ranks == 1 && s.noise_scale_every > 0},
+            {{"loss-scale"},
+             "--precision " + text_of(s, "precision") + " needs none",
+             "drop it, or use --precision fp16",
+             s.precision != Precision::fp16},
+            {{"accept-data"},
+             "packed data are known by their hashes, not by times",
+             "drop it",
+             is_packed},
+            {{"follow-links"},
+             "packed data have no links, and no --field is given",
+             "drop it",
+             is_packed && s.test_fields.empty()},
+            {{"transport"}, "between GPUs gradients travel by NCCL", cpu, is_cuda},
+            {{"shard-state"},
+             "each GPU has its own part of the optimizer's state already",
+             cpu,
+             is_cuda},
+            {{"comm-thread"}, "GPUs need no thread for that", cpu, is_cuda},
+            {{"share-gpu"},
+             "it is for GPUs, and those are not asked for",
+             "drop it, or use --device cuda",
+             !is_cuda},
+            {{"load-skip"},
+             "there is no --load-weights or --from to skip any of",
+             "give --load-weights FILE, or drop it",
+             lacks_weights && s.from.empty()},
+            {{"load-prefix"},
+             "there is no --load-weights to take it off",
+             "give --load-weights FILE, or drop it",
+             lacks_weights}};
 }
 
 std::vector<Idle> idle_rows(const TrainSettings& s) {
-    std::vector<Idle> rows = {{"noise-scale-every",
-                               "it compares virtual ranks' gradients, and there is one",
-                               "drop it, or use --virtual-ranks 8",
-                               s.virtual_ranks == 1 && s.noise_scale_every > 0},
-                              {"loss-scale",
-                               "--precision " + text_of(s, "precision") + " needs none",
-                               "drop it, or use --precision fp16",
-                               s.precision != Precision::fp16},
-                              {"accept-data",
-                               "packed data are known by their hashes, not by times",
-                               "drop it",
-                               s.fields.empty()},
-                              {"follow-links",
-                               "packed data have no links, and no --field is given",
-                               "drop it",
-                               s.fields.empty() && s.test_fields.empty()},
-                              {"transport",
-                               "between GPUs gradients travel by NCCL",
-                               "drop it, or use --device cpu",
-                               s.device == DeviceKind::cuda},
-                              {"shard-state",
-                               "each GPU has its own part of the optimizer's state already",
-                               "drop it, or use --device cpu",
-                               s.device == DeviceKind::cuda},
-                              {"comm-thread",
-                               "GPUs need no thread for that",
-                               "drop it, or use --device cpu",
-                               s.device == DeviceKind::cuda},
-                              {"share-gpu",
-                               "it is for GPUs, and those are not asked for",
-                               "drop it, or use --device cuda",
-                               s.device != DeviceKind::cuda},
-                              {"load-skip",
-                               "there is no --load-weights or --from to skip any of",
-                               "give --load-weights FILE, or drop it",
-                               s.load_weights.empty() && s.from.empty()},
-                              {"load-prefix",
-                               "there is no --load-weights to take it off",
-                               "give --load-weights FILE, or drop it",
-                               s.load_weights.empty()}};
+    std::vector<Idle> rows = idle_of_the_rest(s);
     for (const auto& more : {idle_of_tasks(s),
                              idle_of_models(s),
                              idle_of_optimizers(s),
                              idle_of_schedules(s),
-                             idle_of_order(s),
-                             idle_of_checkpoints(s),
+                             idle_of_order_and_saves(s),
                              idle_of_evaluations(s)})
         rows.insert(rows.end(), more.begin(), more.end());
     return rows;
@@ -367,7 +347,7 @@ std::vector<NamedValue> shared_settings(const TrainSettings& settings) {
 std::vector<std::string> idle_settings(const TrainSettings& settings) {
     std::vector<std::string> names;
     for (const Idle& row : idle_rows(settings))
-        if (row.is_idle) names.push_back(row.setting);
+        if (row.is_idle) names.insert(names.end(), row.settings.begin(), row.settings.end());
     return names;
 }
 
@@ -384,15 +364,16 @@ std::vector<std::string> check_effects(const TrainSettings& settings, const Effe
               [&] { return Error("E107", row.what, row.why, row.fix); });
         notes.push_back(fmt::format("{}: {}", row.what, row.why));
     }
-    for (const Idle& row : idle_rows(settings)) {
-        const std::string from = row.is_idle ? giver(settings, row.setting) : "";
-        if (from.empty()) continue;
-        const bool is_for_this_run = from == "command line" || from == "program";
-        check(!is_for_this_run || facts.age == RunAge::resumed, [&] {
-            return Error("E107", fmt::format("--{} has no effect", row.setting), row.why, row.fix);
-        });
-        notes.push_back(fmt::format("{} (from {}) has no effect: {}", row.setting, from, row.why));
-    }
+    for (const Idle& row : idle_rows(settings))
+        for (const std::string& setting : row.settings) {
+            const std::string from = row.is_idle ? giver(settings, setting) : "";
+            if (from.empty()) continue;
+            const bool is_for_this_run = from == "command line" || from == "program";
+            check(!is_for_this_run || facts.age == RunAge::resumed, [&] {
+                return Error("E107", fmt::format("--{} has no effect", setting), row.why, row.fix);
+            });
+            notes.push_back(fmt::format("{} (from {}) has no effect: {}", setting, from, row.why));
+        }
     if (settings.schedule.warmup_steps > facts.total_steps && notes.empty())
         notes.push_back(fmt::format("the learning rate warms up over {} steps, the run has {}",
                                     settings.schedule.warmup_steps,
