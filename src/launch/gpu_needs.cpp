@@ -21,12 +21,10 @@ constexpr const char* torch_cuda_name = "libtorch_cuda.so";
 
 /// Returns the libraries that the loader would load for `file`, without running any of it. Nothing
 /// if it cannot tell.
-std::vector<ListedLibrary> listed_libraries(const fs::path& file) {
-    try {
-        return parse_ldd(run_process({"ldd", file.string()}, {}, ldd_limit_s).output);
-    } catch (const Error&) {
-        return {};
-    }
+std::vector<ListedLibrary> listed_libraries(const fs::path& file) try {
+    return parse_ldd(run_process({"ldd", file.string()}, {}, ldd_limit_s).output);
+} catch (const Error&) {
+    return {};
 }
 
 std::string path_of(const std::vector<ListedLibrary>& libraries, const std::string& name) {

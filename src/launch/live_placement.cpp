@@ -126,14 +126,12 @@ EarlyBinding own_binding(const RankFacts& facts) {
 constexpr double gpu_deadline_s = 30;
 
 /// Collective. The rank's seat, or none where ranks cannot be placed: checks of their own say why.
-RankSeat planned_seat(const Communicator& ranks, const RankFacts& facts) {
-    try {
-        const LivePlacement live =
-            place_live(ranks, facts, {.gpus = SharingRule::allow, .cores = SharingRule::allow});
-        return live.plan.seats[static_cast<std::size_t>(ranks.rank())];
-    } catch (const Error&) {
-        return {};
-    }
+RankSeat planned_seat(const Communicator& ranks, const RankFacts& facts) try {
+    const LivePlacement live =
+        place_live(ranks, facts, {.gpus = SharingRule::allow, .cores = SharingRule::allow});
+    return live.plan.seats[static_cast<std::size_t>(ranks.rank())];
+} catch (const Error&) {
+    return {};
 }
 
 }  // namespace
@@ -167,15 +165,13 @@ void check_plan(const Communicator& ranks, const RankFacts& facts, const fs::pat
     });
 }
 
-std::map<std::string, std::string> bind_rank(const RankFacts& facts) {
-    try {
-        const EarlyBinding binding = own_binding(facts);
-        if (binding.memory_node) prefer_memory_of(*binding.memory_node);
-        if (binding.cpus.empty() || !bind_thread(binding.cpus)) return {};
-        return binding.variables;
-    } catch (const std::exception&) {
-        return {};  // all ranks together report faults of the launch once MPI is there
-    }
+std::map<std::string, std::string> bind_rank(const RankFacts& facts) try {
+    const EarlyBinding binding = own_binding(facts);
+    if (binding.memory_node) prefer_memory_of(*binding.memory_node);
+    if (binding.cpus.empty() || !bind_thread(binding.cpus)) return {};
+    return binding.variables;
+} catch (const std::exception&) {
+    return {};  // all ranks together report faults of the launch once MPI is there
 }
 
 std::map<std::string, std::string> kept_cores() {

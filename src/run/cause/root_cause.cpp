@@ -22,12 +22,10 @@ namespace {
 constexpr std::uint64_t end_bytes = 8 << 20;
 
 // Returns nothing if there are no flight records, or they are damaged.
-std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t incarnation) {
-    try {
-        return diagnosis_of(run, incarnation);
-    } catch (const Error&) {
-        return {};
-    }
+std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t incarnation) try {
+    return diagnosis_of(run, incarnation);
+} catch (const Error&) {
+    return {};
 }
 
 // If no rank is to blame more than others, the trouble concerns all ranks, on all hosts.
@@ -106,12 +104,10 @@ std::string last_lines(const fs::path& folder, int rank) {
 }
 
 // None where the files cannot tell.
-std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) {
-    try {
-        return find_stragglers(read_rank_figures(run, incarnation));
-    } catch (const Error&) {
-        return {};
-    }
+std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) try {
+    return find_stragglers(read_rank_figures(run, incarnation));
+} catch (const Error&) {
+    return {};
 }
 
 std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {

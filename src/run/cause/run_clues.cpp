@@ -63,12 +63,10 @@ std::string trouble_text(const Verdict& verdict) {
     return fmt::format("{}: {}", name_of(verdict.trouble), verdict.what);
 }
 
-std::optional<Verdict> verdict_if_any(const fs::path& flight) {
-    try {
-        return read_verdict(flight);
-    } catch (const Error&) {
-        return {};
-    }
+std::optional<Verdict> verdict_if_any(const fs::path& flight) try {
+    return read_verdict(flight);
+} catch (const Error&) {
+    return {};
 }
 
 // Its ranks have said that they give up, or one that it failed, and all are silent since.
@@ -93,12 +91,10 @@ RunStatus recorded_status(const fs::path& run, StatusDepth depth) {
     return read_run_status(run, clues, depth);
 }
 
-std::optional<RootCause> cause_if_any(const fs::path& run, std::int64_t start) {
-    try {
-        return root_cause(run, start);
-    } catch (const Error&) {
-        return {};
-    }
+std::optional<RootCause> cause_if_any(const fs::path& run, std::int64_t start) try {
+    return root_cause(run, start);
+} catch (const Error&) {
+    return {};
 }
 
 // A rank that was killed in the middle of its end has logged why, though nobody wrote a state.

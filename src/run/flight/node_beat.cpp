@@ -96,12 +96,10 @@ bool write_node_beat(const fs::path& path, const NodeBeat& beat, Create create) 
     return ::close(file.release()) == 0;
 }
 
-std::optional<NodeBeat> read_node_beat(const fs::path& path) {
-    try {
-        return parse(read_file(path, most_bytes));
-    } catch (const Error&) {
-        return std::nullopt;
-    }
+std::optional<NodeBeat> read_node_beat(const fs::path& path) try {
+    return parse(read_file(path, most_bytes));
+} catch (const Error&) {
+    return std::nullopt;
 }
 
 void add_node_beats(const fs::path& folder, std::vector<RankTrace>& traces) {

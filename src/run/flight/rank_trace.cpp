@@ -213,22 +213,18 @@ std::optional<int> rank_in(const std::string& name) {
 
 }  // namespace
 
-std::optional<ProcessIdentity> read_ring_process(const fs::path& ring) {
-    try {
-        return process_in(read_header(open_ring(ring), ring)->identity);
-    } catch (const Error&) {
-        return std::nullopt;
-    }
+std::optional<ProcessIdentity> read_ring_process(const fs::path& ring) try {
+    return process_in(read_header(open_ring(ring), ring)->identity);
+} catch (const Error&) {
+    return std::nullopt;
 }
 
-LastWords read_last_words(const fs::path& ring) {
-    try {
-        const auto header = read_header(open_ring(ring), ring);
-        const int signal = static_cast<int>(header->state.signal.load() & 127);
-        return {header->state.end.load() != 0, is_crash(signal) ? 0 : signal};
-    } catch (const Error&) {
-        return {};
-    }
+LastWords read_last_words(const fs::path& ring) try {
+    const auto header = read_header(open_ring(ring), ring);
+    const int signal = static_cast<int>(header->state.signal.load() & 127);
+    return {header->state.end.load() != 0, is_crash(signal) ? 0 : signal};
+} catch (const Error&) {
+    return {};
 }
 
 void put_on_clock(RankTrace& trace, double ahead_s) {

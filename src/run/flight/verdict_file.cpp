@@ -28,13 +28,11 @@ UniqueFd new_file(const fs::path& path) {
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-bool is_of_this_host(const fs::path& verdict) {
-    try {
-        const Json content = read_json(verdict, most_verdict_bytes);
-        return json_field<std::string>(content, "host", "verdict") == host_name();
-    } catch (const Error&) {
-        return false;
-    }
+bool is_of_this_host(const fs::path& verdict) try {
+    const Json content = read_json(verdict, most_verdict_bytes);
+    return json_field<std::string>(content, "host", "verdict") == host_name();
+} catch (const Error&) {
+    return false;
 }
 
 }  // namespace

@@ -104,12 +104,10 @@ std::string lease_text() {
 }
 
 // Returns nothing for a torn lease, or for an empty one after a proper end.
-std::optional<Lease> read_lease(const fs::path& path) {
-    try {
-        return record_from_json<Lease>(read_json(path, 4096), path.string());
-    } catch (const Error&) {
-        return {};
-    }
+std::optional<Lease> read_lease(const fs::path& path) try {
+    return record_from_json<Lease>(read_json(path, 4096), path.string());
+} catch (const Error&) {
+    return {};
 }
 
 /// Returns the lease in words. Its text is untrusted: only known parts are shown.

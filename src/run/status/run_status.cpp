@@ -203,12 +203,10 @@ double RunClock::present_s(double here_s, std::string_view host, double heard_s)
     return is_likely(by_files_s) ? by_files_s : here_s;
 }
 
-RunClock read_run_clock(const fs::path& folder) {
-    try {
-        return RunClock(read_log_facts(folder), folder / "rank-00000.jsonl");
-    } catch (const Error&) {
-        return {};
-    }
+RunClock read_run_clock(const fs::path& folder) try {
+    return RunClock(read_log_facts(folder), folder / "rank-00000.jsonl");
+} catch (const Error&) {
+    return {};
 }
 
 std::string_view run_condition_name(RunCondition condition) {
