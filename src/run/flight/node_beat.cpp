@@ -28,7 +28,7 @@ constexpr std::string_view first_word = "lockstep-node-1", last_word = "end";
 constexpr std::size_t most_bytes = 1u << 20;
 
 // The text has the same size as long as the node has the same ranks: overwriting leaves no rest.
-std::string text_of(const NodeBeat& beat) {
+std::string beat_text(const NodeBeat& beat) {
     std::string text = fmt::format("{} {} {} {} {}\n",
                                    first_word,
                                    beat.count,
@@ -89,7 +89,7 @@ bool write_node_beat(const fs::path& path, const NodeBeat& beat, Create create) 
     UniqueFd file = open_for_writing(path, O_WRONLY | (create == Create::yes ? O_CREAT : 0));
     if (!file) return false;
     try {
-        write_all(file.value(), bytes_of(text_of(beat)), path);
+        write_all(file.value(), bytes_of(beat_text(beat)), path);
     } catch (const Error&) {
         return false;
     }

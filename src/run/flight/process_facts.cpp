@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight/process_facts.hpp"
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <cerrno>
 #include <csignal>
-#include <fstream>
-#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -20,18 +18,6 @@
 namespace lockstep {
 namespace {
 
-// Returns "" if it cannot be read: files of /proc vanish with their process.
-std::string text_of(const std::string& path) {
-    try {
-        const UniqueFd file = open_for_reading(path);
-        std::string text(4096, '\0');
-        text.resize(read_at(file.value(), std::as_writable_bytes(std::span(text)), 0, path));
-        return text;
-    } catch (const Error&) {
-        return "";
-    }
-}
-
 std::string boot_id() {
     return text_of("/proc/sys/kernel/random/boot_id").substr(0, 36);
 }
@@ -41,18 +27,10 @@ std::uint64_t pid_namespace() {
     return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }
 
-std::string line_of(const fs::path& path) {
-    std::ifstream file(path);
-    std::string line;
-    std::getline(file, line);
-    return printable(line);
-}
-
 // "S (sleeping)" from /proc/PID/task/TID/status.
 std::string state_of(const fs::path& status) {
     constexpr std::string_view key = "State:\t";
-    std::ifstream file(status);
-    for (std::string line; std::getline(file, line);)
+    for (const std::string& line : split(text_of(status), '\n'))
         if (line.starts_with(key)) return printable(line.substr(key.size()));
     return "?";
 }
@@ -112,9 +90,9 @@ std::string thread_list() {
         const auto& path = task.path();
         text += fmt::format("{:>8}  {:<16} {:<16} {}\n",
                             path.filename().string(),
-                            line_of(path / "comm"),
+                            printable(text_of(path / "comm")),
                             state_of(path / "status"),
-                            line_of(path / "wchan"));
+                            printable(text_of(path / "wchan")));
     }
     return text;
 }

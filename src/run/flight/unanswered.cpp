@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight/unanswered.hpp"
 
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/files.hpp"
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -95,10 +95,9 @@ constexpr double lately_s = 60;
 enum class Carrier { present, absent, unknown };
 
 Carrier carrier_of(const fs::path& interface) {
-    std::ifstream file(interface / "carrier");
-    int value = -1;
-    if (!(file >> value)) return Carrier::unknown;
-    return value == 0 ? Carrier::absent : Carrier::present;
+    const std::string value = text_of(interface / "carrier");
+    if (value.empty()) return Carrier::unknown;
+    return value == "0" ? Carrier::absent : Carrier::present;
 }
 
 }  // namespace
