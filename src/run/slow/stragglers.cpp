@@ -36,9 +36,8 @@ namespace lockstep {
 namespace {
 
 /// Share of the step that others lose: less makes no straggler.
-inline constexpr double least_straggler_share = 0.05;
-
-constexpr double least_persistence_of_link = 0.5;  // share of the steps
+constexpr double least_share = 0.05;
+constexpr double least_persistence = 0.5;  // share of the steps, or of the stretches that count
 
 /// A step that all ranks have.
 struct StandStill {
@@ -76,7 +75,7 @@ Straggler straggler_of(const SlowLink& link, std::span<const StandStill> stands)
     for (const StandStill& stand : stands) {
         lost_s += avoidable * stand.least_s;
         wall_s += stand.wall_s;
-        if (avoidable * stand.least_s >= least_straggler_share * stand.wall_s) ++slow;
+        if (avoidable * stand.least_s >= least_share * stand.wall_s) ++slow;
     }
     const auto steps = static_cast<double>(stands.size());
     return {.rank = link.ranks.front(),
@@ -99,15 +98,12 @@ std::vector<Straggler> link_stragglers(std::span<const RankSteps> ranks) {
     for (const SlowLink& link : slow) {
         if (stands.empty()) break;
         Straggler straggler = straggler_of(link, stands);
-        if (straggler.share >= least_straggler_share &&
-            straggler.persistence >= least_persistence_of_link)
+        if (straggler.share >= least_share && straggler.persistence >= least_persistence)
             stragglers.push_back(std::move(straggler));
     }
     return stragglers;
 }
 
-constexpr double least_share = least_straggler_share;
-constexpr double least_persistence = 0.5;   // share of the stretches that count
 constexpr double least_cause_share = 0.01;  // of a stretch, for it to count
 constexpr double stretch_s = 0.5;
 constexpr std::size_t least_stretches = 4, most_stretches = 8, least_slow = 2;
@@ -118,28 +114,14 @@ using CauseSeconds = std::array<double, causes>;
 /// Whose sums are whose own: not those of GPUs, which wait in them.
 enum class Own { with_sums, without_sums };
 
+/// Nothing for waiting.
 std::optional<StragglerCause> cause_of(Phase phase) {
-    switch (phase) {
-        case Phase::data:
-            return StragglerCause::data;
-        case Phase::copy:
-            return StragglerCause::copy;
-        case Phase::forward:
-        case Phase::backward:
-        case Phase::evaluate:
-        case Phase::update:
-            return StragglerCause::cores;
-        case Phase::comm:
-            return StragglerCause::link;
-        case Phase::checkpoint:
-            return StragglerCause::files;
-        case Phase::other:
-            return StragglerCause::other;
-        case Phase::wait:
-        case Phase::count:
-            break;
-    }
-    return {};
+    if (phase == Phase::wait) return {};
+    if (phase == Phase::data) return StragglerCause::data;
+    if (phase == Phase::copy) return StragglerCause::copy;
+    if (phase == Phase::comm) return StragglerCause::link;
+    if (phase == Phase::checkpoint) return StragglerCause::files;
+    return phase == Phase::other ? StragglerCause::other : StragglerCause::cores;
 }
 
 /// The work of one rank in some steps.
