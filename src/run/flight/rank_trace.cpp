@@ -3,12 +3,12 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
 #include "flight/ring_format.hpp"
+#include "logs/rank_log.hpp"
 
 #include <algorithm>
 #include <array>
@@ -198,17 +198,10 @@ void read_ring(const fs::path& path, std::size_t most, RankTrace& trace) {
     trace.gpu = read_gpu(header->gpu, latest->gpu, trace.ranks);
 }
 
-/// The rank in "rank-00003.ring", or nothing.
-std::optional<int> rank_in(const std::string& name) {
-    constexpr std::string_view prefix = "rank-", suffix = ".ring";
-    if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
-    const auto digits = name.substr(
-        prefix.size(), name.size() - std::min(name.size(), prefix.size() + suffix.size()));
-    const bool all_digits =
-        !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
-    const auto rank = parse_integer(digits);
-    if (!all_digits || !rank || *rank >= most_ranks) return std::nullopt;
-    return static_cast<int>(*rank);
+/// Nothing if that is no name of a ring.
+std::optional<int> rank_of_ring(const fs::path& path) {
+    const auto rank = rank_of_file(path, ".ring");
+    return rank.value_or(most_ranks) < most_ranks ? rank : std::nullopt;
 }
 
 }  // namespace
@@ -237,7 +230,7 @@ void put_on_clock(RankTrace& trace, double ahead_s) {
 
 RankTrace read_rank_trace(const fs::path& path, std::size_t most) {
     RankTrace trace;
-    trace.rank = rank_in(path.filename().string()).value_or(0);
+    trace.rank = rank_of_ring(path).value_or(0);
     try {
         read_ring(path, most, trace);
     } catch (const Error& error) {
@@ -250,7 +243,7 @@ std::vector<RankTrace> read_rank_traces(const fs::path& folder) {
     std::vector<fs::path> rings;
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(folder, failed))
-        if (rank_in(entry.path().filename().string())) rings.push_back(entry.path());
+        if (rank_of_ring(entry.path())) rings.push_back(entry.path());
     constexpr std::size_t least_kept = 64, most_together = 1 << 20;
     const std::size_t most = std::max(least_kept, most_together / std::max(rings.size(), 1UL));
     std::vector<RankTrace> traces;
