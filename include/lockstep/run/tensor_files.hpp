@@ -21,6 +21,9 @@ namespace lockstep {
 /// What an exported tensor's elements are, little-endian.
 enum class ExportedElement { f32, i64, f64, f16, bf16, i32, i16, i8, u8, boolean, complex64 };
 
+/// Returns the number of elements of a tensor.
+std::uint64_t elements_of(const std::vector<std::int64_t>& shape);
+
 /// A tensor whose values are fetched when they are written.
 struct ExportedTensor {
     std::string name;

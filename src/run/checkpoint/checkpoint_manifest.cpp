@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -62,37 +61,12 @@ std::vector<std::byte> values_of(std::int64_t counter) {
     return {bytes.begin(), bytes.end()};
 }
 
-// The tensors of a checkpoint that are wanted, by the names that they get.
-class Selection {
-  public:
-    Selection(const CheckpointManifest& manifest, ExportedTensors wanted)
-        : tensors_(manifest.tensors), wanted_(wanted) {
-        const bool has_average = std::ranges::any_of(
-            tensors_, [](const TensorMeta& meta) { return meta.name.starts_with(average_prefix); });
-        check(has_average || wanted != ExportedTensors::averaged, [] {
-            return Error("E106",
-                         "--average does not go with this run",
-                         "it was trained without --ema: there is no average of its weights",
-                         "drop --average");
-        });
-    }
-
-    bool has(const std::string& name) const {
-        return !name.starts_with(optimizer_prefix) || wanted_ == ExportedTensors::all;
-    }
-
-    /// The number of the tensor whose values tensor number `i` gets.
-    std::size_t values_of(std::size_t i) const {
-        if (wanted_ != ExportedTensors::averaged) return i;
-        const std::string name = std::string(average_prefix) + tensors_[i].name;
-        const auto average = std::ranges::find(tensors_, name, &TensorMeta::name);
-        return average == tensors_.end() ? i : static_cast<std::size_t>(average - tensors_.begin());
-    }
-
-  private:
-    const std::vector<TensorMeta>& tensors_;
-    ExportedTensors wanted_;
-};
+// The number of the tensor with the moving average of tensor number `i`; `i` if there is none.
+std::size_t average_of(const std::vector<TensorMeta>& tensors, std::size_t i) {
+    const std::string name = std::string(average_prefix) + tensors[i].name;
+    const auto average = std::ranges::find(tensors, name, &TensorMeta::name);
+    return average == tensors.end() ? i : static_cast<std::size_t>(average - tensors.begin());
+}
 
 constexpr std::size_t most_at_once = 1u << 20, direct_unit = 4096;
 
@@ -136,10 +110,7 @@ void add_stored(Hasher128& hasher,
 }  // namespace
 
 std::uint64_t TensorMeta::count() const {
-    return std::accumulate(
-        shape.begin(), shape.end(), std::uint64_t{1}, [](auto product, auto extent) {
-            return product * static_cast<std::uint64_t>(extent);
-        });
+    return elements_of(shape);
 }
 
 void describe(Record& record, TensorMeta& tensor) {
@@ -293,19 +264,31 @@ std::string stored_parameter_hash(const fs::path& checkpoint,
 std::vector<ExportedTensor> exported_tensors(const fs::path& checkpoint,
                                              const CheckpointManifest& manifest,
                                              ExportedTensors wanted) {
-    const Selection selection(manifest, wanted);
+    const std::vector<TensorMeta>& metas = manifest.tensors;
+    const bool wants_average = wanted == ExportedTensors::averaged;
+    const bool has_average = std::ranges::any_of(
+        metas, [](const TensorMeta& meta) { return meta.name.starts_with(average_prefix); });
+    check(has_average || !wants_average, [] {
+        return Error("E106",
+                     "--average does not go with this run",
+                     "it was trained without --ema: there is no average of its weights",
+                     "drop --average");
+    });
+    const auto is_wanted = [&](const std::string& name) {
+        return !name.starts_with(optimizer_prefix) || wanted == ExportedTensors::all;
+    };
     std::vector<ExportedTensor> tensors;
-    for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
-        const TensorMeta& meta = manifest.tensors[i];
-        if (!selection.has(meta.name)) continue;
-        const std::size_t source = selection.values_of(i);
-        tensors.push_back(
-            {.name = meta.name, .shape = meta.shape, .values = [checkpoint, &manifest, source] {
-                 return values_of(checkpoint, manifest, source);
-             }});
+    for (std::size_t i = 0; i < metas.size(); ++i) {
+        if (!is_wanted(metas[i].name)) continue;
+        const std::size_t source = wants_average ? average_of(metas, i) : i;
+        tensors.push_back({.name = metas[i].name,
+                           .shape = metas[i].shape,
+                           .values = [checkpoint, &manifest, source] {
+                               return values_of(checkpoint, manifest, source);
+                           }});
     }
     for (const auto& [name, counter] : manifest.state.counters)
-        if (selection.has(name))
+        if (is_wanted(name))
             tensors.push_back({.name = name,
                                .element = ExportedElement::i64,
                                .values = [value = counter] { return values_of(value); }});

@@ -18,12 +18,6 @@ namespace {
 // What is hashed is still in the cache when it is written.
 constexpr std::size_t cached_bytes = 256u << 10;
 
-std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
-    std::uint64_t bytes = sizeof(float);
-    for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
-    return bytes;
-}
-
 class NewTensorFile {
   public:
     NewTensorFile(const fs::path& path, FileAccess access)
@@ -84,7 +78,7 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
     header["__metadata__"] = {{"format", "lockstep"}};
     std::uint64_t at = 0;
     for (const SafetensorsEntry& entry : entries) {
-        const std::uint64_t end = at + bytes_of_shape(entry.shape);
+        const std::uint64_t end = at + elements_of(entry.shape) * sizeof(float);
         header[entry.name] = {
             {"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {at, end}}};
         at = end;
@@ -102,7 +96,7 @@ void write_safetensors(const fs::path& path,
     std::uint64_t at = header.size();
     for (SafetensorsEntry& entry : entries) {
         const auto bytes = std::as_bytes(entry.values);
-        expect(bytes.size() == bytes_of_shape(entry.shape), "values fill their shape");
+        expect(entry.values.size() == elements_of(entry.shape), "values fill their shape");
         entry.offset = at;
         Hasher128 hasher;
         for (std::size_t begin = 0; begin < bytes.size(); begin += cached_bytes) {

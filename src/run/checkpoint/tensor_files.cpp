@@ -113,6 +113,12 @@ void check_zip_fits(std::span<const ExportedTensor> tensors) {
 
 }  // namespace
 
+std::uint64_t elements_of(const std::vector<std::int64_t>& shape) {
+    std::uint64_t count = 1;
+    for (const std::int64_t extent : shape) count *= static_cast<std::uint64_t>(extent);
+    return count;
+}
+
 NewFile::NewFile(const fs::path& path, Existing existing)
     : path_(path),
       partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())) {
@@ -157,9 +163,7 @@ std::string npy_header(ExportedElement element, const std::vector<std::int64_t>&
 }
 
 std::uint64_t ExportedTensor::bytes() const {
-    std::uint64_t bytes = form_of(element).bytes;
-    for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
-    return bytes;
+    return elements_of(shape) * form_of(element).bytes;
 }
 
 void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors) {

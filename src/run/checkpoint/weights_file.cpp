@@ -249,9 +249,7 @@ StoredTensor tensor_of_npy(const std::string& name, std::string_view start, cons
 }  // namespace
 
 std::uint64_t StoredTensor::count() const {
-    std::uint64_t count = 1;
-    for (const std::int64_t extent : shape) count *= static_cast<std::uint64_t>(extent);
-    return count;
+    return elements_of(shape);
 }
 
 WeightsFile::WeightsFile(const fs::path& path) : path_(path) {
