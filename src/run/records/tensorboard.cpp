@@ -62,6 +62,13 @@ void put_bytes(std::string& out, std::uint64_t field, std::string_view value) {
     out += value;
 }
 
+/// Such a field alone.
+std::string field_of(std::uint64_t field, std::string_view value) {
+    std::string out;
+    put_bytes(out, field, value);
+    return out;
+}
+
 /// A packed repeated field.
 void put_doubles(std::string& out, std::uint64_t field, std::span<const double> values) {
     put_key(out, field, Wire::bytes);
@@ -121,8 +128,7 @@ constexpr std::uint64_t tag = 1, simple_value = 2, histogram = 5, tensor = 8, me
 std::string summary_of(std::span<const Scalar> scalars) {
     std::string summary;
     for (const auto& [tag, number] : scalars) {
-        std::string value;
-        put_bytes(value, value_field::tag, tag);
+        std::string value = field_of(value_field::tag, tag);
         put_float(value, value_field::simple_value, static_cast<float>(number));
         put_bytes(summary, 1, value);
     }
@@ -131,9 +137,7 @@ std::string summary_of(std::span<const Scalar> scalars) {
 
 /// SummaryMetadata{plugin_data: {plugin_name}, data_class: DATA_CLASS_TENSOR}.
 std::string metadata_of_text() {
-    std::string plugin, metadata;
-    put_bytes(plugin, 1, "text");
-    put_bytes(metadata, 1, plugin);
+    std::string metadata = field_of(1, field_of(1, "text"));
     put_integer(metadata, 4, 2);
     return metadata;
 }
@@ -163,12 +167,6 @@ std::string proto_of(const Histogram& values) {
     put_doubles(proto, 6, limits);
     put_doubles(proto, 7, counts);
     return proto;
-}
-
-std::string summary_of(const std::string& value) {
-    std::string summary;
-    put_bytes(summary, 1, value);
-    return summary;
 }
 
 /// A cell of a Markdown table.
@@ -253,19 +251,17 @@ void EventFile::add(std::int64_t step, std::string_view tag, double value) {
 }
 
 void EventFile::add_text(std::int64_t step, std::string_view tag, std::string_view markdown) {
-    std::string value;
-    put_bytes(value, value_field::tag, tag);
-    put_bytes(value, value_field::tensor, tensor_of(markdown));
-    put_bytes(value, value_field::metadata, metadata_of_text());
-    write_summary(step, summary_of(value));
+    const std::string value = field_of(value_field::tag, tag) +
+                              field_of(value_field::tensor, tensor_of(markdown)) +
+                              field_of(value_field::metadata, metadata_of_text());
+    write_summary(step, field_of(1, value));
 }
 
 void EventFile::add_histogram(std::int64_t step, std::string_view tag, const Histogram& values) {
     if (values.empty()) return;
-    std::string value;
-    put_bytes(value, value_field::tag, tag);
-    put_bytes(value, value_field::histogram, proto_of(values));
-    write_summary(step, summary_of(value));
+    const std::string value =
+        field_of(value_field::tag, tag) + field_of(value_field::histogram, proto_of(values));
+    write_summary(step, field_of(1, value));
 }
 
 void EventFile::write_summary(std::int64_t step, const std::string& summary) {
