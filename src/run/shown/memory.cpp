@@ -2,11 +2,10 @@
 #include "lockstep/run/memory.hpp"
 
 #include "lockstep/core/control_group.hpp"
-#include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the bytes of "VmRSS:     1234 kB" if `line` begins with `key`; otherwise `otherwise`.
-std::uint64_t value_in(std::string_view line, std::string_view key, std::uint64_t otherwise) {
-    if (!line.starts_with(key)) return otherwise;
-    line.remove_prefix(key.size());
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    const auto kib = parse_integer(line.substr(0, line.find(' ')));
-    return kib && *kib >= 0 ? static_cast<std::uint64_t>(*kib) * 1024 : otherwise;
+/// Returns the bytes of "VmRSS:     1234 kB" with `key` in `file`; `otherwise` if it has none.
+std::uint64_t size_in(const fs::path& file, std::string_view key, std::uint64_t otherwise = 0) {
+    std::istringstream words(text_of(file));
+    std::uint64_t kib = 0;
+    for (std::string word; words >> word;)
+        if (word == key && words >> kib) return kib * 1024;
+    return otherwise;
 }
 
 }  // namespace
@@ -53,26 +52,18 @@ std::uint64_t resident_bytes(std::span<const std::byte> memory) {
 }
 
 MemoryUse memory_use(const fs::path& root) {
-    std::ifstream status(root / "proc/self/status");
-    MemoryUse use;
-    for (std::string line; std::getline(status, line);) {
-        use.resident_bytes = value_in(line, "VmRSS:", use.resident_bytes);
-        use.peak_resident_bytes = value_in(line, "VmHWM:", use.peak_resident_bytes);
-    }
-    return use;
+    const fs::path status = root / "proc/self/status";
+    return {.resident_bytes = size_in(status, "VmRSS:"),
+            .peak_resident_bytes = size_in(status, "VmHWM:")};
 }
 
 std::uint64_t proportional_memory_bytes(const fs::path& root) {
-    std::ifstream rollup(root / "proc/self/smaps_rollup");
-    std::uint64_t bytes = 0;
-    for (std::string line; std::getline(rollup, line);) bytes = value_in(line, "Pss:", bytes);
-    return bytes;
+    return size_in(root / "proc/self/smaps_rollup", "Pss:");
 }
 
 std::uint64_t memory_left(const fs::path& root) {
-    std::ifstream node(root / "proc/meminfo");
-    std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
-    for (std::string line; std::getline(node, line);) left = value_in(line, "MemAvailable:", left);
+    constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t left = size_in(root / "proc/meminfo", "MemAvailable:", unknown);
     return std::min(left, control_group_memory_left(root).value_or(left));
 }
 
