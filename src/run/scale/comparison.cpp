@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -29,44 +30,10 @@ std::set<std::string> names_of(const Json& first, const Json& second) {
     return names;
 }
 
-SettingDifference origins(const RunRecord& first,
-                          const RunRecord& second,
-                          const std::string& name,
-                          SettingKind kind) {
-    return {.name = name,
-            .kind = kind,
-            .first_origin = member_of(first.config, name, "origin"),
-            .second_origin = member_of(second.config, name, "origin")};
-}
-
-// Those of one part of the records, but for what `is_told` elsewhere.
-template <class IsTold>
-void add_differences(std::vector<SettingDifference>& found,
-                     const RunRecord& first,
-                     const RunRecord& second,
-                     Json RunRecord::*part,
-                     SettingKind kind,
-                     IsTold&& is_told) {
-    for (const std::string& name : names_of(first.*part, second.*part)) {
-        if (is_told(name)) continue;
-        SettingDifference setting = origins(first, second, name, kind);
-        setting.first = text_of((first.*part).find(name));
-        setting.second = text_of((second.*part).find(name));
-        if (setting.first != setting.second) found.push_back(std::move(setting));
-    }
-}
-
-void add_free(std::vector<SettingDifference>& found,
-              const RunRecord& first,
-              const RunRecord& second) {
-    for (const std::string& name : names_of(first.config, second.config)) {
-        const bool is_told = first.deciding.contains(name) || second.deciding.contains(name);
-        if (is_told || name == "run") continue;
-        SettingDifference setting = origins(first, second, name, SettingKind::free);
-        setting.first = member_of(first.config, name, "value");
-        setting.second = member_of(second.config, name, "value");
-        if (setting.first != setting.second) found.push_back(std::move(setting));
-    }
+// As text; a setting that does not decide has its value beside its origin.
+std::string value_of(const RunRecord& record, Json RunRecord::*part, const std::string& name) {
+    return part == &RunRecord::config ? member_of(record.config, name, "value")
+                                      : text_of((record.*part).find(name));
 }
 
 double mean_of(std::span<const double> values) {
@@ -105,27 +72,31 @@ std::map<std::int64_t, PhaseSum> sums_by_step(const RunFigures& run, Phase phase
 std::vector<SettingDifference> settings_that_differ(const RunRecord& first,
                                                     const RunRecord& second) {
     std::vector<SettingDifference> found;
-    add_differences(
-        found, first, second, &RunRecord::deciding, SettingKind::deciding, [](const std::string&) {
-            return false;
-        });
+    // Those of one part of the records, but for what `is_told` elsewhere.
+    const auto add = [&](Json RunRecord::*part, SettingKind kind, auto&& is_told) {
+        for (const std::string& name : names_of(first.*part, second.*part)) {
+            SettingDifference setting{.name = name,
+                                      .kind = kind,
+                                      .first = value_of(first, part, name),
+                                      .second = value_of(second, part, name),
+                                      .first_origin = member_of(first.config, name, "origin"),
+                                      .second_origin = member_of(second.config, name, "origin")};
+            if (setting.first != setting.second && !is_told(name))
+                found.push_back(std::move(setting));
+        }
+    };
+    add(&RunRecord::deciding, SettingKind::deciding, [](const std::string&) { return false; });
     // The others of it are settings, on which the canary stands, too.
     const bool same_settings = found.empty();
-    add_differences(found,
-                    first,
-                    second,
-                    &RunRecord::contract,
-                    SettingKind::contract,
-                    [&](const std::string& name) {
-                        return name != "processor" && (name != "canary" || !same_settings);
-                    });
-    add_differences(found,
-                    first,
-                    second,
-                    &RunRecord::versions,
-                    SettingKind::contract,
-                    [](const std::string& name) { return name == "libtorch"; });
-    add_free(found, first, second);
+    add(&RunRecord::contract, SettingKind::contract, [&](const std::string& name) {
+        return name != "processor" && (name != "canary" || !same_settings);
+    });
+    add(&RunRecord::versions, SettingKind::contract, [](const std::string& name) {
+        return name == "libtorch";
+    });
+    add(&RunRecord::config, SettingKind::free, [&](const std::string& name) {
+        return first.deciding.contains(name) || second.deciding.contains(name) || name == "run";
+    });
     return found;
 }
 
