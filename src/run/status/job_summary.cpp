@@ -33,44 +33,34 @@ struct Sign {
 /// Those that fit the job: on one node there is no network, data in memory are read once already,
 /// and a save that was the only one can be no rarer.
 std::vector<Sign> signs_of(const JobSummary& job, std::span<const RankUse> ranks) {
+    const bool is_resident = ranks.front().has_resident_data, is_one_node = job.nodes == 1;
     std::vector<Sign> signs{
-        Sign{Phase::copy,
-             0.1,
-             "samples reach GPUs too slowly",
-             "docs/gpu.md says what is copied, and when"},
-        Sign{Phase::comm,
-             0.15,
-             "sums of gradients are not hidden",
-             "lockstep bench comm measures the links; larger batches need fewer sums"},
-        Sign{Phase::evaluate,
-             0.3,
-             "evaluation takes long",
-             "evaluate less often (--evaluate-every)"}};
-    if (ranks.front().has_resident_data)
-        signs.push_back(Sign{Phase::data,
-                             0.1,
-                             "batches come too slowly, though the data are in memory",
-                             "more --io-threads gather them sooner if there are cores for them"});
-    else
-        signs.push_back(
-            Sign{Phase::data,
-                 0.1,
-                 "batches come too slowly",
-                 "lockstep bench io says what the storage gives; --data-mode resident reads once"});
-    if (job.nodes == 1)
-        signs.push_back(Sign{Phase::wait,
-                             0.15,
-                             "ranks wait for each other in turns",
-                             "lockstep doctor looks for shared cores"});
-    else
-        signs.push_back(
-            Sign{Phase::wait,
-                 0.15,
-                 "ranks wait for each other in turns, or for the network",
-                 "lockstep doctor looks for shared cores, lockstep bench comm for slow links"});
+        {Phase::copy,
+         0.1,
+         "samples reach GPUs too slowly",
+         "docs/gpu.md says what is copied, and when"},
+        {Phase::comm,
+         0.15,
+         "sums of gradients are not hidden",
+         "lockstep bench comm measures the links; larger batches need fewer sums"},
+        {Phase::evaluate, 0.3, "evaluation takes long", "evaluate less often (--evaluate-every)"},
+        {Phase::data,
+         0.1,
+         is_resident ? "batches come too slowly, though the data are in memory"
+                     : "batches come too slowly",
+         is_resident
+             ? "more --io-threads gather them sooner if there are cores for them"
+             : "lockstep bench io says what the storage gives; --data-mode resident reads once"},
+        {Phase::wait,
+         0.15,
+         is_one_node ? "ranks wait for each other in turns"
+                     : "ranks wait for each other in turns, or for the network",
+         is_one_node
+             ? "lockstep doctor looks for shared cores"
+             : "lockstep doctor looks for shared cores, lockstep bench comm for slow links"}};
     if (ranks.front().saves > 1)
-        signs.push_back(Sign{
-            Phase::checkpoint, 0.1, "saving takes long", "save less often (--checkpoint-every)"});
+        signs.push_back(
+            {Phase::checkpoint, 0.1, "saving takes long", "save less often (--checkpoint-every)"});
     return signs;
 }
 
