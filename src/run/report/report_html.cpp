@@ -222,20 +222,9 @@ std::string next_section(const Report& report) {
 /// The classes of bars' parts: in drawings, in legends, and the letters on them.
 std::string part_styles() {
     constexpr std::array dark{"forward", "comm", "wait", "save", "train", "repeat"};
-    constexpr std::array all{"forward",
-                             "backward",
-                             "update",
-                             "data",
-                             "copy",
-                             "comm",
-                             "wait",
-                             "save",
-                             "evaluate",
-                             "other",
-                             "train",
-                             "repeat",
-                             "start",
-                             "down"};
+    std::vector<std::string_view> all;
+    for (const Phase phase : phase_order) all.push_back(phase_word(phase).css);
+    all.insert(all.end(), {"train", "repeat", "start", "down"});
     std::string css;
     for (const std::string_view name : all) {
         const bool is_dark = std::ranges::find(dark, name) != dark.end();
