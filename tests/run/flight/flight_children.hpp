@@ -64,24 +64,19 @@ class RankChild {
         ::kill(pid_, SIGKILL);
         ::waitpid(pid_, nullptr, 0);
     }
-    RankChild(const RankChild&) = delete;
-    RankChild& operator=(const RankChild&) = delete;
+    RankChild& operator=(RankChild&&) = delete;
 
     void send(int signal) const { ::kill(pid_, signal); }
     pid_t pid() const { return pid_; }
     /// The exit code, 128 + signal, or -1 if it still runs after `limit_s`.
     int wait(double limit_s) const {
-        for (const double end = now_s() + limit_s; now_s() < end; ::usleep(1000)) {
-            int status = 0;
-            siginfo_t facts{};
-            if (::waitid(P_PID, static_cast<id_t>(pid_), &facts, WEXITED | WNOHANG | WNOWAIT) !=
-                    0 ||
-                facts.si_pid == 0)
-                continue;
-            status = facts.si_code == CLD_EXITED ? facts.si_status : 128 + facts.si_status;
-            return status;
-        }
-        return -1;
+        siginfo_t facts{};
+        const auto has_ended = [&] {
+            ::waitid(P_PID, static_cast<id_t>(pid_), &facts, WEXITED | WNOHANG | WNOWAIT);
+            return facts.si_pid != 0;
+        };
+        if (!eventually(has_ended, limit_s)) return -1;
+        return facts.si_code == CLD_EXITED ? facts.si_status : 128 + facts.si_status;
     }
     std::string output() const { return test::content_of(output_); }
 

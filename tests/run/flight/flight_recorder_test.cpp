@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/flight_recorder.hpp"
 
-#include "lockstep/core/signals.hpp"
-#include "lockstep/run/rank_trace.hpp"
-
+#include "flight_children.hpp"
 #include "support/caught.hpp"
-#include "support/eventually.hpp"
-#include "support/temp_dir.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
 #include <rapidcheck/gtest.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -192,32 +185,9 @@ TEST(FlightRecorder, RefusesAFolderThatCannotBe) {
     EXPECT_NE(test::caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");
 }
 
-/// Forks a child that does `work` and then waits to be killed.
-template <class Work>
-class Child {
-  public:
-    explicit Child(Work&& work) : pid_(::fork()) {
-        if (pid_ != 0) return;
-        die_with_parent(::getppid());
-        work();
-        while (true) ::pause();
-    }
-    ~Child() { kill(); }
-    void send(int signal) const { ::kill(pid_, signal); }
-    void kill() {
-        if (pid_ <= 0) return;
-        send(SIGKILL);
-        ::waitpid(pid_, nullptr, 0);
-        pid_ = -1;
-    }
-
-  private:
-    pid_t pid_;
-};
-
 TEST(FlightRecorder, IsNeverSeenTornByAnotherProcess) {
     const TempDir folder;
-    Child child([&] {
+    const test::RankChild child(folder, 0, [&] {
         FlightRecorder recorder(folder.path(), 0, 1, small);
         const auto channel = recorder.add_channel("gradients");
         for (std::uint64_t i = 1;; ++i) recorder.end(recorder.enqueue(channel, call_number(i)));
@@ -237,15 +207,17 @@ TEST(FlightRecorder, IsNeverSeenTornByAnotherProcess) {
 
 TEST(FlightRecorder, TellsLifeStopAndDeathByKill) {
     const TempDir folder;
-    Child child([&] {
-        auto* recorder = new FlightRecorder(folder.path(), 0, 1, small);
-        recorder->start(recorder->enqueue(recorder->add_channel("x"), call_number(5)));
+    const test::RankChild child(folder, 0, [&] {
+        FlightRecorder recorder(folder.path(), 0, 1, small);
+        recorder.start(recorder.enqueue(recorder.add_channel("x"), call_number(5)));
+        test::sleep_for_ever();
     });
     ASSERT_TRUE(test::eventually([&] { return trace_in(folder).entries.size() == 1; }));
     EXPECT_EQ(trace_in(folder).life, Life::running);
     child.send(SIGSTOP);
     EXPECT_TRUE(test::eventually([&] { return trace_in(folder).life == Life::stopped; }));
-    child.kill();
+    child.send(SIGKILL);
+    EXPECT_EQ(child.wait(60), 128 + SIGKILL);
     const RankTrace trace = trace_in(folder);
     EXPECT_EQ(trace.life, Life::gone);
     EXPECT_EQ(trace.end, FlightEnd::none);

@@ -178,7 +178,7 @@ TEST(Diagnose, TellsACrashFromAKill) {
 
 // The count of both versions; of version 2 only up to the group that sets the limit.
 TEST(Diagnose, SaysWhenMemoryRanOut) {
-    const TempDir root;
+    const test::TempDir root;
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     traces[1].life = Life::gone;
     const auto blamed = [&](std::uint64_t before) {
