@@ -15,16 +15,8 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr std::size_t part_place(StepPart part) {
-    return static_cast<std::size_t>(part);
-}
-
 ScalePoint point_of(int ranks, double seconds, double error_s = 0) {
-    ScalePoint point;
-    point.ranks = ranks;
-    point.seconds = seconds;
-    point.error_s = error_s;
-    return point;
+    return {.ranks = ranks, .seconds = seconds, .error_s = error_s};
 }
 
 ScalePoint point_of(int ranks, const StepParts& parts) {
@@ -35,16 +27,13 @@ ScalePoint point_of(int ranks, const StepParts& parts) {
 
 StepParts drawn_parts() {
     StepParts parts{};
-    for (std::size_t i = part_place(StepPart::computing); i < parts.size(); ++i)
+    for (auto i = static_cast<std::size_t>(StepPart::computing); i < parts.size(); ++i)
         parts[i] = 1e-4 * *rc::gen::inRange(1, 10'000);
     return parts;
 }
 
 ScaleForecast forecast_of(int ranks, double seconds, double efficiency) {
-    ScaleForecast forecast;
-    forecast.row.point = point_of(ranks, seconds);
-    forecast.row.efficiency = efficiency;
-    return forecast;
+    return {.row = {.point = point_of(ranks, seconds), .efficiency = efficiency}};
 }
 
 TEST(ScaleTable, IsTheBooks) {
@@ -86,14 +75,14 @@ RC_GTEST_PROP(RoundedParts, SumToTheWholeRounded, ()) {
 
 TEST(ScaleTable, TellsSharedCoresFromSmallerBatches) {
     StepParts alone{}, crowded{};
-    alone[part_place(StepPart::computing)] = 8;
-    crowded[part_place(StepPart::computing)] = 4.4;  // due: 2; two turns: 4
+    alone[StepPart::computing] = 8;
+    crowded[StepPart::computing] = 4.4;  // due: 2; two turns: 4
     ScalePoint base = point_of(1, alone);
     ScalePoint more = point_of(4, crowded);
     base.room = more.room = 2;
     const ScaleRow row = scale_table({base, more}).back();
-    EXPECT_NEAR((*row.losses)[part_place(StepPart::sharing)], 2 / 4.4, 1e-9);
-    EXPECT_NEAR((*row.losses)[part_place(StepPart::computing)], 0.4 / 4.4, 1e-9);
+    EXPECT_NEAR((*row.losses)[StepPart::sharing], 2 / 4.4, 1e-9);
+    EXPECT_NEAR((*row.losses)[StepPart::computing], 0.4 / 4.4, 1e-9);
     EXPECT_EQ(largest_loss(row), StepPart::sharing);
     EXPECT_EQ(largest_loss(scale_table({base, more}).front()), std::nullopt);
 }
@@ -103,8 +92,8 @@ TEST(StepParts, AreAllOfAStepsPhases) {
     for (std::size_t i = 0; i < phases.size(); ++i) phases[i] = std::pow(2, i);
     const StepParts parts = parts_of(phases);
     EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), 0.0), phases.sum());
-    EXPECT_EQ(parts[part_place(StepPart::computing)], 6);
-    EXPECT_EQ(parts[part_place(StepPart::sharing)], 0);
+    EXPECT_EQ(parts[StepPart::computing], 6);
+    EXPECT_EQ(parts[StepPart::sharing], 0);
 }
 
 TEST(ScaleAdvice, IsTheMostRanksThatAreEfficientAndFaster) {
@@ -171,7 +160,7 @@ TEST(ScalePoint, IsTheMeanOfTheRanksSteps) {
     const ScalePoint point = scale_point(run_of(2, R"({"device":"cpu"})"));
     EXPECT_EQ(point.ranks, 2);
     EXPECT_EQ(point.seconds, 1.5);
-    EXPECT_EQ((*point.parts)[part_place(StepPart::waiting)], 0.5);
+    EXPECT_EQ((*point.parts)[StepPart::waiting], 0.5);
     EXPECT_TRUE(std::isinf(point.room)) << "nobody recorded cores";
 }
 
@@ -213,12 +202,8 @@ TEST(SameWork, IsTheSameModelDataAndBatch) {
 std::vector<ScalePoint> book_points(std::size_t most = 8) {
     constexpr std::array<double, 8> seconds{707, 393, 276, 208, 172, 142, 122, 109};
     std::vector<ScalePoint> points;
-    for (std::size_t i = 0; i < most; ++i) {
-        ScalePoint point;
-        point.ranks = static_cast<int>(i) + 1;
-        point.seconds = seconds.at(i);
-        points.push_back(point);
-    }
+    for (std::size_t i = 0; i < most; ++i)
+        points.push_back(point_of(static_cast<int>(i) + 1, seconds.at(i)));
     return points;
 }
 
@@ -331,14 +316,12 @@ RC_GTEST_PROP(ScaleModel, ForetellsNoTimeThatGrowsWhereTimesOnlyShrank, ()) {
 
 // A band that is narrower the more terms the smallest part takes would be upside down.
 TEST(ScaleModel, IsNoSurerForAPartThatTakesNoTime) {
-    std::vector<ScalePoint> points{
-        {.ranks = 1, .seconds = 70}, {.ranks = 2, .seconds = 34}, {.ranks = 4, .seconds = 19}};
+    std::vector<ScalePoint> points{point_of(1, 70), point_of(2, 34), point_of(4, 19)};
     const auto width_with_other = [&](std::array<double, 3> seconds) {
         for (std::size_t i = 0; i < points.size(); ++i) {
             points[i].parts = StepParts{};
-            (*points[i].parts)[static_cast<std::size_t>(StepPart::other)] = seconds.at(i);
-            (*points[i].parts)[static_cast<std::size_t>(StepPart::computing)] =
-                points[i].seconds - seconds.at(i);
+            (*points[i].parts)[StepPart::other] = seconds.at(i);
+            (*points[i].parts)[StepPart::computing] = points[i].seconds - seconds.at(i);
         }
         const ScaleForecast forecast = forecast_scale(points, 8);
         return forecast.most_s / forecast.least_s;

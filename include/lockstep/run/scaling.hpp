@@ -36,7 +36,13 @@ enum class StepPart : std::size_t {
 std::string_view step_part_name(StepPart part);  ///< name for tables: "exposed all-reduce"
 
 /// Seconds by StepPart.
-using StepParts = std::array<double, static_cast<std::size_t>(StepPart::count)>;
+struct StepParts : std::array<double, static_cast<std::size_t>(StepPart::count)> {
+    using array::operator[];
+    /// Returns the seconds of `part`.
+    double& operator[](StepPart part) { return (*this)[static_cast<std::size_t>(part)]; }
+    /// Returns the seconds of `part`.
+    double operator[](StepPart part) const { return (*this)[static_cast<std::size_t>(part)]; }
+};
 
 /// Returns a step's phases as parts; the sum is the same.
 StepParts parts_of(const PhaseSeconds& phases);

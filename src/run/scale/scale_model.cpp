@@ -32,10 +32,6 @@ struct Law {
 };
 using Laws = std::vector<Law>;
 
-constexpr std::size_t index_of(StepPart part) {
-    return static_cast<std::size_t>(part);
-}
-
 // The first of several that fit a single point as well is taken: see solve_not_negative().
 Laws laws_of_parts() {
     using enum ScaleTerm;
@@ -95,7 +91,7 @@ bool have_parts(std::span<const ScalePoint> points) {
 }
 
 double measured(const ScalePoint& point, StepPart part) {
-    return point.parts ? (*point.parts)[index_of(part)] : point.seconds;
+    return point.parts ? (*point.parts)[part] : point.seconds;
 }
 
 // Relative to the whole time: a part that is nothing beside it does not matter.
@@ -140,14 +136,13 @@ double student(std::size_t freedom) {
 
 // Each part was fitted by itself; the one that takes most counts.
 std::size_t factors_of(const ScaleModel& model) {
-    StepParts seconds{};
-    std::array<std::size_t, std::tuple_size_v<StepParts>> factors{};
+    StepParts seconds{}, factors{};
     for (const FittedTerm& term : model.terms) {
-        seconds[index_of(term.part)] += term.seconds;
-        if (term.seconds > 0) ++factors[index_of(term.part)];
+        seconds[term.part] += term.seconds;
+        if (term.seconds > 0) ++factors[term.part];
     }
-    return factors.at(
-        static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin()));
+    const auto longest = std::ranges::max_element(seconds) - seconds.begin();
+    return static_cast<std::size_t>(factors[static_cast<StepPart>(longest)]);
 }
 
 // Returns the relative scatter of the steps themselves.
@@ -197,7 +192,7 @@ ScalePoint ScaleModel::at(int ranks) const {
     ScalePoint point{.ranks = ranks};
     StepParts parts{};
     for (const FittedTerm& term : terms)
-        parts[index_of(term.part)] += term.seconds * value_of(term.term, ranks);
+        parts[term.part] += term.seconds * value_of(term.term, ranks);
     for (const double seconds : parts) point.seconds += seconds;
     if (has_parts) point.parts = parts;
     return point;

@@ -83,23 +83,15 @@ std::vector<std::string> differing(const RunFigures& first, const RunFigures& ru
     return names;
 }
 
-constexpr std::size_t place_of(StepPart part) {
-    return static_cast<std::size_t>(part);
-}
-
 // Computing that turns on cores made longer is no fault of the smaller batches.
-void tell_sharing(StepParts& excess, const ScalePoint& base, const ScalePoint& point) {
-    const double ideal_s = (*base.parts)[place_of(StepPart::computing)] * base.ranks / point.ranks;
-    const double turns = point.turns() / base.turns(), shared_s = ideal_s * (turns - 1);
-    excess[place_of(StepPart::sharing)] += shared_s;
-    excess[place_of(StepPart::computing)] -= shared_s;
-}
-
 StepParts losses_of(const ScalePoint& base, const ScalePoint& point) {
     StepParts losses{};
     for (std::size_t i = 0; i < losses.size(); ++i)
         losses[i] = (*point.parts)[i] - (*base.parts)[i] * base.ranks / point.ranks;
-    tell_sharing(losses, base, point);
+    const double ideal_s = (*base.parts)[StepPart::computing] * base.ranks / point.ranks;
+    const double turns = point.turns() / base.turns(), shared_s = ideal_s * (turns - 1);
+    losses[StepPart::sharing] += shared_s;
+    losses[StepPart::computing] -= shared_s;
     for (double& loss : losses) loss /= point.seconds;
     return losses;
 }
@@ -166,7 +158,7 @@ std::string_view step_part_name(StepPart part) {
         "update",
         "saving",
         "other"};
-    return names.at(place_of(part));
+    return names.at(static_cast<std::size_t>(part));
 }
 
 StepParts parts_of(const PhaseSeconds& phases) {
@@ -181,7 +173,7 @@ StepParts parts_of(const PhaseSeconds& phases) {
     };
     StepParts parts{};
     for (std::size_t i = 0; i < phases.size(); ++i)
-        parts[place_of(part_of(static_cast<Phase>(i)))] += phases[i];
+        parts[part_of(static_cast<Phase>(i))] += phases[i];
     return parts;
 }
 
