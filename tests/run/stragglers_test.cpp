@@ -30,7 +30,7 @@ PhaseSeconds even_step() {
 /// Where the slowest rank of each step is waited for in `waits`.
 struct TestRun {
     TestRun(int ranks, const OwnTimes& times, Phase waits = Phase::wait)
-        : of(static_cast<std::size_t>(ranks)) {
+        : of(static_cast<std::size_t>(ranks)), links(of.size()) {
         for (std::int64_t step = 1; step <= steps_of_run; ++step) {
             double longest_s = 0;
             for (int rank = 0; rank < ranks; ++rank)
@@ -47,14 +47,16 @@ struct TestRun {
         std::vector<RankSteps> ranks;
         for (std::size_t r = 0; r < of.size(); ++r)
             ranks.push_back({.rank = static_cast<int>(r),
-                             .host = r < 2 ? "n1" : "n2",
+                             .host = "n" + std::to_string(r),
                              .steps = of[r],
                              .leaves = leaves.empty() ? 0 : leaves[r],
-                             .data_bound = "I/O"});
+                             .data_bound = "I/O",
+                             .links = links[r]});
         return find_stragglers(ranks);
     }
 
     std::vector<std::vector<StepBudget>> of;
+    std::vector<std::vector<LinkTimes>> links;
 };
 
 /// Rank 2 spends `more` seconds more on `phase` in every `period`th step.
@@ -203,19 +205,14 @@ class SlowNode : public testing::Test {
 
     /// All ranks wait `wait_s` in each step of 10 ms more, rank `late` not.
     std::vector<Straggler> found(double wait_s, int late = -1) const {
-        const TestRun run(4, [=](int rank, std::int64_t) {
+        TestRun run(4, [=](int rank, std::int64_t) {
             PhaseSeconds phases = even_step();
             phases[Phase::wait] += wait_s;
             if (rank == late) phases[Phase::backward] += 5e-3;
             return phases;
         });
-        std::vector<RankSteps> ranks;
-        for (std::size_t r = 0; r < 4; ++r)
-            ranks.push_back({.rank = static_cast<int>(r),
-                             .host = "n" + std::to_string(r),
-                             .steps = run.of[r],
-                             .links = links_[r]});
-        return find_stragglers(ranks);
+        run.links = links_;
+        return run.stragglers();
     }
 
     std::vector<std::vector<LinkTimes>> links_;
@@ -253,18 +250,11 @@ TEST_F(SlowNode, IsToldApartFromALateRank) {
 
 // Its messages come as fast as the others': what takes it longer is its own work.
 TEST(Stragglers, AreSlowAtSumsByTheirCoresWhereLinksAreAlike) {
-    const TestRun run(4, slow_rank(Phase::comm, 2e-3));
-    std::vector<std::vector<LinkTimes>> links(4);
-    std::vector<RankSteps> ranks;
-    for (int r = 0; r < 4; ++r) {
-        auto& own = links[static_cast<std::size_t>(r)];
-        own = {{.from = r ^ 1, .messages = 9, .bytes = 1'000'000, .seconds = 1}};
-        ranks.push_back({.rank = r,
-                         .host = "n" + std::to_string(r),
-                         .steps = run.of[static_cast<std::size_t>(r)],
-                         .links = own});
-    }
-    EXPECT_EQ(find_stragglers(ranks).at(0).cause, StragglerCause::cores);
+    TestRun run(4, slow_rank(Phase::comm, 2e-3));
+    for (int r = 0; r < 4; ++r)
+        run.links[static_cast<std::size_t>(r)] = {
+            {.from = r ^ 1, .messages = 9, .bytes = 1'000'000, .seconds = 1}};
+    EXPECT_EQ(run.stragglers().at(0).cause, StragglerCause::cores);
 }
 
 TEST(Stragglers, MayBeRanksOfANodeOrOfTwo) {
