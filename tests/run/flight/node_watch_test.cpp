@@ -90,12 +90,9 @@ TEST(NodeBeat, IsNothingWhereItIsTornOrForeign) {
 TEST(NodeBeat, TellsOfRanksThatAReaderCannotSee) {
     const TempDir folder;
     write_node_beat(node_beat_path(folder.path(), 0), example(), Create::yes);
-    std::vector<RankTrace> traces(3);
-    for (int i = 0; i < 3; ++i) {
-        traces[static_cast<std::size_t>(i)].rank = 3 + i;
-        traces[static_cast<std::size_t>(i)].pid = 4710 + i;
-        traces[static_cast<std::size_t>(i)].life = Life::elsewhere;
-    }
+    std::vector<RankTrace> traces;
+    for (int i = 0; i < 3; ++i)
+        traces.push_back({.rank = 3 + i, .pid = 4710 + i, .life = Life::elsewhere});
     add_node_beats(folder.path(), traces);
     EXPECT_EQ(traces[0].life, Life::elsewhere);
     EXPECT_EQ(traces[1].life, Life::elsewhere);

@@ -53,10 +53,12 @@ void begin_phase(Rank& rank, Phase phase) {
     *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
 }
 
-/// A rank that is well and at nothing that is recorded.
-void finish_one_and_sleep(const TempDir& folder, int rank, int ranks, double timeout_s) {
+/// A rank that is well and at nothing that is recorded, or in `phase`.
+void finish_one_and_sleep(
+    const TempDir& folder, int rank, int ranks, double timeout_s, std::optional<Phase> phase = {}) {
     Rank self(folder, rank, ranks, timeout_s);
     self.finish_one();
+    if (phase) begin_phase(self, *phase);
     sleep_for_ever();
 }
 
@@ -83,12 +85,7 @@ std::string output_of_all(const Children& children) {
 
 TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     const TempDir folder;
-    const RankChild late(folder, 1, [&] {
-        Rank rank(folder, 1, 2, 0);
-        rank.finish_one();
-        begin_phase(rank, Phase::data);
-        sleep_for_ever();
-    });
+    const RankChild late(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0, Phase::data); });
     ASSERT_TRUE(has_ring(folder, 1));
     const RankChild waiting(folder, 0, [&] { finish_one_and_wait(folder, 0, 2, 0.5); });
     EXPECT_EQ(waiting.wait(20), 76);
@@ -159,12 +156,8 @@ TEST(Watchdog, EndsARankWhoseListenerHangs) {
 
 TEST(Watchdog, GivesRanksThatSaveLongerButNotForEver) {
     const TempDir folder;
-    const RankChild writing(folder, 1, [&] {
-        Rank rank(folder, 1, 2, 0);
-        rank.finish_one();
-        begin_phase(rank, Phase::checkpoint);
-        sleep_for_ever();
-    });
+    const RankChild writing(
+        folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0, Phase::checkpoint); });
     ASSERT_TRUE(has_ring(folder, 1));
     const double begin = now_s();
     const RankChild waiting(folder, 0, [&] {
