@@ -34,24 +34,24 @@ constexpr double t0 = 1.5e9;  // when the first start begins, long ago
 // The log of rank 0, line by line.
 class LogText {
   public:
-    explicit LogText(double time_s, std::string host = "n1")
-        : time_s_(time_s), host_(std::move(host)) {
-        add("log", {});
+    explicit LogText(double time_s, std::string host = "n1") : host_(std::move(host)) {
+        add(time_s, "log", {});
     }
 
-    LogText& at(double time_s) {
-        time_s_ = time_s;
-        return *this;
+    LogText& first_step(double time_s, std::int64_t step) {
+        return add(time_s, "first_step", {{"step", step}});
     }
-    LogText& first_step(std::int64_t step) { return add("first_step", {{"step", step}}); }
-    LogText& steps(std::int64_t step, double wall_s, double save_s = 0) {
-        return add("steps",
+    LogText& steps(double time_s, std::int64_t step, double wall_s, double save_s = 0) {
+        return add(time_s,
+                   "steps",
                    {{"step", step},
                     {"epoch", step / 15},
                     {"wall_s", wall_s},
                     {"phases", {{"checkpoint", save_s}}}});
     }
-    LogText& evaluation(double seconds) { return add("evaluation", {{"seconds", seconds}}); }
+    LogText& evaluation(double time_s, double seconds) {
+        return add(time_s, "evaluation", {{"seconds", seconds}});
+    }
     LogText& torn() {
         text_ += "{\"t\": 19, \"event\": \"ste";
         return *this;
@@ -59,15 +59,14 @@ class LogText {
     const std::string& text() const { return text_; }
 
   private:
-    LogText& add(const char* event, Json fields) {
+    LogText& add(double time_s, const char* event, Json fields) {
         fields["event"] = event;
-        fields["t"] = time_s_;
+        fields["t"] = time_s;
         fields["host"] = host_;
         text_ += fields.dump() + "\n";
         return *this;
     }
 
-    double time_s_;
     std::string host_;
     std::string text_;
 };
@@ -183,8 +182,9 @@ TEST_F(Status, TellsAllStartsByOneClock) {
     for (const double ahead_s : {3600.0, -3600.0}) {
         leave_killed("elsewhere.invalid", 1);
         open().begin_incarnation();
-        log(1, LogText(t0 + ahead_s, "n1").first_step(1).at(t0 + ahead_s + 10).steps(20, 10));
-        log(2, LogText(t0 + 15, "n2").first_step(21).at(t0 + 25).steps(40, 10));
+        const double wrong_s = t0 + ahead_s;
+        log(1, LogText(wrong_s, "n1").first_step(wrong_s, 1).steps(wrong_s + 10, 20, 10));
+        log(2, LogText(t0 + 15, "n2").first_step(t0 + 15, 21).steps(t0 + 25, 40, 10));
         const RunClock clock(
             {{.rank = 0, .host = "n2"}, {.rank = 1, .host = "n1", .clock_ahead_s = ahead_s}});
         const RunStatus found = status({.now_unix_s = t0 + 1000, .clock = clock, .saved_step = 40});
@@ -217,8 +217,7 @@ TEST_F(Status, DoesNotDisturbWhoTakesTheLock) {
 
 TEST_F(Status, SaysWhenARunningRunWillBeDone) {
     const RunDirectory run = started({.step = 0, .steps_total = 100});
-    log(1,
-        LogText(t0).at(t0 + 2).first_step(1).at(t0 + 12).steps(20, 10).at(t0 + 22).steps(40, 10));
+    log(1, LogText(t0).first_step(t0 + 2, 1).steps(t0 + 12, 20, 10).steps(t0 + 22, 40, 10));
     const RunStatus found = status({.now_unix_s = t0 + 25});
     EXPECT_EQ(found.step, 40);
     EXPECT_EQ(found.epoch, 2);
@@ -229,7 +228,7 @@ TEST_F(Status, SaysWhenARunningRunWillBeDone) {
 
 TEST_F(Status, PromisesNothingByRatesOfLongAgo) {
     const RunDirectory run = started({.step = 0, .steps_total = 100});
-    log(1, LogText(t0).at(t0 + 2).first_step(1).at(t0 + 22).steps(40, 20));
+    log(1, LogText(t0).first_step(t0 + 2, 1).steps(t0 + 22, 40, 20));
     EXPECT_GE(status({.now_unix_s = t0 + 100}).eta_s, 0);
     const RunStatus found = status({.now_unix_s = t0 + 1222});
     EXPECT_LT(found.eta_s, 0);
@@ -273,24 +272,13 @@ TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
     started({});
     started({.phase = RunPhase::complete, .step = 40, .steps_total = 40});
     log(1,
-        LogText(t0)
-            .at(t0 + 3)
-            .first_step(1)
-            .at(t0 + 13)
-            .steps(10, 10, 2)
-            .at(t0 + 23)
-            .steps(20, 10)
-            .torn());
+        LogText(t0).first_step(t0 + 3, 1).steps(t0 + 13, 10, 10, 2).steps(t0 + 23, 20, 10).torn());
     log(2,
         LogText(t0 + 30)
-            .at(t0 + 34)
-            .first_step(16)
-            .at(t0 + 44)
-            .steps(40, 10)
-            .at(t0 + 47)
-            .evaluation(3)
-            .at(t0 + 48)
-            .steps(40, 0));
+            .first_step(t0 + 34, 16)
+            .steps(t0 + 44, 40, 10)
+            .evaluation(t0 + 47, 3)
+            .steps(t0 + 48, 40, 0));
     const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 40});
     const RunTimes& times = found.times;
     EXPECT_NEAR(times.elapsed, 48, 1e-9);
@@ -311,7 +299,7 @@ TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
 
 TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
     leave_killed("elsewhere.invalid", 1);
-    log(1, LogText(t0).first_step(1).at(t0 + 20).steps(20, 20));
+    log(1, LogText(t0).first_step(t0, 1).steps(t0 + 20, 20, 20));
     make_old({"run.lock", "state.json", "logs/i1/rank-00000.jsonl"});
     EXPECT_NEAR(status({.saved_step = 5}).times.training, 5, 1e-9);
     const RunStatus unsaved = status({.heartbeat_unix_s = t0 + 25});
@@ -323,7 +311,7 @@ TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
 // Steps were kept, and no report says how long they took.
 TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
     started({.phase = RunPhase::failed, .step = 20, .steps_total = 40});
-    log(1, LogText(t0).at(t0 + 3).first_step(1));
+    log(1, LogText(t0).first_step(t0 + 3, 1));
     const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 20});
     EXPECT_THAT(status_text(found), HasSubstr("| from step 0, without a report"));
     EXPECT_THAT(status_text(found), testing::Not(HasSubstr("goodput")));
