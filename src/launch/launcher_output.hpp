@@ -50,8 +50,7 @@ class OrphanWatch {
   public:
     OrphanWatch();
     ~OrphanWatch();
-    OrphanWatch(const OrphanWatch&) = delete;
-    OrphanWatch& operator=(const OrphanWatch&) = delete;
+    OrphanWatch& operator=(OrphanWatch&&) = delete;
 
   private:
     std::vector<pid_t> before_;
@@ -138,8 +137,7 @@ class LauncherOutput {
 
     /// Writes the rest of the records.
     ~LauncherOutput();
-    LauncherOutput(const LauncherOutput&) = delete;
-    LauncherOutput& operator=(const LauncherOutput&) = delete;
+    LauncherOutput& operator=(LauncherOutput&&) = delete;
 
     pollfd awaited() const { return pipe_.awaited(); }  ///< as of a PassedPipe
     void move() { pipe_.move(); }                       ///< as of a PassedPipe

@@ -73,8 +73,7 @@ class WatchedSignals {
         arrival_ = UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC));
     }
     ~WatchedSignals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
-    WatchedSignals(const WatchedSignals&) = delete;
-    WatchedSignals& operator=(const WatchedSignals&) = delete;
+    WatchedSignals& operator=(WatchedSignals&&) = delete;
 
     /// 0 after a while without any, or sooner if one of the two is ready.
     int wait(const pollfd& one, const pollfd& other) const {

@@ -33,8 +33,7 @@ class OtherStderr {
         ::fcntl(reader_.value(), F_SETFL, O_NONBLOCK);
     }
     ~OtherStderr() { ::dup2(before_.value(), fd_); }
-    OtherStderr(const OtherStderr&) = delete;
-    OtherStderr& operator=(const OtherStderr&) = delete;
+    OtherStderr& operator=(OtherStderr&&) = delete;
 
     std::string read() {
         std::string text, piece(1 << 16, '\0');

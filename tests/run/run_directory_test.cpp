@@ -199,8 +199,7 @@ struct JobVariables {
         ::unsetenv("SLURM_JOB_ID");
         ::unsetenv("SLURM_RESTART_COUNT");
     }
-    JobVariables(const JobVariables&) = delete;
-    JobVariables& operator=(const JobVariables&) = delete;
+    JobVariables& operator=(JobVariables&&) = delete;
 };
 
 // A node that SLURM has lost still runs the first start, which holds the lock.

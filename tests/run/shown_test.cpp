@@ -150,8 +150,7 @@ class NarrowStdout {
         resize(columns);
     }
     ~NarrowStdout() { ::dup2(stdout_.value(), 1); }
-    NarrowStdout(const NarrowStdout&) = delete;
-    NarrowStdout& operator=(const NarrowStdout&) = delete;
+    NarrowStdout& operator=(NarrowStdout&&) = delete;
 
     void resize(unsigned short columns) const {
         const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};

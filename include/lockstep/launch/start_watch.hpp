@@ -35,8 +35,7 @@ class StartWatch {
     /// Begins to wait.
     explicit StartWatch(const StartLimits& limits);
     ~StartWatch();
-    StartWatch(const StartWatch&) = delete;
-    StartWatch& operator=(const StartWatch&) = delete;
+    StartWatch& operator=(StartWatch&&) = delete;
 
     /// Notes that MPI_Init has returned on this rank, and therefore soon on all.
     void note_init();

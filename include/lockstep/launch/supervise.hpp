@@ -26,8 +26,7 @@ class LaunchFolder {
     /// Makes the folder for `ranks` on this node. Errors: E632 if neither place has room.
     explicit LaunchFolder(int ranks);
     ~LaunchFolder();
-    LaunchFolder(const LaunchFolder&) = delete;
-    LaunchFolder& operator=(const LaunchFolder&) = delete;
+    LaunchFolder& operator=(LaunchFolder&&) = delete;
 
     /// Returns the path for mpirun; the folder is empty at first.
     const fs::path& path() const { return path_; }
