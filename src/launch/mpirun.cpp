@@ -47,18 +47,11 @@ using Words = std::vector<std::string>;
 // is for several machines, too. Open MPI 4.1's rsh ends mpirun where there is no ssh, as in many
 // containers. Names that an Open MPI does not have are skipped.
 Words words_for_this_machine() {
-    return {"--mca",
-            "ras",
-            "^slurm,tm,gridengine,lsf,loadleveler,alps,pbs,flux,pals",
-            "--mca",
-            "plm",
-            "^rsh,slurm,tm,lsf,alps,pals",
-            "--mca",
-            host_file_setting.name_in_4,
-            "none",
-            "--mca",
-            host_file_setting.name_in_5,
-            "none"};
+    Words words{"--mca", "ras", "^slurm,tm,gridengine,lsf,loadleveler,alps,pbs,flux,pals"};
+    words.insert(words.end(), {"--mca", "plm", "^rsh,slurm,tm,lsf,alps,pals"});
+    for (const char* name : {host_file_setting.name_in_4, host_file_setting.name_in_5})
+        words.insert(words.end(), {"--mca", name, "none"});
+    return words;
 }
 
 // One node: shared memory only, no sockets.
