@@ -2,6 +2,7 @@
 #include "launcher_output.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
@@ -82,13 +83,10 @@ std::optional<std::vector<pid_t>> listed_children(pid_t parent) {
 }
 
 bool lives(pid_t pid) {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string line;
-    std::getline(file, line);
-    const auto name_end = line.rfind(')');
-    if (name_end == line.npos || name_end + 2 >= line.size()) return false;
-    const char state = line[name_end + 2];
-    return state != 'Z' && state != 'X';
+    const std::string stat = text_of(fmt::format("/proc/{}/stat", pid));
+    const auto name_end = stat.rfind(')');  // "4711 (mpirun) S 1 ..."
+    if (name_end == stat.npos || name_end + 2 >= stat.size()) return false;
+    return stat[name_end + 2] != 'Z' && stat[name_end + 2] != 'X';
 }
 
 // Kills children that are not in `kept` and reaps them. Returns whether there were any.
