@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -78,9 +77,6 @@ std::string args_of(const TraceSlice& slice) {
     return args + "}";
 }
 
-/// The number of a lane of one rank's process, as a thread.
-using ThreadOf = std::function<std::int64_t(std::size_t lane)>;
-
 std::string name_event(std::string_view what,
                        std::int64_t pid,
                        std::int64_t thread,
@@ -90,16 +86,6 @@ std::string name_event(std::string_view what,
                        pid,
                        thread,
                        Json(std::map<std::string, std::string>{{"name", name}}).dump());
-}
-
-std::string names(const StepTrace& trace,
-                  const std::vector<Lane>& lanes,
-                  std::int64_t pid,
-                  const ThreadOf& thread_of) {
-    std::string text = name_event("process_name", pid, 0, name_of(trace));
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-        text += name_event("thread_name", pid, thread_of(lane), lanes[lane].name);
-    return text;
 }
 
 std::string slice_event(const TraceSlice& slice,
@@ -165,38 +151,36 @@ bool begins_before(const TraceSlice* a, const TraceSlice* b) {
     return std::tie(a->begin_ns, b->end_ns, a->kind) < std::tie(b->begin_ns, a->end_ns, b->kind);
 }
 
-/// The events of one rank, one per line with a comma at its end: names of process and lanes, and
-/// slices. As in Kineto's files, the process is the rank's own.
-std::string chrome_events(const StepTrace& trace) {
-    const std::vector<Lane> lanes = lanes_of(trace);
-    const auto thread_of = [](std::size_t lane) { return static_cast<std::int64_t>(lane) + 1; };
-    std::string text = names(trace, lanes, trace.pid, thread_of);
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-        for (const TraceSlice* slice : lanes[lane].slices)
-            text += slice_event(*slice, trace.pid, thread_of(lane), 0);
-    return text;
-}
+/// A rank's own file, or one of all ranks.
+enum class TraceFile { own, merged };
 
-/// The same for a file of all ranks, with `ahead_ns` subtracted from the times: a rank is a
-/// process, and arrows lead from each collective to the same one on the next rank. Process 0 is the
-/// idle one to Perfetto. It shows the thread first that has its process' number, and takes threads
-/// of one number for the same thread: steps are that one, and numbers are unique.
-std::string merged_events(const StepTrace& trace, std::int64_t ahead_ns) {
+/// The events of one rank, one per line with a comma at its end: names of process and lanes, and
+/// slices, with `ahead_ns` subtracted from the times. In its own file the process is the rank's, as
+/// in Kineto's files. In that of all ranks a rank is a process, and arrows lead from each
+/// collective to the same one on the next rank. Process 0 is the idle one to Perfetto. It shows the
+/// thread first that has its process' number, and takes threads of one number for the same thread:
+/// steps are that one, and numbers are unique.
+std::string events_of(const StepTrace& trace, TraceFile file, std::int64_t ahead_ns) {
     constexpr int lane_bits = 24;  // more than ranks
-    const std::int64_t pid = std::int64_t{trace.rank} + 1;
+    const bool is_merged = file == TraceFile::merged;
+    const std::int64_t pid = is_merged ? std::int64_t{trace.rank} + 1 : trace.pid;
     const auto thread_of = [&](std::size_t lane) {
-        return static_cast<std::int64_t>(lane) << lane_bits | pid;
+        const auto number = static_cast<std::int64_t>(lane);
+        return is_merged ? number << lane_bits | pid : number + 1;
     };
     std::vector<Lane> lanes = lanes_of(trace);
-    std::string text = names(trace, lanes, pid, thread_of);
+    std::string text = name_event("process_name", pid, 0, name_of(trace));
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
+        text += name_event("thread_name", pid, thread_of(lane), lanes[lane].name);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        std::ranges::stable_sort(lanes[lane].slices, begins_before);
+        if (is_merged) std::ranges::stable_sort(lanes[lane].slices, begins_before);
         for (const TraceSlice* slice : lanes[lane].slices) {
             text += slice_event(*slice, pid, thread_of(lane), ahead_ns);
-            if (slice->kind == SliceKind::collective)
+            if (is_merged && slice->kind == SliceKind::collective)
                 text += arrows(*slice, trace, pid, thread_of(lane), ahead_ns);
         }
     }
+    text.resize(text.size() - 2);  // the last comma
     return text;
 }
 
@@ -354,9 +338,8 @@ fs::path trace_path(const fs::path& logs, int rank) {
 }
 
 void write_trace(const fs::path& path, const StepTrace& trace) {
-    std::string text = head_of(trace) + chrome_events(trace);
-    text.resize(text.size() - 2);  // the last comma
-    write_file_atomically(path, gzip(text + "\n]}\n"));
+    write_file_atomically(path,
+                          gzip(head_of(trace) + events_of(trace, TraceFile::own, 0) + "\n]}\n"));
 }
 
 StepTrace read_trace(const fs::path& path) {
@@ -397,8 +380,8 @@ MergedTraces merge_traces(const fs::path& root, std::int64_t incarnation, const 
     Progress progress("merging traces of ranks", traced.size());
     for (const RankLogFacts& rank : traced) {
         const StepTrace trace = read_trace(trace_path(logs, rank.rank));
-        std::string events = merged_events(trace, std::llround(rank.clock_ahead_s * 1e9));
-        events.resize(events.size() - 2);  // the last comma
+        const std::string events =
+            events_of(trace, TraceFile::merged, std::llround(rank.clock_ahead_s * 1e9));
         file.write(bytes_of((merged.ranks.empty() ? "" : ",\n") + events));
         note(merged, trace);
         progress.update(merged.ranks.size());
