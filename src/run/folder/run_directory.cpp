@@ -36,9 +36,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <thread>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 namespace lockstep {
@@ -129,17 +131,13 @@ std::string difference(const std::string& key,
 std::vector<std::string> differences(const Json& ours, const Json& theirs, const Json& origins) {
     std::vector<std::string> found;
     for (const auto& [key, value] : ours.items()) {
-        if (!theirs.contains(key)) {
-            found.push_back(difference(key, value.dump(), "not set", origins));
-        } else if (theirs[key] != value) {
-            found.push_back(difference(key, value.dump(), theirs[key].dump(), origins));
-        }
+        const Json* const other = theirs.find(key);
+        if (!other || *other != value)
+            found.push_back(
+                difference(key, value.dump(), other ? other->dump() : "not set", origins));
     }
-    for (const auto& [key, value] : theirs.items()) {
-        if (!ours.contains(key)) {
-            found.push_back(difference(key, "not set", value.dump(), origins));
-        }
-    }
+    for (const auto& [key, value] : theirs.items())
+        if (!ours.contains(key)) found.push_back(difference(key, "not set", value.dump(), origins));
     return found;
 }
 
@@ -239,10 +237,8 @@ void check_same_deciding(const fs::path& root,
     constexpr std::size_t most_shown = 6;
     const auto found = differences(recorded, deciding, origins);
     if (found.empty()) return;
-    std::string text;
-    for (std::size_t i = 0; i < found.size() && i < most_shown; ++i) {
-        text += (i == 0 ? "" : "; ") + found[i];
-    }
+    const auto shown = std::span(found).first(std::min(found.size(), most_shown));
+    std::string text = fmt::format("{}", fmt::join(shown, "; "));
     if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
     const std::string options = options_of(recorded, deciding, origins);
     const std::string other = way_of_weights(root, recorded, deciding);
