@@ -146,9 +146,7 @@ std::vector<StepBudget> read_step_budgets(const fs::path& path) {
         std::memcpy(&place, bytes.data() + at, place_bytes);
         if (is_sound(place)) found.push_back(budget_in(place));
     }
-    std::stable_sort(found.begin(), found.end(), [](const StepBudget& a, const StepBudget& b) {
-        return a.ended_unix_s < b.ended_unix_s;
-    });
+    std::ranges::stable_sort(found, {}, &StepBudget::ended_unix_s);
     return joined(found);
 }
 
