@@ -34,6 +34,14 @@ TEST(MetricsFile, AppendsWholeLines) {
               "{\"step\":1,\"loss\":0.5}\n{\"step\":2,\"loss\":0.25}\n");
 }
 
+/// What is left of a file with `content` where a run resumes at `resumed_step`.
+std::string left_of(const std::string& content, std::int64_t resumed_step) {
+    const test::TempDir folder;
+    const auto path = folder.file("m", content);
+    MetricsFile(path, resumed_step);
+    return content_of(path);
+}
+
 TEST(MetricsFile, CutsStepsThatWillBeDoneAgain) {
     const test::TempDir folder;
     const auto path = folder.file("m", line(100) + line(200) + line(200, "test") + line(300));
@@ -42,24 +50,15 @@ TEST(MetricsFile, CutsStepsThatWillBeDoneAgain) {
 }
 
 TEST(MetricsFile, CutsALineThatIsNotWhole) {
-    const test::TempDir folder;
-    const auto path = folder.file("m", line(100) + "{\"step\":150,\"lo");
-    MetricsFile(path, 200);
-    EXPECT_EQ(content_of(path), line(100));
+    EXPECT_EQ(left_of(line(100) + "{\"step\":150,\"lo", 200), line(100));
 }
 
 TEST(MetricsFile, CutsZerosThatACrashLeftBehind) {
-    const test::TempDir folder;
-    const auto path = folder.file("m", line(100) + std::string(5000, '\0') + "\n[1]\n");
-    MetricsFile(path, 200);
-    EXPECT_EQ(content_of(path), line(100));
+    EXPECT_EQ(left_of(line(100) + std::string(5000, '\0') + "\n[1]\n", 200), line(100));
 }
 
 TEST(MetricsFile, BecomesEmptyWhenNothingIsToKeep) {
-    const test::TempDir folder;
-    const auto path = folder.file("m", line(100) + line(200));
-    MetricsFile(path, 0);
-    EXPECT_EQ(content_of(path), "");
+    EXPECT_EQ(left_of(line(100) + line(200), 0), "");
 }
 
 TEST(MetricsFile, RefusesAFolder) {
@@ -72,17 +71,14 @@ RC_GTEST_PROP(MetricsFile, KeepsExactlyTheStepsUpToTheResumedOne, ()) {
     const auto resumed = *rc::gen::inRange(0, 70);
     const auto width = *rc::gen::inRange(0, 9000);
     const auto torn = *rc::gen::inRange(0, 20);
-    const test::TempDir folder;
     std::string all, expected;
     for (int step = 1; step <= steps; ++step) {
         const auto text = line(step, std::string(static_cast<std::size_t>(width), 'x'));
         all += text;
         if (step <= resumed) expected += text;
     }
-    const auto path =
-        folder.file("m", all + std::string("{\"step\":1,\"x\":\"yyyyyyy\"").substr(0, torn));
-    MetricsFile(path, resumed);
-    RC_ASSERT(content_of(path) == expected);
+    all += std::string("{\"step\":1,\"x\":\"yyyyyyy\"").substr(0, torn);
+    RC_ASSERT(left_of(all, resumed) == expected);
 }
 
 /// Two reports and an evaluation between them; two ranks of two steps.
