@@ -17,14 +17,19 @@
 namespace lockstep {
 namespace {
 
+// What supervising a launcher that is `script` throws.
+Error failure_of(const std::string& script, const SupervisedRanks& ranks = {}) {
+    return test::error_of([&] { supervise({"bash", "-c", script}, {}, ranks); });
+}
+
 TEST(Supervise, ReturnsTheExitCode) {
     EXPECT_EQ(supervise({"true"}, {}), 0);
     EXPECT_EQ(supervise({"bash", "-c", "exit $CODE"}, {{"CODE", "75"}}), 75);
 }
 
 TEST(Supervise, AKilledChildIsAnErrorThatSaysSo) {
-    EXPECT_EQ(test::caught_code([] { supervise({"bash", "-c", "kill -9 $$"}, {}); }), "E612");
-    EXPECT_EQ(test::caught_code([] { supervise({"bash", "-c", "exit 137"}, {}); }), "E612");
+    EXPECT_EQ(failure_of("kill -9 $$").code(), "E612");
+    EXPECT_EQ(failure_of("exit 137").code(), "E612");
     EXPECT_EQ(test::caught_code([] { supervise({"no-such-program"}, {}); }), "E610");
 }
 
@@ -114,9 +119,7 @@ TEST(Supervise, ReachesAStoppedLauncher) {
 TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
     SupervisedRanks ranks = at_work();
     ranks.limits = {.begin_s = 60, .gone_s = 0.5, .end_s = 0.2};
-    EXPECT_THAT(test::caught_text([&] {
-                    supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
-                }),
+    EXPECT_THAT(failure_of("trap '' TERM; exec sleep 60", ranks).text(),
                 testing::AllOf(testing::HasSubstr("E691: "), testing::HasSubstr("no living rank")));
 }
 
@@ -126,10 +129,7 @@ TEST(Supervise, EndsALauncherThatStaysOnceItsRanksHaveGivenUp) {
     ranks.are_here = false;
     ranks.have_given_up = [] { return true; };
     ranks.limits.given_up_s = 0.5;
-    EXPECT_THAT(test::caught_text([&] {
-                    supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
-                }),
-                testing::HasSubstr("E612: "));
+    EXPECT_EQ(failure_of("trap '' TERM; exec sleep 60", ranks).code(), "E612");
     EXPECT_EQ(supervise({"bash", "-c", "exit 76"}, {}, ranks), 76) << "that ends by itself";
 }
 
@@ -151,10 +151,7 @@ TEST(Supervise, EndsALauncherWhoseRanksDoNotBeginAndWhatItStarted) {
 
 TEST(Supervise, SaysWhatASignalUsuallyMeans) {
     const auto why = [](int signal) {
-        const auto error = test::caught([&] {
-            supervise({"bash", "-c", "exit " + std::to_string(128 + signal)}, {}, at_work());
-        });
-        return error ? error->why() : "";
+        return failure_of("exit " + std::to_string(128 + signal), at_work()).why();
     };
     EXPECT_THAT(why(SIGKILL), testing::HasSubstr("memory"));
     EXPECT_THAT(why(SIGXFSZ), testing::HasSubstr("ulimit -f"));
@@ -165,25 +162,19 @@ TEST(Supervise, SaysWhatASignalUsuallyMeans) {
 }
 
 TEST(Supervise, NamesTheRankWhoseEndMpirunTold) {
-    const auto error = test::caught([&] {
-        supervise(
-            {"bash",
-             "-c",
-             "rule=$(printf -- '-%.0s' {1..74})\n"
-             "printf '%s\n' \"$rule\" 'mpirun noticed that process rank 3 with PID 0 on node b "
-             "exited on signal 9 (Killed).' \"$rule\" >&2; exit 137"},
-            {},
-            at_work());
-    });
-    ASSERT_TRUE(error);
-    EXPECT_STREQ(error->what(), "rank 3 on b was ended by signal 9 (Killed)");
-    EXPECT_EQ(error->code(), "E612");
+    const Error error = failure_of(
+        "rule=$(printf -- '-%.0s' {1..74})\n"
+        "printf '%s\n' \"$rule\" 'mpirun noticed that process rank 3 with PID 0 on node b exited "
+        "on signal 9 (Killed).' \"$rule\" >&2; exit 137",
+        at_work());
+    EXPECT_STREQ(error.what(), "rank 3 on b was ended by signal 9 (Killed)");
+    EXPECT_EQ(error.code(), "E612");
 }
 
 TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
     const auto code = [](const std::string& script, const SupervisedRanks& ranks) {
-        const auto error = test::caught([&] { supervise({"bash", "-c", script}, {}, ranks); });
-        return error ? error->code() + " " + error->what() : "";
+        const Error error = failure_of(script, ranks);
+        return error.code() + " " + error.what();
     };
     // 1 and 213 (-43) are what Open MPI 4.1 and 5.0 give for a setting that makes no sense.
     for (const char* number : {"1", "205", "213", "255"}) {
@@ -193,16 +184,13 @@ TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
         EXPECT_EQ(code(script, at_work()), "E612 " + end + " while the ranks trained");
         EXPECT_EQ(code(script, {}), "E697 " + end);
     }
-    const auto why = [](const std::string& script, const SupervisedRanks& ranks) {
-        const auto error = test::caught([&] { supervise({"bash", "-c", script}, {}, ranks); });
-        return error ? error->why() : "";
-    };
-    EXPECT_THAT(why("exit 205", at_work()), testing::StartsWith("mpirun lost a daemon"));
-    EXPECT_THAT(why("exit 205", not_begun()), testing::StartsWith("mpirun lost a daemon"));
+    for (const SupervisedRanks& ranks : {at_work(), not_begun()})
+        EXPECT_THAT(failure_of("exit 205", ranks).why(),
+                    testing::StartsWith("mpirun lost a daemon"));
     // Open MPI 4.1 without its working folder on a host, and a rank that SIGBUS ended.
     EXPECT_EQ(code("exit 135", not_begun()),
               "E612 mpirun ended with exit code 135, which has two meanings");
-    EXPECT_THAT(why("exit 135", {}),
+    EXPECT_THAT(failure_of("exit 135").why(),
                 testing::AllOf(testing::HasSubstr("signal 7 (Bus error)"),
                                testing::HasSubstr("a host has no folder of this name")));
     EXPECT_EQ(code("exit 135", at_work()), "E612 the ranks were ended by signal 7 (Bus error)");
@@ -212,7 +200,7 @@ TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
                 testing::StartsWith("E697 mpirun itself was ended by signal 11"));
     EXPECT_THAT(code("kill -SEGV $$", at_work()), testing::StartsWith("E612 mpirun itself"));
     EXPECT_THAT(code("exit 136", not_begun()), testing::StartsWith("E612 the ranks were ended"));
-    EXPECT_EQ(code("exit 78", not_begun()), "");
+    EXPECT_EQ(failure_of("exit 78", not_begun()).code(), "none");
 }
 
 TEST(LauncherEnd, NamesTheSettingsThatMpirunWasGiven) {
