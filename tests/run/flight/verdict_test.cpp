@@ -159,8 +159,7 @@ RC_GTEST_PROP(Diagnose, FindsTheOneInAnyWorld, ()) {
 TEST(Diagnose, TellsDeathAtOnce) {
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     traces[1].life = Life::gone;
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::dead);
+    const Verdict verdict = blamed(traces, Trouble::dead, {1});
     EXPECT_EQ(verdict.what, "rank 1 (node00, pid 4001) is gone without a word");
 }
 
@@ -240,9 +239,8 @@ TEST(Diagnose, TakesSilenceFromAnotherHostForDeath) {
     traces[1].life = Life::elsewhere;
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::slow_rank);
     traces[1].heartbeat_s = now - 95;
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::dead);
-    EXPECT_THAT(verdict.what, HasSubstr("has given no sign of life for 1m35s"));
+    EXPECT_THAT(blamed(traces, Trouble::dead, {1}).what,
+                HasSubstr("has given no sign of life for 1m35s"));
 }
 
 // Its host's clock is wrong, and its log says by how much.
@@ -290,8 +288,7 @@ TEST(Diagnose, TellsWhoWasEndedFromOutside) {
         trace.life = Life::gone;
         trace.signal = 15;
     }
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::ended);
+    const Verdict verdict = blamed(traces, Trouble::ended, {});
     EXPECT_EQ(verdict.what, "all ranks were ended by signal 15");
 }
 
@@ -301,8 +298,7 @@ TEST(Diagnose, NamesTheRankThatFailedNotThoseThatGaveUp) {
         trace.end = FlightEnd::failed;
         trace.exit_code = trace.rank == 1 ? 74 : 76;
     }
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::failed);
+    const Verdict verdict = blamed(traces, Trouble::failed, {1});
     EXPECT_EQ(verdict.what, "rank 1 (node00, pid 4001) ended with an error (exit code 74)");
 }
 
@@ -325,8 +321,7 @@ TEST(Diagnose, StillNamesTheSlowRankAfterTheOthersGaveUp) {
 TEST(Diagnose, NamesARankThatDidNotJoin) {
     std::vector<RankTrace> traces = all_wait_for(-1, 4);
     traces.erase(traces.begin() + 2);
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::did_not_join);
+    const Verdict verdict = blamed(traces, Trouble::did_not_join, {2});
     EXPECT_EQ(verdict.what, "rank 2 did not join");
     for (RankTrace& trace : traces) trace.entries.back().started_s = now - 1;
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "they have only just begun";
@@ -343,9 +338,7 @@ TEST(Diagnose, NamesARankThatIsStuckInInit) {
 }
 
 TEST(Diagnose, BlamesTheNetworkWhereAllAreInOneCollective) {
-    const Verdict verdict = verdict_on(all_wait_for(-1, 4));
-    EXPECT_EQ(verdict.trouble, Trouble::network_slow);
-    EXPECT_TRUE(verdict.culprits.empty());
+    const Verdict verdict = blamed(all_wait_for(-1, 4), Trouble::network_slow, {});
     EXPECT_THAT(verdict.what, HasSubstr("all ranks are in #813 reduce bucket 3 (25 MiB)"));
 }
 
@@ -366,10 +359,8 @@ TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "half of ten times 60 s is not over";
     traces[1].phase_since_s = now - 400;
     traces[0].phase_since_s = now - 301;
-    const Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::no_progress);
+    const Verdict verdict = blamed(traces, Trouble::no_progress, {0, 1});
     EXPECT_EQ(verdict.what, "no rank has finished a phase for 5m01s");
-    EXPECT_THAT(verdict.culprits, ElementsAre(0, 1));
     EXPECT_EQ(verdict.speaker, 0);
     std::vector<RankTrace> one_left = traces;
     one_left[0].life = Life::gone;
@@ -410,17 +401,13 @@ TEST(Diagnose, NamesTheMinorityInAMismatch) {
     FlightCall other = bucket_3;
     other.bytes = 1u << 20;
     waits(traces[1], other);
-    Verdict verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::size_mismatch);
-    EXPECT_THAT(verdict.culprits, ElementsAre(1));
+    const Verdict verdict = blamed(traces, Trouble::size_mismatch, {1});
     EXPECT_EQ(verdict.what,
               "rank 1 (node00, pid 4001) calls reduce bucket 3 (1 MiB) of 262144 x float as #813, "
               "where ranks 0,2 call reduce bucket 3 (25 MiB) of 6553600 x float");
     EXPECT_EQ(error_of(verdict).code(), "E661");
     traces[1].entries.back().call = {.op = FlightOp::barrier};
-    verdict = verdict_on(traces);
-    EXPECT_EQ(verdict.trouble, Trouble::order_mismatch);
-    EXPECT_THAT(verdict.culprits, ElementsAre(1));
+    blamed(traces, Trouble::order_mismatch, {1});
 }
 
 TEST(Diagnose, TakesTheUsualCallForRightWhereTwoRanksDiffer) {
@@ -437,8 +424,7 @@ TEST(Diagnose, FindsAMismatchThatNobodyHangsIn) {
     std::vector<RankTrace> traces = {
         rank_after(0, 3, 30), rank_after(1, 3, 30), rank_after(2, 3, 30)};
     traces[2].entries[5].call.bytes = 8;
-    EXPECT_EQ(verdict_on(traces).trouble, Trouble::size_mismatch);
-    EXPECT_THAT(verdict_on(traces).culprits, ElementsAre(2));
+    blamed(traces, Trouble::size_mismatch, {2});
 }
 
 TEST(Diagnose, LeavesDamagedRingsOut) {
