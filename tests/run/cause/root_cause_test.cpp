@@ -55,6 +55,16 @@ class ExplainEnd : public testing::Test {
 
     static int fall() { throw Error("E612", "killed"); }
 
+    // Of a launch that does `work` and falls.
+    Error error_after(const std::function<void()>& work) {
+        return test::error_of([&] {
+            explain([&] {
+                work();
+                return fall();
+            });
+        });
+    }
+
     static constexpr FlightSettings small_{.entries = 64};
     const test::TempDir folder_;
     fs::path newest_;
@@ -75,12 +85,7 @@ TEST_F(ExplainEnd, GivesBackWhatNeedsNoWord) {
 }
 
 TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
-    const Error error = test::error_of([&] {
-        explain([&] {
-            start("i1", 1, 1);
-            return fall();
-        });
-    });
+    const Error error = error_after([&] { start("i1", 1, 1); });
     EXPECT_EQ(error.code(), "E660");
     EXPECT_THAT(error.what(), HasSubstr("rank 1"));
     EXPECT_EQ(failure_, "E660");
@@ -88,19 +93,16 @@ TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
 }
 
 TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
-    const Error error = test::error_of([&] {
-        explain([&] {
-            newest_ = folder_ / "i1";
-            fs::create_directories(newest_);
-            const pid_t child = ::fork();
-            if (child == 0) {
-                FlightRecorder recorder(newest_, 0, 1, small_);
-                recorder.signal_word()->store(SIGSEGV);
-                ::_exit(0);
-            }
-            ::waitpid(child, nullptr, 0);
-            return fall();
-        });
+    const Error error = error_after([&] {
+        newest_ = folder_ / "i1";
+        fs::create_directories(newest_);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            FlightRecorder recorder(newest_, 0, 1, small_);
+            recorder.signal_word()->store(SIGSEGV);
+            ::_exit(0);
+        }
+        ::waitpid(child, nullptr, 0);
     });
     EXPECT_EQ(error.code(), "E660");
     EXPECT_THAT(error.what(), HasSubstr("crashed with signal 11"));
@@ -118,17 +120,14 @@ TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
 
 // The launcher was killed: it waited for a host behind a firewall.
 TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
-    const Error error = test::error_of([&] {
-        explain([&] {
-            start("i1", 2, 0);
-            claim_verdict(newest_, {.trouble = Trouble::network_slow, .what = "said elsewhere"});
-            Json said = read_json(verdict_path(newest_), 1 << 20);
-            said["host"] = "elsewhere";
-            write_file_atomically(verdict_path(newest_), said.dump());
-            fs::last_write_time(verdict_path(newest_),
-                                fs::file_time_type::clock::now() - std::chrono::seconds(4));
-            return fall();
-        });
+    const Error error = error_after([&] {
+        start("i1", 2, 0);
+        claim_verdict(newest_, {.trouble = Trouble::network_slow, .what = "said elsewhere"});
+        Json said = read_json(verdict_path(newest_), 1 << 20);
+        said["host"] = "elsewhere";
+        write_file_atomically(verdict_path(newest_), said.dump());
+        fs::last_write_time(verdict_path(newest_),
+                            fs::file_time_type::clock::now() - std::chrono::seconds(4));
     });
     EXPECT_EQ(error.code(), "E660");
     EXPECT_EQ(error.what(), std::string("said elsewhere"));
@@ -142,16 +141,11 @@ TEST_F(ExplainEnd, TellsOfMemoryThatRanOutBeforeTheRanksHadARecord) {
     };
     const auto end_after = [&](int before, int after) {
         kills(before);
-        return test::caught([&] {
-            explain([&] {
-                kills(after);
-                return fall();
-            });
-        });
+        return error_after([&] { kills(after); });
     };
-    EXPECT_EQ(end_after(1, 1)->what(), std::string("killed"));
-    EXPECT_EQ(end_after(1, 2)->what(), std::string("the ranks ended: memory ran out"));
-    EXPECT_THAT(end_after(0, 2)->why(), HasSubstr("ended 2 process(es) for it"));
+    EXPECT_STREQ(end_after(1, 1).what(), "killed");
+    EXPECT_STREQ(end_after(1, 2).what(), "the ranks ended: memory ran out");
+    EXPECT_THAT(end_after(0, 2).why(), HasSubstr("ended 2 process(es) for it"));
 }
 
 TEST_F(ExplainEnd, BlamesNobodyWhereAllAreGone) {
