@@ -12,7 +12,6 @@
 #include <random>
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,6 @@
 /// The manifest of a checkpoint as values, and the tensors and names of an export.
 #pragma once
 
-#include "lockstep/core/hash.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/safetensors.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/tensor_files.hpp"

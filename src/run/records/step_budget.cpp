@@ -18,7 +18,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {

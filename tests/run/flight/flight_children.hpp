@@ -2,8 +2,6 @@
 // Ranks as child processes, to be stopped and killed.
 #pragma once
 
-#include "lockstep/core/clock.hpp"
-#include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/watchdog.hpp"
 

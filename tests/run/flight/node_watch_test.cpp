@@ -2,7 +2,6 @@
 // Processes of this machine stand for nodes: each watches in a map in which it has a node of its
 // own.
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/process.hpp"
 #include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
