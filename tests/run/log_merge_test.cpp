@@ -24,28 +24,30 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-TEST(LogMerge, PutsLinesInOrderOfTime) {
-    LogFolder logs;
-    logs.line(0, 1, "a").line(1, 2, "b").line(0, 3, "c").line(1, 3, "d");
-    EXPECT_THAT(merged(logs), ElementsAre("0 a", "1 b", "0 c", "1 d"));
+class LogMergeTest : public testing::Test {
+  protected:
+    LogFolder logs_;
+};
+
+TEST_F(LogMergeTest, PutsLinesInOrderOfTime) {
+    logs_.line(0, 1, "a").line(1, 2, "b").line(0, 3, "c").line(1, 3, "d");
+    EXPECT_THAT(merged(logs_), ElementsAre("0 a", "1 b", "0 c", "1 d"));
 }
 
-TEST(LogMerge, CorrectsTheClocksOfNodes) {
-    LogFolder logs;
-    logs.line(0, 100, "first").line(0, 102, "third");
-    logs.clock(2, 3600).line(2, 3701, "second");
-    EXPECT_THAT(merged(logs), ElementsAre("0 first", "2 second", "0 third"));
-    const auto facts = read_log_facts(logs.path());
+TEST_F(LogMergeTest, CorrectsTheClocksOfNodes) {
+    logs_.line(0, 100, "first").line(0, 102, "third");
+    logs_.clock(2, 3600).line(2, 3701, "second");
+    EXPECT_THAT(merged(logs_), ElementsAre("0 first", "2 second", "0 third"));
+    const auto facts = read_log_facts(logs_.path());
     ASSERT_THAT(facts, SizeIs(2));
     EXPECT_EQ(facts[1].host, "n2");
     EXPECT_EQ(facts[1].clock_ahead_s, 3600);
 }
 
 // Without the correction lines would be an hour out of order.
-TEST(LogMerge, ErrsInOrderNoMoreThanTheClocksWereMeasured) {
+TEST_F(LogMergeTest, ErrsInOrderNoMoreThanTheClocksWereMeasured) {
     constexpr int ranks = 8, lines = 200;
     constexpr double error_s = 0.002;
-    LogFolder logs;
     std::map<std::string, double> truth;
     for (int rank = 0; rank < ranks; ++rank) {
         const double skew_s = 3600.0 * rank, mistake_s = rank % 2 == 0 ? error_s : -error_s;
@@ -60,10 +62,10 @@ TEST(LogMerge, ErrsInOrderNoMoreThanTheClocksWereMeasured) {
             text += LogFolder::record(
                 rank, true_s + skew_s, {{"event", "log"}, {"level", "info"}, {"text", words}});
         }
-        logs.bytes(rank, text);
+        logs_.bytes(rank, text);
     }
     double newest_s = 0, late_s = 0;
-    const auto all = merged(logs);
+    const auto all = merged(logs_);
     EXPECT_THAT(all, SizeIs(ranks * lines));
     for (const std::string& line : all) {
         newest_s = std::max(newest_s, truth.at(line));
@@ -73,22 +75,20 @@ TEST(LogMerge, ErrsInOrderNoMoreThanTheClocksWereMeasured) {
     EXPECT_GT(late_s, 0) << "the clocks of this test do differ";
 }
 
-TEST(LogMerge, KeepsARanksOwnOrderWhereItsClockIsSetBack) {
-    LogFolder logs;
-    logs.line(0, 10, "a").line(0, 5, "b").line(1, 7, "c").line(0, 6, "d").line(1, 11, "e");
-    EXPECT_THAT(merged(logs), ElementsAre("1 c", "0 a", "0 b", "0 d", "1 e"));
+TEST_F(LogMergeTest, KeepsARanksOwnOrderWhereItsClockIsSetBack) {
+    logs_.line(0, 10, "a").line(0, 5, "b").line(1, 7, "c").line(0, 6, "d").line(1, 11, "e");
+    EXPECT_THAT(merged(logs_), ElementsAre("1 c", "0 a", "0 b", "0 d", "1 e"));
 }
 
-TEST(LogMerge, ReadsWhatTheLogWrites) {
-    LogFolder logs;
+TEST_F(LogMergeTest, ReadsWhatTheLogWrites) {
     const double before_s = unix_time_s();
-    open_log({.rank = 3, .world_size = 4, .start = 7, .host = "n1", .directory = logs.path()});
+    open_log({.rank = 3, .world_size = 4, .start = 7, .host = "n1", .directory = logs_.path()});
     here(Level::info, "a plain line");
     here(Level::info, "with \"quotes\", a \\ and {}", "\xC3\xA4");
     write_log(Level::info, Audience::here, "step 5 | loss 1", "step 5");
     log_event("steps", {{"step", 5}});
     open_log({});
-    LogMerge merge(logs.path(), {});
+    LogMerge merge(logs_.path(), {});
     const LogLine* line = merge.next();
     ASSERT_NE(line, nullptr);
     EXPECT_EQ(line->text, "a plain line");
@@ -106,12 +106,11 @@ TEST(LogMerge, ReadsWhatTheLogWrites) {
     EXPECT_EQ(merge.damaged(), 0u);
 }
 
-TEST(LogMerge, ReadsLogsOfOlderVersions) {
-    LogFolder logs;
-    logs.bytes(1,
-               R"({"event":"log","level":"warn","t":5.5,"text":"old"})"
-               "\n");
-    LogMerge merge(logs.path(), {});
+TEST_F(LogMergeTest, ReadsLogsOfOlderVersions) {
+    logs_.bytes(1,
+                R"({"event":"log","level":"warn","t":5.5,"text":"old"})"
+                "\n");
+    LogMerge merge(logs_.path(), {});
     const LogLine* const line = merge.next();
     ASSERT_NE(line, nullptr);
     EXPECT_EQ(line->text, "old");
@@ -119,17 +118,16 @@ TEST(LogMerge, ReadsLogsOfOlderVersions) {
     EXPECT_EQ(line->rank, 1);
 }
 
-TEST(LogMerge, ReadsErrorsAndCapturedLines) {
-    LogFolder logs;
-    logs.event(1,
-               5,
-               {{"event", "error"},
-                {"code", "E204"},
-                {"what", "cut short"},
-                {"why", "a copy"},
-                {"ranks", Json::Array{Json(1), Json(3)}}});
-    logs.event(1, 6, {{"event", "stderr"}, {"text", "terminate called"}, {"end", 17}});
-    LogMerge merge(logs.path(), {});
+TEST_F(LogMergeTest, ReadsErrorsAndCapturedLines) {
+    logs_.event(1,
+                5,
+                {{"event", "error"},
+                 {"code", "E204"},
+                 {"what", "cut short"},
+                 {"why", "a copy"},
+                 {"ranks", Json::Array{Json(1), Json(3)}}});
+    logs_.event(1, 6, {{"event", "stderr"}, {"text", "terminate called"}, {"end", 17}});
+    LogMerge merge(logs_.path(), {});
     const LogLine* line = merge.next();
     ASSERT_NE(line, nullptr);
     EXPECT_EQ(line->kind, LogKind::error);
@@ -143,12 +141,11 @@ TEST(LogMerge, ReadsErrorsAndCapturedLines) {
     EXPECT_EQ(line->text, "terminate called");
 }
 
-TEST(LogMerge, EndsWithWhatACrashedRankHadNoTimeToLog) {
-    LogFolder logs;
-    logs.line(0, 1, "a").event(0, 2, {{"event", "stderr"}, {"text", "known"}, {"end", 6}});
-    logs.line(1, 3, "b");
-    std::ofstream(logs.path() / "rank-00000.stderr") << "known\nlast words\ncut";
-    LogMerge merge(logs.path(), {});
+TEST_F(LogMergeTest, EndsWithWhatACrashedRankHadNoTimeToLog) {
+    logs_.line(0, 1, "a").event(0, 2, {{"event", "stderr"}, {"text", "known"}, {"end", 6}});
+    logs_.line(1, 3, "b");
+    std::ofstream(logs_.path() / "rank-00000.stderr") << "known\nlast words\ncut";
+    LogMerge merge(logs_.path(), {});
     EXPECT_THAT(lines_now(merge), ElementsAre("0 a", "0 known", "1 b"));
     merge.take_last_words();
     EXPECT_THAT(lines_now(merge), ElementsAre("0 last words", "0 cut"));
@@ -156,107 +153,97 @@ TEST(LogMerge, EndsWithWhatACrashedRankHadNoTimeToLog) {
     EXPECT_THAT(lines_now(merge), IsEmpty());
 }
 
-TEST(LogMerge, PassesOverDamagedLinesAndCountsThem) {
-    LogFolder logs;
-    logs.line(0, 1, "a");
-    logs.bytes(0, "{\"event\":\"log\",\"lev\n\n\x01\x02\xFF garbage\n{}\n[1]\n");
-    logs.bytes(0,
-               R"({"event":"log","level":"info","text":"without a time"})"
-               "\n");
-    logs.line(0, 1e300, "at no time").line(0, -5, "nor here").line(0, 2, "b");
-    LogMerge merge(logs.path(), {});
+TEST_F(LogMergeTest, PassesOverDamagedLinesAndCountsThem) {
+    logs_.line(0, 1, "a");
+    logs_.bytes(0, "{\"event\":\"log\",\"lev\n\n\x01\x02\xFF garbage\n{}\n[1]\n");
+    logs_.bytes(0,
+                R"({"event":"log","level":"info","text":"without a time"})"
+                "\n");
+    logs_.line(0, 1e300, "at no time").line(0, -5, "nor here").line(0, 2, "b");
+    LogMerge merge(logs_.path(), {});
     EXPECT_THAT(lines_now(merge), ElementsAre("0 a", "0 b"));
     EXPECT_EQ(merge.damaged(), 8u);
 }
 
-TEST(LogMerge, WaitsForTheEndOfALineAndForNewLogs) {
-    LogFolder logs;
+TEST_F(LogMergeTest, WaitsForTheEndOfALineAndForNewLogs) {
     const std::string late =
         LogFolder::record(0, 2, {{"event", "log"}, {"level", "info"}, {"text", "in two pieces"}});
-    logs.line(0, 1, "a").bytes(0, late.substr(0, 30));
-    LogMerge merge(logs.path(), {});
+    logs_.line(0, 1, "a").bytes(0, late.substr(0, 30));
+    LogMerge merge(logs_.path(), {});
     EXPECT_THAT(lines_now(merge), ElementsAre("0 a"));
-    logs.bytes(0, late.substr(30)).line(5, 3, "a new rank");
+    logs_.bytes(0, late.substr(30)).line(5, 3, "a new rank");
     EXPECT_EQ(merge.next(), nullptr);
     merge.look_again();
     EXPECT_THAT(lines_now(merge), ElementsAre("0 in two pieces", "5 a new rank"));
     EXPECT_EQ(merge.damaged(), 0u);
 }
 
-TEST(LogMerge, ToleratesAFileThatIsEmptyCutOrGone) {
-    LogFolder logs;
-    logs.bytes(0, "").line(1, 1, "a").bytes(2, "{\"event\":");
-    fs::create_symlink("nowhere", logs.path() / "rank-00003.jsonl");
-    EXPECT_THAT(merged(logs), ElementsAre("1 a"));
+TEST_F(LogMergeTest, ToleratesAFileThatIsEmptyCutOrGone) {
+    logs_.bytes(0, "").line(1, 1, "a").bytes(2, "{\"event\":");
+    fs::create_symlink("nowhere", logs_.path() / "rank-00003.jsonl");
+    EXPECT_THAT(merged(logs_), ElementsAre("1 a"));
 }
 
-TEST(LogMerge, PassesOverLinesThatAreTooLong) {
-    LogFolder logs;
-    logs.line(0, 1, "a").line(0, 2, std::string(5000, 'x')).line(0, 3, "b");
-    LogMerge merge(logs.path(), {}, {.buffer_bytes = 4096, .longest_line = 4096});
+TEST_F(LogMergeTest, PassesOverLinesThatAreTooLong) {
+    logs_.line(0, 1, "a").line(0, 2, std::string(5000, 'x')).line(0, 3, "b");
+    LogMerge merge(logs_.path(), {}, {.buffer_bytes = 4096, .longest_line = 4096});
     EXPECT_THAT(lines_now(merge), ElementsAre("0 a", "0 b"));
     EXPECT_EQ(merge.damaged(), 1u);
 }
 
-TEST(LogMerge, ReadsTheNewestPartWhereThatIsWanted) {
-    LogFolder logs;
-    for (int i = 0; i < 100; ++i) logs.line(0, i, fmt::format("{} {}", i, std::string(1000, 'x')));
-    logs.line(1, 200, "short");
-    const auto lines = merged(logs, {.newest_bytes = 5000});
+TEST_F(LogMergeTest, ReadsTheNewestPartWhereThatIsWanted) {
+    for (int i = 0; i < 100; ++i) logs_.line(0, i, fmt::format("{} {}", i, std::string(1000, 'x')));
+    logs_.line(1, 200, "short");
+    const auto lines = merged(logs_, {.newest_bytes = 5000});
     EXPECT_LT(lines.size(), 6u);
     EXPECT_THAT(lines.front(), testing::StartsWith("0 96 "));
     EXPECT_EQ(lines.back(), "1 short");
 }
 
 // A sparse file of a terabyte takes no room and is read as zeros.
-TEST(LogMerge, LeavesALineThatDoesNotEnd) {
-    LogFolder logs;
-    logs.line(0, 1, "a");
-    const auto file = logs.path() / "rank-00000.jsonl";
+TEST_F(LogMergeTest, LeavesALineThatDoesNotEnd) {
+    logs_.line(0, 1, "a");
+    const auto file = logs_.path() / "rank-00000.jsonl";
     fs::resize_file(file, std::uintmax_t{1} << 40);
-    logs.bytes(0, "\n").line(0, 2, "b");
-    EXPECT_THAT(merged(logs), ElementsAre("0 a", "0 b"));
+    logs_.bytes(0, "\n").line(0, 2, "b");
+    EXPECT_THAT(merged(logs_), ElementsAre("0 a", "0 b"));
 }
 
 // Lines of every length up to more than a piece, so that pieces end everywhere in them.
-TEST(LogMerge, TearsNoLineAtTheEndOfAPiece) {
-    LogFolder logs;
+TEST_F(LogMergeTest, TearsNoLineAtTheEndOfAPiece) {
     std::vector<std::string> expected;
     for (std::size_t i = 0; i < 3000; ++i) {
         const std::string text = fmt::format("{} {}", i, std::string(i * 7 % 6000, 'y'));
         expected.push_back("0 " + text);
-        logs.line(0, static_cast<double>(i), text);
+        logs_.line(0, static_cast<double>(i), text);
     }
-    EXPECT_EQ(merged(logs, {}, {.buffer_bytes = 4096}), expected);
+    EXPECT_EQ(merged(logs_, {}, {.buffer_bytes = 4096}), expected);
 }
 
-TEST(LogMerge, OpensNoMoreFilesThanItMay) {
-    LogFolder logs;
+TEST_F(LogMergeTest, OpensNoMoreFilesThanItMay) {
     constexpr int ranks = 64;
     for (int i = 0; i < 20; ++i)
         for (int rank = 0; rank < ranks; ++rank)
-            logs.line(rank, i + rank * 0.01, fmt::format("{}", i));
-    const auto whole = merged(logs);
+            logs_.line(rank, i + rank * 0.01, fmt::format("{}", i));
+    const auto whole = merged(logs_);
     EXPECT_THAT(whole, SizeIs(20 * ranks));
-    LogMerge few(logs.path(), {}, {.most_open = 3});
+    LogMerge few(logs_.path(), {}, {.most_open = 3});
     const auto open = std::distance(fs::directory_iterator("/proc/self/fd"), {});
     EXPECT_EQ(lines_now(few), whole);
     EXPECT_LE(std::distance(fs::directory_iterator("/proc/self/fd"), {}), open + 1);
     EXPECT_LE(open, 3 + 40);
 }
 
-TEST(LogMerge, GivesWhatIsChosen) {
-    LogFolder logs;
-    logs.line(0, 1, "a").line(1, 2, "b", "warn").line(2, 3, "c", "debug").line(3, 4, "d", "error");
-    EXPECT_THAT(merged(logs, {.ranks = std::vector<int>{1, 2}}), ElementsAre("1 b", "2 c"));
-    EXPECT_THAT(merged(logs, {.node = "n2"}), ElementsAre("2 c", "3 d"));
-    EXPECT_THAT(merged(logs, {.least = Level::warn}), ElementsAre("1 b", "3 d"));
-    EXPECT_THAT(merged(logs, {.since_s = 3}), ElementsAre("2 c", "3 d"));
-    EXPECT_THAT(merged(logs, {.ranks = std::vector<int>{9}}), IsEmpty());
+TEST_F(LogMergeTest, GivesWhatIsChosen) {
+    logs_.line(0, 1, "a").line(1, 2, "b", "warn").line(2, 3, "c", "debug").line(3, 4, "d", "error");
+    EXPECT_THAT(merged(logs_, {.ranks = std::vector<int>{1, 2}}), ElementsAre("1 b", "2 c"));
+    EXPECT_THAT(merged(logs_, {.node = "n2"}), ElementsAre("2 c", "3 d"));
+    EXPECT_THAT(merged(logs_, {.least = Level::warn}), ElementsAre("1 b", "3 d"));
+    EXPECT_THAT(merged(logs_, {.since_s = 3}), ElementsAre("2 c", "3 d"));
+    EXPECT_THAT(merged(logs_, {.ranks = std::vector<int>{9}}), IsEmpty());
 }
 
-TEST(LogMerge, FindsATimeInALongLog) {
-    LogFolder logs;
+TEST_F(LogMergeTest, FindsATimeInALongLog) {
     std::string text =
         LogFolder::record(0, 0, {{"event", "clock"}, {"ahead_s", 50.0}, {"error_s", 0.0}});
     constexpr int lines = 20000;
@@ -266,9 +253,9 @@ TEST(LogMerge, FindsATimeInALongLog) {
             i,
             i % 3 == 0 ? Json{{"event", "steps"}, {"step", i}, {"filler", std::string(500, 'z')}}
                        : Json{{"event", "log"}, {"level", "info"}, {"text", std::to_string(i)}});
-    logs.bytes(0, text);
+    logs_.bytes(0, text);
     for (const int since : {0, 1, 7777, 15000, lines - 2}) {
-        const auto found = merged(logs, {.since_s = since - 50.0});
+        const auto found = merged(logs_, {.since_s = since - 50.0});
         ASSERT_FALSE(found.empty());
         EXPECT_EQ(found.front(), fmt::format("0 {}", since % 3 == 0 ? since + 1 : since));
         EXPECT_EQ(found.back(), fmt::format("0 {}", lines - 1));
@@ -276,7 +263,7 @@ TEST(LogMerge, FindsATimeInALongLog) {
 }
 
 // Bytes of whole records changed at random, also where quotes, braces and line feeds are.
-TEST(LogMerge, ShowsNoControlCharacterWhateverIsInALog) {
+TEST_F(LogMergeTest, ShowsNoControlCharacterWhateverIsInALog) {
     const std::string whole =
         LogFolder::record(0, 1, {{"event", "clock"}, {"ahead_s", 0.5}, {"error_s", 0.1}}) +
         LogFolder::record(0, 2, {{"event", "log"}, {"level", "warn"}, {"text", "some \"words\""}}) +
@@ -305,7 +292,7 @@ TEST(LogMerge, ShowsNoControlCharacterWhateverIsInALog) {
     }
 }
 
-TEST(LogMerge, RefusesAFolderThatIsMissing) {
+TEST_F(LogMergeTest, RefusesAFolderThatIsMissing) {
     EXPECT_EQ(caught_code([] { LogMerge("/nonexistent", {}); }), "E201");
     EXPECT_EQ(caught_code([] { read_log_facts("/nonexistent"); }), "E201");
 }

@@ -26,9 +26,13 @@ RankTrace trace_in(const TempDir& folder, int rank = 0) {
     return read_rank_trace(ring_path(folder.path(), rank));
 }
 
-TEST(FlightRecorder, ShowsAReaderWhatItsRankDoes) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 2, 4, {.entries = 64, .warn_s = 7});
+class FlightRecorderTest : public testing::Test {
+  protected:
+    const TempDir folder_;
+};
+
+TEST_F(FlightRecorderTest, ShowsAReaderWhatItsRankDoes) {
+    FlightRecorder recorder(folder_.path(), 2, 4, {.entries = 64, .warn_s = 7});
     const auto channel = recorder.add_channel("gradients");
     const auto first = recorder.enqueue(channel, call_number(3));
     recorder.start(first);
@@ -37,7 +41,7 @@ TEST(FlightRecorder, ShowsAReaderWhatItsRankDoes) {
     recorder.mark_running();
     *recorder.signal_word() = SIGTERM;
 
-    const RankTrace trace = trace_in(folder, 2);
+    const RankTrace trace = trace_in(folder_, 2);
     EXPECT_EQ(trace.damage, "");
     EXPECT_EQ(trace.rank, 2);
     EXPECT_EQ(trace.ranks, 4);
@@ -59,34 +63,32 @@ TEST(FlightRecorder, ShowsAReaderWhatItsRankDoes) {
     EXPECT_EQ(trace.entries[1].ended_s, 0);
 }
 
-TEST(FlightRecorder, IsReadInPartWithWhatIsNotOver) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 0, 1, {.entries = 1024});
+TEST_F(FlightRecorderTest, IsReadInPartWithWhatIsNotOver) {
+    FlightRecorder recorder(folder_.path(), 0, 1, {.entries = 1024});
     const auto channel = recorder.add_channel("gradients");
     for (std::uint64_t i = 1; i <= 1500; ++i) {
         const auto ticket = recorder.enqueue(channel, call_number(i));
         if (i != 600) recorder.end(ticket);
     }
-    const RankTrace trace = read_rank_trace(ring_path(folder.path(), 0), 300);
+    const RankTrace trace = read_rank_trace(ring_path(folder_.path(), 0), 300);
     ASSERT_EQ(trace.entries.size(), 301u);
     EXPECT_EQ(trace.entries.front().seq, 600u);
     EXPECT_EQ(trace.entries[1].seq, 1201u);
     EXPECT_EQ(trace.entries.back().call, call_number(1500));
-    EXPECT_EQ(trace_in(folder).entries.size(), 1024u);
+    EXPECT_EQ(trace_in(folder_).entries.size(), 1024u);
 }
 
-TEST(FlightRecorder, ShowsWhereItsGpuIs) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 1, 200);
+TEST_F(FlightRecorderTest, ShowsWhereItsGpuIs) {
+    FlightRecorder recorder(folder_.path(), 1, 200);
     recorder.add_channel("metrics");
     const auto channel = recorder.add_channel("gradients");
     recorder.enqueue(channel, call_number(1));
     const auto second = recorder.enqueue(channel, call_number(2));
-    EXPECT_EQ(trace_in(folder, 1).gpu.seq, 0u);
+    EXPECT_EQ(trace_in(folder_, 1).gpu.seq, 0u);
     recorder.note_gpu(second, {.place = GpuPlace::before});
     recorder.note_gpu(
         second, {.round = 1, .place = GpuPlace::inside, .missing = {0, 64, 199}, .arrived = 196});
-    const GpuTrace gpu = trace_in(folder, 1).gpu;
+    const GpuTrace gpu = trace_in(folder_, 1).gpu;
     EXPECT_EQ(gpu.channel, channel);
     EXPECT_EQ(gpu.seq, 2u);
     EXPECT_EQ(gpu.round, 1);
@@ -94,15 +96,14 @@ TEST(FlightRecorder, ShowsWhereItsGpuIs) {
     EXPECT_EQ(gpu.missing, (std::vector<int>{0, 64, 199}));
     EXPECT_EQ(gpu.arrived, 196u);
     recorder.forget_gpu();
-    EXPECT_EQ(trace_in(folder, 1).gpu.seq, 0u);
+    EXPECT_EQ(trace_in(folder_, 1).gpu.seq, 0u);
 }
 
-TEST(FlightRecorder, IsReadableByItsOwnerAlone) {
-    const TempDir folder;
-    const FlightRecorder recorder(folder / "flight", 0, 1);
-    const auto mode = fs::status(ring_path(folder / "flight", 0)).permissions();
+TEST_F(FlightRecorderTest, IsReadableByItsOwnerAlone) {
+    const FlightRecorder recorder(folder_ / "flight", 0, 1);
+    const auto mode = fs::status(ring_path(folder_ / "flight", 0)).permissions();
     EXPECT_EQ(mode, fs::perms(0600));
-    EXPECT_EQ(fs::status(folder / "flight").permissions(), fs::perms(0700));
+    EXPECT_EQ(fs::status(folder_ / "flight").permissions(), fs::perms(0700));
 }
 
 RC_GTEST_PROP(FlightRecorder, KeepsTheNewestEntriesInOrder, ()) {
@@ -122,9 +123,8 @@ RC_GTEST_PROP(FlightRecorder, KeepsTheNewestEntriesInOrder, ()) {
     }
 }
 
-TEST(FlightRecorder, KnowsTheOldestThatIsPending) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 0, 1, small);
+TEST_F(FlightRecorderTest, KnowsTheOldestThatIsPending) {
+    FlightRecorder recorder(folder_.path(), 0, 1, small);
     const auto channel = recorder.add_channel("gradients");
     EXPECT_FALSE(recorder.oldest_pending());
     const auto first = recorder.enqueue(channel, call_number(0));
@@ -136,9 +136,8 @@ TEST(FlightRecorder, KnowsTheOldestThatIsPending) {
     EXPECT_FALSE(recorder.oldest_pending());
 }
 
-TEST(FlightRecorder, ShowsTheEntriesThatFollow) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 0, 1, small);
+TEST_F(FlightRecorderTest, ShowsTheEntriesThatFollow) {
+    FlightRecorder recorder(folder_.path(), 0, 1, small);
     const auto channel = recorder.add_channel("gradients");
     recorder.enqueue(channel, call_number(0));
     const auto next = recorder.next();
@@ -153,49 +152,45 @@ TEST(FlightRecorder, ShowsTheEntriesThatFollow) {
     EXPECT_FALSE(recorder.find(next)) << "its place was taken";
 }
 
-TEST(FlightRecorder, ForgetsTicketsWhoseEntryIsOverwritten) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 0, 1, small);
+TEST_F(FlightRecorderTest, ForgetsTicketsWhoseEntryIsOverwritten) {
+    FlightRecorder recorder(folder_.path(), 0, 1, small);
     const auto channel = recorder.add_channel("gradients");
     const auto first = recorder.enqueue(channel, call_number(0));
     for (std::uint64_t i = 1; i <= 64; ++i) recorder.enqueue(channel, call_number(i));
     recorder.end(first);
-    const RankTrace trace = trace_in(folder);
+    const RankTrace trace = trace_in(folder_);
     EXPECT_TRUE(std::ranges::all_of(trace.entries, [](auto& entry) { return entry.ended_s == 0; }));
 }
 
-TEST(FlightRecorder, MarksHowItEnds) {
-    const TempDir folder;
-    { const FlightRecorder recorder(folder.path(), 0, 4, small); }
-    EXPECT_EQ(trace_in(folder, 0).end, FlightEnd::finished);
-    FlightRecorder(folder.path(), 1, 4, small).mark_failed(74);
-    EXPECT_EQ(trace_in(folder, 1).end, FlightEnd::failed);
-    EXPECT_EQ(trace_in(folder, 1).exit_code, 74);
+TEST_F(FlightRecorderTest, MarksHowItEnds) {
+    { const FlightRecorder recorder(folder_.path(), 0, 4, small); }
+    EXPECT_EQ(trace_in(folder_, 0).end, FlightEnd::finished);
+    FlightRecorder(folder_.path(), 1, 4, small).mark_failed(74);
+    EXPECT_EQ(trace_in(folder_, 1).end, FlightEnd::failed);
+    EXPECT_EQ(trace_in(folder_, 1).exit_code, 74);
     try {
-        const FlightRecorder recorder(folder.path(), 2, 4, small);
+        const FlightRecorder recorder(folder_.path(), 2, 4, small);
         throw 1;
     } catch (int) {
     }
-    EXPECT_EQ(trace_in(folder, 2).end, FlightEnd::failed);
+    EXPECT_EQ(trace_in(folder_, 2).end, FlightEnd::failed);
 }
 
-TEST(FlightRecorder, RefusesAFolderThatCannotBe) {
-    const TempDir folder;
-    const fs::path file = folder.file("file", "");
+TEST_F(FlightRecorderTest, RefusesAFolderThatCannotBe) {
+    const fs::path file = folder_.file("file", "");
     EXPECT_NE(test::caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");
 }
 
-TEST(FlightRecorder, IsNeverSeenTornByAnotherProcess) {
-    const TempDir folder;
-    const test::RankChild child(folder, 0, [&] {
-        FlightRecorder recorder(folder.path(), 0, 1, small);
+TEST_F(FlightRecorderTest, IsNeverSeenTornByAnotherProcess) {
+    const test::RankChild child(folder_, 0, [&] {
+        FlightRecorder recorder(folder_.path(), 0, 1, small);
         const auto channel = recorder.add_channel("gradients");
         for (std::uint64_t i = 1;; ++i) recorder.end(recorder.enqueue(channel, call_number(i)));
     });
-    ASSERT_TRUE(test::eventually([&] { return trace_in(folder).damage.empty(); }));
+    ASSERT_TRUE(test::eventually([&] { return trace_in(folder_).damage.empty(); }));
     std::size_t seen = 0;
     for (int round = 0; round < 2000; ++round)
-        for (const FlightEntry& entry : trace_in(folder).entries) {
+        for (const FlightEntry& entry : trace_in(folder_).entries) {
             ++seen;
             if (entry.call != call_number(entry.seq)) {
                 ADD_FAILURE() << "entry " << entry.seq << " is a mixture";
@@ -205,20 +200,19 @@ TEST(FlightRecorder, IsNeverSeenTornByAnotherProcess) {
     EXPECT_GT(seen, 0u);
 }
 
-TEST(FlightRecorder, TellsLifeStopAndDeathByKill) {
-    const TempDir folder;
-    const test::RankChild child(folder, 0, [&] {
-        FlightRecorder recorder(folder.path(), 0, 1, small);
+TEST_F(FlightRecorderTest, TellsLifeStopAndDeathByKill) {
+    const test::RankChild child(folder_, 0, [&] {
+        FlightRecorder recorder(folder_.path(), 0, 1, small);
         recorder.start(recorder.enqueue(recorder.add_channel("x"), call_number(5)));
         test::sleep_for_ever();
     });
-    ASSERT_TRUE(test::eventually([&] { return trace_in(folder).entries.size() == 1; }));
-    EXPECT_EQ(trace_in(folder).life, Life::running);
+    ASSERT_TRUE(test::eventually([&] { return trace_in(folder_).entries.size() == 1; }));
+    EXPECT_EQ(trace_in(folder_).life, Life::running);
     child.send(SIGSTOP);
-    EXPECT_TRUE(test::eventually([&] { return trace_in(folder).life == Life::stopped; }));
+    EXPECT_TRUE(test::eventually([&] { return trace_in(folder_).life == Life::stopped; }));
     child.send(SIGKILL);
     EXPECT_EQ(child.wait(60), 128 + SIGKILL);
-    const RankTrace trace = trace_in(folder);
+    const RankTrace trace = trace_in(folder_);
     EXPECT_EQ(trace.life, Life::gone);
     EXPECT_EQ(trace.end, FlightEnd::none);
     ASSERT_EQ(trace.entries.size(), 1u);
@@ -306,9 +300,8 @@ TEST(ReadRankTraces, TakesRingFilesInOrderAndNothingElse) {
 }
 
 // Not a bar but a figure: what a note of one collective costs.
-TEST(FlightRecorder, CostsFarLessThanAnyCollective) {
-    const TempDir folder;
-    FlightRecorder recorder(folder.path(), 0, 1);
+TEST_F(FlightRecorderTest, CostsFarLessThanAnyCollective) {
+    FlightRecorder recorder(folder_.path(), 0, 1);
     const auto channel = recorder.add_channel("gradients");
     double best_s = 1;
     for (int round = 0; round < 2000; ++round) {  // of which one is not held up

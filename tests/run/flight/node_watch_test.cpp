@@ -161,10 +161,14 @@ std::unique_ptr<RankChild> watching_a(const TempDir& folder,
     });
 }
 
-TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
-    const TempDir folder;
-    const HostB b(folder, 1);
-    const auto a = watching_a(folder, b.processes());
+class NodeWatchTest : public testing::Test {
+  protected:
+    const TempDir folder_;
+};
+
+TEST_F(NodeWatchTest, EndsAStartWhoseOtherNodeIsStopped) {
+    const HostB b(folder_, 1);
+    const auto a = watching_a(folder_, b.processes());
     EXPECT_EQ(a->wait(2), -1) << "while the other beats";
     b.rank(1).send(SIGSTOP);
     const double begin = now_s();
@@ -174,14 +178,13 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
     EXPECT_THAT(
         a->output(),
         AllOf(HasSubstr(name + " has given no sign of life for "), HasSubstr("setting up")));
-    EXPECT_EQ(read_verdict(folder.path())->culprits, std::vector<int>{1});
+    EXPECT_EQ(read_verdict(folder_.path())->culprits, std::vector<int>{1});
 }
 
-TEST(NodeWatch, BelievesANodeThatCallsItsRankGone) {
-    const TempDir folder;
-    const HostB b(folder, 2);
+TEST_F(NodeWatchTest, BelievesANodeThatCallsItsRankGone) {
+    const HostB b(folder_, 2);
     b.rank(1).send(SIGKILL);  // its deputy speaks for both
-    const auto a = watching_a(folder, b.processes(), beats_only);
+    const auto a = watching_a(folder_, b.processes(), beats_only);
     EXPECT_EQ(a->wait(60), 76) << "though silence means nothing";
     EXPECT_THAT(
         a->output(),
@@ -189,14 +192,13 @@ TEST(NodeWatch, BelievesANodeThatCallsItsRankGone) {
 }
 
 // The lowest rank speaks for its node, unless it is stopped; a stopped rank alone is no loss.
-TEST(NodeWatch, HasDeputies) {
-    const TempDir folder;
-    const HostB b(folder, 2);
-    const auto a = watching_a(folder, b.processes());
+TEST_F(NodeWatchTest, HasDeputies) {
+    const HostB b(folder_, 2);
+    const auto a = watching_a(folder_, b.processes());
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(2), -1);
     const auto calls_it_stopped = [&] {
-        const auto beat = read_node_beat(node_beat_path(folder.path(), 1));
+        const auto beat = read_node_beat(node_beat_path(folder_.path(), 1));
         return beat && beat->ranks[0].state == RankState::stopped;
     };
     EXPECT_TRUE(eventually(calls_it_stopped));
@@ -205,16 +207,15 @@ TEST(NodeWatch, HasDeputies) {
     EXPECT_THAT(a->output(), HasSubstr("E660: ranks 1-2 (b) have given no sign of life"));
 }
 
-TEST(NodeWatch, EndsAStartWhoseOtherNodeIsCutOff) {
-    const TempDir folder;
-    const RankChild b(folder, 1, [&] {
+TEST_F(NodeWatchTest, EndsAStartWhoseOtherNodeIsCutOff) {
+    const RankChild b(folder_, 1, [&] {
         for (std::uint64_t count = 1;; ++count, ::usleep(50'000))
             write_node_beat(
-                node_beat_path(folder.path(), 1),
+                node_beat_path(folder_.path(), 1),
                 {.count = count, .has_lost_link = true, .ranks = {{1, 7, RankState::running}}},
                 Create::yes);
     });
-    const auto a = watching_a(folder, {{}});
+    const auto a = watching_a(folder_, {{}});
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(), HasSubstr("is cut off: a network link of its node is down"));
 }
@@ -252,12 +253,11 @@ std::unique_ptr<RankChild> training_a(const TempDir& folder,
     });
 }
 
-TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
-    const TempDir folder;
-    const HostB b(folder, 2);
+TEST_F(NodeWatchTest, EndsARankWhosePacketsArriveNowhere) {
+    const HostB b(folder_, 2);
     const double begin = now_s();
     const auto a =
-        training_a(folder, two_networked_nodes(b.processes()), Phase::wait, unheard_by_b(1000));
+        training_a(folder_, two_networked_nodes(b.processes()), Phase::wait, unheard_by_b(1000));
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_GE(now_s() - begin, 0.9) << "an idle connection is not in vain since its last use";
     EXPECT_THAT(a->output(),
@@ -265,51 +265,47 @@ TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
                                 "has not answered for 1."),
                       HasSubstr("rank 0 waits in #2 barrier"),
                       HasSubstr("check firewalls")));
-    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::network_slow);
+    EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::network_slow);
 }
 
-TEST(NodeWatch, LeavesARankAloneThatComputesWhilePacketsAreLost) {
-    const TempDir folder;
-    const HostB b(folder, 1);
+TEST_F(NodeWatchTest, LeavesARankAloneThatComputesWhilePacketsAreLost) {
+    const HostB b(folder_, 1);
     const auto a =
-        training_a(folder, two_networked_nodes(b.processes()), Phase::forward, unheard_by_b(0));
+        training_a(folder_, two_networked_nodes(b.processes()), Phase::forward, unheard_by_b(0));
     EXPECT_EQ(a->wait(2), -1) << a->output();
 }
 
 // What this rank itself cannot write others may not be able to either.
-TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
-    const TempDir folder;
-    const HostB b(folder, 1);
-    const auto a = watching_a(folder, b.processes());
-    ASSERT_TRUE(has_beat(folder, 0, 2));
-    fs::remove(node_beat_path(folder.path(), 0));
+TEST_F(NodeWatchTest, CountsNoSilenceWhileItCannotBeatItself) {
+    const HostB b(folder_, 1);
+    const auto a = watching_a(folder_, b.processes());
+    ASSERT_TRUE(has_beat(folder_, 0, 2));
+    fs::remove(node_beat_path(folder_.path(), 0));
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(2), -1);
-    EXPECT_FALSE(fs::exists(node_beat_path(folder.path(), 0))) << "only a first beat makes a file";
+    EXPECT_FALSE(fs::exists(node_beat_path(folder_.path(), 0))) << "only a first beat makes a file";
 }
 
-TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
-    const TempDir folder;
-    const HostB b(folder, 1);
-    const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait);
-    ASSERT_TRUE(has_ring(folder, 0));
+TEST_F(NodeWatchTest, LeavesALossToTheWatchdogOfARankThatWaits) {
+    const HostB b(folder_, 1);
+    const auto a = training_a(folder_, two_nodes(0, b.processes()), Phase::wait);
+    ASSERT_TRUE(has_ring(folder_, 0));
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(),
                 AllOf(HasSubstr("rank 1 (b, pid "),
                       HasSubstr("no sign of life for"),
                       HasSubstr("rank 0 waits in #2 barrier")));
-    EXPECT_EQ(read_rank_trace(ring_path(folder.path(), 0)).exit_code, 76);
+    EXPECT_EQ(read_rank_trace(ring_path(folder_.path(), 0)).exit_code, 76);
 }
 
 // Its own launcher is on the other side of a firewall.
-TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
-    const TempDir folder;
-    const HostB b(folder, 1);
+TEST_F(NodeWatchTest, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
+    const HostB b(folder_, 1);
     const double begin = now_s();
-    const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait, beats_only, 12);
-    ASSERT_TRUE(has_ring(folder, 0));
-    claim_verdict(folder.path(), {.trouble = Trouble::network_slow, .what = "said elsewhere"});
+    const auto a = training_a(folder_, two_nodes(0, b.processes()), Phase::wait, beats_only, 12);
+    ASSERT_TRUE(has_ring(folder_, 0));
+    claim_verdict(folder_.path(), {.trouble = Trouble::network_slow, .what = "said elsewhere"});
     EXPECT_EQ(a->wait(1), -1) << "its launcher has some time";
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_LT(now_s() - begin, 12) << "--comm-timeout";
@@ -317,7 +313,7 @@ TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
 }
 
 // Its launcher hears both; what the other side said before it was cut off nobody has heard.
-TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
+TEST_F(NodeWatchTest, SpeaksAgainOnlyAfterAnotherNode) {
     for (const std::string& host : {host_name(), std::string("b")}) {
         const TempDir folder;
         const HostB b(folder, 1);
@@ -332,29 +328,27 @@ TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
     }
 }
 
-TEST(NodeWatch, IsSilentAboutSilenceWhileItsRankComputes) {
-    const TempDir folder;
-    const HostB b(folder, 1);
-    const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::backward);
-    ASSERT_TRUE(has_ring(folder, 0));
+TEST_F(NodeWatchTest, IsSilentAboutSilenceWhileItsRankComputes) {
+    const HostB b(folder_, 1);
+    const auto a = training_a(folder_, two_nodes(0, b.processes()), Phase::backward);
+    ASSERT_TRUE(has_ring(folder_, 0));
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(2), -1) << a->output();
 }
 
-TEST(NodeWatch, IsNotMissedWhereItSaidThatItLeaves) {
-    const TempDir folder;
-    const RankChild b(folder, 1, [&] {
-        NodeWatch watch(two_nodes(1, {this_process()}), folder.path(), beats_only);
-        FlightRecorder recorder(folder.path(), 1, 2, {.entries = 64});
+TEST_F(NodeWatchTest, IsNotMissedWhereItSaidThatItLeaves) {
+    const RankChild b(folder_, 1, [&] {
+        NodeWatch watch(two_nodes(1, {this_process()}), folder_.path(), beats_only);
+        FlightRecorder recorder(folder_.path(), 1, 2, {.entries = 64});
         watch.stand_by(recorder);
         ::usleep(1'000'000);
         recorder.mark_finished();
     });
-    ASSERT_TRUE(has_beat(folder, 1, 3));
-    const auto a = watching_a(folder, {{}});
+    ASSERT_TRUE(has_beat(folder_, 1, 3));
+    const auto a = watching_a(folder_, {{}});
     EXPECT_EQ(b.wait(60), 0);
     EXPECT_EQ(a->wait(2), -1) << a->output();
-    const auto last = read_node_beat(node_beat_path(folder.path(), 1));
+    const auto last = read_node_beat(node_beat_path(folder_.path(), 1));
     ASSERT_TRUE(last);
     EXPECT_TRUE(last->is_leaving);
     EXPECT_EQ(last->ranks[0].state, RankState::ended);

@@ -83,31 +83,34 @@ std::string output_of_all(const Children& children) {
     return output;
 }
 
-TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
-    const TempDir folder;
-    const RankChild late(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0, Phase::data); });
-    ASSERT_TRUE(has_ring(folder, 1));
-    const RankChild waiting(folder, 0, [&] { finish_one_and_wait(folder, 0, 2, 0.5); });
+class WatchdogTest : public testing::Test {
+  protected:
+    const TempDir folder_;
+};
+
+TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
+    const RankChild late(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0, Phase::data); });
+    ASSERT_TRUE(has_ring(folder_, 1));
+    const RankChild waiting(folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 0.5); });
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_THAT(waiting.output(), HasSubstr("lockstep: error E660: rank 1 ("));
     EXPECT_THAT(waiting.output(), HasSubstr("has not come to #2 barrier\n"));
     EXPECT_THAT(waiting.output(), HasSubstr("rank 1 last finished #1 and is in data wait since"));
-    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::slow_rank);
-    EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("sleeping"));
-    EXPECT_EQ(read_rank_trace(ring_path(folder.path(), 0)).exit_code, 76);
+    EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::slow_rank);
+    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), HasSubstr("sleeping"));
+    EXPECT_EQ(read_rank_trace(ring_path(folder_.path(), 0)).exit_code, 76);
 }
 
-TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
-    const TempDir folder;
-    const RankChild stopped(folder, 0, [&] { finish_one_and_sleep(folder, 0, 3, 0); });
-    ASSERT_TRUE(has_ring(folder, 0));
+TEST_F(WatchdogTest, NamesAStoppedRankThatIsTheLowest) {
+    const RankChild stopped(folder_, 0, [&] { finish_one_and_sleep(folder_, 0, 3, 0); });
+    ASSERT_TRUE(has_ring(folder_, 0));
     stopped.send(SIGSTOP);
     Children waiting;
     for (int n : {1, 2})
-        waiting.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
-            Rank rank(folder, n, 3, 0.5);
+        waiting.push_back(std::make_unique<RankChild>(folder_, n, [&, n] {
+            Rank rank(folder_, n, 3, 0.5);
             rank.finish_one();
-            has_ring(folder, 3 - n);
+            has_ring(folder_, 3 - n);
             rank.wait_in_one();
             sleep_for_ever();
         }));
@@ -115,11 +118,10 @@ TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
                 AllOf(HasSubstr("rank 0 ("), HasSubstr("is stopped (state T)")));
 }
 
-TEST(Watchdog, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
-    const TempDir folder;
-    const RankChild stopped(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0); });
-    ASSERT_TRUE(has_ring(folder, 1));
-    const RankChild other(folder, 0, [&] { finish_one_and_sleep(folder, 0, 2, 0.5); });
+TEST_F(WatchdogTest, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
+    const RankChild stopped(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0); });
+    ASSERT_TRUE(has_ring(folder_, 1));
+    const RankChild other(folder_, 0, [&] { finish_one_and_sleep(folder_, 0, 2, 0.5); });
     EXPECT_EQ(other.wait(0.8), -1) << "all are well so far";
     stopped.send(SIGSTOP);
     EXPECT_EQ(other.wait(20), 76);
@@ -127,22 +129,20 @@ TEST(Watchdog, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
     EXPECT_THAT(other.output(), HasSubstr("is stopped (state T)"));
 }
 
-TEST(Watchdog, EndsAtOnceWhenARankOfTheNodeIsGone) {
-    const TempDir folder;
-    const RankChild victim(folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0); });
-    ASSERT_TRUE(has_ring(folder, 1));
-    const RankChild survivor(folder, 0, [&] { finish_one_and_wait(folder, 0, 2, 600); });
-    ASSERT_TRUE(has_ring(folder, 0));
+TEST_F(WatchdogTest, EndsAtOnceWhenARankOfTheNodeIsGone) {
+    const RankChild victim(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0); });
+    ASSERT_TRUE(has_ring(folder_, 1));
+    const RankChild survivor(folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 600); });
+    ASSERT_TRUE(has_ring(folder_, 0));
     ::usleep(500'000);  // it looks for its neighbours four times a second
     victim.send(SIGKILL);
     EXPECT_EQ(survivor.wait(20), 76);
     EXPECT_THAT(survivor.output(), HasSubstr("is gone without a word"));
 }
 
-TEST(Watchdog, EndsARankWhoseListenerHangs) {
-    const TempDir folder;
-    const RankChild waiting(folder, 0, [&] {
-        FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
+TEST_F(WatchdogTest, EndsARankWhoseListenerHangs) {
+    const RankChild waiting(folder_, 0, [&] {
+        FlightRecorder recorder(folder_.path(), 0, 1, {.entries = 64});
         const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport& r) {
             if (r.stage == Stage::abort) sleep_for_ever();
         });
@@ -154,14 +154,13 @@ TEST(Watchdog, EndsARankWhoseListenerHangs) {
     EXPECT_THAT(waiting.output(), HasSubstr("E660"));
 }
 
-TEST(Watchdog, GivesRanksThatSaveLongerButNotForEver) {
-    const TempDir folder;
+TEST_F(WatchdogTest, GivesRanksThatSaveLongerButNotForEver) {
     const RankChild writing(
-        folder, 1, [&] { finish_one_and_sleep(folder, 1, 2, 0, Phase::checkpoint); });
-    ASSERT_TRUE(has_ring(folder, 1));
+        folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0, Phase::checkpoint); });
+    ASSERT_TRUE(has_ring(folder_, 1));
     const double begin = now_s();
-    const RankChild waiting(folder, 0, [&] {
-        Rank rank(folder, 0, 2, 0.3);
+    const RankChild waiting(folder_, 0, [&] {
+        Rank rank(folder_, 0, 2, 0.3);
         rank.finish_one();
         begin_phase(rank, Phase::checkpoint);
         rank.wait_in_one();
@@ -173,21 +172,19 @@ TEST(Watchdog, GivesRanksThatSaveLongerButNotForEver) {
     EXPECT_THAT(waiting.output(), HasSubstr("writing a checkpoint"));
 }
 
-TEST(Watchdog, LeavesARankAloneThatNobodyWaitsFor) {
-    const TempDir folder;
-    const RankChild announced(folder, 1, [&] {
-        Rank rank(folder, 1, 2, 0.1);
+TEST_F(WatchdogTest, LeavesARankAloneThatNobodyWaitsFor) {
+    const RankChild announced(folder_, 1, [&] {
+        Rank rank(folder_, 1, 2, 0.1);
         rank.recorder.enqueue(rank.channel, call);
         sleep_for_ever();
     });
     EXPECT_EQ(announced.wait(0.5), -1) << announced.output();
 }
 
-TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
-    const TempDir folder;
+TEST_F(WatchdogTest, GivesARankThatSetsItselfUpMoreTime) {
     const double begin = now_s();
-    const RankChild waiting(folder, 0, [&] {
-        FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
+    const RankChild waiting(folder_, 0, [&] {
+        FlightRecorder recorder(folder_.path(), 0, 1, {.entries = 64});
         const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
         recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
         sleep_for_ever();
@@ -196,13 +193,12 @@ TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
 }
 
-TEST(Watchdog, EndsRanksWhoseSetUpComesToNothing) {
-    const TempDir folder;
+TEST_F(WatchdogTest, EndsRanksWhoseSetUpComesToNothing) {
     const double begin = now_s();
     Children ranks;
     for (int n : {0, 1})
-        ranks.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
-            FlightRecorder recorder(folder.path(), n, 2, {.entries = 64, .warn_s = 0.03});
+        ranks.push_back(std::make_unique<RankChild>(folder_, n, [&, n] {
+            FlightRecorder recorder(folder_.path(), n, 2, {.entries = 64, .warn_s = 0.03});
             const Watchdog watchdog(
                 recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
             recorder.end(recorder.enqueue(recorder.add_channel("control"), call));
@@ -229,27 +225,25 @@ void compute_for_ever(
     sleep_for_ever();
 }
 
-TEST(Watchdog, EndsRanksThatAllComputeForEver) {
-    const TempDir folder;
+TEST_F(WatchdogTest, EndsRanksThatAllComputeForEver) {
     Children ranks;
     for (int n : {0, 1})
-        ranks.push_back(
-            std::make_unique<RankChild>(folder, n, [&, n] { compute_for_ever(folder, n, 2, 1); }));
+        ranks.push_back(std::make_unique<RankChild>(
+            folder_, n, [&, n] { compute_for_ever(folder_, n, 2, 1); }));
     const std::string output = output_of_all(ranks);
     // Of the younger of the two, which may be some milliseconds short of the time-out.
     const std::string age = "(9[0-9][0-9]ms|1\\.[0-9]s)";
     EXPECT_THAT(output, ContainsRegex("error E660: no rank has finished a phase for " + age));
     EXPECT_THAT(output, ContainsRegex("rank 1 last finished #1 and is in forward since " + age));
-    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::no_progress);
-    EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("thread"));
+    EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::no_progress);
+    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), HasSubstr("thread"));
 }
 
-TEST(Watchdog, EndsARankThatCannotAnswerASecondRequestToStop) {
-    const TempDir folder;
-    const RankChild stuck(folder, 0, [&] { compute_for_ever(folder, 0, 1, 0); });
-    ASSERT_TRUE(has_ring(folder, 0));
+TEST_F(WatchdogTest, EndsARankThatCannotAnswerASecondRequestToStop) {
+    const RankChild stuck(folder_, 0, [&] { compute_for_ever(folder_, 0, 1, 0); });
+    ASSERT_TRUE(has_ring(folder_, 0));
     ASSERT_TRUE(test::eventually(
-        [&] { return read_rank_trace(ring_path(folder.path(), 0)).phase == Phase::forward; }));
+        [&] { return read_rank_trace(ring_path(folder_.path(), 0)).phase == Phase::forward; }));
     stuck.send(SIGTERM);
     EXPECT_EQ(stuck.wait(1.2), -1) << "a step may take that long";
     stuck.send(SIGTERM);
@@ -260,11 +254,10 @@ TEST(Watchdog, EndsARankThatCannotAnswerASecondRequestToStop) {
 
 // It ends after four times as long, or as soon as that without a sign of its save once it was asked
 // to stop.
-TEST(Watchdog, EndsARankWhoseSaveNeverEnds) {
-    const TempDir folder;
+TEST_F(WatchdogTest, EndsARankWhoseSaveNeverEnds) {
     const double begin = now_s();
     const RankChild stuck(
-        folder, 0, [&] { compute_for_ever(folder, 0, 1, 0.3, Phase::checkpoint); });
+        folder_, 0, [&] { compute_for_ever(folder_, 0, 1, 0.3, Phase::checkpoint); });
     EXPECT_EQ(stuck.wait(20), 76);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
     EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
@@ -283,10 +276,9 @@ TEST(Watchdog, EndsARankWhoseSaveNeverEnds) {
     EXPECT_THAT(asked.output(), HasSubstr("check the file system of the run's folder"));
 }
 
-TEST(Watchdog, LeavesASaveAloneThatGivesSigns) {
-    const TempDir folder;
-    const RankChild writing(folder, 0, [&] {
-        Rank rank(folder, 0, 1, 0.1);
+TEST_F(WatchdogTest, LeavesASaveAloneThatGivesSigns) {
+    const RankChild writing(folder_, 0, [&] {
+        Rank rank(folder_, 0, 1, 0.1);
         rank.recorder.mark_running();
         for (const double end = now_s() + 1; now_s() < end; ::usleep(10'000))
             begin_phase(rank, Phase::checkpoint);
@@ -294,11 +286,10 @@ TEST(Watchdog, LeavesASaveAloneThatGivesSigns) {
     EXPECT_EQ(writing.wait(20), 0) << writing.output();
 }
 
-TEST(Watchdog, LeavesPhasesAloneThatMayBeLong) {
-    const TempDir folder;
+TEST_F(WatchdogTest, LeavesPhasesAloneThatMayBeLong) {
     for (const Phase phase : {Phase::data, Phase::evaluate, Phase::other}) {
-        const RankChild busy(folder, 0, [&] {
-            Rank rank(folder, 0, 1, 0.1);
+        const RankChild busy(folder_, 0, [&] {
+            Rank rank(folder_, 0, 1, 0.1);
             begin_phase(rank, phase);
             sleep_for_ever();
         });
@@ -306,15 +297,14 @@ TEST(Watchdog, LeavesPhasesAloneThatMayBeLong) {
     }
 }
 
-TEST(Watchdog, LeavesAHealthyRankAlone) {
-    const TempDir folder;
-    const RankChild healthy(folder, 0, [&] {
-        Rank rank(folder, 0, 1, 0.3);
+TEST_F(WatchdogTest, LeavesAHealthyRankAlone) {
+    const RankChild healthy(folder_, 0, [&] {
+        Rank rank(folder_, 0, 1, 0.3);
         for (const double end = now_s() + 1; now_s() < end; ::usleep(100)) rank.finish_one();
     });
     EXPECT_EQ(healthy.wait(20), 0) << healthy.output();
     EXPECT_EQ(healthy.output(), "");
-    EXPECT_FALSE(read_verdict(folder.path()));
+    EXPECT_FALSE(read_verdict(folder_.path()));
 }
 
 }  // namespace
