@@ -254,11 +254,6 @@ OptionSection section_of(const std::string& title, const std::vector<std::vector
     return section;
 }
 
-OptionSection what(TrainSettings& s) {
-    return section_of("Task, model and optimizer (fixed when a run is created)",
-                      {task(s), model(s), update_rule(s.optimizer), schedule(s.schedule), step(s)});
-}
-
 std::vector<Option> numerics(TrainSettings& s) {
     return {
         whole_option("virtual-ranks",
@@ -336,11 +331,6 @@ std::vector<Option> summation(TrainSettings& s) {
                         s.plain_summation,
                         "sum gradients in an order that depends on the number of ranks: ordinary "
                         "training, bits are NOT invariant")};
-}
-
-OptionSection bits(TrainSettings& s) {
-    return section_of("What the bits depend on (fixed when a run is created)",
-                      {numerics(s), sample_order(s), summation(s)});
 }
 
 // Makes the option for traced steps.
@@ -519,19 +509,21 @@ std::vector<Option> reading(TrainSettings& s) {
             "ledger", s.ledger, "record every sample that is trained on, for 'data ledger'"))};
 }
 
-OptionSection on_what(TrainSettings& s) {
-    return section_of("Ranks and resources (free to change on resume)",
-                      {communication(s), reading(s)});
-}
-
 }  // namespace
 
-OptionTable setting_table(TrainSettings& settings) {
-    return {where(settings),
-            scoped(OptionScope::decides, what(settings)),
-            scoped(OptionScope::decides, bits(settings)),
-            how_long(settings),
-            on_what(settings)};
+OptionTable setting_table(TrainSettings& s) {
+    return {
+        where(s),
+        scoped(OptionScope::decides,
+               section_of(
+                   "Task, model and optimizer (fixed when a run is created)",
+                   {task(s), model(s), update_rule(s.optimizer), schedule(s.schedule), step(s)})),
+        scoped(OptionScope::decides,
+               section_of("What the bits depend on (fixed when a run is created)",
+                          {numerics(s), sample_order(s), summation(s)})),
+        how_long(s),
+        section_of("Ranks and resources (free to change on resume)",
+                   {communication(s), reading(s)})};
 }
 
 }  // namespace lockstep
