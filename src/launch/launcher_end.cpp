@@ -59,10 +59,6 @@ std::string mpirun_version() {
     return said.substr(0, said.find('\n'));
 }
 
-bool is_open_mpi(const std::string& version) {
-    return version.find("Open MPI") != version.npos;
-}
-
 /// Whose mpirun that is, by its own words.
 std::string_view owner_of_mpirun(const std::string& version) {
     if (version.find("HYDRA") != version.npos) return "MPICH's";
@@ -87,7 +83,7 @@ std::string why_alone(std::string_view meaning, std::string_view words) {
 
 Error no_rank(std::string what, std::string_view meaning) {
     const std::string version = mpirun_version();
-    if (!is_open_mpi(version))
+    if (version.find("Open MPI") == version.npos)
         return {"E697",
                 std::move(what),
                 fmt::format("the mpirun that comes first in PATH is {} ({})",

@@ -27,11 +27,6 @@ namespace {
 
 constexpr std::size_t width_of_rule = 74, longest_box = 64, longest_held = 4096;
 
-// A program's own table may have rules of another width.
-bool is_open_mpis_rule(std::string_view line) {
-    return line.size() == width_of_rule && is_box_rule(line);
-}
-
 // A rule, "[n1:4711] 1 more process has sent help message ...", "mpirun: Forwarding signal ..." or
 // the blank that prterun writes behind a box.
 bool may_be_open_mpis(std::string_view beginning) {
@@ -132,7 +127,8 @@ void LauncherBoxes::take(char c, std::string& shown) {
 
 void LauncherBoxes::end_line(std::string& shown) {
     const std::string line = std::exchange(line_, {});
-    const bool is_rule = is_open_mpis_rule(line);
+    // A program's own table may have rules of another width.
+    const bool is_rule = line.size() == width_of_rule && is_box_rule(line);
     if (box_.empty() && !is_rule) {
         if (!is_launcher_noise(line)) shown += line + "\n";
     } else if (box_.size() == 1 && is_rule) {

@@ -156,10 +156,6 @@ struct Conversation {
     }
 };
 
-bool has_network(const HostProbe& host, const std::string& network) {
-    return std::ranges::count(host.own.usable, network, &HostAddress::network) > 0;
-}
-
 std::map<std::string, std::string> networks_by_address(std::span<const HostProbe> hosts) {
     std::map<std::string, std::string> networks;
     for (const HostProbe& host : hosts)
@@ -174,7 +170,8 @@ std::map<std::string, std::string> reasons_against(std::span<const HostProbe> ho
         for (const HostAddress& each : host.own.usable) reasons[each.network];
     for (auto& [network, reason] : reasons)
         for (const HostProbe& host : hosts)
-            if (reason.empty() && !has_network(host, network))
+            if (reason.empty() &&
+                std::ranges::count(host.own.usable, network, &HostAddress::network) == 0)
                 reason = fmt::format("{} is not in it", host.name);
     auto networks = networks_by_address(hosts);
     for (const HostProbe& host : hosts)

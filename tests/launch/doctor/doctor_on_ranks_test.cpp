@@ -27,10 +27,6 @@ std::string errors_in(const std::vector<DoctorFinding>& findings) {
     return text;
 }
 
-bool has(const std::vector<DoctorFinding>& findings, const std::string& id) {
-    return std::ranges::count(findings, id, &DoctorFinding::id) > 0;
-}
-
 /// On the root, which judges.
 std::vector<DoctorFinding> after(const std::function<void(DoctorFacts&)>& harm,
                                  const std::string& id) {
@@ -87,7 +83,7 @@ TEST(DoctorOnRanks, FindsRanksBoundToOneCore) {
     const bool is_one_each = ranks().size() == 2 && ranks().split_by_node().size() == 1;
     if (is_one_each) GTEST_SKIP() << "no two ranks on a node";
     const auto findings = after([](DoctorFacts& mine) { mine.node.allowed_cpus = {0}; }, "C2");
-    EXPECT_EQ(has(findings, "C2"), ranks().is_root());
+    EXPECT_EQ(std::ranges::count(findings, "C2", &DoctorFinding::id) > 0, ranks().is_root());
 }
 
 TEST(DoctorOnRanks, ProbesAndTestsWithoutError) {
