@@ -138,7 +138,8 @@ class Watchdog::Impl {
             if (std::exchange(is_postponed_, false))
                 for (StuckClock* clock : {&waiting, &computing, &saving, &setting_up, &asked})
                     clock->reset();
-            const auto phase = stuck_phase();
+            const PhaseMark mark = recorder_.phase();  // which must end soon if it computes
+            const auto phase = is_computing(mark.phase) ? as_entry(mark) : std::nullopt;
             const double longest_s = std::max({waited_s(waiting),
                                                computing.update(phase, now_s()),
                                                saved_s(saving),
@@ -169,12 +170,6 @@ class Watchdog::Impl {
         const bool saves = recorder_.is_running() && mark.phase == Phase::checkpoint;
         const double saved_s = clock.update(saves ? as_entry(mark) : std::nullopt, now_s());
         return stop_requests() > 0 ? saved_s : saved_s / longer_by;
-    }
-
-    /// The phase, if it must end soon.
-    std::optional<FlightEntry> stuck_phase() const {
-        const PhaseMark mark = recorder_.phase();
-        return is_computing(mark.phase) ? as_entry(mark) : std::nullopt;
     }
 
     /// The phase as if it were a collective: for a StuckClock.

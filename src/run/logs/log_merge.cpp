@@ -54,11 +54,6 @@ bool is_later(const RankLog* a, const RankLog* b) {
     return x.time_s != y.time_s ? x.time_s > y.time_s : x.rank > y.rank;
 }
 
-std::string host_of(int rank, std::span<const RankLogFacts> facts) {
-    const auto found = std::ranges::find(facts, rank, &RankLogFacts::rank);
-    return found == facts.end() ? "" : found->host;
-}
-
 RankError error_in(const LogLine& line, std::span<const RankLogFacts> facts) {
     RankError error{.ranks = line.failed,
                     .code = std::string(line.code),
@@ -68,7 +63,8 @@ RankError error_in(const LogLine& line, std::span<const RankLogFacts> facts) {
                     .time_s = line.time_s,
                     .blame = blame_of_code(line.code)};
     if (error.ranks.empty()) error.ranks = {line.rank};
-    error.host = host_of(error.ranks.front(), facts);
+    const auto found = std::ranges::find(facts, error.ranks.front(), &RankLogFacts::rank);
+    if (found != facts.end()) error.host = found->host;
     return error;
 }
 
@@ -84,14 +80,11 @@ struct LogMerge::Inside {
     std::vector<RankLog*> empty;  // now
     bool is_taken = false;        // the line of the first
 
-    bool wants(int rank) const {
-        return !choice.ranks || std::ranges::binary_search(*choice.ranks, rank);
-    }
-
     void open_new() {
         auto files = files_of_ranks(folder);
         std::erase_if(files, [&](const auto& file) {
-            return logs.contains(file.first) || !wants(file.first);
+            return logs.contains(file.first) ||
+                   (choice.ranks && !std::ranges::binary_search(*choice.ranks, file.first));
         });
         const std::size_t all = std::max<std::size_t>(logs.size() + files.size(), 1);
         for (const auto& [rank, path] : files) {

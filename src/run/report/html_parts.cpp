@@ -53,11 +53,6 @@ BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
     return chart;
 }
 
-std::string host_of_rank(const Report& report, int rank) {
-    const auto found = std::ranges::find(report.ranks, rank, &ReportRank::rank);
-    return found == report.ranks.end() ? "" : found->host;
-}
-
 }  // namespace
 
 std::string html_text(std::string_view text) {
@@ -169,7 +164,8 @@ std::string html_heat_map(const Report& report) {
     HtmlCells hosts;
     std::vector<HtmlCells> rows{{"rank", "node", "mean", "most", "at update"}};
     for (const HeatRow& row : heat.rows) {
-        hosts.push_back(host_of_rank(report, row.first));
+        const auto rank = std::ranges::find(report.ranks, row.first, &ReportRank::rank);
+        hosts.push_back(rank == report.ranks.end() ? "" : rank->host);
         double most = 0;
         std::size_t column = 0;
         for (std::size_t i = 0; i < row.ratio.size(); ++i)

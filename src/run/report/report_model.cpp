@@ -15,10 +15,6 @@
 namespace lockstep {
 namespace {
 
-std::int64_t whole_setting(const RunRecord& record, std::string_view name) {
-    return std::max<std::int64_t>(parse_integer(setting_of(record, name)).value_or(0), 0);
-}
-
 std::string member_text(const Json& object, std::string_view key) {
     const Json* const found = object.find(key);
     return found ? found->as_text() : "";
@@ -172,10 +168,11 @@ std::string setting_of(const RunRecord& record, std::string_view name) {
 }
 
 Report make_report(const RunFigures& run, ReportClues clues) {
+    const std::int64_t batch = parse_integer(setting_of(run.record, "batch")).value_or(0);
     Report report{.clues = std::move(clues),
                   .incarnation = run.incarnation,
                   .facts = facts_of(run),
-                  .batch = whole_setting(run.record, "batch"),
+                  .batch = std::max<std::int64_t>(batch, 0),
                   .charts = report_charts(run),
                   .mean = mean_step(run),
                   .ranks = ranks_of(run),

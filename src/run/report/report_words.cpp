@@ -28,10 +28,6 @@ constexpr std::array<PartWord, static_cast<std::size_t>(Phase::count)> phase_wor
     {'G', "copying to the GPU", "copy"},
 }};
 
-std::string joined_hosts(const std::string& first, const std::string& last) {
-    return first == last ? first : first + " ... " + last;
-}
-
 }  // namespace
 
 const PartWord& phase_word(Phase phase) {
@@ -94,9 +90,10 @@ std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t 
     std::vector<ReportRow> rows;
     for (std::size_t i = 0; i < ranks.size(); i += each) {
         const auto part = ranks.subspan(i, std::min(each, ranks.size() - i));
+        const std::string &first = part.front().host, &last = part.back().host;
         ReportRow row{part.front().rank,
                       part.back().rank,
-                      joined_hosts(part.front().host, part.back().host),
+                      first == last ? first : first + " ... " + last,
                       {}};
         double known = 0;
         for (const ReportRank& rank : part) {

@@ -90,10 +90,6 @@ bool have_parts(std::span<const ScalePoint> points) {
                                [](const ScalePoint& point) { return point.parts.has_value(); });
 }
 
-double measured(const ScalePoint& point, StepPart part) {
-    return point.parts ? (*point.parts)[part] : point.seconds;
-}
-
 // Relative to the whole time: a part that is nothing beside it does not matter.
 Equations equations_of(const Law& law, std::span<const ScalePoint> points) {
     Equations equations;
@@ -102,7 +98,7 @@ Equations equations_of(const Law& law, std::span<const ScalePoint> points) {
         for (const ScaleTerm term : law.terms)
             row.push_back(value_of(term, point.ranks) / point.seconds);
         equations.rows.push_back(std::move(row));
-        equations.targets.push_back(measured(point, law.part) / point.seconds);
+        equations.targets.push_back(point.parts ? (*point.parts)[law.part] / point.seconds : 1);
     }
     return equations;
 }

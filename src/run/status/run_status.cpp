@@ -112,11 +112,6 @@ std::optional<ControlRequest> unmet_request(const RunStatus& status) {
     return {};
 }
 
-/// A sign of life from the future is one of a wrong clock, and says nothing of now.
-double credible_heartbeat_s(const StatusClues& clues) {
-    return clues.heartbeat_unix_s > clues.now_unix_s + early_s ? 0 : clues.heartbeat_unix_s;
-}
-
 void add_history(RunStatus& status, const StatusClues& clues) {
     const std::int64_t kept_until =
         status.is_alive() ? -1 : std::max<std::int64_t>(clues.saved_step, 0);
@@ -230,7 +225,9 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
     const RunHolder holder = read_run_holder(RunPaths{root}.lock());
     status.incarnation = read_incarnation(root);
     const auto state = read_run_state(root);
-    const double sign_s = std::max(credible_heartbeat_s(clues),
+    // A sign of life from the future is one of a wrong clock, and says nothing of now.
+    const bool is_credible = clues.heartbeat_unix_s <= clues.now_unix_s + early_s;
+    const double sign_s = std::max(is_credible ? clues.heartbeat_unix_s : 0,
                                    newest_write_unix_s(root, status.incarnation, clues.now_unix_s));
     if (sign_s > 0) status.sign_of_life_s = std::max(clues.now_unix_s - sign_s, 0.0);
     const bool is_attended =

@@ -59,10 +59,8 @@ std::string micros(std::int64_t ns) {
     return fmt::format("{}.{:02}", quarters / 4, quarters % 4 * 25);
 }
 
-/// Returns the duration between rounded ends.
-std::string micros_between(std::int64_t begin_ns, std::int64_t end_ns) {
-    const auto quarters = [](std::int64_t ns) { return (ns + quarter_ns / 2) / quarter_ns; };
-    return micros((quarters(end_ns) - quarters(begin_ns)) * quarter_ns);
+std::int64_t rounded(std::int64_t ns) {
+    return (ns + quarter_ns / 2) / quarter_ns * quarter_ns;
 }
 
 std::string args_of(const TraceSlice& slice) {
@@ -103,7 +101,7 @@ std::string slice_event(const TraceSlice& slice,
         pid,
         thread,
         micros(begin_ns),
-        micros_between(begin_ns, end_ns),
+        micros(rounded(end_ns) - rounded(begin_ns)),
         args_of(slice));
 }
 
