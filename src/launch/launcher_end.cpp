@@ -114,19 +114,15 @@ Error no_rank(std::string what, std::string_view meaning) {
         "if its error is about one of them: " + fix};
 }
 
-Error ended_with_ranks(std::string what, std::string_view meaning, std::string next_start) {
-    return {"E612",
-            std::move(what),
-            why_alone(meaning, "mpirun failed and ended the ranks; its output is above"),
-            std::move(next_start)};
-}
-
 Error error_of(std::string what,
                std::string_view meaning,
                RanksStage stage,
                std::string next_start) {
     if (stage == RanksStage::begun)
-        return ended_with_ranks(what + " while the ranks trained", meaning, std::move(next_start));
+        return {"E612",
+                what + " while the ranks trained",
+                why_alone(meaning, "mpirun failed and ended the ranks; its output is above"),
+                std::move(next_start)};
     return no_rank(
         stage == RanksStage::unknown ? std::move(what) : what + " before the ranks began to train",
         meaning);

@@ -36,13 +36,6 @@ Json versions(const std::string& libtorch) {
             {"mpi", MpiSession::library_version()}};
 }
 
-Json given_config(const TrainSettings& settings) {
-    Json config = Json::object();
-    for (const auto& [key, entry] : settings.origins)
-        config[key] = {{"value", config_text(entry.value)}, {"origin", entry.origin}};
-    return config;
-}
-
 // A run that an earlier version made has the defaults of settings that came later.
 void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<std::string>& idle) {
     TrainSettings then;
@@ -280,7 +273,10 @@ std::string settle_length(const TrainSettings& settings,
 RunRecord run_facts(const TrainSettings& settings,
                     const BitContract& contract,
                     const std::string& libtorch) {
-    return {.config = given_config(settings),
+    Json config = Json::object();
+    for (const auto& [key, entry] : settings.origins)
+        config[key] = {{"value", config_text(entry.value)}, {"origin", entry.origin}};
+    return {.config = std::move(config),
             .deciding = contract.deciding,
             .contract = numeric_contract(settings, contract),
             .versions = versions(libtorch)};

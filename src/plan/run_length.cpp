@@ -36,14 +36,6 @@ double one_cycle(double peak, double end, double at, double steps) {
                      : annealed(peak, end, (std::min(at, last) - top) / (last - top));
 }
 
-double stepped(double peak,
-               const ScheduleSettings& schedule,
-               std::int64_t step,
-               const RunLength& length) {
-    const std::int64_t passed = step / std::max<std::int64_t>(1, steps_of(schedule.every, length));
-    return peak * std::pow(schedule.gamma, static_cast<double>(passed));
-}
-
 // After the warm-up.
 double scheduled(double peak,
                  const ScheduleSettings& schedule,
@@ -52,11 +44,12 @@ double scheduled(double peak,
     const auto left = std::max<std::int64_t>(1, length.total_steps - schedule.warmup_steps);
     const auto at = static_cast<double>(step - schedule.warmup_steps);
     const double done = std::min(1.0, at / static_cast<double>(left)), span = peak - schedule.end;
+    const std::int64_t passed = step / std::max<std::int64_t>(1, steps_of(schedule.every, length));
     switch (schedule.kind) {
         case ScheduleKind::constant:
             return peak;
         case ScheduleKind::step:
-            return stepped(peak, schedule, step, length);
+            return peak * std::pow(schedule.gamma, static_cast<double>(passed));
         case ScheduleKind::cosine:
             return annealed(peak, schedule.end, done);
         case ScheduleKind::linear:

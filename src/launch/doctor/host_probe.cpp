@@ -156,24 +156,19 @@ struct Conversation {
     }
 };
 
-std::map<std::string, std::string> networks_by_address(std::span<const HostProbe> hosts) {
-    std::map<std::string, std::string> networks;
-    for (const HostProbe& host : hosts)
-        for (const HostAddress& each : host.own.usable) networks[each.address] = each.network;
-    return networks;
-}
-
 /// Why each network of any host does not join all of them; "" for one that does.
 std::map<std::string, std::string> reasons_against(std::span<const HostProbe> hosts) {
-    std::map<std::string, std::string> reasons;
+    std::map<std::string, std::string> reasons, networks;  // by network, by address
     for (const HostProbe& host : hosts)
-        for (const HostAddress& each : host.own.usable) reasons[each.network];
+        for (const HostAddress& each : host.own.usable) {
+            reasons[each.network];
+            networks[each.address] = each.network;
+        }
     for (auto& [network, reason] : reasons)
         for (const HostProbe& host : hosts)
             if (reason.empty() &&
                 std::ranges::count(host.own.usable, network, &HostAddress::network) == 0)
                 reason = fmt::format("{} is not in it", host.name);
-    auto networks = networks_by_address(hosts);
     for (const HostProbe& host : hosts)
         for (const UnreachedAddress& each : host.unreached) {
             auto& reason = reasons[networks[each.address]];

@@ -68,13 +68,6 @@ void extend(std::string& path, double x, double y) {
     path += fmt::format("{}{} {}", path.empty() ? "M" : "L", svg_number(x), svg_number(y));
 }
 
-std::string curve_path(const ReportCurve& curve, const Axis& steps, const Axis& values) {
-    std::string path;
-    for (const ReportPoint& point : curve.points)
-        extend(path, steps.at(static_cast<double>(point.step)), values.at(point.value));
-    return path;
-}
-
 /// The range of each point, there and back again; "" where each is one value.
 std::string band_path(const ReportCurve& curve, const Axis& steps, const Axis& values) {
     const bool has_range = std::ranges::any_of(
@@ -94,11 +87,12 @@ std::string curve_svg(const ReportCurve& curve,
                       double label_y,
                       const Axis& steps,
                       const Axis& values) {
-    std::string svg;
+    std::string svg, path;
     if (const std::string band = band_path(curve, steps, values); !band.empty())
         svg += fmt::format("<path class=\"band s{}\" d=\"{}\"/>", number, band);
-    svg += fmt::format(
-        "<path class=\"line s{}\" d=\"{}\"/>", number, curve_path(curve, steps, values));
+    for (const ReportPoint& point : curve.points)
+        extend(path, steps.at(static_cast<double>(point.step)), values.at(point.value));
+    svg += fmt::format("<path class=\"line s{}\" d=\"{}\"/>", number, path);
     constexpr std::size_t few = 40;
     const std::size_t from = curve.points.size() <= few ? 0 : curve.points.size() - 1;
     for (std::size_t i = from; i < curve.points.size(); ++i)
