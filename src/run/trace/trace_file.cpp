@@ -30,23 +30,18 @@ constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_sli
 constexpr std::size_t most_line = std::size_t{64} << 10;
 constexpr std::string_view events_key = "\"traceEvents\": [\n";
 
-/// See lane_of().
-struct Lane {
-    std::string name;
-    std::vector<const TraceSlice*> slices;  ///< in the trace's order
-};
+/// Slices in the trace's order, by their lane's place and name: see lane_of().
+using Lanes = std::map<std::pair<std::int64_t, std::string>, std::vector<const TraceSlice*>>;
 
 /// Steps first, then collectives by bucket, then the other collectives. They borrow from `trace`.
-std::vector<Lane> lanes_of(const StepTrace& trace) {
-    std::map<std::pair<std::int64_t, std::string>, std::vector<const TraceSlice*>> found;
+Lanes lanes_of(const StepTrace& trace) {
+    Lanes lanes;
     for (const TraceSlice& slice : trace.slices) {
         const std::int64_t place = slice.kind != SliceKind::collective ? -1
                                    : slice.bucket >= 0                 ? slice.bucket
                                                                        : std::int64_t{1} << 32;
-        found[{place, lane_of(slice)}].push_back(&slice);
+        lanes[{place, lane_of(slice)}].push_back(&slice);
     }
-    std::vector<Lane> lanes;
-    for (auto& [place, slices] : found) lanes.push_back({place.second, std::move(slices)});
     return lanes;
 }
 
@@ -162,24 +157,22 @@ std::string events_of(const StepTrace& trace, TraceFile file, std::int64_t ahead
     constexpr int lane_bits = 24;  // more than ranks
     const bool is_merged = file == TraceFile::merged;
     const std::int64_t pid = is_merged ? std::int64_t{trace.rank} + 1 : trace.pid;
-    const auto thread_of = [&](std::size_t lane) {
-        const auto number = static_cast<std::int64_t>(lane);
-        return is_merged ? number << lane_bits | pid : number + 1;
-    };
-    std::vector<Lane> lanes = lanes_of(trace);
-    std::string text = name_event("process_name", pid, 0, name_of(trace));
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-        text += name_event("thread_name", pid, thread_of(lane), lanes[lane].name);
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        if (is_merged) std::ranges::stable_sort(lanes[lane].slices, begins_before);
-        for (const TraceSlice* slice : lanes[lane].slices) {
-            text += slice_event(*slice, pid, thread_of(lane), ahead_ns);
+    std::string names = name_event("process_name", pid, 0, name_of(trace)), events;
+    std::int64_t lane = 0;
+    for (auto& [place, slices] : lanes_of(trace)) {
+        const std::int64_t thread = is_merged ? lane << lane_bits | pid : lane + 1;
+        ++lane;
+        names += name_event("thread_name", pid, thread, place.second);
+        if (is_merged) std::ranges::stable_sort(slices, begins_before);
+        for (const TraceSlice* slice : slices) {
+            events += slice_event(*slice, pid, thread, ahead_ns);
             if (is_merged && slice->kind == SliceKind::collective)
-                text += arrows(*slice, trace, pid, thread_of(lane), ahead_ns);
+                events += arrows(*slice, trace, pid, thread, ahead_ns);
         }
     }
-    text.resize(text.size() - 2);  // the last comma
-    return text;
+    names += events;
+    names.resize(names.size() - 2);  // the last comma
+    return names;
 }
 
 /// Returns the head that HTA requires (`"rank": N` with a space), and that Kineto's readers expect.
