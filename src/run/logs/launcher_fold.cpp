@@ -75,7 +75,11 @@ std::optional<LauncherLine> begun_error(double time_s, std::string_view text) {
 }  // namespace
 
 void LauncherFold::add(double time_s, std::string_view text) {
-    if (error_ && continues_error(text)) return;
+    constexpr std::string_view why = "  why: ";
+    if (error_ && text.starts_with("  ")) {
+        if (text.starts_with(why)) error_->why = text.substr(why.size());
+        return;
+    }
     close_error();
     if (!box_.empty() && (time_s > box_s_ + longest_box_s || box_.size() >= longest_box))
         close_box();
@@ -90,13 +94,6 @@ void LauncherFold::add(double time_s, std::string_view text) {
         return;  // a second rule begins a box as the first did
     error_ = begun_error(time_s, text);
     if (!error_) ready_.push_back(plain_line(time_s, text));
-}
-
-bool LauncherFold::continues_error(std::string_view text) {
-    constexpr std::string_view why = "  why: ";
-    if (!text.starts_with("  ")) return false;
-    if (text.starts_with(why)) error_->why = text.substr(why.size());
-    return true;
 }
 
 void LauncherFold::close_error() {

@@ -41,7 +41,6 @@ class LauncherFold {
   private:
     void close_box();
     void close_error();
-    bool continues_error(std::string_view text);
 
     std::deque<LauncherLine> ready_;
     std::vector<std::string> box_;  // its lines so far, from its first rule on
