@@ -140,9 +140,8 @@ class FlightRecorder {
     /// Returns the word for mirror_signals_to(); valid for the lifetime of this.
     std::atomic<std::uint64_t>* signal_word();
 
-    const fs::path& folder() const {
-        return folder_;
-    }                                     ///< folder of the records of this start's ranks
+    /// Returns the folder of the records of this start's ranks.
+    const fs::path& folder() const { return folder_; }
     int rank() const { return rank_; }    ///< rank of the writer
     int ranks() const { return ranks_; }  ///< number of ranks that record into that folder
 

@@ -31,9 +31,8 @@ struct RunPaths {
 
     /// Returns the path of the file with one line for each report, of all starts.
     fs::path metrics() const { return root / "metrics.jsonl"; }
-    fs::path confusion() const {
-        return root / "confusion.csv";
-    }  ///< confusion matrix of the last evaluation
+    /// Returns the confusion matrix of the last evaluation.
+    fs::path confusion() const { return root / "confusion.csv"; }
 
     /// Returns the folder of checkpoints, which for a time also holds unfinished ones.
     fs::path checkpoints() const { return root / "ckpt"; }

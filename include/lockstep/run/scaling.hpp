@@ -57,9 +57,8 @@ struct ScalePoint {
     double room = std::numeric_limits<double>::infinity();
     std::optional<StepParts> parts{};  ///< mean over the ranks, in seconds; they sum to `seconds`
 
-    double at_once() const {
-        return std::min<double>(ranks, room);
-    }                                                   ///< ranks that compute at a time
+    /// Returns the ranks that compute at a time.
+    double at_once() const { return std::min<double>(ranks, room); }
     double turns() const { return ranks / at_once(); }  ///< ranks per computing rank
 };
 

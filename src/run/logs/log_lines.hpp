@@ -47,9 +47,8 @@ class LogLines {
     std::size_t read_from(std::int64_t offset, std::span<char> into);
 
     const fs::path& path() const { return path_; }
-    std::uint64_t passed_over() const {
-        return passed_over_;
-    }  ///< number of lines that are too long
+    /// Returns the number of lines that are too long.
+    std::uint64_t passed_over() const { return passed_over_; }
 
   private:
     UniqueFd open() const;

@@ -57,15 +57,12 @@ std::string open_svg(double width,
                      const std::string& title,
                      const std::string& description) {
     return fmt::format(
-        "<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{}-t {}-d\">"
-        "<title id=\"{}-t\">{}</title><desc id=\"{}-d\">{}</desc>\n",
+        "<svg class=\"chart\" viewBox=\"0 0 {0} {1}\" role=\"img\" aria-labelledby=\"{2}-t {2}-d\">"
+        "<title id=\"{2}-t\">{3}</title><desc id=\"{2}-d\">{4}</desc>\n",
         svg_number(width),
         svg_number(height),
         id,
-        id,
-        id,
         html_text(title),
-        id,
         html_text(description));
 }
 
