@@ -3,7 +3,6 @@
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
-#include "wire_reader.hpp"
 
 #include <algorithm>
 #include <array>
@@ -24,6 +23,77 @@ using testing::Pair;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
 
+// A reader of protocol buffers that knows nothing of how they are written.
+
+/// Takes bytes off the front of a text. Throws where there are too few.
+class WireReader {
+  public:
+    explicit WireReader(std::string_view bytes) : rest_(bytes) {}
+
+    bool is_done() const { return rest_.empty(); }
+
+    std::string_view take(std::size_t count) {
+        if (count > rest_.size()) throw std::runtime_error("cut short");
+        const auto taken = rest_.substr(0, count);
+        rest_.remove_prefix(count);
+        return taken;
+    }
+
+    /// Little endian.
+    std::uint64_t number(std::size_t bytes) {
+        const auto text = take(bytes);
+        std::uint64_t value = 0;
+        for (std::size_t i = bytes; i-- > 0;)
+            value = value << 8 | static_cast<unsigned char>(text[i]);
+        return value;
+    }
+
+    std::uint64_t varint() {
+        std::uint64_t value = 0;
+        for (int shift = 0; shift < 64; shift += 7) {
+            const auto byte = number(1);
+            value |= (byte & 0x7F) << shift;
+            if (byte < 0x80) return value;
+        }
+        throw std::runtime_error("a number without end");
+    }
+
+  private:
+    std::string_view rest_;
+};
+
+/// One field of a message: its number, and a number or bytes.
+struct WireField {
+    std::uint64_t key = 0, field = 0;  ///< the key has the type, too
+    std::uint64_t value = 0;           ///< varint, fixed64, fixed32
+    std::string_view bytes = {};       ///< texts and messages
+};
+
+std::vector<WireField> wire_fields(std::string_view message) {
+    std::vector<WireField> fields;
+    for (WireReader in(message); !in.is_done();) {
+        const std::uint64_t key = in.varint();
+        WireField& next = fields.emplace_back(WireField{key, key >> 3});
+        switch (key & 7) {
+            case 0:
+                next.value = in.varint();
+                break;
+            case 1:
+                next.value = in.number(8);
+                break;
+            case 2:
+                next.bytes = in.take(in.varint());
+                break;
+            case 5:
+                next.value = in.number(4);
+                break;
+            default:
+                throw std::runtime_error("unknown wire type");
+        }
+    }
+    return fields;
+}
+
 /// CRC-32C bit by bit, as its definition has it.
 std::uint32_t slow_crc32c(std::string_view bytes) {
     std::uint32_t crc = 0xFFFFFFFF;
@@ -35,7 +105,7 @@ std::uint32_t slow_crc32c(std::string_view bytes) {
 }
 
 /// One TFRecord with both checksums proven.
-std::string_view take_record(test::WireReader& in) {
+std::string_view take_record(WireReader& in) {
     const auto take_proven = [&](std::size_t bytes) {
         const std::string_view taken = in.take(bytes);
         const auto crc = slow_crc32c(taken);
@@ -43,7 +113,7 @@ std::string_view take_record(test::WireReader& in) {
         if (in.number(4) != masked) throw std::runtime_error("wrong checksum");
         return taken;
     };
-    test::WireReader length(take_proven(8));
+    WireReader length(take_proven(8));
     return take_proven(length.number(8));
 }
 
@@ -54,7 +124,7 @@ struct ReadHistogram {
 
 std::vector<double> doubles_in(std::string_view bytes) {
     std::vector<double> values;
-    for (test::WireReader in(bytes); !in.is_done();)
+    for (WireReader in(bytes); !in.is_done();)
         values.push_back(std::bit_cast<double>(in.number(8)));
     return values;
 }
@@ -63,7 +133,7 @@ ReadHistogram histogram_in(std::string_view bytes) {
     ReadHistogram found;
     double* const numbers[] = {
         &found.min, &found.max, &found.count, &found.sum, &found.sum_squares};
-    for (const test::WireField& field : test::wire_fields(bytes)) {
+    for (const WireField& field : wire_fields(bytes)) {
         if (field.field <= 5) *numbers[field.field - 1] = std::bit_cast<double>(field.value);
         if (field.field == 6) found.limits = doubles_in(field.bytes);
         if (field.field == 7) found.counts = doubles_in(field.bytes);
@@ -73,7 +143,7 @@ ReadHistogram histogram_in(std::string_view bytes) {
 
 /// Of a TensorProto that holds one.
 std::string text_in(std::string_view bytes) {
-    const auto fields = test::wire_fields(bytes);
+    const auto fields = wire_fields(bytes);
     if (fields.size() != 3 || fields[0].value != 7 || fields[2].field != 8)
         throw std::runtime_error("no text");
     return std::string(fields[2].bytes);
@@ -91,7 +161,7 @@ struct Event {
 
 void read_value(std::string_view bytes, Event& event) {
     std::string tag;
-    for (const test::WireField& field : test::wire_fields(bytes)) {
+    for (const WireField& field : wire_fields(bytes)) {
         if (field.field == 1) tag = field.bytes;
         if (field.field == 2)
             event.scalars[tag] = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
@@ -104,36 +174,27 @@ void read_value(std::string_view bytes, Event& event) {
 }
 
 void read_summary(std::string_view bytes, Event& event) {
-    for (test::WireReader in(bytes); !in.is_done();) {
-        if (in.varint() != (1 << 3 | 2)) throw std::runtime_error("unexpected field");
-        read_value(in.take(in.varint()), event);
+    for (const WireField& value : wire_fields(bytes)) {
+        if (value.key != (1 << 3 | 2)) throw std::runtime_error("unexpected field");
+        read_value(value.bytes, event);
     }
 }
 
 Event read_event(std::string_view bytes) {
     Event event;
-    for (test::WireReader in(bytes); !in.is_done();) {
-        switch (in.varint()) {
-            case 1 << 3 | 1:
-                event.wall_time = std::bit_cast<double>(in.number(8));
-                break;
-            case 2 << 3 | 0:
-                event.step = static_cast<std::int64_t>(in.varint());
-                break;
-            case 3 << 3 | 2:
-                event.version = in.take(in.varint());
-                break;
-            case 5 << 3 | 2:
-                read_summary(in.take(in.varint()), event);
-                break;
-            case 7 << 3 | 2: {
-                test::WireReader log(in.take(in.varint()));
-                if (log.varint() == (1 << 3 | 0)) event.session_status = log.varint();
-                break;
-            }
-            default:
-                throw std::runtime_error("unexpected field");
-        }
+    for (const WireField& part : wire_fields(bytes)) {
+        if (part.key == (1 << 3 | 1))
+            event.wall_time = std::bit_cast<double>(part.value);
+        else if (part.key == (2 << 3 | 0))
+            event.step = static_cast<std::int64_t>(part.value);
+        else if (part.key == (3 << 3 | 2))
+            event.version = part.bytes;
+        else if (part.key == (5 << 3 | 2))
+            read_summary(part.bytes, event);
+        else if (part.key == (7 << 3 | 2) && wire_fields(part.bytes).at(0).key == (1 << 3 | 0))
+            event.session_status = wire_fields(part.bytes)[0].value;
+        else
+            throw std::runtime_error("unexpected field");
     }
     return event;
 }
@@ -141,8 +202,7 @@ Event read_event(std::string_view bytes) {
 std::vector<Event> events_of(const fs::path& path) {
     const auto content = test::content_of(path);
     std::vector<Event> events;
-    for (test::WireReader in(content); !in.is_done();)
-        events.push_back(read_event(take_record(in)));
+    for (WireReader in(content); !in.is_done();) events.push_back(read_event(take_record(in)));
     return events;
 }
 
