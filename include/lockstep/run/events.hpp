@@ -113,6 +113,7 @@ struct EvaluationMetrics {
     std::map<std::string, double> figures;  ///< "test_loss", "test_accuracy", ...
 };
 
+void describe(Record& record, PhaseSeconds& phases);        ///< {"data": 0.1, "forward": 2.5, ...}
 void describe(Record& record, StepReport& report);          ///< as logs and metrics have it
 void describe(Record& record, StepsEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, FirstStepEvent& event);       ///< as logs and metrics have it

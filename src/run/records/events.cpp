@@ -3,14 +3,12 @@
 // readers use the existing fields.
 #include "lockstep/run/events.hpp"
 
-#include "phases_record.hpp"
-
 namespace lockstep {
 
-void describe(Record& record, PhasesByName& phases) {
-    for (std::size_t i = 0; i < phases.seconds->size(); ++i) {
+void describe(Record& record, PhaseSeconds& phases) {
+    for (std::size_t i = 0; i < phases.size(); ++i) {
         const std::string name(phase_name(static_cast<Phase>(i)));
-        record.later(name.c_str(), (*phases.seconds)[i]);
+        record.later(name.c_str(), phases[i]);
     }
 }
 
@@ -41,8 +39,7 @@ void describe(Record& record, StepReport& report) {
     record.measured("lr", report.lr);
     record.measured("samples_per_s", report.samples_per_s);
     record.later("memory_bytes", report.memory_bytes);
-    PhasesByName phases{&report.phases};
-    record.later("phases", phases);
+    record.later("phases", report.phases);
 }
 
 void describe(Record& record, StepsEvent& event) {

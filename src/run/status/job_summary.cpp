@@ -3,9 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/run/events.hpp"
 #include "lockstep/run/stragglers.hpp"
-
-#include "records/phases_record.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -371,8 +370,7 @@ void describe(Record& record, JobSummary& summary) {
     record.field("node_limit_of", summary.node_limit_of);
     record.later("model", summary.model);
     record.later("node_state_bytes", summary.node_state_bytes);
-    PhasesByName phases{&summary.phases};
-    record.field("phases", phases);
+    record.field("phases", summary.phases);
     record.field("efficiency", summary.efficiency);
     record.field("why", summary.why);
     record.field("advice", summary.advice);
