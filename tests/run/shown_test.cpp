@@ -38,102 +38,97 @@ struct Screen {
     }
 };
 
-TEST(Progress, SaysAPlainLineEveryThirtySeconds) {
-    Screen screen;
-    Progress progress("training", 1000, ProgressUnit::count, screen.sink(false));
+class ProgressTest : public testing::Test {
+  protected:
+    Screen screen_;
+};
+
+TEST_F(ProgressTest, SaysAPlainLineEveryThirtySeconds) {
+    Progress progress("training", 1000, ProgressUnit::count, screen_.sink(false));
     for (std::uint64_t step = 1; step <= 1000; ++step) {
-        screen.now += 0.125;
+        screen_.now += 0.125;
         progress.update(step, "step " + std::to_string(step));
     }
-    EXPECT_THAT(screen.said, ElementsAre("step 240", "step 480", "step 720", "step 960"));
-    EXPECT_THAT(screen.shown, IsEmpty());
+    EXPECT_THAT(screen_.said, ElementsAre("step 240", "step 480", "step 720", "step 960"));
+    EXPECT_THAT(screen_.shown, IsEmpty());
 }
 
-TEST(Progress, SaysNothingInAShortTime) {
-    Screen screen;
-    Progress progress("training", 10, ProgressUnit::count, screen.sink(false));
-    screen.now += 29;
+TEST_F(ProgressTest, SaysNothingInAShortTime) {
+    Progress progress("training", 10, ProgressUnit::count, screen_.sink(false));
+    screen_.now += 29;
     EXPECT_FALSE(progress.is_due());
     progress.update(10, "step 10");
-    EXPECT_THAT(screen.said, IsEmpty());
+    EXPECT_THAT(screen_.said, IsEmpty());
 }
 
-TEST(Progress, SumsUpEachOfSeveralStages) {
-    Screen screen;
-    Progress progress(screen.sink(false));
+TEST_F(ProgressTest, SumsUpEachOfSeveralStages) {
+    Progress progress(screen_.sink(false));
     progress.finish();  // none has begun
     progress.update("pack", 0, 10, ProgressUnit::count);
-    screen.now += 1;
+    screen_.now += 1;
     progress.update("pack", 10, 10, ProgressUnit::count);
     progress.update("verify", 0, 2048, ProgressUnit::bytes);
-    screen.now += 2;
+    screen_.now += 2;
     progress.update("verify", 2048, 2048, ProgressUnit::bytes);
     progress.finish();
-    EXPECT_THAT(screen.said, ElementsAre("pack 10 in 1.0s", "verify 2 KiB in 2.0s"));
+    EXPECT_THAT(screen_.said, ElementsAre("pack 10 in 1.0s", "verify 2 KiB in 2.0s"));
 }
 
-TEST(Progress, ShowsALiveLineAtMostTenTimesASecond) {
-    Screen screen;
-    Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));
+TEST_F(ProgressTest, ShowsALiveLineAtMostTenTimesASecond) {
+    Progress progress("training", 1000, ProgressUnit::count, screen_.sink(true));
     for (std::uint64_t step = 1; step <= 1000; ++step) {
-        screen.now += 0.015625;
+        screen_.now += 0.015625;
         progress.update(step, "step");
     }
-    EXPECT_THAT(screen.shown, SizeIs(testing::AllOf(testing::Ge(100u), testing::Le(157u))));
-    EXPECT_THAT(screen.said, IsEmpty());
+    EXPECT_THAT(screen_.shown, SizeIs(testing::AllOf(testing::Ge(100u), testing::Le(157u))));
+    EXPECT_THAT(screen_.said, IsEmpty());
 }
 
-TEST(Progress, HasBarAndEtaInTheLiveLine) {
-    Screen screen;
-    Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));
-    screen.now += 10;
+TEST_F(ProgressTest, HasBarAndEtaInTheLiveLine) {
+    Progress progress("training", 1000, ProgressUnit::count, screen_.sink(true));
+    screen_.now += 10;
     progress.update(250, "step 250 | loss 0.5");
-    EXPECT_THAT(screen.shown,
+    EXPECT_THAT(screen_.shown,
                 ElementsAre("[#####---------------]  25 % eta 30.0s | step 250 | loss 0.5"));
 }
 
-TEST(Progress, WritesLiveLinesIntoTheFileToo) {
-    Screen screen;
-    Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));
-    screen.now += 31;
+TEST_F(ProgressTest, WritesLiveLinesIntoTheFileToo) {
+    Progress progress("training", 1000, ProgressUnit::count, screen_.sink(true));
+    screen_.now += 31;
     progress.update(250, "step 250");
-    EXPECT_THAT(screen.recorded, ElementsAre("step 250"));
+    EXPECT_THAT(screen_.recorded, ElementsAre("step 250"));
 }
 
-TEST(Progress, RemovesTheLiveLineAtTheEnd) {
-    Screen screen;
-    { Progress progress("training", 10, ProgressUnit::count, screen.sink(true)); }
-    EXPECT_THAT(screen.shown, ElementsAre(""));
+TEST_F(ProgressTest, RemovesTheLiveLineAtTheEnd) {
+    { Progress progress("training", 10, ProgressUnit::count, screen_.sink(true)); }
+    EXPECT_THAT(screen_.shown, ElementsAre(""));
 }
 
-TEST(Progress, WritesALineOfItsOwnInBytes) {
-    Screen screen;
-    Progress progress("packing", 4ull << 30, ProgressUnit::bytes, screen.sink(false));
-    screen.now += 32;
+TEST_F(ProgressTest, WritesALineOfItsOwnInBytes) {
+    Progress progress("packing", 4ull << 30, ProgressUnit::bytes, screen_.sink(false));
+    screen_.now += 32;
     progress.update(1ull << 30);
-    screen.now += 32;
+    screen_.now += 32;
     progress.update(2ull << 30);
     progress.finish();
-    EXPECT_THAT(screen.said,
+    EXPECT_THAT(screen_.said,
                 ElementsAre("packing 1 GiB of 4 GiB | 32 MiB/s",
                             "packing 2 GiB of 4 GiB | 32 MiB/s",
                             "packing 2 GiB in 1m04s"));
 }
 
-TEST(Progress, CountsWithoutAKnownEnd) {
-    Screen screen;
-    Progress progress("reading", 0, ProgressUnit::count, screen.sink(false));
-    screen.now += 40;
+TEST_F(ProgressTest, CountsWithoutAKnownEnd) {
+    Progress progress("reading", 0, ProgressUnit::count, screen_.sink(false));
+    screen_.now += 40;
     progress.update(40000);
-    EXPECT_THAT(screen.said, ElementsAre("reading 40,000 | 1,000/s"));
+    EXPECT_THAT(screen_.said, ElementsAre("reading 40,000 | 1,000/s"));
     EXPECT_LT(progress.eta_s(), 0);
 }
 
-TEST(Progress, DoesNotCountWhatAnEarlierRunDid) {
-    Screen screen;
-    Progress progress("training", 1000, ProgressUnit::count, screen.sink(false));
+TEST_F(ProgressTest, DoesNotCountWhatAnEarlierRunDid) {
+    Progress progress("training", 1000, ProgressUnit::count, screen_.sink(false));
     progress.start_at(500);
-    screen.now += 10;
+    screen_.now += 10;
     progress.update(600);
     EXPECT_DOUBLE_EQ(progress.eta_s(), 40);
 }
@@ -161,21 +156,20 @@ class NarrowStdout {
     UniqueFd controller_, stdout_;
 };
 
-TEST(Progress, FitsTheTerminalAsItIsNow) {
-    Screen screen;
+TEST_F(ProgressTest, FitsTheTerminalAsItIsNow) {
     {
         const NarrowStdout terminal(20);
-        Progress progress("packing", 1000, ProgressUnit::count, screen.sink(true));
+        Progress progress("packing", 1000, ProgressUnit::count, screen_.sink(true));
         for (const unsigned short columns : std::array<unsigned short, 4>{20, 50, 12, 1}) {
             terminal.resize(columns);
-            screen.now += 10;
+            screen_.now += 10;
             progress.update(500, "step 500 | loss 0.5");
         }
-        Progress endless("waiting", 0, ProgressUnit::count, screen.sink(true));
+        Progress endless("waiting", 0, ProgressUnit::count, screen_.sink(true));
         terminal.resize(10);
         endless.update(0, "waiting for a lock");
     }
-    const Lines shown(screen.shown.begin(), screen.shown.begin() + 5);
+    const Lines shown(screen_.shown.begin(), screen_.shown.begin() + 5);
     EXPECT_THAT(shown,
                 ElementsAre(" 50 % eta 10.0s | s",
                             "[##########----------]  50 % eta 20.0s | step 500",
@@ -184,15 +178,14 @@ TEST(Progress, FitsTheTerminalAsItIsNow) {
                             "waiting f"));
 }
 
-TEST(Progress, SaysNothingOfItsEndWhereAProgramReads) {
-    Screen screen;
-    ProgressSink sink = screen.sink(false);
+TEST_F(ProgressTest, SaysNothingOfItsEndWhereAProgramReads) {
+    ProgressSink sink = screen_.sink(false);
     sink.sums_up = false;
     Progress progress("measuring", 10, ProgressUnit::count, sink);
-    screen.now += 31;
+    screen_.now += 31;
     progress.update(5, "measuring 1 MiB");
     progress.finish();
-    EXPECT_THAT(screen.said, ElementsAre("measuring 1 MiB"));
+    EXPECT_THAT(screen_.said, ElementsAre("measuring 1 MiB"));
 }
 
 TEST(MemoryUse, IsReadFromTheKernelsFiles) {
