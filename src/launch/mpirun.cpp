@@ -80,11 +80,6 @@ LaunchNetwork chosen_network(const std::vector<HostSlots>& hosts, const Environm
     return network;
 }
 
-std::size_t ranks_on(const std::vector<HostSlots>& hosts, const LaunchRequest& request) {
-    return request.oversubscribe && request.np > 0 ? static_cast<std::size_t>(request.np)
-                                                   : lay_out(hosts, request.np, MapBy::slot).size();
-}
-
 Words words_for_hosts(const std::vector<HostSlots>& hosts,
                       std::size_t ranks,
                       const LaunchNetwork& network) {
@@ -207,7 +202,9 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
         add(words_for_one_node(request));
     } else {
         const std::vector<HostSlots> hosts = parse_hosts(request.hosts);
-        const std::size_t ranks = ranks_on(hosts, request);
+        const bool is_given = request.oversubscribe && request.np > 0;
+        const std::size_t ranks = is_given ? static_cast<std::size_t>(request.np)
+                                           : lay_out(hosts, request.np, MapBy::slot).size();
         network = chosen_network(hosts, environment);
         add(words_for_hosts(hosts, ranks, network));
         if (!network.is_needed) add(words_for_this_machine());

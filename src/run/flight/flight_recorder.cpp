@@ -60,12 +60,6 @@ std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(now_s() * 1e9);
 }
 
-// Blocks that exist: a write to a hole on a full disk would end the process by SIGBUS.
-void reserve(const UniqueFd& file, std::size_t bytes, const fs::path& path) {
-    const int failed = ::posix_fallocate(file.value(), 0, static_cast<off_t>(bytes));
-    check(failed == 0, [&] { return system_error("make room for", path.string(), failed); });
-}
-
 template <std::size_t N>
 void copy_text(std::array<char, N>& to, std::string_view from) {
     to.fill('\0');
@@ -97,7 +91,9 @@ struct FlightRecorder::Mapping {
           bytes(ring_header_bytes + count * sizeof(RingEntry)) {
         check(static_cast<bool>(file),
               [&] { return system_error("create", path.string(), errno); });
-        reserve(file, bytes, path);
+        // Blocks that exist: a write to a hole on a full disk would end the process by SIGBUS.
+        const int failed = ::posix_fallocate(file.value(), 0, static_cast<off_t>(bytes));
+        check(failed == 0, [&] { return system_error("make room for", path.string(), failed); });
         memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.value(), 0);
         check(memory != MAP_FAILED, [&] { return system_error("map", path.string(), errno); });
         header = new (memory) RingHeader{};

@@ -15,10 +15,6 @@ namespace {
 constexpr int gzip_window = 15 + 16;  // zlib's way of asking for gzip's header
 constexpr int quick = 1;              // a rank waits for it
 
-Bytef* bytes_in(std::string_view text) {
-    return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // zlib knows no const
-}
-
 /// Hands `text` to `stream` in pieces that its counter holds, and what comes out to `take`, which
 /// says whether to go on. The last code of `step`.
 template <class Step, class Take>
@@ -28,7 +24,8 @@ int pump(z_stream& stream, std::string_view text, Step&& step, Take&& take) {
     do {
         if (stream.avail_in == 0) {
             const std::string_view piece = text.substr(0, std::numeric_limits<uInt>::max());
-            stream.next_in = bytes_in(piece);
+            stream.next_in =
+                reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));  // zlib knows no const
             stream.avail_in = static_cast<uInt>(piece.size());
             text.remove_prefix(piece.size());
         }
