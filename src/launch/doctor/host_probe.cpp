@@ -110,10 +110,16 @@ std::string word(const Json& list, std::size_t index) {
     return list.at(index).get<std::string>();
 }
 
+/// Structs of three texts, each sent as a list.
+template <class Sent>
+std::vector<Sent> all_from(const Json& list) {
+    std::vector<Sent> all;
+    for (const Json& each : list) all.push_back({word(each, 0), word(each, 1), word(each, 2)});
+    return all;
+}
+
 HostAddresses addresses_from(const Json& json) {
-    HostAddresses addresses;
-    for (const Json& each : json.at("usable"))
-        addresses.usable.push_back({word(each, 0), word(each, 1), word(each, 2)});
+    HostAddresses addresses{.usable = all_from<HostAddress>(json.at("usable")), .left_out = {}};
     for (const Json& each : json.at("left_out"))
         addresses.left_out.push_back({word(each, 0), word(each, 1)});
     return addresses;
@@ -124,14 +130,6 @@ Json json_of(const std::vector<const RdmaPort*>& ports) {
     for (const RdmaPort* port : ports)
         list.push_back({port->name(), port->link_layer, port->interface});
     return list;
-}
-
-std::vector<ProbedPort> ports_from(const Json& words) {
-    std::vector<ProbedPort> ports;
-    if (const Json* list = words.find("rdma_ports"))
-        for (const Json& each : *list)
-            ports.push_back({word(each, 0), word(each, 1), word(each, 2)});
-    return ports;
 }
 
 /// One host, and what it said last that was no answer.
@@ -232,16 +230,15 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
     std::vector<std::string> offers;
     for (Conversation& talk : talks) {
         const Json words = talk.hear(deadline_s);
-        hosts.push_back({talk.name, addresses_from(words.at("addresses")), {}, ports_from(words)});
+        hosts.push_back({talk.name, addresses_from(words.at("addresses")), {}});
+        if (const Json* ports = words.find("rdma_ports"))
+            hosts.back().rdma_ports = all_from<ProbedPort>(*ports);
         offers.push_back(words.at("offer").get<std::string>());
     }
     for (std::size_t i = 0; i < talks.size(); ++i)
         talks[i].process.say(Json{{"offers", offers}, {"index", i}}.dump());
-    for (std::size_t i = 0; i < talks.size(); ++i) {
-        const Json words = talks[i].hear(deadline_s);
-        for (const Json& each : words.at("unreached"))
-            hosts[i].unreached.push_back({word(each, 0), word(each, 1), word(each, 2)});
-    }
+    for (std::size_t i = 0; i < talks.size(); ++i)
+        hosts[i].unreached = all_from<UnreachedAddress>(talks[i].hear(deadline_s).at("unreached"));
     return hosts;
 }
 
