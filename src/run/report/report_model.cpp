@@ -16,8 +16,7 @@ namespace lockstep {
 namespace {
 
 std::string member_text(const Json& object, std::string_view key) {
-    const Json* const found = object.find(key);
-    return found ? found->as_text() : "";
+    return object.value(key, Json("")).as_text();
 }
 
 std::set<std::string> hosts_of(const RunFigures& run) {
@@ -162,9 +161,7 @@ std::string_view finding_weight_name(FindingWeight weight) {
 
 std::string setting_of(const RunRecord& record, std::string_view name) {
     if (const Json* const decided = record.deciding.find(name)) return decided->as_text();
-    const Json* const given = record.config.find(name);
-    const Json* const value = given ? given->find("value") : nullptr;
-    return value ? value->as_text() : "";
+    return member_text(record.config.value(name, Json()), "value");
 }
 
 Report make_report(const RunFigures& run, ReportClues clues) {

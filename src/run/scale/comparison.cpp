@@ -13,13 +13,8 @@ namespace {
 
 constexpr std::size_t stretches = 10;
 
-std::string text_of(const Json* value) {
-    return value ? value->as_text() : "";
-}
-
 std::string member_of(const Json& config, const std::string& name, const char* member) {
-    const Json* const entry = config.find(name);
-    return entry && entry->is_object() ? text_of(entry->find(member)) : "";
+    return config.value(name, Json()).value(member, Json("")).as_text();
 }
 
 std::set<std::string> names_of(const Json& first, const Json& second) {
@@ -33,7 +28,7 @@ std::set<std::string> names_of(const Json& first, const Json& second) {
 // As text; a setting that does not decide has its value beside its origin.
 std::string value_of(const RunRecord& record, Json RunRecord::*part, const std::string& name) {
     return part == &RunRecord::config ? member_of(record.config, name, "value")
-                                      : text_of((record.*part).find(name));
+                                      : (record.*part).value(name, Json("")).as_text();
 }
 
 double mean_of(std::span<const double> values) {
