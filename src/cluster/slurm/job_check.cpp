@@ -14,12 +14,12 @@
 namespace lockstep {
 namespace {
 
-// "--name NEAREST", or the first one.
-std::string offer(const char* name,
+// "--option NEAREST", or the first one.
+std::string offer(const char* option,
                   const std::string& wrong,
                   const std::vector<std::string>& names) {
     const std::string nearest = nearest_name(wrong, names);
-    return fmt::format("--{} {}", name, nearest.empty() ? names.front() : nearest);
+    return fmt::format("{} {}", option, nearest.empty() ? names.front() : nearest);
 }
 
 void check_account(const JobRequest& request, const SlurmFacts& facts) {
@@ -34,7 +34,7 @@ void check_account(const JobRequest& request, const SlurmFacts& facts) {
             facts.accounts.empty() ? "sacctmgr names none"
                                    : fmt::format("yours: {}", fmt::join(facts.accounts, ", ")),
             facts.accounts.empty() ? "ask the administrators for one"
-                                   : offer("account", request.account, facts.accounts));
+                                   : offer("--account", request.account, facts.accounts));
     });
 }
 
@@ -45,7 +45,7 @@ void check_qos(const JobRequest& request, const SlurmFacts& facts) {
         return Error("E545",
                      fmt::format("QOS '{}' is not yours", request.qos),
                      fmt::format("yours: {}", fmt::join(facts.qos, ", ")),
-                     offer("qos", request.qos, facts.qos));
+                     offer("--qos", request.qos, facts.qos));
     });
 }
 
@@ -150,7 +150,7 @@ void check_reservation(const JobRequest& request,
                      names.empty() ? "there are no reservations, or they have ended"
                                    : fmt::format("there are {}", fmt::join(names, ", ")),
                      names.empty() ? "drop --reservation"
-                                   : offer("reservation", request.reservation, names));
+                                   : offer("--reservation", request.reservation, names));
     });
     check_reservation_names(*found, request, facts);
     const std::int64_t asked = request.parts.front().node_count();
@@ -270,7 +270,7 @@ Error unknown_partition(const SlurmFacts& facts, const std::string& name) {
     return Error("E523",
                  fmt::format("there is no partition '{}'", name),
                  fmt::format("there are {}", fmt::join(shown, ", ")),
-                 offer("partition", name, names));
+                 offer("--partition", name, names));
 }
 
 std::vector<const SlurmPartition*> partitions_of(const JobPart& part, const SlurmFacts& facts) {

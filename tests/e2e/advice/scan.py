@@ -165,6 +165,8 @@ class Scan:
                 self._read(file, *arguments[2], 'E105')
             if len(arguments) < 4:
                 continue
+            if file.texts[start - 1] == 'check_fits':
+                self._read(file, *arguments[3], 'E106')
             first = range(*arguments[0])
             codes = [file.texts[k] for k in first
                      if file.kinds[k] == 'text' and CODE.fullmatch(file.texts[k])]
