@@ -10,6 +10,7 @@
 #include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
 #include "support/mpi_test.hpp"
+#include "train/one_rank.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -259,18 +260,8 @@ class SimulatedUpdate : public testing::Test {
     }
 
     std::unique_ptr<Trainee> on_one_cpu(const Options& options) {
-        auto model = model_of(std::make_shared<Net>());
-        auto layout = std::make_unique<const ModelLayout>(*model);
-        auto exchange = make_exchange(Communicator(), layout->flat(), cpu_plan_);
         return std::make_unique<Trainee>(
-            options,
-            Replica::Parts{.model = std::move(model),
-                           .layout = std::move(layout),
-                           .plan = cpu_plan_,
-                           .exchange = std::move(exchange),
-                           .optimizer = make_optimizer(options.optimizer),
-                           .ranks = {},
-                           .progress = {}});
+            options, test::parts_of(std::make_shared<Net>(), cpu_plan_, options.optimizer));
     }
 
     /// How often the host waited so far: for the exchange, and inside CUDA.

@@ -2,6 +2,7 @@
 #include "leaves/leaf_scope.hpp"
 #include "replica/replica.hpp"
 #include "schedule/leaf_passes.hpp"
+#include "train/one_rank.hpp"
 
 #include <memory>
 #include <string>
@@ -89,7 +90,7 @@ class Rehearsal {
     explicit Rehearsal(const std::shared_ptr<Classifier>& module,
                        int leaves = 4,
                        ModelShape shape = {1, 2, 4, 3})
-        : shape_(shape), plan_(leaves, 1), replica_(parts(module)) {
+        : shape_(shape), plan_(leaves, 1), replica_(test::parts_of(module, plan_)) {
         labels_.class_counts.assign(static_cast<std::size_t>(shape.classes), 1);
         replica_.start(replica_.counters());
     }
@@ -110,19 +111,6 @@ class Rehearsal {
     std::string hash() const { return replica_.hash(); }
 
   private:
-    Replica::Parts parts(const std::shared_ptr<Classifier>& module) const {
-        auto model = model_of(module);
-        auto layout = std::make_unique<const ModelLayout>(*model);
-        auto exchange = make_exchange(Communicator(), layout->flat(), plan_);
-        return {.model = std::move(model),
-                .layout = std::move(layout),
-                .plan = plan_,
-                .exchange = std::move(exchange),
-                .optimizer = make_optimizer({}),
-                .ranks = {},
-                .progress = {}};
-    }
-
     ModelShape shape_;
     TreePlan plan_;
     Replica replica_;

@@ -3,6 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "train/one_rank.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -19,10 +21,28 @@ std::shared_ptr<Classifier> small_cnn() {
     return make_model({"cnn-bn", true}, {1, 8, 8, 10}, 1);
 }
 
+/// A step of two leaves, each of which `compute` computes.
+template <class Compute>
+void take_step(Replica& replica,
+               Compute&& compute,
+               const UpdateStep& step = {.number = 1, .rate = 1e-3},
+               const UpdateRule& rule = {}) {
+    replica.begin_step(LeafNorms::ignore);
+    for (int leaf = 0; leaf < 2; ++leaf) {
+        replica.begin_leaf(1);
+        compute(leaf);
+        replica.end_leaf();
+    }
+    replica.finish();
+    replica.update(step, rule, 8);
+    replica.publish();
+}
+
 /// One rank with two leaves a step.
 class TwoLeaves : public testing::Test {
   protected:
-    explicit TwoLeaves(const OptimizerSettings& optimizer = {}) : replica(parts(optimizer)) {}
+    explicit TwoLeaves(const OptimizerSettings& optimizer = {})
+        : replica(test::parts_of(module, plan, optimizer)) {}
 
     const std::shared_ptr<Classifier> module = small_cnn();
     const TreePlan plan{2, 1};
@@ -31,45 +51,20 @@ class TwoLeaves : public testing::Test {
 
     void SetUp() override { replica.start(replica.counters()); }
 
-    Replica::Parts parts(const OptimizerSettings& optimizer) {
-        auto model = model_of(module);
-        auto layout = std::make_unique<const ModelLayout>(*model);
-        auto exchange = make_exchange(Communicator(), layout->flat(), plan);
-        return {.model = std::move(model),
-                .layout = std::move(layout),
-                .plan = plan,
-                .exchange = std::move(exchange),
-                .optimizer = make_optimizer(optimizer),
-                .ranks = {},
-                .progress = {}};
-    }
     void run_leaf() {
         torch::nn::functional::cross_entropy(module->forward(images), labels).backward();
     }
     void run_step(std::int64_t number = 1) {
-        replica.begin_step(LeafNorms::ignore);
-        for (int leaf = 0; leaf < 2; ++leaf) {
-            replica.begin_leaf(1);
-            run_leaf();
-            replica.end_leaf();
-        }
-        replica.finish();
-        replica.update({.number = number, .rate = 1e-3}, {}, 8);
-        replica.publish();
+        take_step(replica, [&](int) { run_leaf(); }, {.number = number, .rate = 1e-3});
     }
     // One step with such a pixel, skipped if anything is not finite. Whether it was.
     bool skips_with(float value) {
         images[0][0][0][0] = value;
-        replica.begin_step(LeafNorms::ignore);
-        for (int leaf = 0; leaf < 2; ++leaf) {
-            replica.begin_leaf(1);
+        const auto compute = [&](int) {
             run_leaf();
             replica.add(StepScalar::save_wanted, 1);
-            replica.end_leaf();
-        }
-        replica.finish();
-        replica.update({.number = 1, .rate = 1e-3}, {.skips_nonfinite = true}, 8);
-        replica.publish();
+        };
+        take_step(replica, compute, {.number = 1, .rate = 1e-3}, {.skips_nonfinite = true});
         return replica.decision().is_withheld != 0;
     }
     at::Tensor buffer(const std::string& name) const { return module->named_buffers()[name]; }
@@ -272,29 +267,13 @@ at::Tensor partly_loss(Classifier& module, int step, int leaf) {
 std::shared_ptr<Classifier> trained_partly(const OptimizerSettings& optimizer) {
     const auto module = std::make_shared<Partly>();
     const TreePlan plan(2, 1);
-    auto model = model_of(module);
-    auto layout = std::make_unique<const ModelLayout>(*model);
-    auto exchange = make_exchange(Communicator(), layout->flat(), plan);
-    auto replica = std::make_unique<Replica>(Replica::Parts{.model = std::move(model),
-                                                            .layout = std::move(layout),
-                                                            .plan = plan,
-                                                            .exchange = std::move(exchange),
-                                                            .optimizer = make_optimizer(optimizer),
-                                                            .ranks = {},
-                                                            .progress = {}});
-    replica->start(replica->counters());
-    for (int step = 0; step < 20; ++step) {
-        replica->begin_step(LeafNorms::ignore);
-        for (int leaf = 0; leaf < 2; ++leaf) {
-            replica->begin_leaf(1);
-            partly_loss(*module, step, leaf).backward();
-            replica->end_leaf();
-        }
-        replica->finish();
-        replica->update({.number = step + 1, .rate = 0.01}, {}, 10);
-        replica->publish();
-    }
-    EXPECT_EQ(replica->counters(),
+    Replica replica(test::parts_of(module, plan, optimizer));
+    replica.start(replica.counters());
+    for (int step = 0; step < 20; ++step)
+        take_step(replica,
+                  [&](int leaf) { partly_loss(*module, step, leaf).backward(); },
+                  {.number = step + 1, .rate = 0.01});
+    EXPECT_EQ(replica.counters(),
               (Counters{{"optimizer.missed.never", 20}, {"optimizer.missed.sometimes", 13}}));
     // Views of the replica's memory do not outlive it.
     const at::NoGradGuard none;

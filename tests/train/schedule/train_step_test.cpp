@@ -2,6 +2,7 @@
 #include "schedule/train_step.hpp"
 
 #include "train/made_up_index.hpp"
+#include "train/one_rank.hpp"
 
 #include <array>
 #include <cmath>
@@ -82,23 +83,10 @@ class StepsOfALine : public testing::Test {
         return settings;
     }
 
-    Replica::Parts parts() {
-        auto model = model_of(line_);
-        auto layout = std::make_unique<const ModelLayout>(*model);
-        auto exchange = make_exchange(Communicator(), layout->flat(), plan_);
-        return {.model = std::move(model),
-                .layout = std::move(layout),
-                .plan = plan_,
-                .exchange = std::move(exchange),
-                .optimizer = make_optimizer({.kind = OptimizerKind::adam}),
-                .ranks = {},
-                .progress = {}};
-    }
-
     const std::shared_ptr<Line> line_ = seeded_line(), peer_ = seeded_line();
     torch::optim::Adam torch_{peer_->parameters(), torch::optim::AdamOptions(rate)};
     const TreePlan plan_{2, 1};
-    Replica replica_{parts()};
+    Replica replica_{test::parts_of(line_, plan_, {.kind = OptimizerKind::adam})};
     const DatasetIndex data_ =
         test::made_up_index({numbers_field("features", {2}), numbers_field("targets", {})});
     const std::unique_ptr<Task> task_ = make_regression({}, data_.field("targets"));
