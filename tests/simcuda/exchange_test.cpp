@@ -8,20 +8,18 @@
 #include "comm/nccl/slot_values.hpp"
 #include "nccl/cuda_api.hpp"
 #include "simcuda/nccl_comm.hpp"
-#include "simcuda/settings.hpp"
+#include "simcuda/simulate.hpp"
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,24 +30,13 @@ namespace {
 using namespace lockstep;
 using lockstep::test::Floats;
 using lockstep::test::ranks;
+using simcuda::simulate;
 using testing::AnyOf;
 using testing::HasSubstr;
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
 
 constexpr int seeds = 20, steps = 3, virtual_ranks = 8;
 constexpr int most_seeds = 200;  // until what is wrong is seen
 constexpr const char* delay_us = "600";
-
-/// Sets the simulation's variables, and no others, for this rank.
-void simulate(const Variables& variables) {
-    for (const char* name :
-         {"DELAY_US", "SEED", "MEMORY", "DROP_WAIT", "HANG", "STALL", "LOST", "NCCL_VERSION"})
-        ::unsetenv((std::string("SIMCUDA_") + name).c_str());
-    for (const auto& [name, value] : variables)
-        ::setenv(("SIMCUDA_" + name).c_str(), value.c_str(), 1);
-    simcuda::read_settings();
-}
 
 /// A rank's GPU with a communicator, made as `lockstep train` makes it.
 class Gpu {
@@ -206,11 +193,7 @@ FlatLayout layout_of(std::size_t limit) {
 
 class SimulatedExchange : public testing::Test {
   protected:
-    SimulatedExchange() {
-        LogTarget quiet;
-        quiet.terminal_level = Level::error;
-        open_log(quiet);
-    }
+    SimulatedExchange() { open_log({.terminal_level = Level::error}); }
     ~SimulatedExchange() override { simulate({}); }
 };
 

@@ -6,14 +6,13 @@
 #include "lockstep/data/sources.hpp"
 
 #include "replica/gpu.hpp"
-#include "simcuda/settings.hpp"
+#include "simcuda/simulate.hpp"
 #include "support/temp_dir.hpp"
 #include "task/classification.hpp"
 #include "task/sample_feed.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -28,17 +27,10 @@
 namespace lockstep {
 namespace {
 
+using simcuda::simulate;
+
 constexpr int steps = 5;
 constexpr std::int64_t batch_samples = 8;
-
-/// Sets the simulation's variables, and no others.
-void simulate(const std::vector<std::pair<std::string, std::string>>& variables) {
-    for (const char* name : {"DELAY_US", "SEED", "DROP_WAIT"})
-        ::unsetenv((std::string("SIMCUDA_") + name).c_str());
-    for (const auto& [name, value] : variables)
-        ::setenv(("SIMCUDA_" + name).c_str(), value.c_str(), 1);
-    simcuda::read_settings();
-}
 
 class Feed : public testing::Test {
   protected:

@@ -2,7 +2,6 @@
 // liblockstep_cuda_graph.so on simulated GPUs: recording does nothing, a replay has the bits of
 // what was recorded, with the numbers of its own seed.
 #include "replica/gpu.hpp"
-#include "simcuda/settings.hpp"
 
 #include <memory>
 #include <string>
@@ -43,6 +42,25 @@ class DeviceGraphs : public testing::Test {
         graph->end();
         guard().exchangeStream(outside);
         return graph;
+    }
+
+    /// A recording that `work` spoils, which is given it and the stream outside of it.
+    template <class Work>
+    std::unique_ptr<DeviceGraph> abandoned(Work&& work) {
+        const c10::Stream outside = guard().exchangeStream(stream_);
+        auto graph = make_();
+        graph->begin(nullptr, {});
+        work(*graph, outside);
+        graph->abandon();
+        guard().exchangeStream(outside);
+        return graph;
+    }
+
+    /// That the stream outside cannot wait for what is recorded.
+    void expect_no_wait(const c10::Stream& outside) const {
+        c10::Event done(at::kCUDA);
+        done.record(stream_);
+        EXPECT_THROW(outside.wait(done), c10::AcceleratorError);
     }
 
     MakeDeviceGraph make_;
@@ -126,12 +144,9 @@ TEST_F(DeviceGraphs, ForwardAndBackwardOfAModelHaveItsBits) {
 
 TEST_F(DeviceGraphs, WhatTheHostWaitsForCannotBeRecorded) {
     const Tensor number = torch::ones({}, gpu);
-    const c10::Stream outside = guard().exchangeStream(stream_);
-    auto graph = make_();
-    graph->begin(nullptr, {});
-    EXPECT_THROW(number.add(1).item<float>(), c10::AcceleratorError);
-    graph->abandon();
-    guard().exchangeStream(outside);
+    const auto graph = abandoned([&](DeviceGraph&, const c10::Stream&) {
+        EXPECT_THROW(number.add(1).item<float>(), c10::AcceleratorError);
+    });
     EXPECT_THROW(graph->replay(), c10::Error);
     EXPECT_EQ(number.add(1).item<float>(), 2);
 }
@@ -141,41 +156,28 @@ TEST_F(DeviceGraphs, NumbersAreDrawnAsBeforeAfterARecordingThatFailed) {
     torch::manual_seed(3);
     const Tensor expected = torch::dropout(ones, 0.5, true).cpu();
     torch::manual_seed(3);
-    const c10::Stream outside = guard().exchangeStream(stream_);
-    auto graph = make_();
-    graph->begin(nullptr, {});
-    EXPECT_THROW(torch::dropout(ones, 0.5, true).sum().item<float>(), c10::AcceleratorError);
-    graph->abandon();
-    guard().exchangeStream(outside);
+    abandoned([&](DeviceGraph&, const c10::Stream&) {
+        EXPECT_THROW(torch::dropout(ones, 0.5, true).sum().item<float>(), c10::AcceleratorError);
+    });
     EXPECT_TRUE(torch::dropout(ones, 0.5, true).cpu().equal(expected));
 }
 
 TEST_F(DeviceGraphs, NumbersAreDrawnAfterARecordingWhoseEndFailed) {
     const Tensor ones = torch::ones({64}, gpu);
-    const c10::Stream outside = guard().exchangeStream(stream_);
-    auto graph = make_();
-    graph->begin(nullptr, {});
-    c10::Event done(at::kCUDA);
-    done.record(stream_);
-    EXPECT_THROW(outside.wait(done), c10::AcceleratorError);
-    EXPECT_THROW(graph->end(), c10::AcceleratorError);
-    EXPECT_THROW(torch::dropout(ones, 0.5, true), c10::Error) << "LibTorch leaves it so";
-    graph->abandon();
-    guard().exchangeStream(outside);
+    abandoned([&](DeviceGraph& graph, const c10::Stream& outside) {
+        expect_no_wait(outside);
+        EXPECT_THROW(graph.end(), c10::AcceleratorError);
+        EXPECT_THROW(torch::dropout(ones, 0.5, true), c10::Error) << "LibTorch leaves it so";
+    });
     EXPECT_NO_THROW(torch::dropout(ones, 0.5, true).cpu());
 }
 
 TEST_F(DeviceGraphs, OtherStreamsWaitForNothingThatIsRecorded) {
     const Tensor number = torch::ones({}, gpu);
-    const c10::Stream outside = guard().exchangeStream(stream_);
-    auto graph = make_();
-    graph->begin(nullptr, {});
-    const Tensor sum = number + 1;
-    c10::Event done(at::kCUDA);
-    done.record(stream_);
-    EXPECT_THROW(outside.wait(done), c10::AcceleratorError);
-    graph->abandon();
-    guard().exchangeStream(outside);
+    abandoned([&](DeviceGraph&, const c10::Stream& outside) {
+        const Tensor sum = number + 1;
+        expect_no_wait(outside);
+    });
 }
 
 TEST_F(DeviceGraphs, ALibraryThatIsNotThereIsSaid) {

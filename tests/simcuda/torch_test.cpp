@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // LibTorch on simulated GPUs: models train, gradients come on other threads, memory ends, random
 // numbers are the GPU's own.
-#include "simcuda/settings.hpp"
-#include "simcuda/torch_device.hpp"
+#include "simcuda/machine.hpp"
+#include "simcuda/simulate.hpp"
 
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -18,6 +17,7 @@
 
 namespace {
 
+using simcuda::simulate;
 using torch::Tensor;
 namespace nn = torch::nn;
 
@@ -78,14 +78,8 @@ class SimulatedTorch : public testing::Test {
         at::set_num_threads(1);
         at::globalContext().setAllowTF32CuDNN(false);
     }
-    ~SimulatedTorch() override { configure({}); }
+    ~SimulatedTorch() override { simulate({}); }
 
-    static void configure(const std::vector<std::pair<const char*, const char*>>& variables) {
-        for (const char* name : {"SIMCUDA_MEMORY", "SIMCUDA_LOST", "SIMCUDA_DELAY_US"})
-            ::unsetenv(name);
-        for (const auto& [name, value] : variables) ::setenv(name, value, 1);
-        simcuda::read_settings();
-    }
     at::Generator data = at::detail::createCPUGenerator(7);
 };
 
@@ -188,7 +182,7 @@ TEST_F(SimulatedTorch, DropsOutByTheSeed) {
 }
 
 TEST_F(SimulatedTorch, RunsOutOfMemoryAndOn) {
-    configure({{"SIMCUDA_MEMORY", "1000000"}});
+    simulate({{"MEMORY", "1000000"}});
     const auto options = at::TensorOptions(gpu);
     const Tensor held = torch::empty({200000}, options);
     EXPECT_THROW(torch::empty({200000}, options), c10::OutOfMemoryError);
@@ -197,7 +191,7 @@ TEST_F(SimulatedTorch, RunsOutOfMemoryAndOn) {
 
 TEST_F(SimulatedTorch, FailsWhereTheGpuIsLost) {
     const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
-    configure({{"SIMCUDA_LOST", "5"}});
+    simulate({{"LOST", "5"}});
     EXPECT_THROW(for (int i = 0; i < 10; ++i) ones.add(1), c10::AcceleratorError);
 }
 
@@ -255,7 +249,7 @@ TEST_F(SimulatedTorch, KeepsValuesWhenItGrows) {
 }
 
 TEST_F(SimulatedTorch, WaitsForWorkOfItsStream) {
-    configure({{"SIMCUDA_DELAY_US", "20000"}});
+    simulate({{"DELAY_US", "20000"}});
     const at::DeviceGuard guard(gpu);
     const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
     for (int round = 0; round < 8; ++round)
@@ -270,7 +264,7 @@ constexpr bool goes_on(int round, bool was_late) {
 }
 
 TEST_F(SimulatedTorch, HasResultsWhenTheStreamComesToThem) {
-    configure({{"SIMCUDA_DELAY_US", "20000"}});
+    simulate({{"DELAY_US", "20000"}});
     const at::DeviceGuard guard(gpu);
     simcuda::Stream& other = simcuda::machine().make_stream(1);
     bool is_late = false;
@@ -295,7 +289,7 @@ TEST_F(SimulatedTorch, HasResultsWhenTheStreamComesToThem) {
 }
 
 TEST_F(SimulatedTorch, CopiesBehindTheHostToPageLockedMemory) {
-    configure({{"SIMCUDA_DELAY_US", "100000"}});
+    simulate({{"DELAY_US", "100000"}});
     bool is_late = false;
     for (int round = 1; goes_on(round, is_late); ++round) {
         const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));

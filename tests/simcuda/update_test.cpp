@@ -8,14 +8,13 @@
 #include "replica/gpu.hpp"
 #include "replica/replica.hpp"
 #include "simcuda/machine.hpp"
-#include "simcuda/settings.hpp"
+#include "simcuda/simulate.hpp"
 #include "support/mpi_test.hpp"
 #include "train/one_rank.hpp"
 
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +29,7 @@
 namespace lockstep {
 namespace {
 
+using simcuda::simulate;
 using test::ranks;
 
 constexpr int virtual_ranks = 8, steps = 6;
@@ -214,20 +214,11 @@ class CountedExchange : public Exchange {
     CountedMemory memory_;
 };
 
-void simulate(const std::map<std::string, std::string>& variables) {
-    for (const char* name : {"SIMCUDA_DELAY_US", "SIMCUDA_SEED", "SIMCUDA_DROP_WAIT"})
-        ::unsetenv(name);
-    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-    simcuda::read_settings();
-}
-
 /// A rank's GPU, as `lockstep train` has it.
 class SimulatedUpdate : public testing::Test {
   protected:
     SimulatedUpdate() {
-        LogTarget quiet;
-        quiet.terminal_level = Level::error;
-        open_log(quiet);
+        open_log({.terminal_level = Level::error});
         NcclOptions options;
         options.environment = Environment(std::map<std::string, std::string>{});
         options.device = ranks().rank();
@@ -280,9 +271,10 @@ class SimulatedUpdate : public testing::Test {
 TEST_F(SimulatedUpdate, HasTheBitsOfOneCpuHoweverLateItsStreamsAre) {
     for (const Options& options : all_options())
         for (const char* seed : {"", "1"}) {
-            simulate(*seed == 0 ? std::map<std::string, std::string>{}
-                                : std::map<std::string, std::string>{{"SIMCUDA_DELAY_US", "400"},
-                                                                     {"SIMCUDA_SEED", seed}});
+            if (*seed != 0)
+                simulate({{"DELAY_US", "400"}, {"SEED", seed}});
+            else
+                simulate({});
             const auto cpu = on_one_cpu(options), gpus = on_gpus(options);
             for (int step = 0; step < steps; ++step) {
                 const Fault fault = fault_of(step, options.rule);
@@ -356,13 +348,13 @@ TEST_F(SimulatedUpdate, WaitsForTheCopyOfASaveAndTheCopyForIt) {
         const auto gpus = on_gpus(all_options().front());
         int wrong = 0;
         for (int seed = 1; seed <= 48; ++seed) {
-            std::map<std::string, std::string> late{{"SIMCUDA_DELAY_US", "2000"},
-                                                    {"SIMCUDA_SEED", std::to_string(seed)}};
+            std::map<std::string, std::string> late{{"DELAY_US", "2000"},
+                                                    {"SEED", std::to_string(seed)}};
             gpus->fill(seed, Fault::none);
             std::string expected = bytes_of(gpus->replica().tensors());
             simulate(late);
             if (order == Order::update_first) gpus->ask_for_update();
-            late["SIMCUDA_DROP_WAIT"] = left_out;
+            late["DROP_WAIT"] = left_out;
             simulate(late);
             const ReplicaTensors save = gpus->replica().tensors_to_come();
             if (order == Order::copy_first) gpus->ask_for_update();
