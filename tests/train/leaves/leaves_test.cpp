@@ -84,27 +84,32 @@ struct Mixed : Classifier {
     }
 };
 
+std::unique_ptr<Task> task_of(std::int64_t classes) {
+    return make_classification(
+        {}, {.class_counts = std::vector<std::uint64_t>(static_cast<std::size_t>(classes), 1)});
+}
+
 /// One rank that has all leaves, of `rows` samples of 1x2x4.
 class Rehearsal {
   public:
     explicit Rehearsal(const std::shared_ptr<Classifier>& module,
                        int leaves = 4,
                        ModelShape shape = {1, 2, 4, 3})
-        : shape_(shape), plan_(leaves, 1), replica_(test::parts_of(module, plan_)) {
-        labels_.class_counts.assign(static_cast<std::size_t>(shape.classes), 1);
+        : shape_(shape),
+          plan_(leaves, 1),
+          replica_(test::parts_of(module, plan_)),
+          task_(task_of(shape.classes)) {
         replica_.start(replica_.counters());
     }
 
     std::string run(std::int64_t rows = 4,
                     Walk walk = Walk::counts,
                     std::uint64_t most_bytes = 1 << 30) {
-        const auto task = make_classification({}, labels_);
-        return LeafPasses(replica_, *task, clock_)
+        return LeafPasses(replica_, *task_, clock_)
             .rehearse(shape_, {plan_.virtual_ranks(), rows}, {.samples = 64}, most_bytes, walk);
     }
     LeafSpeed speed() {  // of leaves of four samples
-        const auto task = make_classification({}, labels_);
-        return LeafPasses(replica_, *task, clock_)
+        return LeafPasses(replica_, *task_, clock_)
             .speed(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64})
             .value_or(LeafSpeed{});
     }
@@ -114,7 +119,7 @@ class Rehearsal {
     ModelShape shape_;
     TreePlan plan_;
     Replica replica_;
-    Field labels_;
+    std::unique_ptr<Task> task_;
     PhaseClock clock_;
 };
 
@@ -147,9 +152,7 @@ TEST(Leaves, GoOneByOneWhereAnOperatorIsNotKnown) {
 }
 
 TEST(Leaves, AreKnownToGoOneByOneBeforeThereIsAReplica) {
-    Field labels;
-    labels.class_counts.assign(3, 1);
-    const auto task = make_classification({}, labels);
+    const auto task = task_of(3);
     const auto obstacle = [&](const std::shared_ptr<Classifier>& module) {
         const auto model = model_of(module);
         return leaves_obstacle(*model, *task, {1, 2, 4, 3}, {2, 8});

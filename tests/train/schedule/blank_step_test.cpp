@@ -23,16 +23,15 @@ struct Crossed : Classifier {
     }
 };
 
+std::unique_ptr<Task> three_classes() {
+    return make_classification({}, {.class_counts = {1, 1, 1}});
+}
+
 BlankStep blank_step_of(const std::shared_ptr<Crossed>& model,
                         std::int64_t rows = 5,
                         const OptimizerSettings& optimizer = {}) {
-    Field labels;
-    labels.class_counts = {1, 1, 1};
-    return run_blank_step(*model_of(model),
-                          *make_classification({}, labels),
-                          {1, 2, 2, 3},
-                          rows,
-                          *make_optimizer(optimizer));
+    return run_blank_step(
+        *model_of(model), *three_classes(), {1, 2, 2, 3}, rows, *make_optimizer(optimizer));
 }
 
 TEST(BlankStep, OrderIsTheReverseOfUseWithUnreachedParametersLast) {
@@ -80,12 +79,10 @@ struct Counted : Crossed {
 };
 
 TEST(BlankStepSeconds, StopAfterOnePassThatTookLong) {
-    Field labels;
-    labels.class_counts = {1, 1, 1};
     const auto passes_within = [&](double enough_s) {
         const auto model = std::make_shared<Counted>();
-        const auto task = make_classification({}, labels);
-        EXPECT_GT(blank_step_seconds(*model_of(model), *task, {1, 2, 2, 3}, 5, enough_s), 0);
+        EXPECT_GT(blank_step_seconds(*model_of(model), *three_classes(), {1, 2, 2, 3}, 5, enough_s),
+                  0);
         return model->passes;
     };
     EXPECT_EQ(passes_within(0), 1);

@@ -12,13 +12,7 @@ namespace lockstep {
 namespace {
 
 std::unique_ptr<Task> classes(std::size_t number, const TaskSettings& settings = {}) {
-    Field labels;
-    labels.class_counts.assign(number, 1);
-    return make_classification(settings, labels);
-}
-
-std::unique_ptr<Task> three_classes() {
-    return classes(3);
+    return make_classification(settings, {.class_counts = std::vector<std::uint64_t>(number, 1)});
 }
 
 NamedTensors some_outputs() {
@@ -30,7 +24,7 @@ LeafSamples labelled(const std::vector<std::int64_t>& labels) {
 }
 
 TEST(Classification, SumsItsLossOverSamples) {
-    const auto task = three_classes();
+    const auto task = classes(3);
     const NamedTensors outputs = some_outputs();
     const LeafSamples samples = labelled({0, 1, 2});
     float parts = 0;
@@ -41,7 +35,7 @@ TEST(Classification, SumsItsLossOverSamples) {
 }
 
 TEST(Classification, TakesAMixedSampleForBothOfItsLabels) {
-    const auto task = three_classes();
+    const auto task = classes(3);
     const NamedTensors outputs = some_outputs();
     LeafSamples mixed = labelled({0, 1, 2});
     mixed.targets.push_back({"partners", torch::tensor(std::vector<std::int64_t>{1, 2, 0})});
@@ -52,7 +46,7 @@ TEST(Classification, TakesAMixedSampleForBothOfItsLabels) {
 }
 
 TEST(Classification, LeavesMaskedSamplesOut) {
-    const auto task = three_classes();
+    const auto task = classes(3);
     const NamedTensors outputs = some_outputs();
     LeafSamples masked = labelled({0, 1, 2});
     masked.weights = torch::tensor({1.F, 0.F, 1.F});
@@ -65,7 +59,7 @@ TEST(Classification, LeavesMaskedSamplesOut) {
 }
 
 TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
-    const auto task = three_classes();
+    const auto task = classes(3);
     TaskSums sums = task->sums(some_outputs(), labelled({0, 1, 2})).on_host();
     const Evaluation found = task->evaluation(sums, 3);
     EXPECT_NEAR(found.metrics.at("loss"), sums.reals[0] / 3, 1e-12);
@@ -78,7 +72,7 @@ TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
 // Two of class 0 are right, one of 1; one of 1 is taken for 2, which has no sample. Its log-odds of
 // class 1 are -1.13, the second sample's -1.05: three of four pairs are in order.
 TEST(Classification, HasFiguresOfEachClass) {
-    const auto task = three_classes();
+    const auto task = classes(3);
     const at::Tensor logits =
         torch::tensor({{4.F, 1.F, 1.F}, {3.F, 2.F, 0.F}, {0.F, 3.F, 1.F}, {0.F, 1.F, 2.F}});
     const Evaluation found =
@@ -94,7 +88,7 @@ TEST(Classification, HasFiguresOfEachClass) {
 
 // --keep-best finds the names of metrics by no samples at all.
 TEST(Classification, HasItsFiguresAlsoOfNoSamples) {
-    const auto task = three_classes();
+    const auto task = classes(3);
     const auto found = task->evaluation(task->no_sums(), 1).metrics;
     EXPECT_TRUE(std::isnan(found.at("f1")));
     EXPECT_TRUE(std::isnan(found.at("auc")));
@@ -131,9 +125,7 @@ TEST(Classification, CountsTheFirstFiveOfManyClasses) {
 
 TEST(Classification, SmoothsLabelsAndWeighsClassesAsTorchDoes) {
     namespace functional = torch::nn::functional;
-    TaskSettings settings;
-    settings.label_smoothing = 0.1;
-    settings.class_weights = "1,2,0.5";
+    const TaskSettings settings{.label_smoothing = 0.1, .class_weights = "1,2,0.5"};
     const LeafSamples samples = labelled({0, 1, 2});
     const at::Tensor expected =
         functional::cross_entropy(only(some_outputs()),
@@ -148,12 +140,10 @@ TEST(Classification, SmoothsLabelsAndWeighsClassesAsTorchDoes) {
 }
 
 TEST(Classification, BalancesRareClasses) {
-    Field labels;
-    labels.class_counts = {6, 2};  // weights 8 / (2 * 6) and 8 / (2 * 2)
-    TaskSettings settings;
-    settings.class_weights = "balanced";
+    // weights 8 / (2 * 6) and 8 / (2 * 2)
+    const auto task = make_classification({.class_weights = "balanced"}, {.class_counts = {6, 2}});
     const NamedTensors even = {{"output", torch::zeros({2, 2})}};
-    EXPECT_NEAR(make_classification(settings, labels)->loss(even, labelled({0, 1})).item<float>(),
+    EXPECT_NEAR(task->loss(even, labelled({0, 1})).item<float>(),
                 std::log(2.0) * (8.0 / 12 + 8.0 / 4),
                 1e-5);
 }
@@ -161,12 +151,9 @@ TEST(Classification, BalancesRareClasses) {
 TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
     EXPECT_EQ(test::caught_code([] { classes(1)->class_warning(); }), "E217");
     EXPECT_EQ(classes(2)->class_warning(), "");
-    Field labels{.name = "labels"};
-    labels.class_counts = {0, 5, 4, 0};
+    const Field labels{.name = "labels", .class_counts = {0, 5, 4, 0}};
     const auto refused = [&](const char* weights) {
-        TaskSettings settings;
-        settings.class_weights = weights;
-        return test::caught_code([&] { make_classification(settings, labels); });
+        return test::caught_code([&] { make_classification({.class_weights = weights}, labels); });
     };
     EXPECT_EQ(refused("0,0,0,0"), "E103");
     EXPECT_EQ(refused("1,0,0,1"), "E103") << "no sample has any of these";
@@ -175,17 +162,12 @@ TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
 }
 
 TEST(Classification, RefusesWeightsThatAreNoneForEachClass) {
-    for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"}) {
-        TaskSettings settings;
-        settings.class_weights = text;
-        EXPECT_EQ(test::caught_code([&] { classes(3, settings); }), "E103") << text;
-    }
+    for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"})
+        EXPECT_EQ(test::caught_code([&] { classes(3, {.class_weights = text}); }), "E103") << text;
 }
 
 TEST(Classification, QuotesNamesInTheConfusion) {
-    Field labels;
-    labels.class_counts = {1, 1};
-    labels.class_names = {"cat, big", "\"dog\""};
+    const Field labels{.class_names = {"cat, big", "\"dog\""}, .class_counts = {1, 1}};
     const Evaluation found =
         make_classification({}, labels)->evaluation({{0}, {1, 0, 1, 2, 3, 4}}, 10);
     EXPECT_EQ(found.confusion,
@@ -194,7 +176,7 @@ TEST(Classification, QuotesNamesInTheConfusion) {
 }
 
 TEST(Classification, MakesBlankTargetsOfEveryClass) {
-    const at::Tensor labels = three_classes()->blank_targets(4)[0].tensor;
+    const at::Tensor labels = classes(3)->blank_targets(4)[0].tensor;
     EXPECT_TRUE(labels.equal(torch::tensor(std::vector<std::int64_t>{0, 1, 2, 0})));
 }
 

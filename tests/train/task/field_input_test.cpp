@@ -4,17 +4,12 @@
 #include "support/caught.hpp"
 
 #include <gtest/gtest.h>
-#include <torch/utils.h>
 
 namespace lockstep {
 namespace {
 
 Field field_of(ElementType type, std::vector<std::int64_t> shape) {
-    Field field;
-    field.name = "features";
-    field.type = type;
-    field.shape = std::move(shape);
-    return field;
+    return {.name = "features", .type = type, .shape = std::move(shape)};
 }
 
 template <class T>
@@ -98,11 +93,8 @@ TEST(FieldInput, TransformsOnlyImages) {
     };
     EXPECT_EQ(code(field_of(ElementType::f32, {1, 4, 4}), flip), "E248");
     EXPECT_EQ(code(field_of(ElementType::u8, {16}), flip), "E248");
-    const Field wide = [&] {
-        Field field = named;
-        field.shape = {3, 4, 4};
-        return field;
-    }();
+    Field wide = named;
+    wide.shape = {3, 4, 4};
     const auto imagenet = TransformPipeline::parse("normalise imagenet");
     EXPECT_EQ(code(wide, imagenet), "E248") << "whole numbers are not from 0 to 1";
 }

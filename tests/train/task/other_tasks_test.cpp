@@ -13,10 +13,7 @@ namespace lockstep {
 namespace {
 
 Field field_of(std::vector<std::int64_t> shape, std::size_t classes = 0) {
-    Field field;
-    field.shape = std::move(shape);
-    field.class_counts.assign(classes, 1);
-    return field;
+    return {.shape = std::move(shape), .class_counts = std::vector<std::uint64_t>(classes, 1)};
 }
 
 LeafSamples with_targets(const std::string& name, const at::Tensor& targets) {
@@ -35,12 +32,7 @@ struct TaskCase {
 const std::vector<TaskCase> cases = {
     {"MultiLabel", [] { return make_multi_label({}, field_of({3})); }},
     {"Regression", [] { return make_regression({}, field_of({2})); }},
-    {"Huber",
-     [] {
-         TaskSettings settings;
-         settings.loss = RegressionLoss::huber;
-         return make_regression(settings, field_of({}));
-     }},
+    {"Huber", [] { return make_regression({.loss = RegressionLoss::huber}, field_of({})); }},
     {"Segmentation",
      [] {
          return make_segmentation({}, field_of({2, 3}, 4));
@@ -141,10 +133,7 @@ TEST(Regression, HasTheDistancesOfItsLosses) {
         {RegressionLoss::mae, 0.5 + 3},
         {RegressionLoss::huber, 0.125 + 2 * (3 - 1)}};
     for (const auto& [loss, sum] : expected) {
-        TaskSettings settings;
-        settings.loss = loss;
-        settings.huber_delta = 2;
-        const auto task = make_regression(settings, field_of({}));
+        const auto task = make_regression({.loss = loss, .huber_delta = 2}, field_of({}));
         EXPECT_NEAR(
             task->loss(output(found), with_targets("targets", there)).item<float>(), sum, 1e-6);
     }
@@ -210,12 +199,10 @@ TEST(Regression, ScalesTargetsAndKeepsTheirUnits) {
 
 // 255 is void: the model has two outputs, and the second sample has no other pixel.
 TEST(Segmentation, LeavesOutTheIgnoredClass) {
-    Field field = field_of({1, 4}, 256);
-    field.class_counts = std::vector<std::uint64_t>(256);
+    Field field = field_of({1, 4});
+    field.class_counts.resize(256);
     field.class_counts[0] = field.class_counts[1] = field.class_counts[255] = 1;
-    TaskSettings settings;
-    settings.ignore_index = 255;
-    const auto task = make_segmentation(settings, field);
+    const auto task = make_segmentation({.ignore_index = 255}, field);
     EXPECT_EQ(task->outputs(), 2);
     const at::Tensor masks =
         torch::tensor({{{0, 1, 1, 255}}, {{255, 255, 255, 255}}}, torch::kInt64);
