@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 
+#include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <cmath>
@@ -144,12 +145,7 @@ TEST_F(Checkpoints, AllDamagedIsAnErrorOnAllRanks) {
     save(1);
     damage(1);
     Share found(ranks.rank(), ranks.size(), -1);
-    try {
-        load_step(found);
-        ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E303");
-    }
+    EXPECT_EQ(test::caught_code([&] { load_step(found); }), "E303");
 }
 
 TEST_F(Checkpoints, ADamagedOneThatWasAskedForIsNotThere) {
@@ -164,10 +160,7 @@ TEST_F(Checkpoints, ADamagedOneThatWasAskedForIsNotThere) {
 
 TEST_F(Checkpoints, OnlyTheNewestAreKept) {
     for (std::int64_t step = 1; step <= 5; ++step) save(step, 2);
-    const auto kept = list_checkpoints(root);
-    ASSERT_EQ(kept.size(), 2U);
-    EXPECT_EQ(kept[0].step, 4);
-    EXPECT_EQ(kept[1].step, 5);
+    EXPECT_EQ(steps_there(), (std::vector<std::int64_t>{4, 5}));
 }
 
 TEST_F(Checkpoints, TheBestIsKeptBesideTheNewest) {
@@ -191,9 +184,7 @@ TEST_F(Checkpoints, ADamagedNewerOneNeverPushesOutAWholeOne) {
     save(3, 2);
     damage(3);
     save(2, 1);
-    const auto kept = list_checkpoints(root);
-    ASSERT_EQ(kept.size(), 1U);
-    EXPECT_EQ(kept[0].step, 2);
+    EXPECT_EQ(steps_there(), std::vector<std::int64_t>{2});
 }
 
 TEST_F(Checkpoints, UnfinishedOnesAreNeverLoadedAndAreRemoved) {
@@ -219,12 +210,7 @@ TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
     Share share(ranks.rank(), ranks.size(), 2);
     if (ranks.rank() == ranks.size() - 1)
         share.pieces.front().data[0] = std::numeric_limits<float>::quiet_NaN();
-    try {
-        save({.step = 2}, share);
-        ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E701");
-    }
+    EXPECT_EQ(test::caught_code([&] { save({.step = 2}, share); }), "E701");
     EXPECT_EQ(list_checkpoints(root).size(), 1U);
     ranks.barrier();
 }
@@ -242,14 +228,10 @@ TEST_F(Checkpoints, AnotherModelIsNamed) {
     save(1);
     const std::vector<TensorMeta> other = {
         {"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
-    try {
-        load_checkpoint(ranks, root, other, {});
-        ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E304");
-        EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,50]"));
-        EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,51]"));
-    }
+    const Error error = test::error_of([&] { load_checkpoint(ranks, root, other, {}); });
+    EXPECT_EQ(error.code(), "E304");
+    EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,50]"));
+    EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,51]"));
 }
 
 TEST_F(Checkpoints, EveryFlippedBitIsFound) {

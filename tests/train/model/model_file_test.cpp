@@ -42,12 +42,8 @@ std::unique_ptr<Model> opened(const fs::path& path) {
 }
 
 std::string refusal(const std::function<void()>& step) {
-    try {
-        step();
-    } catch (const Error& error) {
-        return error.code() + ": " + error.why();
-    }
-    return "none";
+    const auto error = test::caught(step);
+    return error ? error->code() + ": " + error->why() : "none";
 }
 
 TEST(ScriptModel, GivesWhatItsFileSays) {
@@ -231,18 +227,14 @@ TEST(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
     const test::TempDir folder;
     const auto model = opened(save(
         folder / "net.pt", [](auto&) {}, "return torch.mm(x.reshape([8, 3]), self.w)"));
-    try {
+    const Error error = test::error_of([&] {
         outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
-        FAIL() << "four samples are no eight";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E217");
-        EXPECT_THAT(error.why(),
-                    testing::HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
-        EXPECT_THAT(
-            error.fix(),
-            testing::StartsWith("fix the model's forward(), which is given f32 [4, 3, 1, 1] "
-                                "here; a file that was traced keeps"));
-    }
+    });
+    EXPECT_EQ(error.code(), "E217");
+    EXPECT_THAT(error.why(), testing::HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
+    EXPECT_THAT(error.fix(),
+                testing::StartsWith("fix the model's forward(), which is given f32 [4, 3, 1, 1] "
+                                    "here; a file that was traced keeps"));
 }
 
 TEST(OpenModel, RefusesModelsThatGiveNoTensor) {

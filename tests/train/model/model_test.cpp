@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/model.hpp"
 
-#include "lockstep/core/error.hpp"
+#include "support/caught.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -37,13 +37,9 @@ TEST(Models, DependOnTheSeedOnly) {
 }
 
 TEST(Models, UnknownNameSuggestsTheNearest) {
-    try {
-        make_model({"cmn", true}, {}, 1);
-        FAIL() << "no error";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E103");
-        EXPECT_EQ(error.fix(), "did you mean 'cnn'?");
-    }
+    const Error error = test::error_of([] { make_model({"cmn", true}, {}, 1); });
+    EXPECT_EQ(error.code(), "E103");
+    EXPECT_EQ(error.fix(), "did you mean 'cnn'?");
 }
 
 TEST(Models, ImagesTooSmallForTheCnnAreRefused) {

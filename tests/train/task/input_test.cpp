@@ -274,13 +274,9 @@ TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
 TEST_F(Inputs, AreAsManyAsTheModelTakes) {
     TrainSettings settings;
     const auto fix = [&](const std::vector<std::string>& wanted, const std::string& inputs) {
-        try {
-            settings.inputs = inputs;
-            check_input_count(wanted, data_, settings);
-        } catch (const Error& error) {
-            return error.code() + ": " + error.fix();
-        }
-        return std::string("none");
+        settings.inputs = inputs;
+        const auto error = test::caught([&] { check_input_count(wanted, data_, settings); });
+        return error ? error->code() + ": " + error->fix() : "none";
     };
     EXPECT_EQ(fix({}, ""), "none");
     EXPECT_EQ(fix({"x"}, ""), "none");
