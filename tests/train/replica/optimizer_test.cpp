@@ -71,6 +71,14 @@ std::vector<ParameterPiece> pieces_of(const std::vector<TestTensor>& tensors,
     return pieces;
 }
 
+// Of all elements, on this rank alone.
+void update_alone(const Optimizer& optimizer,
+                  std::span<const ParameterPiece> pieces,
+                  std::size_t tensors,
+                  const UpdateStep& step) {
+    update_pieces(optimizer, {}, pieces, ParameterCopy::first, tensors, step);
+}
+
 // Five steps from weights around 0, as nets have them.
 Trained train(const OptimizerSettings& settings,
               const std::vector<TestTensor>& tensors,
@@ -81,13 +89,10 @@ Trained train(const OptimizerSettings& settings,
     result.state.assign(optimizer->state_names().size(), std::vector<float>(count, 0));
     for (std::int64_t step = 1; step <= 5; ++step) {
         const auto gradients = noise(count, static_cast<std::uint64_t>(step) + 10);
-        const auto pieces = pieces_of(tensors, cuts, result, gradients);
-        update_pieces(*optimizer,
-                      {},
-                      pieces,
-                      ParameterCopy::first,
-                      tensors.size(),
-                      {.number = step, .rate = 0.01, .gradient_scale = 0.75F});
+        update_alone(*optimizer,
+                     pieces_of(tensors, cuts, result, gradients),
+                     tensors.size(),
+                     {.number = step, .rate = 0.01, .gradient_scale = 0.75F});
     }
     return result;
 }
@@ -111,7 +116,7 @@ TEST_P(EveryOptimizer, ScalesGradientsBeforeAnythingElse) {
         float value = -2, m = 0.5, v = 0.25;
         ParameterPiece piece{.dimensions = 2, .count = 1, .values = &value, .gradients = &gradient};
         piece.state = {&m, &v};
-        update_pieces(*optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, {3, 0.1, scale});
+        update_alone(*optimizer, {&piece, 1}, 1, {3, 0.1, scale});
         return std::array{value, m, v};
     };
     EXPECT_EQ(update(4, 0.25F), update(1, 1));
@@ -134,7 +139,7 @@ TEST(RateFactor, MultipliesTheRateOfItsPieceAlone) {
                              .values = &values[i],
                              .gradients = &gradient,
                              .state = {&m[i], &v[i]}};
-            update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 2, {3, rate, 1});
+            update_alone(*optimizer, pieces, 2, {3, rate, 1});
             return values;
         };
         EXPECT_EQ(update(0.1, 0.25)[0], update(0.025, 1)[0]);
@@ -199,7 +204,7 @@ TEST(Average, FollowsTheWeightsFromTheInitialOnes) {
     const auto pieces = pieces_of({{1, 1}}, {}, trained, gradients);
     double average = 8;
     for (std::int64_t step = 1; step <= 10; ++step) {
-        update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, {step, 0.1});
+        update_alone(*optimizer, pieces, 1, {step, 0.1});
         average = 0.75 * average + 0.25 * trained.values[0];
         EXPECT_NEAR(trained.state[1][0], average, 1e-5) << step;
     }
@@ -282,8 +287,7 @@ RC_GTEST_PROP(Update, KeepsTheBitsOfRunsThatExist, ()) {
     for (float& v : expected.state[1]) v = std::abs(v);
     Trained found = expected;
     update_as_ever(settings, expected.values, gradients, expected, step);
-    const auto pieces = pieces_of({{count, 2}}, {}, found, gradients);
-    update_pieces(*make_optimizer(settings), {}, pieces, ParameterCopy::first, 1, step);
+    update_alone(*make_optimizer(settings), pieces_of({{count, 2}}, {}, found, gradients), 1, step);
     RC_ASSERT(found == expected);
 }
 
@@ -355,12 +359,7 @@ TEST_P(LayerOptimizer, MovesWeightsThatAreAllZero) {
     const auto optimizer = make_optimizer(settings_of(GetParam()));
     Trained trained{{0, 0}, {{0, 0}, {0, 0}}};
     const std::vector<float> gradients = {1, -1};
-    update_pieces(*optimizer,
-                  {},
-                  pieces_of({{2, 2}}, {}, trained, gradients),
-                  ParameterCopy::first,
-                  1,
-                  {1, 0.1});
+    update_alone(*optimizer, pieces_of({{2, 2}}, {}, trained, gradients), 1, {1, 0.1});
     EXPECT_LT(trained.values[0], -0.01F);
     EXPECT_GT(trained.values[1], 0.01F);
 }

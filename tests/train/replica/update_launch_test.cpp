@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -72,9 +73,9 @@ struct Vectors {
     }
 
     // Of one tensor, which `cuts` cut.
-    std::vector<ParameterPiece> pieces(std::size_t states,
-                                       bool has_average,
+    std::vector<ParameterPiece> pieces(const Optimizer& optimizer,
                                        const std::vector<std::size_t>& cuts = {}) {
+        const std::vector<std::string> states = optimizer.state_names();
         std::vector<ParameterPiece> all;
         for (std::size_t begin = 0, i = 0; i <= cuts.size(); ++i) {
             const std::size_t end = i < cuts.size() ? cuts[i] : values.size();
@@ -83,8 +84,9 @@ struct Vectors {
                                  .values = values.data() + begin,
                                  .gradients = gradients.data() + begin,
                                  .state = {first.data() + begin}};
-            if (states > 1) piece.state.push_back(second.data() + begin);
-            if (has_average) piece.state.push_back(average.data() + begin);
+            for (std::size_t k = 1; k < states.size(); ++k)
+                piece.state.push_back((states[k] == average_state ? average : second).data() +
+                                      begin);
             all.push_back(std::move(piece));
             begin = end;
         }
@@ -114,10 +116,7 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
     KernelLoops kernel;
     for (std::uint64_t number = 0; number < 10'000; ++number) {
         CounterRandom random(Purpose::test, {number});
-        const OptimizerSettings settings = some_settings(random);
-        const auto optimizer = make_optimizer(settings);
-        const bool has_average = settings.average_decay > 0;
-        const std::size_t states = optimizer->state_names().size() - (has_average ? 1 : 0);
+        const auto optimizer = make_optimizer(some_settings(random));
         Vectors host(random, 1 + random.below(3000));
         Vectors device = host;
         const UpdateStep step{.number = static_cast<std::int64_t>(1 + random.below(1000)),
@@ -130,8 +129,8 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
         std::vector<std::size_t> cuts(random.below(UpdateBatch::most));
         for (std::size_t& cut : cuts) cut = random.below(host.values.size() + 1);
         std::ranges::sort(cuts);
-        const auto on_host = host.pieces(states, has_average);
-        const auto on_device = device.pieces(states, has_average, cuts);
+        const auto on_host = host.pieces(*optimizer);
+        const auto on_device = device.pieces(*optimizer, cuts);
         update_pieces(*optimizer, {}, on_host, ParameterCopy::first, 1, step);
         update_pieces(*optimizer, {}, on_device, ParameterCopy::first, 1, late, kernel);
         ASSERT_TRUE(host.has_bits_of(device)) << "case " << number;
@@ -143,14 +142,11 @@ TEST(UpdateLaunch, ChangesNothingWhereItIsWithheld) {
     const UpdateDecision decided{.is_withheld = 1};
     for (std::uint64_t number = 0; number < 200; ++number) {
         CounterRandom random(Purpose::test, {number});
-        const OptimizerSettings settings = some_settings(random);
-        const auto optimizer = make_optimizer(settings);
-        const bool has_average = settings.average_decay > 0;
-        const std::size_t states = optimizer->state_names().size() - (has_average ? 1 : 0);
+        const auto optimizer = make_optimizer(some_settings(random));
         const Vectors before(random, 1 + random.below(300));
         for (UpdateLoops* const loops : {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
             Vectors after = before;
-            const auto pieces = after.pieces(states, has_average);
+            const auto pieces = after.pieces(*optimizer);
             UpdateStep step{.number = 1, .rate = 0.1, .decided = &decided};
             update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
             ASSERT_TRUE(after.has_bits_of(before)) << "case " << number;
