@@ -22,11 +22,9 @@ namespace {
 
 // Inputs of numbers, and targets that are scaled, by their place.
 std::vector<std::size_t> number_places(const DatasetIndex& index, const TrainSettings& settings) {
-    const std::vector<std::size_t> places = input_places(index, settings.inputs);
-    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
     std::vector<std::size_t> numbers;
-    for (std::size_t i = 0; i < places.size(); ++i)
-        if (!are_raw[i] && index.fields()[places[i]].name != "tokens") numbers.push_back(places[i]);
+    for (const GivenInput& input : given_inputs(index, settings))
+        if (input.is_number(index)) numbers.push_back(input.place);
     if (settings.task.scales_targets) numbers.push_back(index.field_position("targets"));
     return numbers;
 }

@@ -32,18 +32,11 @@ at::Tensor FieldInput::move_masks(const at::Tensor& masks,
     return masks;
 }
 
-std::vector<MixRow> FieldInput::mix(at::Tensor&,
+std::vector<MixRow> FieldInput::mix(const DeviceStage*,
+                                    at::Tensor&,
                                     std::span<const std::uint64_t>,
                                     TransformKey,
                                     std::span<const std::uint8_t>) const {
-    return {};
-}
-
-std::vector<MixRow> FieldInput::mix_on(const DeviceStage&,
-                                       at::Tensor&,
-                                       std::span<const std::uint64_t>,
-                                       TransformKey,
-                                       std::span<const std::uint8_t>) const {
     return {};
 }
 

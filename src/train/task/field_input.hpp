@@ -49,19 +49,14 @@ class FieldInput {
                                   TransformKey key,
                                   std::int64_t outside) const;
 
-    /// Mixes the `values` of one leaf in place by ImageTransform::mix_rows. Returns the partners
-    /// and shares; empty if nothing is mixed.
-    virtual std::vector<MixRow> mix(at::Tensor& values,
+    /// Mixes the `values` of one leaf in place by ImageTransform::mix_rows: on the device of
+    /// `stage`, or on the host if it is null. Returns the partners and shares; empty if nothing is
+    /// mixed.
+    virtual std::vector<MixRow> mix(const DeviceStage* stage,
+                                    at::Tensor& values,
                                     std::span<const std::uint64_t> ids,
                                     TransformKey key,
                                     std::span<const std::uint8_t> valid) const;
-
-    /// Does the same for values on the device of `stage`.
-    virtual std::vector<MixRow> mix_on(const DeviceStage& stage,
-                                       at::Tensor& values,
-                                       std::span<const std::uint64_t> ids,
-                                       TransformKey key,
-                                       std::span<const std::uint8_t> valid) const;
 };
 
 /// Returns uninitialised f32 [samples, C, H, W], channels innermost: the layout in which

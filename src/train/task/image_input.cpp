@@ -111,32 +111,27 @@ class ImageInput : public FieldInput {
         return moved;
     }
 
-    std::vector<MixRow> mix(at::Tensor& values,
+    std::vector<MixRow> mix(const DeviceStage* stage,
+                            at::Tensor& values,
                             std::span<const std::uint64_t> ids,
                             TransformKey key,
                             std::span<const std::uint8_t> valid) const override {
         std::vector<MixRow> rows = transform_.mix_rows(ids, key, valid);
-        if (!rows.empty()) transform_.mix(values_of(values), rows, PixelLayout::nhwc);
-        return rows;
-    }
-
-    std::vector<MixRow> mix_on(const DeviceStage& stage,
-                               at::Tensor& values,
-                               std::span<const std::uint64_t> ids,
-                               TransformKey key,
-                               std::span<const std::uint8_t> valid) const override {
-        std::vector<MixRow> rows = transform_.mix_rows(ids, key, valid);
         if (rows.empty()) return rows;
-        const c10::StreamGuard guard(stage.stream());
-        const at::Tensor unmixed = values.clone(), there = uploaded(stage, rows);
-        stage.mix({.in = unmixed.data_ptr<float>(),
-                   .out = values.data_ptr<float>(),
-                   .rows = static_cast<const MixRow*>(there.data_ptr()),
-                   .channels = shape().channels,
-                   .height = shape().height,
-                   .width = shape().width,
-                   .layout = PixelLayout::nhwc,
-                   .images = static_cast<std::int64_t>(ids.size())});
+        if (stage == nullptr) {
+            transform_.mix(values_of(values), rows, PixelLayout::nhwc);
+            return rows;
+        }
+        const c10::StreamGuard guard(stage->stream());
+        const at::Tensor unmixed = values.clone(), there = uploaded(*stage, rows);
+        stage->mix({.in = unmixed.data_ptr<float>(),
+                    .out = values.data_ptr<float>(),
+                    .rows = static_cast<const MixRow*>(there.data_ptr()),
+                    .channels = shape().channels,
+                    .height = shape().height,
+                    .width = shape().width,
+                    .layout = PixelLayout::nhwc,
+                    .images = static_cast<std::int64_t>(ids.size())});
         return rows;
     }
 

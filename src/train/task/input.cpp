@@ -58,7 +58,7 @@ void check_dimensions(const DatasetIndex& index,
 
 // None of several inputs is mixed: partners would differ.
 void check_several(const DatasetIndex& index,
-                   const std::vector<std::size_t>& places,
+                   const std::vector<GivenInput>& inputs,
                    const TransformPipeline& pipeline) {
     const auto fail = [&](const char* why, const char* fix) {
         return Error(
@@ -67,7 +67,7 @@ void check_several(const DatasetIndex& index,
     check(!pipeline.mixes_labels(),
           [&] { return fail("samples are mixed by one", "leave the mixing away"); });
     const bool has_images = std::ranges::any_of(
-        places, [&](std::size_t place) { return is_image(index.fields()[place]); });
+        inputs, [&](const GivenInput& one) { return is_image(index.fields()[one.place]); });
     check(has_images || pipeline == TransformPipeline(), [&] {
         return fail("images alone are transformed, and none of these is one", "drop --transform");
     });
@@ -148,20 +148,25 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
     return places;
 }
 
-std::vector<bool> inputs_given_raw(const DatasetIndex& index, const TrainSettings& settings) {
+bool GivenInput::is_number(const DatasetIndex& index) const {
+    return !is_raw && index.fields()[place].name != "tokens";
+}
+
+std::vector<GivenInput> given_inputs(const DatasetIndex& index, const TrainSettings& settings) {
     std::vector<InputShape> wanted;
     if (source_of(settings.model.name) == ModelSource::program)
         wanted = program_inputs(settings.model.name);
-    std::vector<bool> are_raw;
+    std::vector<GivenInput> inputs;
     for (const std::size_t place : input_places(index, settings.inputs)) {
         const Field& field = index.fields()[place];
-        const std::size_t i = are_raw.size();
+        const std::size_t i = inputs.size();
         const bool is_looked_up = i < wanted.size() && wanted[i].vocabulary > 0 && !is_real(field);
-        are_raw.push_back(settings.task.kind == TaskKind::program
+        inputs.push_back({place,
+                          settings.task.kind == TaskKind::program
                               ? is_learned(field.name) || field.name == "tokens"
-                              : is_looked_up && settings.task.kind != TaskKind::next_token);
+                              : is_looked_up && settings.task.kind != TaskKind::next_token});
     }
-    return are_raw;
+    return inputs;
 }
 
 // What is learned must not be given, but for tokens, whose last one is held back.
@@ -213,11 +218,9 @@ void check_input_count(std::span<const std::string> wanted,
 }
 
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings) {
-    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
     std::vector<std::string> texts;
-    for (const std::size_t place : input_places(index, settings.inputs)) {
+    for (const auto& [place, is_raw] : given_inputs(index, settings)) {
         const Field& field = index.fields()[place];
-        const bool is_raw = are_raw[texts.size()];
         const std::string axes = axes_text(field);
         texts.push_back(
             fmt::format("{}: {}, {}{}",
@@ -255,20 +258,19 @@ InputReader::InputReader(const DatasetIndex& index,
                          const DatasetIndex& statistics,
                          const Task& task)
     : index_(index), task_(task), classes_(task.class_numbers(index)), seed_(settings.seed) {
-    const std::vector<std::size_t> places = input_places(index, settings.inputs);
+    const std::vector<GivenInput> inputs = given_inputs(index, settings);
     const std::vector<std::size_t> learned = input_places(statistics, settings.inputs);
-    const bool has_several = places.size() > 1;
-    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
-    if (has_several) check_several(index, places, pipeline);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-        const Field& field = index.fields()[places[i]];
-        const bool is_raw = are_raw[i];
+    const bool has_several = inputs.size() > 1;
+    if (has_several) check_several(index, inputs, pipeline);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto& [place, is_raw] = inputs[i];
+        const Field& field = index.fields()[place];
         if (find_built_in(settings.model.name) != nullptr)
-            check_dimensions(index, places[i], volume_dimensions - 1, "built-in models take");
+            check_dimensions(index, place, volume_dimensions - 1, "built-in models take");
         if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
         const bool is_transformed = !has_several || is_image(field);
         sources_.push_back(
-            {places[i],
+            {place,
              is_raw ? make_raw_input(field)
                     : make_field_input(
                           field,
@@ -276,9 +278,9 @@ InputReader::InputReader(const DatasetIndex& index,
                           normalised_as(statistics.fields()[learned[i]], settings.normalise))});
     }
     move_masks(pipeline, settings);
-    for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
         const InputShape shape =
-            shape_of(index.fields()[places[i]], *sources_[i].field, are_raw[i]);
+            shape_of(index.fields()[inputs[i].place], *sources_[i].field, inputs[i].is_raw);
         if (i == 0)
             shape_ = {shape.channels,
                       shape.height,
@@ -309,31 +311,33 @@ NamedTensors InputReader::read_inputs(const Batch& batch, const LeafRows& leaf) 
     return inputs;
 }
 
-template <class Mix>
+// On the device of `stage`, where `inputs` are, or on the host if it is null.
 LeafSamples InputReader::samples(NamedTensors inputs,
                                  const Batch& batch,
                                  const LeafRows& leaf,
-                                 Mix&& mix_values) const {
+                                 const DeviceStage* stage) const {
     std::span<const std::uint8_t> valid(batch.valid);
     if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
     std::vector<MixRow> mixed;
-    if (inputs.size() == 1) mixed = mix_values(inputs[0].tensor, valid);
+    if (inputs.size() == 1)
+        mixed =
+            sources_[0].field->mix(stage, inputs[0].tensor, ids_of(batch, leaf), key(batch), valid);
     NamedTensors targets = task_.targets({batch, leaf, index_, classes_, key(batch), mixed});
     if (mover_ != nullptr)
         for (NamedTensor& target : targets)
             if (target.name == "masks")
                 target.tensor =
                     mover_->move_masks(target.tensor, ids_of(batch, leaf), key(batch), outside_);
-    return {.inputs = std::move(inputs),
-            .targets = std::move(targets),
-            .weights = weights_of(batch, leaf)};
+    at::Tensor weights = weights_of(batch, leaf);
+    if (stage != nullptr) {
+        targets = stage->upload(std::move(targets));
+        if (weights.defined()) weights = stage->upload(weights);
+    }
+    return {.inputs = std::move(inputs), .targets = std::move(targets), .weights = weights};
 }
 
 LeafSamples InputReader::read(const Batch& batch, const LeafRows& leaf) const {
-    return samples(
-        read_inputs(batch, leaf), batch, leaf, [&](at::Tensor& values, const auto& valid) {
-            return sources_[0].field->mix(values, ids_of(batch, leaf), key(batch), valid);
-        });
+    return samples(read_inputs(batch, leaf), batch, leaf, nullptr);
 }
 
 std::vector<LeafSamples> InputReader::read_on(const DeviceStage& stage, const Batch& batch) const {
@@ -349,14 +353,7 @@ std::vector<LeafSamples> InputReader::read_on(const DeviceStage& stage, const Ba
         const auto first = static_cast<std::int64_t>(leaf.first_row);
         const LeafSamples cut = LeafSamples{.inputs = inputs, .targets = {}, .weights = {}}.part(
             first, static_cast<std::int64_t>(leaf.rows));
-        LeafSamples own =
-            samples(cut.inputs, batch, leaf, [&](at::Tensor& values, const auto& valid) {
-                return sources_[0].field->mix_on(
-                    stage, values, ids_of(batch, leaf), key(batch), valid);
-            });
-        own.targets = stage.upload(std::move(own.targets));
-        if (own.weights.defined()) own.weights = stage.upload(own.weights);
-        leaves.push_back(std::move(own));
+        leaves.push_back(samples(cut.inputs, batch, leaf, &stage));
     }
     return leaves;
 }

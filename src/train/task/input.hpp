@@ -33,9 +33,19 @@ void check_input_count(std::span<const std::string> wanted,
                        const DatasetIndex& index,
                        const TrainSettings& settings);
 
-/// Returns for each input whether the model is given it as it is stored: what a model compares
-/// itself, and whole numbers for a program that takes such. Errors: those of program_inputs().
-std::vector<bool> inputs_given_raw(const DatasetIndex& index, const TrainSettings& settings);
+/// One of the input_places().
+struct GivenInput {
+    bool is_number(const DatasetIndex& index) const;  ///< neither raw nor tokens
+
+    std::size_t place;
+    /// Given as it is stored: what a model compares itself, and whole numbers for a program that
+    /// takes such.
+    bool is_raw;
+};
+
+/// Returns the inputs of a model, in its order. Errors: those of input_places() and of
+/// program_inputs().
+std::vector<GivenInput> given_inputs(const DatasetIndex& index, const TrainSettings& settings);
 
 /// Whether a field of this name is what models learn: labels, targets, masks.
 bool is_learned(const std::string& field);
@@ -82,12 +92,10 @@ class InputReader {
                                        std::size_t place,
                                        const LeafRows& rows) const;
 
-    /// `mix_values` is FieldInput::mix() or mix_on() of the input to mix.
-    template <class Mix>
     LeafSamples samples(NamedTensors inputs,
                         const Batch& batch,
                         const LeafRows& leaf,
-                        Mix&& mix_values) const;
+                        const DeviceStage* stage) const;
 
     const DatasetIndex& index_;
     const Task& task_;

@@ -114,15 +114,13 @@ std::string treatment(const Field& stored, const TrainSettings& settings, Manife
 void check_normalises(const TrainSettings& settings,
                       const std::string& transform,
                       const DatasetIndex& index) {
-    const std::vector<bool> are_raw = inputs_given_raw(index, settings);
-    const std::vector<std::size_t> places = input_places(index, settings.inputs);
+    const std::vector<GivenInput> inputs = given_inputs(index, settings);
     std::vector<Field> numbers;  // what may be normalised
     std::vector<std::string> names;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-        const Field& field = index.fields()[places[i]];
-        if (are_raw[i] || field.name == "tokens") continue;
-        numbers.push_back(normalised_as(field, settings.normalise));
-        names.push_back(field.name);
+    for (const GivenInput& input : inputs) {
+        if (!input.is_number(index)) continue;
+        numbers.push_back(normalised_as(index.fields()[input.place], settings.normalise));
+        names.push_back(numbers.back().name);
     }
     for (const GivenStatistics& given : given_statistics(settings.normalise))
         check(std::ranges::find(names, given.field) != names.end(), [&] {
@@ -140,7 +138,7 @@ void check_normalises(const TrainSettings& settings,
         return Error("E248", fmt::format("'normalise' would do nothing to '{}'", field), why, fix);
     };
     check(!numbers.empty(), [&] {
-        return fail(index.fields()[places.front()].name,
+        return fail(index.fields()[inputs.front().place].name,
                     "it is given to the model as it is stored",
                     "drop it: tokens and the like are numbers of words");
     });
