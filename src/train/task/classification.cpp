@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <vector>
 
@@ -132,10 +131,8 @@ std::string table_of(const std::vector<OneClass>& classes, const Field& field, b
     return text;
 }
 
-void add_mean(std::map<std::string, double>& means,
-              const char* name,
-              const std::vector<OneClass>& classes,
-              double OneClass::*figure) {
+// Of those that have one.
+double mean_of(const std::vector<OneClass>& classes, double OneClass::*figure) {
     double sum = 0;
     int count = 0;
     for (const OneClass& one : classes)
@@ -143,7 +140,7 @@ void add_mean(std::map<std::string, double>& means,
             sum += one.*figure;
             ++count;
         }
-    means[name] = count > 0 ? sum / count : no_figure;
+    return count > 0 ? sum / count : no_figure;
 }
 
 // Returns i64 [classes * 2 * score_bins(classes)]: for each class, how many samples of other
@@ -164,21 +161,17 @@ at::Tensor score_counts(const at::Tensor& logits, const at::Tensor& labels) {
         .scatter_add_(0, cells, at::ones_like(cells));
 }
 
-// The figures of a data set: precision, recall, F1, and the area under the ROC curve.
-struct ClassFigures {
-    // "f1" and, of scores, "auc": means over the classes that have samples or were predicted, or
-    // that have samples and are not all. Not a number if there is none.
-    std::map<std::string, double> means;
-    std::string table;  // for people, a line for each class
-};
-
+// Adds precision, recall, F1 and the area under the ROC curve of each class, and "f1" and, of
+// scores, "auc": means over the classes that have samples or were predicted, or that have samples
+// and are not all. Not a number if there is none.
 // `confusion` is confusion_counts()'s, `scores` score_counts()'s; empty: without the area.
 // F1 is 2 TP / (2 TP + FP + FN). The area is the share of pairs of a sample of the class and
 // another in which the former has the higher score (Fawcett 2006,
 // https://doi.org/10.1016/j.patrec.2005.10.010); pairs in one bin count half.
-ClassFigures class_figures(std::span<const std::int64_t> confusion,
-                           std::span<const std::int64_t> scores,
-                           const Field& field) {
+void add_figures(Evaluation& result,
+                 std::span<const std::int64_t> confusion,
+                 std::span<const std::int64_t> scores,
+                 const Field& field) {
     const auto number = static_cast<std::size_t>(field.classes());
     std::vector<OneClass> classes(number);
     std::vector<std::int64_t> found(number);
@@ -197,11 +190,9 @@ ClassFigures class_figures(std::span<const std::int64_t> confusion,
         one.area =
             area_of(scores.subspan(2 * c * bins, bins), scores.subspan((2 * c + 1) * bins, bins));
     }
-    ClassFigures figures;
-    add_mean(figures.means, "f1", classes, &OneClass::f1);
-    if (!scores.empty()) add_mean(figures.means, "auc", classes, &OneClass::area);
-    figures.table = table_of(classes, field, !scores.empty());
-    return figures;
+    result.metrics["f1"] = mean_of(classes, &OneClass::f1);
+    if (!scores.empty()) result.metrics["auc"] = mean_of(classes, &OneClass::area);
+    result.by_class = table_of(classes, field, !scores.empty());
 }
 
 constexpr std::int64_t most_confused = 256;  // classes whose confusion is counted
@@ -269,10 +260,7 @@ class Classification : public FieldTask {
         const auto pairs = static_cast<std::size_t>(outputs() * outputs());
         const std::span<const std::int64_t> counts = std::span(sums.counts).subspan(2);
         result.confusion = confusion_csv(counts.first(pairs), field());
-        const ClassFigures figures =
-            class_figures(counts.first(pairs), counts.subspan(pairs), field());
-        result.metrics.insert(figures.means.begin(), figures.means.end());
-        result.by_class = figures.table;
+        add_figures(result, counts.first(pairs), counts.subspan(pairs), field());
         return result;
     }
 
@@ -308,18 +296,11 @@ ClassLoss::ClassLoss(const TaskSettings& settings, const Field& field)
                                                     : given_weights(text, field));
 }
 
-at::Tensor ClassLoss::weights_for(const at::Tensor& logits) const {
-    return weights_.defined() ? weights_.to(logits.device()) : weights_;
-}
-
-at::Tensor ClassLoss::sum(const at::Tensor& logits, const at::Tensor& classes) const {
-    return at::cross_entropy_loss(
-        logits, classes, weights_for(logits), at::Reduction::Sum, ignored_, smoothing_);
-}
-
-at::Tensor ClassLoss::of_each(const at::Tensor& logits, const at::Tensor& classes) const {
-    return at::cross_entropy_loss(
-        logits, classes, weights_for(logits), at::Reduction::None, ignored_, smoothing_);
+at::Tensor ClassLoss::reduced(const at::Tensor& logits,
+                              const at::Tensor& classes,
+                              at::Reduction::Reduction reduction) const {
+    const at::Tensor weights = weights_.defined() ? weights_.to(logits.device()) : weights_;
+    return at::cross_entropy_loss(logits, classes, weights, reduction, ignored_, smoothing_);
 }
 
 at::Tensor confusion_counts(const at::Tensor& classes,

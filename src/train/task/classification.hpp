@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
@@ -24,12 +25,18 @@ class ClassLoss {
 
     /// Returns the sum for logits [n, classes, ...] and classes i64 [n, ...]; a class of weight w
     /// counts w times.
-    at::Tensor sum(const at::Tensor& logits, const at::Tensor& classes) const;
+    at::Tensor sum(const at::Tensor& logits, const at::Tensor& classes) const {
+        return reduced(logits, classes, at::Reduction::Sum);
+    }
     /// [n, ...]; 0 where the class is the settings' ignore_index.
-    at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const;
+    at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const {
+        return reduced(logits, classes, at::Reduction::None);
+    }
 
   private:
-    at::Tensor weights_for(const at::Tensor& logits) const;
+    at::Tensor reduced(const at::Tensor& logits,
+                       const at::Tensor& classes,
+                       at::Reduction::Reduction reduction) const;
 
     at::Tensor weights_;  ///< f32 [classes]; undefined: all are 1
     double smoothing_;

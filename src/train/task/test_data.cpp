@@ -13,12 +13,14 @@
 namespace lockstep {
 namespace {
 
-Error does_not_fit(const TrainSettings& settings, const std::string& why) {
+Error does_not_fit(const TrainSettings& settings,
+                   const std::string& why,
+                   const std::string& fix = "pack both from one source") {
     return Error(
         "E217",
         fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
         why,
-        "pack both from one source");
+        fix);
 }
 
 std::string described(const ModelShape& shape) {
@@ -67,9 +69,8 @@ void check_columns(const Field& test, const Field& data, const TrainSettings& se
     if (there == here) return;
     const auto first =
         static_cast<std::size_t>(std::ranges::mismatch(there, here).in1 - there.begin());
-    throw Error(
-        "E217",
-        fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
+    throw does_not_fit(
+        settings,
         fmt::format("column {} of '{}' is '{}', and in the training data '{}'; their order is: {}",
                     first + 1,
                     test.name,
