@@ -74,76 +74,57 @@ std::int64_t features_after_two_pools(const ModelShape& shape, std::int64_t chan
     return channels * (shape.height / 4) * (shape.width / 4);
 }
 
-// The small CNN of "Accelerate Model Training with PyTorch 2.X": two convolutions, two linears.
+enum class Norms { none, by_batch };
+
+// The small CNN of "Accelerate Model Training with PyTorch 2.X": two convolutions, two linears. Or
+// the same model with batch normalisation after each convolution and dropout before the classifier.
+template <Norms norms>
 class Cnn : public Classifier {
   public:
-    Cnn(const ModelShape& shape, const ModelSettings& settings)
-        : Cnn(shape, settings, channels_of(settings, {32, 64, 512})) {}
-
-    Cnn(const ModelShape& shape, const ModelSettings& settings, const Channels& wide)
-        : conv1_(register_module("conv1", conv3x3(shape.channels, wide[0], settings.bias))),
-          conv2_(register_module("conv2", conv3x3(wide[0], wide[1], settings.bias))),
-          fc1_(register_module(
-              "fc1", linear(features_after_two_pools(shape, wide[1]), wide[2], settings.bias))),
-          fc2_(register_module("fc2", linear(wide[2], shape.classes, settings.bias))) {}
+    Cnn(const ModelShape& shape, const ModelSettings& settings) {
+        const Channels wide = channels_of(settings, {32, 64, 512});
+        const std::int64_t features = features_after_two_pools(shape, wide[1]);
+        conv1_ = register_module("conv1", conv3x3(shape.channels, wide[0], settings.bias));
+        if (has_norms) norm1_ = register_module("norm1", nn::BatchNorm2d(wide[0]));
+        conv2_ = register_module("conv2", conv3x3(wide[0], wide[1], settings.bias));
+        if (has_norms) norm2_ = register_module("norm2", nn::BatchNorm2d(wide[1]));
+        fc1_ = register_module("fc1", linear(features, wide[2], settings.bias));
+        if (has_norms) dropout_ = register_module("dropout", nn::Dropout(0.25));
+        fc2_ = register_module("fc2", linear(wide[2], shape.classes, settings.bias));
+    }
 
     Tensor forward(const Tensor& images) override {
-        const Tensor x = pooled_relu(conv2_(pooled_relu(conv1_(images))));
-        return fc2_(torch::relu(fc1_(x.flatten(1))));
+        Tensor x = conv1_(images);
+        x = conv2_(pooled_relu(has_norms ? norm1_(x) : x));
+        x = pooled_relu(has_norms ? norm2_(x) : x);
+        x = torch::relu(fc1_(x.flatten(1)));
+        return fc2_(has_norms ? dropout_(x) : x);
     }
 
   private:
-    nn::Conv2d conv1_, conv2_;
-    nn::Linear fc1_, fc2_;
-};
+    static constexpr bool has_norms = norms == Norms::by_batch;
 
-// The same model with batch normalisation after each convolution and dropout before the classifier.
-class CnnBatchNorm : public Classifier {
-  public:
-    CnnBatchNorm(const ModelShape& shape, const ModelSettings& settings)
-        : CnnBatchNorm(shape, settings, channels_of(settings, {32, 64, 512})) {}
-
-    CnnBatchNorm(const ModelShape& shape, const ModelSettings& settings, const Channels& wide)
-        : conv1_(register_module("conv1", conv3x3(shape.channels, wide[0], settings.bias))),
-          norm1_(register_module("norm1", nn::BatchNorm2d(wide[0]))),
-          conv2_(register_module("conv2", conv3x3(wide[0], wide[1], settings.bias))),
-          norm2_(register_module("norm2", nn::BatchNorm2d(wide[1]))),
-          fc1_(register_module(
-              "fc1", linear(features_after_two_pools(shape, wide[1]), wide[2], settings.bias))),
-          dropout_(register_module("dropout", nn::Dropout(0.25))),
-          fc2_(register_module("fc2", linear(wide[2], shape.classes, settings.bias))) {}
-
-    Tensor forward(const Tensor& images) override {
-        const Tensor x = pooled_relu(norm2_(conv2_(pooled_relu(norm1_(conv1_(images))))));
-        return fc2_(dropout_(torch::relu(fc1_(x.flatten(1)))));
-    }
-
-  private:
-    nn::Conv2d conv1_;
-    nn::BatchNorm2d norm1_;
-    nn::Conv2d conv2_;
-    nn::BatchNorm2d norm2_;
-    nn::Linear fc1_;
-    nn::Dropout dropout_;
-    nn::Linear fc2_;
+    nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
+    nn::BatchNorm2d norm1_{nullptr}, norm2_{nullptr};
+    nn::Linear fc1_{nullptr}, fc2_{nullptr};
+    nn::Dropout dropout_{nullptr};
 };
 
 class Mlp : public Classifier {
   public:
-    Mlp(const ModelShape& shape, const ModelSettings& settings)
-        : Mlp(shape, settings, channels_of(settings, {256})) {}
-
-    Mlp(const ModelShape& shape, const ModelSettings& settings, const Channels& wide)
-        : fc1_(register_module(
-              "fc1", linear(shape.channels * shape.height * shape.width, wide[0], settings.bias))),
-          fc2_(register_module("fc2", linear(wide[0], shape.classes, settings.bias))) {}
+    Mlp(const ModelShape& shape, const ModelSettings& settings) {
+        const std::int64_t pixels = shape.channels * shape.height * shape.width;
+        const std::int64_t wide = channels_of(settings, {256})[0];
+        fc1_ = register_module("fc1", linear(pixels, wide, settings.bias));
+        fc2_ = register_module("fc2", linear(wide, shape.classes, settings.bias));
+    }
 
     Tensor forward(const Tensor& images) override {
         return fc2_(torch::relu(fc1_(images.flatten(1))));
     }
 
   private:
-    nn::Linear fc1_, fc2_;
+    nn::Linear fc1_{nullptr}, fc2_{nullptr};
 };
 
 template <class Items>
@@ -228,8 +209,8 @@ ModelFactory factory_of() {
 
 std::map<std::string, ModelFactory>& registry() {
     static std::map<std::string, ModelFactory> known = {
-        {"cnn", factory_of<Cnn>()},
-        {"cnn-bn", factory_of<CnnBatchNorm>()},
+        {"cnn", factory_of<Cnn<Norms::none>>()},
+        {"cnn-bn", factory_of<Cnn<Norms::by_batch>>()},
         {"densenet121", models::densenet121},
         {"efficientnet_b0", models::efficientnet_b0},
         {"efficientnet_b7", models::efficientnet_b7},
