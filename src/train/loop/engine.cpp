@@ -24,12 +24,6 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
     return dimensions;
 }
 
-std::vector<std::string> names_of(const NamedTensors& tensors) {
-    std::vector<std::string> names;
-    for (const NamedTensor& one : tensors) names.push_back(one.name);
-    return names;
-}
-
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
 
 void make_model(Engine& engine, Start& start, const Inputs& inputs) {

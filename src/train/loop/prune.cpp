@@ -54,12 +54,6 @@ void write(NewFile& file, const WeightMap& weights) {
     file.finish();
 }
 
-std::int64_t parameters_of(const Model& model) {
-    std::int64_t count = 0;
-    for (const auto& [name, tensor] : model.parameters()) count += tensor.numel();
-    return count;
-}
-
 double seconds_of(Model& model, const NamedTensors& inputs) {
     const double begin_s = now_s();
     model.forward(inputs);
@@ -92,14 +86,14 @@ PruneResult prune_run(const PruneSettings& settings) {
     PruneResult result{.model = model.name,
                        .batch = measured_rows,
                        .before = {.channels = channels_in(model.name, weights),
-                                  .parameters = parameters_of(*trained.model)}};
+                                  .parameters = element_count(trained.model->parameters())}};
     prune_channels(model.name, settings.keep, weights);
     write(file, weights);
     model.channels = channels_in(model.name, weights);
     const auto pruned =
         with_precision(open_model(model, trained.shape, 1), trained.run.settings.precision);
     load_weights(*pruned, WeightsFile(settings.output), "", WeightsFor::training);
-    result.after = {.channels = model.channels, .parameters = parameters_of(*pruned)};
+    result.after = {.channels = model.channels, .parameters = element_count(pruned->parameters())};
     measure(*trained.model, *pruned, blank_inputs(trained.shape, measured_rows), result);
     return result;
 }

@@ -49,8 +49,7 @@ ModelTraits traits_of(Model& model, const ModelShape& shape, const std::string& 
                            std::ranges::any_of(model.buffers(), is_batch_statistic) ||
                            TransformPipeline::parse(transform).mixes_labels() ||
                            !takes_single_rows(model, shape)};
-    for (const NamedTensor& parameter : model.parameters())
-        traits.parameters += parameter.tensor.numel();
+    traits.parameters = element_count(model.parameters());
     traits.products = products_of(model, shape);
     return traits;
 }

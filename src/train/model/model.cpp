@@ -266,6 +266,12 @@ const at::Tensor& only(const NamedTensors& tensors) {
     return tensors.front().tensor;
 }
 
+std::int64_t element_count(const NamedTensors& tensors) {
+    std::int64_t count = 0;
+    for (const NamedTensor& one : tensors) count += one.tensor.numel();
+    return count;
+}
+
 void freeze_named(Model& model, const std::string& patterns) {
     const std::vector<std::string> wanted = name_patterns(patterns);
     std::set<std::string> learning, frozen;

@@ -18,6 +18,17 @@ namespace lockstep {
 /// Returns the only tensor.
 const at::Tensor& only(const NamedTensors& tensors);
 
+/// Returns the number of all elements.
+std::int64_t element_count(const NamedTensors& tensors);
+
+/// Returns the names of tensors, or of what else has a name.
+template <class Named>
+std::vector<std::string> names_of(const std::vector<Named>& all) {
+    std::vector<std::string> names;
+    for (const Named& one : all) names.push_back(one.name);
+    return names;
+}
+
 enum class ModelMode { train, evaluate };
 
 /// A model: named tensors as inputs and outputs, and its weights.
@@ -69,9 +80,8 @@ Error no_output(const std::string& wanted, const std::vector<std::string>& names
 template <class Output>
 void choose_output(std::vector<Output>& outputs, const std::string& wanted) {
     const auto found = std::ranges::find(outputs, wanted.empty() ? "loss" : wanted, &Output::name);
-    std::vector<std::string> names;
-    for (const Output& one : outputs) names.push_back(one.name);
-    check(found != outputs.end() || wanted.empty(), [&] { return no_output(wanted, names); });
+    check(found != outputs.end() || wanted.empty(),
+          [&] { return no_output(wanted, names_of(outputs)); });
     if (!wanted.empty())
         outputs = {*found};
     else if (found != outputs.end())

@@ -121,11 +121,7 @@ class ProgramModel : public Model {
     }
     void set_mode(ModelMode mode) override { mode_ = mode; }
     ModelAuthor author() const override { return ModelAuthor::user_program; }
-    std::vector<std::string> input_names() const override {
-        std::vector<std::string> names;
-        for (const ProgramInput& input : file_.inputs) names.push_back(input.name);
-        return names;
-    }
+    std::vector<std::string> input_names() const override { return names_of(file_.inputs); }
 
   private:
     template <class Wanted>

@@ -421,18 +421,14 @@ const UpdateDecision* Replica::decide(const UpdateRule& rule) {
     return loops.decide({.rule = rule, .squares = squares, .others = others});
 }
 
-// Returns true if a leaf of this rank reaches it.
-bool Replica::reaches(std::size_t parameter) const {
-    return missed_leaves_[parameter] < static_cast<int>(reducer_.places().size());
-}
-
-// Collective. By parameter: 1 where a leaf of any rank reaches it.
+// Where no leaf of this rank reaches a parameter, its sum says whether one of another rank does.
 void Replica::set_marks() {
+    const auto leaves = static_cast<int>(reducer_.places().size());
     float* const told = told_.data_ptr<float>() + decision_floats + told_state().size();
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
         ParameterPiece& piece = pieces_[i];
         piece.missed = missed_[piece.tensor];
-        piece.mark = reaches(piece.tensor) ? nullptr : piece.gradients;
+        piece.mark = missed_leaves_[piece.tensor] < leaves ? nullptr : piece.gradients;
         if (piece.mark != nullptr) memory_.copy(told + i, piece.mark, 1);
     }
 }
@@ -444,13 +440,6 @@ void Replica::count_missed() {
     for (std::size_t i = 0; i < pieces_.size(); ++i)
         if (pieces_[i].mark != nullptr && update::is_no_gradient(told[i]))
             ++missed_[pieces_[i].tensor];
-}
-
-// Collective: each rank knows of its own pieces, and counts are zero at first.
-std::vector<std::int64_t> Replica::all_missed() const {
-    std::vector<std::int64_t> missed = missed_;
-    parts_.ranks.all_reduce_max(missed);
-    return missed;
 }
 
 void Replica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
@@ -594,7 +583,8 @@ NamedTensors Replica::saved_frozen() const {
 
 Counters Replica::counters() const {
     Counters values = model_counters();
-    const std::vector<std::int64_t> missed = all_missed();
+    std::vector<std::int64_t> missed = missed_;  // of own pieces; of others' zero
+    parts_.ranks.all_reduce_max(missed);
     for (std::size_t i = 0; i < missed.size(); ++i)
         if (missed[i] > 0) values[missed_name(parts_.layout->parameters()[i])] = missed[i];
     return values;
@@ -711,8 +701,7 @@ ModelBytes Replica::bytes() const {
 }
 
 std::string Replica::description() const {
-    std::int64_t frozen = 0;
-    for (const NamedTensor& one : parts_.model->frozen()) frozen += one.tensor.numel();
+    const std::int64_t frozen = element_count(parts_.model->frozen());
     return fmt::format(
         "{} parameters{} | gradients in {} buckets, summed by {}{}",
         grouped(static_cast<std::uint64_t>(parts_.layout->parameter_count())),

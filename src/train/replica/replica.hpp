@@ -301,10 +301,8 @@ class Replica {
     void take_buffers(const LeafBuffers& buffers, std::int64_t leaf);
     void store_buffers();
     void mark_missing(std::span<float* const> slots, int leaves);
-    bool reaches(std::size_t parameter) const;
     void set_marks();
     void count_missed();
-    std::vector<std::int64_t> all_missed() const;
     Counters model_counters() const;
     const UpdateDecision* decide(const UpdateRule& rule);
     void update_state(std::int64_t samples);

@@ -246,9 +246,7 @@ class ProgramTask : public Task {
     std::int64_t outputs() const override { return 1; }
     std::vector<std::int64_t> output_shape() const override { return {}; }
     bool takes_metrics() const override { return true; }
-    void name_outputs(const NamedTensors& outputs) override {
-        for (const NamedTensor& one : outputs) names_.push_back(one.name);
-    }
+    void name_outputs(const NamedTensors& outputs) override { names_ = names_of(outputs); }
     void check_test_data(const DatasetIndex&) const override {}
     NamedTensors targets(const LeafSource&) const override { return {}; }
     NamedTensors blank_targets(std::int64_t) const override { return {}; }

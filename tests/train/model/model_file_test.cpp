@@ -81,21 +81,16 @@ TEST(ScriptModel, LeavesFrozenParametersAlone) {
 
 TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
     const test::TempDir folder;
-    const auto names = [](const NamedTensors& tensors) {
-        std::vector<std::string> found;
-        for (const NamedTensor& one : tensors) found.push_back(one.name);
-        return found;
-    };
     const auto script = opened(save(folder / "net.pt", [](auto& net) {
         net.register_parameter("more", torch::ones({2}).set_requires_grad(true), false);
     }));
     const auto built_in = open_model({.name = "mlp"}, {1, 2, 2, 10}, 1);
     for (const auto& [model, pattern] :
          {std::pair(script.get(), "m*"), std::pair(built_in.get(), "fc1.*,*.bias")}) {
-        const std::vector<std::string> before = names(model->parameters());
+        const std::vector<std::string> before = names_of(model->parameters());
         freeze_named(*model, pattern);
-        const std::vector<std::string> learning = names(model->parameters()),
-                                       frozen = names(model->frozen());
+        const std::vector<std::string> learning = names_of(model->parameters()),
+                                       frozen = names_of(model->frozen());
         EXPECT_FALSE(frozen.empty());
         EXPECT_EQ(learning.size() + frozen.size(), before.size());
         for (const NamedTensor& one : model->frozen()) {
@@ -103,8 +98,8 @@ TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
             EXPECT_EQ(std::ranges::count(learning, one.name), 0) << one.name;
         }
     }
-    EXPECT_EQ(names(built_in->parameters()), std::vector<std::string>{"fc2.weight"});
-    EXPECT_EQ(names(script->frozen()), std::vector<std::string>{"more"});
+    EXPECT_EQ(names_of(built_in->parameters()), std::vector<std::string>{"fc2.weight"});
+    EXPECT_EQ(names_of(script->frozen()), std::vector<std::string>{"more"});
     EXPECT_EQ(refusal([&] { freeze_named(*built_in, "fc1.*"); }),
               "E107: the model has no parameter that learns of such a name: fc2.weight");
     EXPECT_EQ(refusal([&] { freeze_named(*built_in, "*"); }),

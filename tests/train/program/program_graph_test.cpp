@@ -44,12 +44,6 @@ at::Tensor value(const NamedTensors& tensors, const std::string& name) {
     return found == tensors.end() ? at::Tensor() : found->tensor;
 }
 
-std::vector<std::string> names_of_all(const NamedTensors& tensors) {
-    std::vector<std::string> names;
-    for (const NamedTensor& one : tensors) names.push_back(one.name);
-    return names;
-}
-
 // A program of one linear layer without bias, whose weight is `fc`.
 MadeUpProgram one_layer() {
     MadeUpProgram program({6});
@@ -62,10 +56,10 @@ MadeUpProgram one_layer() {
 
 TEST_F(ProgramGraphTest, TrainsWithTheBitsOfTheSameOperators) {
     const auto model = made(test::made_up_classifier(6, 3));
-    EXPECT_EQ(names_of_all(model->parameters()),
+    EXPECT_EQ(names_of(model->parameters()),
               (std::vector<std::string>{"norm.weight", "norm.bias", "fc.weight"}));
-    EXPECT_EQ(names_of_all(model->frozen()), std::vector<std::string>{"scale"});
-    EXPECT_EQ(names_of_all(model->buffers()),
+    EXPECT_EQ(names_of(model->frozen()), std::vector<std::string>{"scale"});
+    EXPECT_EQ(names_of(model->buffers()),
               (std::vector<std::string>{
                   "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}));
     torch::manual_seed(7);
@@ -135,9 +129,9 @@ TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
     EXPECT_TRUE(first[0].equal(first[3]));
     EXPECT_NE(first[0][0].item<float>(), 0) << "with the running mean, not that of the samples";
     first.sum().backward();
-    EXPECT_EQ(names_of_all(model->parameters()),
+    EXPECT_EQ(names_of(model->parameters()),
               (std::vector<std::string>{"norm.weight", "norm.bias", "fc.weight"}));
-    EXPECT_EQ(names_of_all(model->buffers()), std::vector<std::string>{"norm.num_batches_tracked"})
+    EXPECT_EQ(names_of(model->buffers()), std::vector<std::string>{"norm.num_batches_tracked"})
         << "nothing writes statistics";
 }
 
@@ -190,7 +184,7 @@ TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
                      {name});
     program.output("head", {3});
     const auto model = made(program);
-    ASSERT_EQ(names_of_all(model->parameters()), std::vector<std::string>{"embed"});
+    ASSERT_EQ(names_of(model->parameters()), std::vector<std::string>{"embed"});
     const at::Tensor own = model->parameters()[0].tensor.detach().clone().requires_grad_();
     const at::Tensor x = torch::ones({2, 3});
     torch::linear(torch::linear(x, own), own).sum().backward();
@@ -201,8 +195,8 @@ TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
 TEST_F(ProgramGraphTest, NamedParametersAreFrozen) {
     const auto model = made(test::made_up_classifier(6, 3));
     freeze_named(*model, "norm.*");
-    EXPECT_EQ(names_of_all(model->parameters()), std::vector<std::string>{"fc.weight"});
-    EXPECT_EQ(names_of_all(model->frozen()),
+    EXPECT_EQ(names_of(model->parameters()), std::vector<std::string>{"fc.weight"});
+    EXPECT_EQ(names_of(model->frozen()),
               (std::vector<std::string>{"norm.weight", "norm.bias", "scale"}));
     for (const NamedTensor& one : model->frozen()) EXPECT_FALSE(one.tensor.requires_grad());
 }
@@ -348,7 +342,7 @@ TEST_F(ProgramGraphTest, BuffersThatChangeAreState) {
                  {"z"});
     program.output("z", {3});
     const auto model = made(program);
-    EXPECT_EQ(names_of_all(model->buffers()), std::vector<std::string>{"calls"});
+    EXPECT_EQ(names_of(model->buffers()), std::vector<std::string>{"calls"});
     const at::Tensor out = only(model->forward({{"x", torch::ones({2, 6})}}));
     EXPECT_TRUE(out[0].equal(torch::tensor({3.0F, 0.0F, 3.0F})));
     EXPECT_TRUE(model->buffers()[0].tensor.equal(torch::tensor({0.0F, 1.0F})));
