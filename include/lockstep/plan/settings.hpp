@@ -38,7 +38,7 @@ struct OptimizerSettings {
     double weight_decay = 0;   ///< adamw, lamb: decoupled; others: L2 penalty
     double average_decay = 0;  ///< decay of the weights' moving average; 0: none is kept
     std::string rate_factors;  ///< "fc.*=0.1": factors of the learning rate for tensors by name
-    bool decays_all = false;   ///< decays biases and norms too; see parameter_group()
+    bool decays_all = false;   ///< decays biases and norms too
 };
 
 /// The schedule of the learning rate after its warm-up; see learning_rate().

@@ -60,9 +60,31 @@ UpdateLaunch launch_of(UpdateKind kind,
             .mark = piece.mark};
 }
 
-class Sgd : public Optimizer {
+// Whether a tensor is a bias or of a norm, which have neither weight decay nor a rate of their own.
+bool is_spared(const OptimizerSettings& settings, std::size_t dimensions) {
+    const bool has_groups =
+        settings.kind != OptimizerKind::sgd && settings.kind != OptimizerKind::adam;
+    return has_groups && !settings.decays_all && dimensions <= 1;
+}
+
+class PlainOptimizer : public Optimizer {
   public:
-    explicit Sgd(const OptimizerSettings& settings) : settings_(settings) {}
+    explicit PlainOptimizer(const OptimizerSettings& settings) : settings_(settings) {}
+
+  protected:
+    bool spares(const ParameterPiece& piece) const {
+        return is_spared(settings_, piece.dimensions);
+    }
+    double decay_of(const ParameterPiece& piece) const {
+        return spares(piece) ? 0 : settings_.weight_decay;
+    }
+
+    OptimizerSettings settings_;
+};
+
+class Sgd : public PlainOptimizer {
+  public:
+    using PlainOptimizer::PlainOptimizer;
 
     std::vector<std::string> state_names() const override { return {"momentum"}; }
 
@@ -77,23 +99,18 @@ class Sgd : public Optimizer {
                           .momentum = static_cast<float>(settings_.momentum),
                           .decay = static_cast<float>(settings_.weight_decay)});
     }
-
-  private:
-    OptimizerSettings settings_;
 };
 
-class Adam : public Optimizer {
+class Adam : public PlainOptimizer {
   public:
-    explicit Adam(const OptimizerSettings& settings) : settings_(settings) {}
+    using PlainOptimizer::PlainOptimizer;
 
     std::vector<std::string> state_names() const override { return {"m", "v"}; }
 
     UpdateLaunch update(const ParameterPiece& piece,
                         const float*,
                         const UpdateStep& step) const override {
-        const bool is_decayed =
-            parameter_group(settings_, piece.dimensions) == ParameterGroup::decayed;
-        const double decay = is_decayed ? settings_.weight_decay : 0;
+        const double decay = decay_of(piece);
         const bool is_coupled = settings_.kind == OptimizerKind::adam;
         UpdateTerms terms = moment_terms(settings_, piece, step);
         const double rate = step.rate * piece.rate_factor;
@@ -102,18 +119,11 @@ class Adam : public Optimizer {
         terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - rate * decay);
         return launch_of(UpdateKind::adam, piece, step, terms);
     }
-
-  private:
-    OptimizerSettings settings_;
 };
 
-bool is_spared(const OptimizerSettings& settings, const ParameterPiece& piece) {
-    return parameter_group(settings, piece.dimensions) == ParameterGroup::spared;
-}
-
-class Lars : public Optimizer {
+class Lars : public PlainOptimizer {
   public:
-    explicit Lars(const OptimizerSettings& settings) : settings_(settings) {}
+    using PlainOptimizer::PlainOptimizer;
 
     std::vector<std::string> state_names() const override { return {"momentum"}; }
     OwnRateRule own_rate() const override {
@@ -124,7 +134,7 @@ class Lars : public Optimizer {
                  const UpdateStep&,
                  const TensorSums& sums,
                  UpdateLoops& loops) const override {
-        if (is_spared(settings_, piece)) return;
+        if (spares(piece)) return;
         loops.add_squares(sums.weights, piece.values, piece.count);
         loops.add_squares(sums.updates, piece.gradients, piece.count);
     }
@@ -132,18 +142,14 @@ class Lars : public Optimizer {
     UpdateLaunch update(const ParameterPiece& piece,
                         const float* rate,
                         const UpdateStep& step) const override {
-        const double decay = is_spared(settings_, piece) ? 0 : settings_.weight_decay;
         return launch_of(UpdateKind::lars,
                          piece,
                          step,
                          {.scale = step.gradient_scale,
                           .momentum = static_cast<float>(settings_.momentum),
-                          .decay = static_cast<float>(decay)},
+                          .decay = static_cast<float>(decay_of(piece))},
                          rate);
     }
-
-  private:
-    OptimizerSettings settings_;
 };
 
 // Elements [at, at + count) of `whole`.
@@ -159,9 +165,9 @@ ParameterPiece part_of(const ParameterPiece& whole, std::size_t at, std::size_t 
 // m / (1 - beta1^t) by sqrt(v / (1 - beta2^t)) + epsilon, and weight decay, are directions:
 // computed twice, once for their norm and once to go there, which is cheaper than a vector to keep
 // them in.
-class Lamb : public Optimizer {
+class Lamb : public PlainOptimizer {
   public:
-    explicit Lamb(const OptimizerSettings& settings) : settings_(settings) {}
+    using PlainOptimizer::PlainOptimizer;
 
     std::vector<std::string> state_names() const override { return {"m", "v"}; }
     OwnRateRule own_rate() const override { return {.kind = OwnRateRule::Kind::lamb}; }
@@ -177,7 +183,7 @@ class Lamb : public Optimizer {
             UpdateLaunch launch =
                 launch_of(UpdateKind::lamb_moments, part, step, terms_of(part, step));
             loops.run({&launch, 1});
-            if (is_spared(settings_, piece)) continue;
+            if (spares(piece)) continue;
             launch.kind = UpdateKind::lamb_directions;
             launch.gradients = part.values;
             launch.values = directions.data();
@@ -198,11 +204,9 @@ class Lamb : public Optimizer {
     UpdateTerms terms_of(const ParameterPiece& piece, const UpdateStep& step) const {
         UpdateTerms terms = moment_terms(settings_, piece, step);
         terms.of_m = static_cast<float>(1 / first_correction(settings_, piece, step));
-        terms.decay = static_cast<float>(is_spared(settings_, piece) ? 0 : settings_.weight_decay);
+        terms.decay = static_cast<float>(decay_of(piece));
         return terms;
     }
-
-    OptimizerSettings settings_;
 };
 
 /// Trains as `inner` does, to the bit. The average, the last of the state vectors, begins as the
@@ -299,19 +303,11 @@ std::vector<std::pair<std::string, double>> name_factors(const std::string& list
 
 }  // namespace
 
-ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t dimensions) {
-    const bool has_groups =
-        settings.kind != OptimizerKind::sgd && settings.kind != OptimizerKind::adam;
-    return has_groups && !settings.decays_all && dimensions <= 1 ? ParameterGroup::spared
-                                                                 : ParameterGroup::decayed;
-}
-
 std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions) {
     const std::string what = treatment(settings);
     if (what.empty()) return "";
-    const auto spared = std::ranges::count_if(dimensions, [&](std::size_t count) {
-        return parameter_group(settings, count) == ParameterGroup::spared;
-    });
+    const auto spared = std::ranges::count_if(
+        dimensions, [&](std::size_t count) { return is_spared(settings, count); });
     const auto decayed = std::ssize(dimensions) - spared;
     return fmt::format("{} for {} tensors{}",
                        what,
@@ -333,15 +329,6 @@ std::vector<double> rate_factors(const OptimizerSettings& settings,
         for (const auto& [pattern, factor] : factors)
             if (matches(pattern, names[i])) found[i] = factor;
     return found;
-}
-
-void Optimizer::prepare(const ParameterPiece&,
-                        const UpdateStep&,
-                        const TensorSums&,
-                        UpdateLoops&) const {}
-
-std::optional<UpdateLaunch> Optimizer::average(const ParameterPiece&, const UpdateStep&) const {
-    return {};
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {

@@ -29,16 +29,6 @@ struct UpdateStep {
     const UpdateDecision* decided = nullptr;
 };
 
-/// Tensors that an optimizer treats alike.
-enum class ParameterGroup {
-    decayed,  ///< with weight decay; lars and lamb have a rate for each
-    spared,   ///< biases and norms: neither
-};
-
-/// Returns the group of a tensor with `dimensions` dimensions. adamw, lars and lamb spare tensors
-/// of one dimension, as in the code of the papers on LARS and LAMB, unless `settings` decay all.
-ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t dimensions);
-
 /// A range of one tensor's elements and the vectors that belong to it. Borrows everything.
 struct ParameterPiece {
     std::size_t tensor = 0;            ///< index of the tensor among all
@@ -78,11 +68,11 @@ class Optimizer {
     /// Returns the rule of tensors' own rates, if they have any.
     virtual OwnRateRule own_rate() const { return {}; }
 
-    /// Adds the share of `piece` to the sums of its tensor. Changes its state only.
-    virtual void prepare(const ParameterPiece& piece,
-                         const UpdateStep& step,
-                         const TensorSums& sums,
-                         UpdateLoops& loops) const;
+    /// Adds the share of a piece to the sums of its tensor. Changes its state only.
+    virtual void prepare(const ParameterPiece&,
+                         const UpdateStep&,
+                         const TensorSums&,
+                         UpdateLoops&) const {}
 
     /// Returns one step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
     virtual UpdateLaunch update(const ParameterPiece& piece,
@@ -90,8 +80,9 @@ class Optimizer {
                                 const UpdateStep& step) const = 0;
 
     /// Returns what follows all steps, for each piece; nothing without an average of the weights.
-    virtual std::optional<UpdateLaunch> average(const ParameterPiece& piece,
-                                                const UpdateStep& step) const;
+    virtual std::optional<UpdateLaunch> average(const ParameterPiece&, const UpdateStep&) const {
+        return {};
+    }
 };
 
 /// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it), or
@@ -100,8 +91,11 @@ class Optimizer {
 /// Loshchilov and Hutter, https://arxiv.org/abs/1711.05101.
 /// "lars": You et al., https://arxiv.org/abs/1708.03888, algorithm 1; "lamb": You et al.,
 /// https://arxiv.org/abs/1904.00962, algorithm 2 with phi(x) = x. A tensor whose weights or
-/// updates are all zero has a rate of its own of 1. With `average_decay` any of them also keeps the
-/// average d a + (1 - d) p of the weights p after each step, which begins as the initial weights.
+/// updates are all zero has a rate of its own of 1. adamw, lars and lamb spare tensors of one
+/// dimension, which are biases and norms, unless `settings` decay all. Those have neither weight
+/// decay nor a rate of their own, as in the code of the papers on LARS and LAMB. With
+/// `average_decay` any of them also keeps the average d a + (1 - d) p of the weights p after each
+/// step, which begins as the initial weights.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
 
 /// The copy of the parameters to which a rank's pieces belong, if there are several equal ones.
