@@ -69,23 +69,8 @@ void put_values(const ProgramTensor& tensor, const ExportedTensor& from, Bytes& 
     }
 }
 
-// By schema.py's numbers.
-constexpr std::pair<int, ExportedElement> exported_elements[] = {{1, ExportedElement::u8},
-                                                                 {2, ExportedElement::i8},
-                                                                 {3, ExportedElement::i16},
-                                                                 {4, ExportedElement::i32},
-                                                                 {5, ExportedElement::i64},
-                                                                 {6, ExportedElement::f16},
-                                                                 {7, ExportedElement::f32},
-                                                                 {8, ExportedElement::f64},
-                                                                 {10, ExportedElement::complex64},
-                                                                 {12, ExportedElement::boolean},
-                                                                 {13, ExportedElement::bf16}};
-
 ExportedTensor fixed_tensor(const ProgramFile& program, const ProgramTensor& tensor) {
-    const auto found = std::ranges::find(
-        exported_elements, tensor.element.number, [](auto& one) { return one.first; });
-    check(found != std::end(exported_elements), [&] {
+    check(tensor.element.exported.has_value(), [&] {
         return Error("E106",
                      fmt::format("'{}' is {}, which files of --format safetensors and npz do not "
                                  "have here",
@@ -95,7 +80,7 @@ ExportedTensor fixed_tensor(const ProgramFile& program, const ProgramTensor& ten
                      "use --format pt2");
     });
     return {.name = tensor.name,
-            .element = found->second,
+            .element = *tensor.element.exported,
             .shape = tensor.sizes,
             .values = [&program, &tensor] { return values_in(tensor, program.zip); }};
 }

@@ -21,19 +21,20 @@ constexpr std::int64_t schema = 8;
 constexpr int strided = 7;  // schema.py's Layout
 constexpr std::size_t most_dimensions = 64, most_inputs = 64;
 
-constexpr std::array elements_of_programs = {ProgramElement{1, "u8", 1},
-                                             ProgramElement{2, "i8", 1},
-                                             ProgramElement{3, "i16", 2},
-                                             ProgramElement{4, "i32", 4},
-                                             ProgramElement{5, "i64", 8},
-                                             ProgramElement{6, "f16", 2},
-                                             ProgramElement{7, "f32", 4},
-                                             ProgramElement{8, "f64", 8},
-                                             ProgramElement{9, "complex32", 4},
-                                             ProgramElement{10, "complex64", 8},
-                                             ProgramElement{11, "complex128", 16},
-                                             ProgramElement{12, "bool", 1},
-                                             ProgramElement{13, "bf16", 2}};
+constexpr std::array elements_of_programs = {
+    ProgramElement{1, "u8", 1, ExportedElement::u8},
+    ProgramElement{2, "i8", 1, ExportedElement::i8},
+    ProgramElement{3, "i16", 2, ExportedElement::i16},
+    ProgramElement{4, "i32", 4, ExportedElement::i32},
+    ProgramElement{5, "i64", 8, ExportedElement::i64},
+    ProgramElement{6, "f16", 2, ExportedElement::f16},
+    ProgramElement{7, "f32", 4, ExportedElement::f32},
+    ProgramElement{8, "f64", 8, ExportedElement::f64},
+    ProgramElement{9, "complex32", 4},
+    ProgramElement{10, "complex64", 8, ExportedElement::complex64},
+    ProgramElement{11, "complex128", 16},
+    ProgramElement{12, "bool", 1, ExportedElement::boolean},
+    ProgramElement{13, "bf16", 2, ExportedElement::bf16}};
 
 constexpr const char* export_line =
     "export it so: batch = torch.export.Dim('batch'); program = torch.export.export(net.train(), "

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct ProgramElement {
     int number = 0;
     const char* name = "";  ///< "f32"
     std::size_t bytes = 0;
+    std::optional<ExportedElement> exported{};  ///< as files of tensors have it; nothing: none
 };
 
 /// One extent of an input.
