@@ -48,11 +48,12 @@
 namespace lockstep {
 namespace {
 
-// Returns true if an action of `period` is due after the step just done. Rank 0 decides periods in
-// seconds: see save_is_due().
-bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoch) {
+// Returns true if an action of `period` is due after step `step`. Rank 0 decides periods in
+// seconds: see Saves::is_time().
+bool is_due(const Period& period, std::int64_t step, const LoopParts& parts) {
+    const std::int64_t epoch = parts.contract.length.steps_per_epoch;
     if (period.unit == Period::Unit::steps) return step % period.count == 0;
-    if (period.unit == Period::Unit::epochs) return step % (period.count * steps_per_epoch) == 0;
+    if (period.unit == Period::Unit::epochs) return step % (period.count * epoch) == 0;
     return false;
 }
 
@@ -62,9 +63,8 @@ constexpr int most_skipped_in_row = 100;
 void add_request(StepWishes& wishes, const LoopParts& parts, const Saves& own_saves) {
     const auto& asked = parts.run.directory->control_request();
     if (!asked) return;
-    const bool saves = wishes.save || is_due(parts.start.settings.checkpoint_every,
-                                             parts.course.progress.step + 1,
-                                             parts.contract.length.steps_per_epoch);
+    const Period& every = parts.start.settings.checkpoint_every;
+    const bool saves = wishes.save || is_due(every, parts.course.progress.step + 1, parts);
     const bool stops = asked->action == ControlAction::stop ||
                        (asked->action == ControlAction::stop_after_checkpoint && saves);
     wishes.save =
@@ -96,28 +96,24 @@ void check_loss(const StepOutcome& outcome,
                 const Batch& batch,
                 const LoopParts& parts,
                 Saves& saves) {
-    int& skipped = parts.course.progress.skipped_in_row;
-    skipped = outcome.is_skipped ? skipped + 1 : 0;
-    const LossScale& scale = parts.course.progress.loss_scale;
-    const bool skips_on = skipped >= most_skipped_in_row;
-    const bool is_scale_spent = outcome.is_skipped && is_spent(scale);
-    const bool rolls_back = must_roll_back(outcome, parts.start.settings);
-    const bool stops =
-        !std::isfinite(outcome.loss) && parts.start.settings.on_nonfinite == NonFinite::stop;
+    const Communicator& ranks = parts.start.ranks;
+    const TrainSettings& settings = parts.start.settings;
+    JobProgress& at = parts.course.progress;
+    at.skipped_in_row = outcome.is_skipped ? at.skipped_in_row + 1 : 0;
+    const bool skips_on = at.skipped_in_row >= most_skipped_in_row;
+    const bool is_scale_spent = outcome.is_skipped && is_spent(at.loss_scale);
+    const bool rolls_back = must_roll_back(outcome, settings);
+    const bool stops = !std::isfinite(outcome.loss) && settings.on_nonfinite == NonFinite::stop;
     if (!skips_on && !is_scale_spent && !rolls_back && !stops) return;
     saves.finish();
-    if (skips_on)
-        agree_on_failure(parts.start.ranks, skipped_error(skipped, parts.course.progress.step));
-    if (is_scale_spent)
-        agree_on_failure(parts.start.ranks, scale_error(scale.factor, parts.course.progress.step));
+    if (skips_on) agree_on_failure(ranks, skipped_error(at.skipped_in_row, at.step));
+    if (is_scale_spent) agree_on_failure(ranks, scale_error(at.loss_scale.factor, at.step));
     if (rolls_back) roll_back(parts);
     if (!stops) return;
-    const std::int64_t step = parts.course.progress.step;
     parts.course.data->check_files();  // the better reason, and then a sample that is to blame
-    agree_on_failure(
-        parts.start.ranks,
-        sample_error(outcome.loss, step, batch, *parts.inputs.data, parts.start.settings));
-    agree_on_failure(parts.start.ranks, loss_error(outcome.loss, step, parts.start.settings));
+    agree_on_failure(ranks,
+                     sample_error(outcome.loss, at.step, batch, *parts.inputs.data, settings));
+    agree_on_failure(ranks, loss_error(outcome.loss, at.step, settings));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {
@@ -130,29 +126,25 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     if (!parts.engine.evaluator) return;
     reporter.flush();
     const PhaseScope scope(parts.run.clock, Phase::evaluate);
-    parts.engine.replica->swap_average();
-    const Evaluation evaluation =
-        parts.engine.evaluator->run(parts.engine.replica->model(), parts.run.clock);
-    parts.engine.replica->swap_average();
-    parts.course.progress.evaluated = {evaluation.metrics, evaluation.text};
-    note_evaluation(parts.course.progress.best,
-                    parts.start.settings,
-                    evaluation.metrics,
-                    parts.course.progress.step);
+    Replica& replica = *parts.engine.replica;
+    JobProgress& at = parts.course.progress;
+    replica.swap_average();
+    const Evaluation evaluation = parts.engine.evaluator->run(replica.model(), parts.run.clock);
+    replica.swap_average();
+    at.evaluated = {evaluation.metrics, evaluation.text};
+    note_evaluation(at.best, parts.start.settings, evaluation.metrics, at.step);
     reporter.after_evaluation(evaluation);
     const std::string note = passed_over(parts.start.settings, evaluation.metrics);
     if (!note.empty()) once(Level::warn, "{}", note);
 }
 
-RunState state_now(const LoopParts& parts,
-                   RunPhase phase,
-                   const std::string& reason,
-                   ExitCode exit) {
-    return {.phase = phase,
-            .step = parts.course.progress.step,
-            .epoch = parts.course.progress.epoch,
-            .reason = reason,
-            .exit = static_cast<int>(exit)};
+void tell_state(const LoopParts& parts, RunPhase phase, const std::string& reason, ExitCode exit) {
+    write_state(parts,
+                {.phase = phase,
+                 .step = parts.course.progress.step,
+                 .epoch = parts.course.progress.epoch,
+                 .reason = reason,
+                 .exit = static_cast<int>(exit)});
 }
 
 // Returns true if the evaluation of the step just done is one whose checkpoint stays.
@@ -166,9 +158,7 @@ void save_if_due(const LoopParts& parts, Saves& saves, const StepWishes& agreed)
         saves.order(SaveReason::best);
     else if (agreed.save || saves.has_request())
         saves.order(SaveReason::request);
-    else if (is_due(parts.start.settings.checkpoint_every,
-                    parts.course.progress.step,
-                    parts.contract.length.steps_per_epoch))
+    else if (is_due(parts.start.settings.checkpoint_every, parts.course.progress.step, parts))
         saves.order(SaveReason::period);
 }
 
@@ -178,16 +168,15 @@ bool is_at_end(const LoopParts& parts) {
 }
 
 TrainEnd complete(const LoopParts& parts) {
-    const std::string early = parts.course.progress.step < parts.contract.length.total_steps
-                                  ? reason_to_stop(parts.start.settings, parts.course.progress.best)
+    const JobProgress& at = parts.course.progress;
+    const std::string early = at.step < parts.contract.length.total_steps
+                                  ? reason_to_stop(parts.start.settings, at.best)
                                   : "";
-    if (!early.empty())
-        once(Level::info, "stopped early after step {}: {}", parts.course.progress.step, early);
-    write_state(parts,
-                state_now(parts,
-                          RunPhase::complete,
-                          early.empty() ? "all steps are done" : "stopped early: " + early,
-                          ExitCode::complete));
+    if (!early.empty()) once(Level::info, "stopped early after step {}: {}", at.step, early);
+    tell_state(parts,
+               RunPhase::complete,
+               early.empty() ? "all steps are done" : "stopped early: " + early,
+               ExitCode::complete);
     return TrainEnd::complete;
 }
 
@@ -206,11 +195,10 @@ TrainEnd stop(const LoopParts& parts,
         limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
     saves.now();
     const bool requeue = !agreed.interrupt;
-    write_state(parts,
-                state_now(parts,
-                          RunPhase::checkpointed,
-                          requeue ? why : interruption(parts),
-                          requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted));
+    tell_state(parts,
+               RunPhase::checkpointed,
+               requeue ? why : interruption(parts),
+               requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
          parts.course.progress.step);
@@ -223,9 +211,7 @@ TrainEnd leave(const LoopParts& parts, Saves& saves) {
     const LastSave& last = saves.last();
     const std::int64_t step = std::exchange(parts.course.progress.step, last.step);
     parts.course.progress.epoch = last.epoch;
-    write_state(
-        parts,
-        state_now(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted));
+    tell_state(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from step {}",
          step,
@@ -237,8 +223,11 @@ TrainEnd leave(const LoopParts& parts, Saves& saves) {
 
 TrainEnd run_loop(const LoopParts& parts) {
     Reporter reporter(parts);
-    write_state(parts, state_now(parts, RunPhase::running, "training", ExitCode::complete));
-    TimeLimit limit(parts.start.settings.deadline, unix_time_s(), now_s());
+    tell_state(parts, RunPhase::running, "training", ExitCode::complete);
+    const TrainSettings& settings = parts.start.settings;
+    const RunLength& length = parts.contract.length;
+    const JobProgress& at = parts.course.progress;
+    TimeLimit limit(settings.deadline, unix_time_s(), now_s());
     Saves saves(parts, limit);
     bool is_first = true;
     while (!is_at_end(parts)) {
@@ -248,12 +237,9 @@ TrainEnd run_loop(const LoopParts& parts) {
             const PhaseScope scope(parts.run.clock, Phase::data);
             return parts.course.feed->next();
         }();
-        const double rate = learning_rate(peak_rate(parts.start.settings),
-                                          parts.start.settings.schedule,
-                                          parts.course.progress.step,
-                                          parts.contract.length);
+        const double rate = learning_rate(peak_rate(settings), settings.schedule, at.step, length);
         const StepOutcome outcome = parts.engine.step->run(
-            *parts.course.feed, parts.course.progress.step, rate, wishes_of(parts, saves, limit));
+            *parts.course.feed, at.step, rate, wishes_of(parts, saves, limit));
         if (parts.course.ledger) parts.course.ledger->add(batch);
         advance(parts.course.progress, batch);
         saves.after_step(outcome.agreed.votes, now_s() - begin_s);
@@ -261,16 +247,13 @@ TrainEnd run_loop(const LoopParts& parts) {
         reporter.after_step(outcome, batch.samples_in_step, rate);
         if (std::exchange(is_first, false)) tell_of_network(parts);
 
-        const bool is_last = parts.course.progress.step == parts.contract.length.total_steps;
+        const bool is_last = at.step == length.total_steps;
         if (outcome.agreed.discard && !is_last) {
             reporter.finish();
             return leave(parts, saves);
         }
-        const bool evaluates = is_last || is_due(parts.start.settings.evaluate_every,
-                                                 parts.course.progress.step,
-                                                 parts.contract.length.steps_per_epoch);
-        if (evaluates || parts.course.progress.position.consumed == 0)
-            parts.course.data->check_files();
+        const bool evaluates = is_last || is_due(settings.evaluate_every, at.step, parts);
+        if (evaluates || at.position.consumed == 0) parts.course.data->check_files();
         if (evaluates) evaluate(parts, reporter);
         const bool at_end = is_at_end(parts);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
