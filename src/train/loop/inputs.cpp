@@ -27,32 +27,23 @@ Error other_files(const TrainSettings& settings, Content content) {
     const std::string what = fmt::format("run '{}' was made with other files than '{}' has now",
                                          settings.run.string(),
                                          settings.data.string());
-    const std::string outside = "names, sizes, times or places of data differ";
-    switch (content) {
-        case Content::same:
-            return {"E306",
-                    what,
-                    outside + "; all samples were compared and are the same",
-                    "--accept-data continues with them"};
-        case Content::other:
-            return {"E306",
-                    what,
-                    "samples, fields or blocks differ: the hash of their content is another",
-                    "bring the files back, or use another run directory"};
-        case Content::unread:
-            return {"E306",
-                    what,
-                    outside + "; samples were not compared",
-                    "--accept-data reads all of them, and continues if they are the same"};
-        case Content::unknown:
-            break;
-    }
-    return {
-        "E306",
-        what,
-        outside + "; the run has no hash of their content to compare with",
+    const auto error = [&](const std::string& why, const std::string& fix) {
+        return Error("E306", what, why, fix);
+    };
+    if (content == Content::other)
+        return error("samples, fields or blocks differ: the hash of their content is another",
+                     "bring the files back, or use another run directory");
+    const std::string outside = "names, sizes, times or places of data differ; ";
+    if (content == Content::same)
+        return error(outside + "all samples were compared and are the same",
+                     "--accept-data continues with them");
+    if (content == Content::unread)
+        return error(outside + "samples were not compared",
+                     "--accept-data reads all of them, and continues if they are the same");
+    return error(
+        outside + "the run has no hash of their content to compare with",
         "bring the files back with their times (cp -p, rsync -t), or use another run directory; "
-        "one that is made with --accept-data keeps such a hash"};
+        "one that is made with --accept-data keeps such a hash");
 }
 
 // Collective. What `open` gives on rank 0.
