@@ -189,22 +189,19 @@ void add_streams(CudaApi& api) {
     });
 }
 
-}  // namespace
-
-Stream& stream_of(void* handle) {
-    if (handle == nullptr) return machine().default_stream(Machine::device());
-    return *static_cast<Stream*>(handle);
-}
-
-void fill(CudaApi& api) {
-    add_devices(api);
-    add_memory(api);
-    add_streams(api);
+void add_sums(CudaApi& api) {
     api.sum_in_tree_order = counted([](lockstep::TreeSumLaunch launch, CudaApi::Stream stream) {
         reach(launch.own, launch.received, launch.merges_after, launch.out);
         if (launch.count > 0) run_kernel(launch, launch.count, lockstep::tree_sum_thread, stream);
         return CudaApi::success;
     });
+}
+
+}  // namespace
+
+Stream& stream_of(void* handle) {
+    if (handle == nullptr) return machine().default_stream(Machine::device());
+    return *static_cast<Stream*>(handle);
 }
 
 }  // namespace simcuda
@@ -216,7 +213,10 @@ const char* lockstep_cuda_version() {
 }
 
 void lockstep_cuda_fill(lockstep::CudaApi* api) {
-    simcuda::fill(*api);
+    simcuda::add_devices(*api);
+    simcuda::add_memory(*api);
+    simcuda::add_streams(*api);
+    simcuda::add_sums(*api);
 }
 
 }  // extern "C"
