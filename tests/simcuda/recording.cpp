@@ -6,9 +6,7 @@
 #include "simcuda/torch_generator.hpp"
 
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include <c10/core/GradMode.h>
@@ -32,34 +30,7 @@ class WithinOperator {
     bool before_;
 };
 
-/// By stream.
-class Recordings {
-  public:
-    void set(Stream& stream, Recording* recording) {
-        const std::lock_guard lock(mutex_);
-        all_[&stream] = recording;
-    }
-    Recording* of(Stream& stream) {
-        const std::lock_guard lock(mutex_);
-        const auto found = all_.find(&stream);
-        return found == all_.end() ? nullptr : found->second;
-    }
-    Recording* any() {
-        const std::lock_guard lock(mutex_);
-        for (const auto& [stream, recording] : all_)
-            if (recording != nullptr) return recording;
-        return nullptr;
-    }
-
-  private:
-    std::mutex mutex_;
-    std::map<Stream*, Recording*> all_;
-};
-
-Recordings& recordings() {
-    static Recordings& all = *new Recordings;
-    return all;
-}
+std::atomic<Recording*> going_on = nullptr;  // one at a time
 
 Stream& here() {
     return stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device())));
@@ -218,24 +189,20 @@ at::Tensor without_graph(const at::Tensor& tensor) {
 }
 
 void begin_recording(Stream& stream, Recording& recording) {
-    recordings().set(stream, &recording);
+    stream.recording = going_on = &recording;
 }
 
 void end_recording(Stream& stream) {
-    recordings().set(stream, nullptr);
-}
-
-Recording* recording_of(Stream& stream) {
-    return recordings().of(stream);
+    stream.recording = going_on = nullptr;
 }
 
 void refuse_unless_inside(const Event& event, Stream& stream) {
-    if (event.is_of_recording == (recording_of(stream) != nullptr)) return;
-    if (Recording* const spoilt = recordings().any()) spoilt->refuse();
+    if (event.is_of_recording == (stream.recording != nullptr)) return;
+    if (Recording* const spoilt = going_on) spoilt->refuse();
 }
 
 Recording* recording_around() {
-    return recording_of(here());
+    return here().recording;
 }
 
 Recording* current_recording() {

@@ -47,12 +47,9 @@ class Recording {
 /// The same bytes; autograd's graph shall not live as long as a recording.
 at::Tensor without_graph(const at::Tensor& tensor);
 
-/// Of what is asked of `stream` from here on; both outlive it.
+/// Of what is asked of `stream` from here on; both outlive it. One recording at a time.
 void begin_recording(Stream& stream, Recording& recording);
 void end_recording(Stream& stream);
-
-/// nullptr where it records nothing.
-Recording* recording_of(Stream& stream);
 
 /// Throws where one of both is part of a recording and the other is not: such streams may not wait
 /// for each other.

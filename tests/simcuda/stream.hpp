@@ -2,6 +2,7 @@
 // A CUDA stream as a thread, and events.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <mutex>
 
 namespace simcuda {
+
+class Recording;
 
 /// A place in a stream's work.
 class Mark {
@@ -47,6 +50,8 @@ class Stream {
 
     /// Its thread ends when its work is done.
     void end();
+
+    std::atomic<Recording*> recording = nullptr;  ///< of what is asked of it; null: it is done
 
   private:
     void run();

@@ -178,7 +178,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
                 c10::EventFlag) const override {
         if (*event == nullptr) *event = new Event;
         auto& recorded = *static_cast<Event*>(*event);
-        recorded.is_of_recording = recording_of(stream_of(stream)) != nullptr;
+        recorded.is_of_recording = stream_of(stream).recording != nullptr;
         recorded.record(stream_of(stream));
     }
     void block(void* event, const c10::Stream& stream) const override {
