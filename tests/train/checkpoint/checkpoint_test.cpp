@@ -91,13 +91,6 @@ class Checkpoints : public testing::Test {
     fs::path root;
 };
 
-TEST_F(Checkpoints, ComeBackAsTheyWereSaved) {
-    save(100);
-    Share expected(ranks.rank(), ranks.size(), 100), found(ranks.rank(), ranks.size(), -1);
-    EXPECT_EQ(load_step(found), 100);
-    EXPECT_EQ(found.memory, expected.memory);
-}
-
 TEST_F(Checkpoints, KeepAnEvaluationThatFoundNoNumber) {
     Share share(ranks.rank(), ranks.size(), 1);
     const EvaluationRecord evaluated{{{"accuracy", 0.5}, {"loss", std::nan("")}}, "accuracy 50 %"};

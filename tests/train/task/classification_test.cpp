@@ -23,17 +23,6 @@ LeafSamples labelled(const std::vector<std::int64_t>& labels) {
     return {.inputs = {}, .targets = {{"labels", torch::tensor(labels)}}, .weights = {}};
 }
 
-TEST(Classification, SumsItsLossOverSamples) {
-    const auto task = classes(3);
-    const NamedTensors outputs = some_outputs();
-    const LeafSamples samples = labelled({0, 1, 2});
-    float parts = 0;
-    for (std::int64_t i = 0; i < 3; ++i)
-        parts += task->loss({{"output", only(outputs).narrow(0, i, 1)}}, samples.part(i, 1))
-                     .item<float>();
-    EXPECT_NEAR(task->loss(outputs, samples).item<float>(), parts, 1e-5);
-}
-
 TEST(Classification, TakesAMixedSampleForBothOfItsLabels) {
     const auto task = classes(3);
     const NamedTensors outputs = some_outputs();
@@ -43,19 +32,6 @@ TEST(Classification, TakesAMixedSampleForBothOfItsLabels) {
     const float own = task->loss(outputs, labelled({0, 1, 2})).item<float>();
     const float partners = task->loss(outputs, labelled({1, 2, 0})).item<float>();
     EXPECT_NEAR(task->loss(outputs, mixed).item<float>(), 0.25 * own + 0.75 * partners, 1e-5);
-}
-
-TEST(Classification, LeavesMaskedSamplesOut) {
-    const auto task = classes(3);
-    const NamedTensors outputs = some_outputs();
-    LeafSamples masked = labelled({0, 1, 2});
-    masked.weights = torch::tensor({1.F, 0.F, 1.F});
-    const float first =
-        task->loss({{"output", only(outputs).narrow(0, 0, 1)}}, labelled({0})).item<float>();
-    const float last =
-        task->loss({{"output", only(outputs).narrow(0, 2, 1)}}, labelled({2})).item<float>();
-    EXPECT_NEAR(task->loss(outputs, masked).item<float>(), first + last, 1e-5);
-    EXPECT_EQ(task->sums(outputs, masked).on_host().counts[0], 1);
 }
 
 TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {

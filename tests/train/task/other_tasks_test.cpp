@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks beside classification: their losses add over samples, masked ones count nothing, and the
-// metrics are what their names say.
+// All tasks: their losses add over samples, and masked ones count nothing. Of those beside
+// classification, metrics are what their names say.
 #include "support/caught.hpp"
 #include "task/task.hpp"
 
@@ -30,6 +30,7 @@ struct TaskCase {
 };
 
 const std::vector<TaskCase> cases = {
+    {"Classification", [] { return make_classification({}, field_of({}, 3)); }},
     {"MultiLabel", [] { return make_multi_label({}, field_of({3})); }},
     {"Regression", [] { return make_regression({}, field_of({2})); }},
     {"Huber", [] { return make_regression({.loss = RegressionLoss::huber}, field_of({})); }},
