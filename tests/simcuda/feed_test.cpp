@@ -109,14 +109,14 @@ class Feed : public testing::Test {
 
     void read_with(const std::string& transform) {
         pipeline_ = TransformPipeline::parse(transform);
-        task_ = make_task({.kind = TaskKind::classification}, *data_, pipeline_);
+        task_ = make_task(settings_, *data_, pipeline_);
     }
 
     const test::TempDir folder_;
     const std::shared_ptr<const DatasetIndex> data_ = packed(folder_);
-    const TrainSettings settings_{};
+    const TrainSettings settings_{.task = {.kind = TaskKind::classification}};
     TransformPipeline pipeline_;
-    std::unique_ptr<Task> task_ = make_task({.kind = TaskKind::classification}, *data_, {});
+    std::unique_ptr<Task> task_ = make_task(settings_, *data_, {});
     const InputKernels kernels_ = make_input_kernels(GpuRuntime::open(), {at::kCUDA, 0});
     const at::Tensor unmixed_ = [] {
         const std::vector<MixRow> rows(batch_samples);

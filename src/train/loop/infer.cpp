@@ -28,30 +28,13 @@ LeafRange leaves_here(const Communicator& ranks, int virtual_ranks) {
     return leaves_of(ranks.rank(), busy, virtual_ranks);
 }
 
-// The rows of the outputs of a part's samples: contiguous, by number.
-class RowsOfPart {
-  public:
-    RowsOfPart(std::uint64_t samples, const SamplePart& part) : part_(part) {
-        if (part.side == SamplePart::Side::all) return;
-        for (std::uint64_t sample = 0; sample < samples; ++sample)
-            if (part.holds(sample)) samples_.push_back(sample);
-    }
-    std::uint64_t of(std::uint64_t sample) const {
-        if (part_.side == SamplePart::Side::all) return sample;
-        const auto found = std::ranges::lower_bound(samples_, sample);
-        return static_cast<std::uint64_t>(found - samples_.begin());
-    }
-    // Names of rows that are not numbered from 0 on.
-    std::vector<std::string> names() const {
-        std::vector<std::string> names;
-        for (const std::uint64_t sample : samples_) names.push_back(std::to_string(sample));
-        return names;
-    }
-
-  private:
-    SamplePart part_;
-    std::vector<std::uint64_t> samples_;
-};
+// The samples of a part, of which the outputs are one row after another.
+std::vector<std::uint64_t> samples_of(const SamplePart& part, std::uint64_t samples) {
+    std::vector<std::uint64_t> held;
+    for (std::uint64_t sample = 0; sample < samples; ++sample)
+        if (part.holds(sample)) held.push_back(sample);
+    return held;
+}
 
 constexpr bool has_classes(TaskKind kind) {
     return kind == TaskKind::classification || kind == TaskKind::segmentation ||
@@ -153,9 +136,13 @@ void write_outputs(const InferSettings& settings,
     OutputLayout layout = layout_of(settings, trained, result.samples);
     result.shape = layout.shape;
     result.element = element_name(layout.element);
-    const RowsOfPart rows(trained.data->samples(), trained.part);
-    if (trained.part.side != SamplePart::Side::all && ranks.is_root())
-        layout.row_names = rows.names();
+    const bool has_all = trained.part.side == SamplePart::Side::all;
+    std::vector<std::uint64_t> rows;
+    if (!has_all) rows = samples_of(trained.part, trained.data->samples());
+    if (!has_all && ranks.is_root()) {
+        layout.row_names.clear();
+        for (const std::uint64_t sample : rows) layout.row_names.push_back(std::to_string(sample));
+    }
     result.names = names_text(settings.outputs, layout);
     OutputFile file(ranks, settings.outputs, std::move(layout));
     const TaskKind kind = trained.run.settings.task.kind;
@@ -165,7 +152,8 @@ void write_outputs(const InferSettings& settings,
             return formed(trained.task->in_units(outputs), settings.form, kind);
         },
         [&](std::uint64_t sample, std::span<const std::byte> values) {
-            file.write(rows.of(sample), values);
+            const auto row = std::ranges::lower_bound(rows, sample) - rows.begin();
+            file.write(has_all ? sample : static_cast<std::uint64_t>(row), values);
         });
     evaluator.check_files();
     file.finish();

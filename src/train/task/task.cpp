@@ -56,6 +56,19 @@ std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
     return make_program_task();
 }
 
+std::unique_ptr<Task> task_of_field(const TaskSettings& settings,
+                                    const DatasetIndex& data,
+                                    const TransformPipeline& pipeline) {
+    const TaskKind kind = choose_task(settings, data);
+    const Field& field = target_field(data, target_rule(kind));
+    check_transform(kind, pipeline);
+    if (kind == TaskKind::multi_label) return make_multi_label(settings, field);
+    if (kind == TaskKind::regression) return make_regression(settings, field);
+    if (kind == TaskKind::segmentation) return make_segmentation(settings, field, pipeline);
+    if (kind == TaskKind::next_token) return make_next_token(settings, field);
+    return make_classification(settings, field);
+}
+
 }  // namespace
 
 LeafSamples LeafSamples::part(std::int64_t first, std::int64_t count) const {
@@ -97,24 +110,11 @@ TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {
     return kinds.empty() ? TaskKind::classification : kinds.front();
 }
 
-std::unique_ptr<Task> make_task(const TaskSettings& settings,
-                                const DatasetIndex& data,
-                                const TransformPipeline& pipeline) {
-    const TaskKind kind = choose_task(settings, data);
-    const Field& field = target_field(data, target_rule(kind));
-    check_transform(kind, pipeline);
-    if (kind == TaskKind::multi_label) return make_multi_label(settings, field);
-    if (kind == TaskKind::regression) return make_regression(settings, field);
-    if (kind == TaskKind::segmentation) return make_segmentation(settings, field, pipeline);
-    if (kind == TaskKind::next_token) return make_next_token(settings, field);
-    return make_classification(settings, field);
-}
-
 std::unique_ptr<Task> make_task(const TrainSettings& settings,
                                 const DatasetIndex& data,
                                 const TransformPipeline& pipeline) {
     if (settings.task.kind == TaskKind::program) return task_of_program(settings, pipeline);
-    auto task = make_task(settings.task, data, pipeline);
+    auto task = task_of_field(settings.task, data, pipeline);
     check_no_targets(data, settings.inputs);
     return task;
 }

@@ -124,14 +124,9 @@ class Task {
 /// "tokens" next_token. Errors: E207 if there is no field for it, E217 if fields imply several.
 TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data);
 
-/// Makes the task for `data`; `settings.kind` is known. Errors: E207, E217 if the field has another
-/// type or shape; E103 for invalid weights, E248 if targets cannot follow `pipeline`.
-std::unique_ptr<Task> make_task(const TaskSettings& settings,
-                                const DatasetIndex& data,
-                                const TransformPipeline& pipeline);
-
-/// The same for the run of `settings`, whose model may compute the loss itself. Errors: as above,
-/// E217 if an input of other tasks is what they learn; those of the model's file.
+/// Makes the task for `data`, or that of a model that computes the loss itself. Errors: those of
+/// choose_task(); E217 if the field has another type or shape, or if an input is what is learned;
+/// E103 for invalid weights, E248 if targets cannot follow `pipeline`; those of the model's file.
 std::unique_ptr<Task> make_task(const TrainSettings& settings,
                                 const DatasetIndex& data,
                                 const TransformPipeline& pipeline);

@@ -39,7 +39,8 @@ class Inputs : public testing::Test {
 
     const DatasetIndex data_ = people();
     TrainSettings settings_;
-    const std::unique_ptr<Task> task_ = make_task({.kind = TaskKind::regression}, data_, {});
+    const std::unique_ptr<Task> task_ =
+        make_task({.task = {.kind = TaskKind::regression}}, data_, {});
 };
 
 TEST_F(Inputs, MayBeOneNumberASample) {
