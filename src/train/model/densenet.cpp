@@ -25,9 +25,9 @@ std::shared_ptr<Conv> dense_conv(const ConvShape& shape) {
 class DenseLayer : public Chain {
   public:
     explicit DenseLayer(std::int64_t in) {
-        add("norm1", std::make_shared<BatchNorm>(in)).then(rectify);
+        add<BatchNorm>("norm1", in).then(rectify);
         add("conv1", dense_conv({in, dense_width * dense_growth, 1}));
-        add("norm2", std::make_shared<BatchNorm>(dense_width * dense_growth)).then(rectify);
+        add<BatchNorm>("norm2", dense_width * dense_growth).then(rectify);
         add("conv2", dense_conv({dense_width * dense_growth, dense_growth, 3}));
     }
 
@@ -42,7 +42,7 @@ Tensor halved(const Tensor& x) {
 
 std::shared_ptr<Chain> transition(std::int64_t in) {
     auto chain = std::make_shared<Chain>();
-    chain->add("norm", std::make_shared<BatchNorm>(in))
+    chain->add<BatchNorm>("norm", in)
         .then(rectify)
         .add("conv", dense_conv({in, in / 2, 1}))
         .then(halved);
@@ -53,19 +53,19 @@ std::shared_ptr<Chain> dense_features(std::int64_t in, std::int64_t& channels) {
     auto chain = std::make_shared<Chain>();
     channels = 2 * dense_growth;
     chain->add("conv0", dense_conv({in, channels, 7, 2}))
-        .add("norm0", std::make_shared<BatchNorm>(channels))
+        .add<BatchNorm>("norm0", channels)
         .then(rectify)
         .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
     for (std::size_t i = 1; i <= dense_layers.size(); ++i) {
         auto block = std::make_shared<Chain>();
         for (int k = 1; k <= dense_layers[i - 1]; ++k, channels += dense_growth)
-            block->add(fmt::format("denselayer{}", k), std::make_shared<DenseLayer>(channels));
+            block->add<DenseLayer>(fmt::format("denselayer{}", k), channels);
         chain->add(fmt::format("denseblock{}", i), block);
         if (i == dense_layers.size()) break;
         chain->add(fmt::format("transition{}", i), transition(channels));
         channels /= 2;
     }
-    chain->add("norm5", std::make_shared<BatchNorm>(channels));
+    chain->add<BatchNorm>("norm5", channels);
     return chain;
 }
 

@@ -71,9 +71,9 @@ class Squeeze : public Chain {
   public:
     Squeeze(std::int64_t channels, std::int64_t within, const Scale& scale) {
         then([](const Tensor& x) { return at::adaptive_avg_pool2d(x, {1, 1}); });
-        add("fc1", std::make_shared<Conv>(ConvShape{channels, within, 1, 1, 1, scale.bias}));
+        add<Conv>("fc1", ConvShape{channels, within, 1, 1, 1, scale.bias});
         then(silu);
-        add("fc2", std::make_shared<Conv>(ConvShape{within, channels, 1, 1, 1, scale.bias}));
+        add<Conv>("fc2", ConvShape{within, channels, 1, 1, 1, scale.bias});
     }
 
     Tensor forward(const Tensor& x) override { return x * at::sigmoid(Chain::forward(x)); }
@@ -83,8 +83,8 @@ class Squeeze : public Chain {
 class InvertedResidual : public Layer {
   public:
     InvertedResidual(const BlockGroup& stage, std::int64_t in, double skipped, const Scale& scale)
-        : block_(register_module("block", std::make_shared<Chain>())),
-          skip_(register_module("stochastic_depth", std::make_shared<StochasticDepth>(skipped))),
+        : block_(part<Chain>("block")),
+          skip_(part<StochasticDepth>("stochastic_depth", skipped)),
           is_residual_(stage.stride == 1 && in == stage.out) {
         const std::int64_t wide = in * stage.expansion;
         if (wide != in) append(*block_, conv_norm_silu({in, wide, 1}, scale));

@@ -45,12 +45,8 @@ class Embedding : public Layer {
 class CausalAttention : public Layer {
   public:
     CausalAttention(const GptShape& shape, double last_spread, const ModelSettings& settings)
-        : mix_(register_module(
-              "c_attn",
-              std::make_shared<Product>(shape.width, 3 * shape.width, deviation, settings))),
-          out_(register_module(
-              "c_proj",
-              std::make_shared<Product>(shape.width, shape.width, last_spread, settings))),
+        : mix_(part<Product>("c_attn", shape.width, 3 * shape.width, deviation, settings)),
+          out_(part<Product>("c_proj", shape.width, shape.width, last_spread, settings)),
           heads_(shape.heads),
           dropout_(shape.dropout) {}
 
@@ -68,18 +64,17 @@ class CausalAttention : public Layer {
 class DecoderLayer : public Layer {
   public:
     DecoderLayer(const GptShape& shape, const ModelSettings& settings)
-        : first_(register_module("ln_1", std::make_shared<LayerNorm>(shape.width, 1e-5))) {
+        : first_(part<LayerNorm>("ln_1", shape.width, 1e-5)) {
         const double last_spread = deviation / std::sqrt(2.0 * static_cast<double>(shape.layers));
-        attention_ = register_module(
-            "attn", std::make_shared<CausalAttention>(shape, last_spread, settings));
-        second_ = register_module("ln_2", std::make_shared<LayerNorm>(shape.width, 1e-5));
+        attention_ = part<CausalAttention>("attn", shape, last_spread, settings);
+        second_ = part<LayerNorm>("ln_2", shape.width, 1e-5);
         auto mlp = std::make_shared<Chain>();
         const std::int64_t wide = 4 * shape.width;
-        mlp->add("c_fc", std::make_shared<Product>(shape.width, wide, deviation, settings))
+        mlp->add<Product>("c_fc", shape.width, wide, deviation, settings)
             .then([](const Tensor& x) { return at::gelu(x, "tanh"); })
-            .add("c_proj", std::make_shared<Product>(wide, shape.width, last_spread, settings));
+            .add<Product>("c_proj", wide, shape.width, last_spread, settings);
         mlp_ = register_module("mlp", mlp);
-        dropout_ = register_module("dropout", std::make_shared<Dropout>(shape.dropout));
+        dropout_ = part<Dropout>("dropout", shape.dropout);
     }
 
     Tensor forward(const Tensor& x) override {
@@ -95,17 +90,15 @@ class DecoderLayer : public Layer {
 class Gpt : public Layer {
   public:
     Gpt(const GptShape& shape, const ModelSettings& settings)
-        : tokens_(
-              register_module("wte", std::make_shared<Embedding>(shape.vocabulary, shape.width))),
-          positions_(
-              register_module("wpe", std::make_shared<Embedding>(shape.context, shape.width))),
+        : tokens_(part<Embedding>("wte", shape.vocabulary, shape.width)),
+          positions_(part<Embedding>("wpe", shape.context, shape.width)),
           context_(shape.context) {
         auto layers = std::make_shared<Chain>();
         for (std::int64_t i = 0; i < shape.layers; ++i)
-            layers->add(fmt::format("{}", i), std::make_shared<DecoderLayer>(shape, settings));
-        dropout_ = register_module("drop", std::make_shared<Dropout>(shape.dropout));
+            layers->add<DecoderLayer>(fmt::format("{}", i), shape, settings);
+        dropout_ = part<Dropout>("drop", shape.dropout);
         layers_ = register_module("h", layers);
-        norm_ = register_module("ln_f", std::make_shared<LayerNorm>(shape.width, 1e-5));
+        norm_ = part<LayerNorm>("ln_f", shape.width, 1e-5);
     }
 
     Tensor forward(const Tensor& tokens) override {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::models {
@@ -17,7 +18,14 @@ namespace lockstep::models {
 using at::Tensor;
 
 /// A layer with one input and one output.
-class Layer : public Classifier {};
+class Layer : public Classifier {
+  protected:
+    /// Makes a part of it, which is registered as `name`.
+    template <class Part, class... Arguments>
+    std::shared_ptr<Part> part(const std::string& name, Arguments&&... arguments) {
+        return register_module(name, std::make_shared<Part>(std::forward<Arguments>(arguments)...));
+    }
+};
 
 /// A layer without parameters.
 using Step = std::function<Tensor(const Tensor&)>;
@@ -26,6 +34,10 @@ using Step = std::function<Tensor(const Tensor&)>;
 class Chain : public Layer {
   public:
     Chain& add(const std::string& name, std::shared_ptr<Layer> layer);
+    template <class Part, class... Arguments>
+    Chain& add(const std::string& name, Arguments&&... arguments) {
+        return add(name, std::make_shared<Part>(std::forward<Arguments>(arguments)...));
+    }
     Chain& then(Step step);
     Tensor forward(const Tensor& x) override;
 

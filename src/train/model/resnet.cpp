@@ -23,15 +23,14 @@ class Residual : public Chain {
         std::int64_t stride = 1;
         for (std::size_t i = 0; i < convs.size(); ++i) {
             if (i > 0) then(rectify);
-            add(fmt::format("conv{}", i + 1), std::make_shared<Conv>(convs[i]));
-            add(fmt::format("bn{}", i + 1), std::make_shared<BatchNorm>(convs[i].out));
+            add<Conv>(fmt::format("conv{}", i + 1), convs[i]);
+            add<BatchNorm>(fmt::format("bn{}", i + 1), convs[i].out);
             stride *= convs[i].stride;
         }
         const std::int64_t out = convs.back().out;
         if (stride == 1 && in == out) return;
-        shortcut_ = register_module("downsample", std::make_shared<Chain>());
-        shortcut_->add("0", std::make_shared<Conv>(ConvShape{in, out, 1, stride}))
-            .add("1", std::make_shared<BatchNorm>(out));
+        shortcut_ = part<Chain>("downsample");
+        shortcut_->add<Conv>("0", ConvShape{in, out, 1, stride}).add<BatchNorm>("1", out);
     }
 
     Tensor forward(const Tensor& x) override {
@@ -54,8 +53,8 @@ std::shared_ptr<Classifier> resnet(Block block,
                                    const ModelSettings& settings) {
     check_sides(shape, 8);
     auto net = std::make_shared<Chain>();
-    net->add("conv1", std::make_shared<Conv>(ConvShape{shape.channels, 64, 7, 2}))
-        .add("bn1", std::make_shared<BatchNorm>(64))
+    net->add<Conv>("conv1", ConvShape{shape.channels, 64, 7, 2})
+        .add<BatchNorm>("bn1", 64)
         .then(rectify)
         .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
     std::int64_t in = 64;
@@ -63,12 +62,12 @@ std::shared_ptr<Classifier> resnet(Block block,
         auto layer = std::make_shared<Chain>();
         for (int i = 0; i < depths[stage]; ++i) {
             const auto convs = convs_of(block, in, 64 << stage, stage > 0 && i == 0 ? 2 : 1);
-            layer->add(fmt::format("{}", i), std::make_shared<Residual>(in, convs));
+            layer->add<Residual>(fmt::format("{}", i), in, convs);
             in = convs.back().out;
         }
         net->add(fmt::format("layer{}", stage + 1), layer);
     }
-    net->then(map_means).add("fc", std::make_shared<Linear>(in, shape.classes, settings));
+    net->then(map_means).add<Linear>("fc", in, shape.classes, settings);
     return net;
 }
 

@@ -12,11 +12,11 @@ constexpr int levels = 4;  // below the first, each with half the side and twice
 
 std::shared_ptr<Chain> two_convs(std::int64_t in, std::int64_t out) {
     auto convs = std::make_shared<Chain>();
-    convs->add("0", std::make_shared<Conv>(ConvShape{in, out}))
-        .add("1", std::make_shared<BatchNorm>(out))
+    convs->add<Conv>("0", ConvShape{in, out})
+        .add<BatchNorm>("1", out)
         .then(rectify)
-        .add("3", std::make_shared<Conv>(ConvShape{out, out}))
-        .add("4", std::make_shared<BatchNorm>(out))
+        .add<Conv>("3", ConvShape{out, out})
+        .add<BatchNorm>("4", out)
         .then(rectify);
     auto named = std::make_shared<Chain>();
     named->add("double_conv", convs);
@@ -74,11 +74,9 @@ class Unet : public Layer {
         for (int i = 0; i < levels; ++i)
             down_.push_back(register_module(fmt::format("down{}", i + 1), down(width << i)));
         for (int i = levels; i > 0; --i)
-            up_.push_back(register_module(fmt::format("up{}", levels - i + 1),
-                                          std::make_shared<Up>(width << i, settings)));
+            up_.push_back(part<Up>(fmt::format("up{}", levels - i + 1), width << i, settings));
         auto chain = std::make_shared<Chain>();
-        chain->add("conv",
-                   std::make_shared<Conv>(ConvShape{width, shape.classes, 1, 1, 1, settings.bias}));
+        chain->add<Conv>("conv", ConvShape{width, shape.classes, 1, 1, 1, settings.bias});
         out_ = register_module("outc", chain);
     }
 

@@ -30,8 +30,7 @@ class SelfAttention : public Layer {
         torch::nn::init::xavier_uniform_(weight_);
         if (settings.bias)
             bias_ = register_parameter("in_proj_bias", torch::zeros({3 * vit_width}));
-        out_ =
-            register_module("out_proj", std::make_shared<Linear>(vit_width, vit_width, settings));
+        out_ = part<Linear>("out_proj", vit_width, vit_width, settings);
         if (settings.bias) torch::nn::init::zeros_(out_->bias);
     }
 
@@ -58,9 +57,9 @@ class EncoderLayer : public Layer {
   public:
     explicit EncoderLayer(const ModelSettings& settings)
         : first_(register_module("ln_1", vit_norm())),
-          attention_(register_module("self_attention", std::make_shared<SelfAttention>(settings))),
+          attention_(part<SelfAttention>("self_attention", settings)),
           second_(register_module("ln_2", vit_norm())),
-          mlp_(register_module("mlp", std::make_shared<Chain>())) {
+          mlp_(part<Chain>("mlp")) {
         mlp_->add("0", feed_forward(vit_width, vit_within, settings))
             .then([](const Tensor& x) { return at::gelu(x); })
             .add("3", feed_forward(vit_within, vit_width, settings));
@@ -83,8 +82,7 @@ class Encoder : public Chain {
         torch::nn::init::normal_(position_, 0, 0.02);
         auto chain = std::make_shared<Chain>();
         for (std::int64_t i = 0; i < vit_layers; ++i)
-            chain->add(fmt::format("encoder_layer_{}", i),
-                       std::make_shared<EncoderLayer>(settings));
+            chain->add<EncoderLayer>(fmt::format("encoder_layer_{}", i), settings);
         add("layers", chain).add("ln", vit_norm());
     }
 
@@ -105,11 +103,11 @@ class Vit : public Layer {
         torch::nn::init::normal_(conv->weight, 0, std::sqrt(1 / fan_in));
         patches_ = register_module("conv_proj", conv);
         const std::int64_t tokens = (shape.height / patch_side) * (shape.width / patch_side) + 1;
-        encoder_ = register_module("encoder", std::make_shared<Encoder>(tokens, settings));
+        encoder_ = part<Encoder>("encoder", tokens, settings);
         auto head = std::make_shared<Linear>(vit_width, shape.classes, settings);
         torch::nn::init::zeros_(head->weight);
         if (settings.bias) torch::nn::init::zeros_(head->bias);
-        heads_ = register_module("heads", std::make_shared<Chain>());
+        heads_ = part<Chain>("heads");
         heads_->add("head", head);
     }
 
