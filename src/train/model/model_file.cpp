@@ -99,11 +99,6 @@ void check_tensors(const Model& model, const std::string& name) {
     }
 }
 
-// Returns the author of a name that is no file's.
-ModelAuthor author_of(const std::string& name) {
-    return find_built_in(name) != nullptr ? ModelAuthor::lockstep : ModelAuthor::user_class;
-}
-
 template <class Make>
 std::unique_ptr<Model> constructed(const ModelSettings& settings, ModelAuthor author, Make&& make) {
     auto module = in_model(author, ModelPlace::constructor, make);
@@ -128,9 +123,10 @@ std::unique_ptr<Model> opened(const ModelSettings& settings,
                 settings, ModelAuthor::user_class, [&] { return plugin.make(shape, settings); });
         }
         default:
-            return constructed(settings, author_of(settings.name), [&] {
-                return make_model(settings, shape, seed);
-            });
+            return constructed(
+                settings,
+                find_built_in(settings.name) ? ModelAuthor::lockstep : ModelAuthor::user_class,
+                [&] { return make_model(settings, shape, seed); });
     }
 }
 

@@ -131,13 +131,11 @@ void note_end(const at::RecordFunction& call, at::ObserverContext*) {
 }  // namespace
 
 OperatorLedger::OperatorLedger(const Model& model) {
-    for (const NamedTensor& parameter : model.parameters()) add_parameter(parameter);
-}
-
-void OperatorLedger::add_parameter(const NamedTensor& parameter) {
-    const std::size_t layer = layer_named(module_of(parameter.name));
-    layers_[layer].cost.parameters += parameter.tensor.numel();
-    owners_[parameter.tensor.storage().data()] = layer;
+    for (const NamedTensor& parameter : model.parameters()) {
+        const std::size_t layer = layer_named(module_of(parameter.name));
+        layers_[layer].cost.parameters += parameter.tensor.numel();
+        owners_[parameter.tensor.storage().data()] = layer;
+    }
 }
 
 std::size_t OperatorLedger::layer_named(const std::string& name) {
@@ -192,11 +190,6 @@ void OperatorLedger::begin_outermost(const at::RecordFunction& call, Call& begun
     sequence_.emplace_back(at::sequence_number::peek(), layer_);
 }
 
-void OperatorLedger::end_outermost(double whole_s) {
-    LayerCost& cost = layers_[layer_].cost;
-    (pass_ == StepPass::forward ? cost.forward_s : cost.backward_s) += whole_s;
-}
-
 void OperatorLedger::begin_call(const at::RecordFunction& call) {
     if (call.scope() == at::RecordScope::USER_SCOPE) {
         scopes_.push_back(layer_named(call.name()));
@@ -229,10 +222,9 @@ void OperatorLedger::end_call(const at::RecordFunction& call) {
     const Call ended = std::move(calls_.back());
     calls_.pop_back();
     const double whole_s = end_s - ended.begin_s;
-    if (calls_.empty())
-        end_outermost(whole_s);
-    else
-        calls_.back().inner_s += whole_s;
+    LayerCost& cost = layers_[layer_].cost;
+    double& of_layer = pass_ == StepPass::forward ? cost.forward_s : cost.backward_s;
+    (calls_.empty() ? of_layer : calls_.back().inner_s) += whole_s;
     Tally& tally = tallies_[{pass_, ended.name}];
     ++tally.calls;
     tally.self_s += whole_s - ended.inner_s;

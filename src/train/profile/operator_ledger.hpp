@@ -87,8 +87,6 @@ class OperatorLedger : public c10::MemoryReportingInfoBase {
     std::size_t layer_named(const std::string& name);
     void begin_node(const at::RecordFunction& call);
     void begin_outermost(const at::RecordFunction& call, Call& begun);
-    void end_outermost(double whole_s);
-    void add_parameter(const NamedTensor& parameter);
     std::optional<std::size_t> layer_of(const at::Tensor& tensor) const;
     std::optional<std::size_t> layer_of(OperatorInputs inputs) const;
     void note_output(std::size_t layer, const std::vector<c10::IValue>& outputs);

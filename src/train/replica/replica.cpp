@@ -317,7 +317,10 @@ void Replica::end_together(const LeafBuffers& buffers, std::span<const LeafResul
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
         slot_ = sums_->slot(leaf);
         memory_.clear(slot_ + state().begin, state().size());
-        take_buffers(buffers, static_cast<std::int64_t>(leaf));
+        // As forward of this leaf left them.
+        for (const at::Tensor& buffer : buffers_)
+            if (const auto* left = buffers.find(buffer, static_cast<std::int64_t>(leaf)))
+                buffer.copy_(*left);
         store_buffers();
         for (std::size_t which = 0; which < results[leaf].wishes.size(); ++which)
             add(static_cast<StepScalar>(which), results[leaf].wishes[which]);
@@ -330,12 +333,6 @@ void Replica::end_together(const LeafBuffers& buffers, std::span<const LeafResul
         partials.push_back(reducer_.slot(index));
     mark_missing(partials, static_cast<int>(sums_->leaves()));
     reducer_.end_together();
-}
-
-// Takes buffers as forward of this leaf left them.
-void Replica::take_buffers(const LeafBuffers& buffers, std::int64_t leaf) {
-    for (const at::Tensor& buffer : buffers_)
-        if (const at::Tensor* const left = buffers.find(buffer, leaf)) buffer.copy_(*left);
 }
 
 ParameterPlaces Replica::places() {

@@ -298,7 +298,6 @@ class Replica {
     std::size_t averaged_end() const { return parts_.layout->averaged().end; }
     void lend_slot();
     void restore_buffers();
-    void take_buffers(const LeafBuffers& buffers, std::int64_t leaf);
     void store_buffers();
     void mark_missing(std::span<float* const> slots, int leaves);
     void set_marks();
