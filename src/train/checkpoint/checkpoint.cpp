@@ -5,13 +5,11 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/progress.hpp"
-#include "lockstep/run/safetensors.hpp"
 
 #include <algorithm>
 

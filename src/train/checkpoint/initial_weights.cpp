@@ -7,7 +7,6 @@
 #include "lockstep/core/record.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/safetensors.hpp"
 
 #include "checkpoint/name_patterns.hpp"
 

@@ -4,9 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/losses.hpp"
-#include "lockstep/plan/run_length.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/train/checkpoint.hpp"
 
 #include "loop/engine.hpp"
 #include "loop/loop.hpp"

@@ -13,11 +13,9 @@
 #include "loop/data_feed.hpp"
 #include "task/sample_feed.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,6 @@
 #include "lockstep/train/infer.hpp"
 
 #include "loop/trained_run.hpp"
-#include "model/model_file.hpp"
 
 #include <algorithm>
 #include <cstdint>

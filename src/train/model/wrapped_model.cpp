@@ -11,7 +11,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <torch/types.h>
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,6 @@
 #include "program/program_arguments.hpp"
 #include "program/program_graph.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
 #include "lockstep/run/safetensors.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
