@@ -20,22 +20,19 @@ at::ScalarType stored_type(ElementType type) {
 // Copies the host's result; images, which are larger as floats, have a method of their own.
 at::Tensor FieldInput::read_on(const DeviceStage& stage,
                                std::span<const std::byte> rows,
-                               std::span<const std::uint64_t> ids,
-                               TransformKey key) const {
-    return stage.upload(read(rows, ids, key));
+                               const KeyedSamples& samples) const {
+    return stage.upload(read(rows, samples));
 }
 
 at::Tensor FieldInput::move_masks(const at::Tensor& masks,
-                                  std::span<const std::uint64_t>,
-                                  TransformKey,
+                                  const KeyedSamples&,
                                   std::int64_t) const {
     return masks;
 }
 
 std::vector<MixRow> FieldInput::mix(const DeviceStage*,
                                     at::Tensor&,
-                                    std::span<const std::uint64_t>,
-                                    TransformKey,
+                                    const KeyedSamples&,
                                     std::span<const std::uint8_t>) const {
     return {};
 }

@@ -17,6 +17,12 @@
 
 namespace lockstep {
 
+/// Samples by their numbers, and the key of their transforms.
+struct KeyedSamples {
+    std::span<const std::uint64_t> ids;
+    TransformKey key;
+};
+
 /// Reads rows of one field. Immutable: any thread may call.
 class FieldInput {
   public:
@@ -29,24 +35,19 @@ class FieldInput {
     virtual int depth() const { return 1; }
 
     /// Returns f32 [n, C, H, W], channels innermost in memory, volumes f32 [n, C, D, H, W], or
-    /// tokens i64 [n, W], in memory of its own. `rows` are the stored bytes of the samples `ids`
-    /// [n].
-    virtual at::Tensor read(std::span<const std::byte> rows,
-                            std::span<const std::uint64_t> ids,
-                            TransformKey key) const = 0;
+    /// tokens i64 [n, W], in memory of its own. `rows` are the stored bytes of the n `samples`.
+    virtual at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const = 0;
 
     /// Does the same on the device of `stage`, with the same bits; `rows` are page-locked, and stay
     /// until its stream has read them.
     virtual at::Tensor read_on(const DeviceStage& stage,
                                std::span<const std::byte> rows,
-                               std::span<const std::uint64_t> ids,
-                               TransformKey key) const;
+                               const KeyedSamples& samples) const;
 
-    /// Moves masks i64 [n, H, W] as it moves the images of `ids`; what comes from outside of these
-    /// is `outside`.
+    /// Moves masks i64 [n, H, W] as it moves the images of `samples`; what comes from outside of
+    /// these is `outside`.
     virtual at::Tensor move_masks(const at::Tensor& masks,
-                                  std::span<const std::uint64_t> ids,
-                                  TransformKey key,
+                                  const KeyedSamples& samples,
                                   std::int64_t outside) const;
 
     /// Mixes the `values` of one leaf in place by ImageTransform::mix_rows: on the device of
@@ -54,8 +55,7 @@ class FieldInput {
     /// mixed.
     virtual std::vector<MixRow> mix(const DeviceStage* stage,
                                     at::Tensor& values,
-                                    std::span<const std::uint64_t> ids,
-                                    TransformKey key,
+                                    const KeyedSamples& samples,
                                     std::span<const std::uint8_t> valid) const;
 };
 

@@ -51,35 +51,34 @@ class ImageInput : public FieldInput {
 
     ImageShape shape() const override { return transform_.output(); }
 
-    at::Tensor read(std::span<const std::byte> rows,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey key) const override {
-        at::Tensor images = empty_input(static_cast<std::int64_t>(ids.size()), shape());
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        at::Tensor images = empty_input(static_cast<std::int64_t>(samples.ids.size()), shape());
         if (!has_bytes()) {
-            at::Tensor numbers = floats(rows, ids.size());
+            at::Tensor numbers = floats(rows, samples.ids.size());
             const std::span<const float> values = values_of(numbers);
-            transform_.apply(values, ids, key, PixelLayout::nhwc, values_of(images));
+            transform_.apply(
+                values, samples.ids, samples.key, PixelLayout::nhwc, values_of(images));
             return images;
         }
         std::span bytes(reinterpret_cast<const std::uint8_t*>(rows.data()), rows.size());
         std::vector<std::uint8_t> moved;
         if (has_channels_last_) bytes = moved = with_channels_first(bytes, transform_.input());
-        transform_.apply(bytes, ids, key, PixelLayout::nhwc, values_of(images));
+        transform_.apply(bytes, samples.ids, samples.key, PixelLayout::nhwc, values_of(images));
         return images;
     }
 
     at::Tensor read_on(const DeviceStage& stage,
                        std::span<const std::byte> rows,
-                       std::span<const std::uint64_t> ids,
-                       TransformKey key) const override {
-        const auto samples = static_cast<std::int64_t>(ids.size());
-        at::Tensor stored = has_bytes() ? stage.copy(rows) : stage.upload(floats(rows, ids.size()));
+                       const KeyedSamples& samples) const override {
+        const auto count = static_cast<std::int64_t>(samples.ids.size());
+        at::Tensor stored =
+            has_bytes() ? stage.copy(rows) : stage.upload(floats(rows, samples.ids.size()));
         const c10::StreamGuard guard(stage.stream());
-        if (has_bytes() && has_channels_last_) stored = channels_first(stored, samples);
-        const at::Tensor images = empty_input(samples, shape(), stage.device());
-        const std::size_t scratch = transform_.scratch_values(ids.size());
+        if (has_bytes() && has_channels_last_) stored = channels_first(stored, count);
+        const at::Tensor images = empty_input(count, shape(), stage.device());
+        const std::size_t scratch = transform_.scratch_values(samples.ids.size());
         const std::array rooms{stage.room(scratch), stage.room(scratch)};
-        const at::Tensor draws = uploaded(stage, transform_.draw(ids, key));
+        const at::Tensor draws = uploaded(stage, transform_.draw(samples.ids, samples.key));
         const at::Tensor mean = uploaded(stage, transform_.mean());
         const at::Tensor scale = uploaded(stage, transform_.scale());
         stage.transform(
@@ -92,13 +91,12 @@ class ImageInput : public FieldInput {
                            .scratch = {rooms[0].data_ptr<float>(), rooms[1].data_ptr<float>()},
                            .out = images.data_ptr<float>(),
                            .layout = PixelLayout::nhwc,
-                           .count = samples}));
+                           .count = count}));
         return images;
     }
 
     at::Tensor move_masks(const at::Tensor& masks,
-                          std::span<const std::uint64_t> ids,
-                          TransformKey key,
+                          const KeyedSamples& samples,
                           std::int64_t outside) const override {
         const at::Tensor own = masks.contiguous();
         at::Tensor moved =
@@ -107,16 +105,15 @@ class ImageInput : public FieldInput {
             return std::span(tensor.data_ptr<std::int64_t>(),
                              static_cast<std::size_t>(tensor.numel()));
         };
-        transform_.move_masks(values(own), ids, key, outside, values(moved));
+        transform_.move_masks(values(own), samples.ids, samples.key, outside, values(moved));
         return moved;
     }
 
     std::vector<MixRow> mix(const DeviceStage* stage,
                             at::Tensor& values,
-                            std::span<const std::uint64_t> ids,
-                            TransformKey key,
+                            const KeyedSamples& samples,
                             std::span<const std::uint8_t> valid) const override {
-        std::vector<MixRow> rows = transform_.mix_rows(ids, key, valid);
+        std::vector<MixRow> rows = transform_.mix_rows(samples.ids, samples.key, valid);
         if (rows.empty()) return rows;
         if (stage == nullptr) {
             transform_.mix(values_of(values), rows, PixelLayout::nhwc);
@@ -131,7 +128,7 @@ class ImageInput : public FieldInput {
                     .height = shape().height,
                     .width = shape().width,
                     .layout = PixelLayout::nhwc,
-                    .images = static_cast<std::int64_t>(ids.size())});
+                    .images = static_cast<std::int64_t>(samples.ids.size())});
         return rows;
     }
 
@@ -162,10 +159,8 @@ class MaskInput : public FieldInput {
 
     ImageShape shape() const override { return {1, image_.shape().height, image_.shape().width}; }
 
-    at::Tensor read(std::span<const std::byte> rows,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey key) const override {
-        return image_.move_masks(stored_->read(rows, ids, key), ids, key, outside_);
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        return image_.move_masks(stored_->read(rows, samples), samples, outside_);
     }
 
   private:

@@ -115,10 +115,6 @@ InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
     return {out.channels, out.height, out.width, vocabulary, dimensions, input.depth()};
 }
 
-std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {
-    return std::span(batch.sample_ids).subspan(leaf.first_row, leaf.rows);
-}
-
 at::Tensor weights_of(const Batch& batch, const LeafRows& leaf) {
     if (batch.valid.empty()) return {};
     at::Tensor weights = torch::empty({static_cast<std::int64_t>(leaf.rows)});
@@ -302,12 +298,16 @@ std::span<const std::byte> InputReader::rows_of(const Batch& batch,
     return batch.fields[place].subspan(rows.first_row * row_bytes, rows.rows * row_bytes);
 }
 
+KeyedSamples InputReader::keyed(const Batch& batch, const LeafRows& rows) const {
+    return {std::span(batch.sample_ids).subspan(rows.first_row, rows.rows),
+            {seed_, batch.position.epoch}};
+}
+
 NamedTensors InputReader::read_inputs(const Batch& batch, const LeafRows& leaf) const {
     NamedTensors inputs;
     for (const auto& [place, input] : sources_)
-        inputs.push_back(
-            {index_.fields()[place].name,
-             input->read(rows_of(batch, place, leaf), ids_of(batch, leaf), key(batch))});
+        inputs.push_back({index_.fields()[place].name,
+                          input->read(rows_of(batch, place, leaf), keyed(batch, leaf))});
     return inputs;
 }
 
@@ -320,14 +320,12 @@ LeafSamples InputReader::samples(NamedTensors inputs,
     if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
     std::vector<MixRow> mixed;
     if (inputs.size() == 1)
-        mixed =
-            sources_[0].field->mix(stage, inputs[0].tensor, ids_of(batch, leaf), key(batch), valid);
-    NamedTensors targets = task_.targets({batch, leaf, index_, classes_, key(batch), mixed});
+        mixed = sources_[0].field->mix(stage, inputs[0].tensor, keyed(batch, leaf), valid);
+    NamedTensors targets = task_.targets({batch, leaf, index_, classes_, mixed});
     if (mover_ != nullptr)
         for (NamedTensor& target : targets)
             if (target.name == "masks")
-                target.tensor =
-                    mover_->move_masks(target.tensor, ids_of(batch, leaf), key(batch), outside_);
+                target.tensor = mover_->move_masks(target.tensor, keyed(batch, leaf), outside_);
     at::Tensor weights = weights_of(batch, leaf);
     if (stage != nullptr) {
         targets = stage->upload(std::move(targets));
@@ -345,9 +343,8 @@ std::vector<LeafSamples> InputReader::read_on(const DeviceStage& stage, const Ba
     if (all.rows == 0) return std::vector<LeafSamples>(batch.leaves.size());
     NamedTensors inputs;
     for (const auto& [place, input] : sources_)
-        inputs.push_back(
-            {index_.fields()[place].name,
-             input->read_on(stage, rows_of(batch, place, all), batch.sample_ids, key(batch))});
+        inputs.push_back({index_.fields()[place].name,
+                          input->read_on(stage, rows_of(batch, place, all), keyed(batch, all))});
     std::vector<LeafSamples> leaves;
     for (const LeafRows& leaf : batch.leaves) {
         const auto first = static_cast<std::int64_t>(leaf.first_row);

@@ -87,7 +87,7 @@ class InputReader {
     };
 
     void move_masks(const TransformPipeline& pipeline, const TrainSettings& settings);
-    TransformKey key(const Batch& batch) const { return {seed_, batch.position.epoch}; }
+    KeyedSamples keyed(const Batch& batch, const LeafRows& rows) const;
     std::span<const std::byte> rows_of(const Batch& batch,
                                        std::size_t place,
                                        const LeafRows& rows) const;

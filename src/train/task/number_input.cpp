@@ -71,10 +71,9 @@ class NumberInput : public FieldInput {
     ImageShape shape() const override { return shape_; }
     int depth() const override { return depth_of(field_); }
 
-    at::Tensor read(std::span<const std::byte> rows,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey) const override {
-        at::Tensor values = stored_rows(rows, field_, ids.size()).to(computed_type(field_.type));
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        at::Tensor values =
+            stored_rows(rows, field_, samples.ids.size()).to(computed_type(field_.type));
         if (field_.type == ElementType::u8) values = values / 255;
         if (mean_.defined()) values = values - mean_;
         if (divisor_.defined()) values = values / divisor_;
@@ -103,10 +102,8 @@ class RawInput : public FieldInput {
     }
     int depth() const override { return depth_of(field_); }
 
-    at::Tensor read(std::span<const std::byte> rows,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey) const override {
-        const at::Tensor stored = stored_rows(rows, field_, ids.size());
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        const at::Tensor stored = stored_rows(rows, field_, samples.ids.size());
         return stored.to(stored.is_floating_point() ? torch::kFloat32 : torch::kInt64,
                          /*non_blocking=*/false,
                          /*copy=*/true);
@@ -123,10 +120,8 @@ class TokenInput : public FieldInput {
 
     ImageShape shape() const override { return {1, 1, static_cast<int>(field_.shape[0] - 1)}; }
 
-    at::Tensor read(std::span<const std::byte> rows,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey) const override {
-        return stored_rows(rows, field_, ids.size())
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        return stored_rows(rows, field_, samples.ids.size())
             .narrow(1, 0, field_.shape[0] - 1)
             .to(torch::kInt64)
             .contiguous();

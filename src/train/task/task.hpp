@@ -40,7 +40,6 @@ struct LeafSource {
     const LeafRows& leaf;
     const DatasetIndex& index;         ///< index of the batch's fields
     const ClassNumbers& classes;       ///< classes of `index`
-    TransformKey key;                  ///< key of the inputs' transforms
     const std::vector<MixRow>& mixed;  ///< results of FieldInput::mix()
 };
 

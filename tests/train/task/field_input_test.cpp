@@ -15,7 +15,7 @@ Field field_of(ElementType type, std::vector<std::int64_t> shape) {
 template <class T>
 at::Tensor read(const FieldInput& input, const std::vector<T>& values, std::size_t samples) {
     const std::vector<std::uint64_t> ids(samples);
-    return input.read(std::as_bytes(std::span(values)), ids, {});
+    return input.read(std::as_bytes(std::span(values)), {ids, {}});
 }
 
 std::vector<float> flat(const at::Tensor& values) {
