@@ -10,23 +10,6 @@
 #include "lockstep/run/progress.hpp"
 
 namespace lockstep {
-namespace {
-
-MemoryFacts memory_facts(const DatasetIndex& index,
-                         const TrainSettings& settings,
-                         std::uint64_t node_memory_bytes,
-                         int ranks_of_node,
-                         int load_threads) {
-    const std::uint64_t shared = ranks_of_node > 1 ? free_bytes("/dev/shm") : node_memory_bytes;
-    return {.bytes_needed = ResidentRows::bytes_needed(index),
-            .loading_bytes = ResidentRows::loading_bytes(index, load_threads * ranks_of_node),
-            .samples = index.samples(),
-            .budget_bytes = settings.data_memory * static_cast<std::uint64_t>(ranks_of_node),
-            .free_bytes = node_memory_bytes,
-            .shared_bytes = shared};
-}
-
-}  // namespace
 
 SamplePart trained_part(const TrainSettings& settings) {
     return settings.split > 0 ? SamplePart::first(settings.split) : SamplePart{};
@@ -100,19 +83,26 @@ void DataFeed::load(int threads) {
 DataMode DataFeed::choose(const TrainSettings& settings,
                           std::uint64_t node_memory_bytes,
                           int load_threads) const {
-    const std::string chosen = from_root(node_, [&]() -> std::string {
-        if (settings.data_mode == DataMode::stream)
-            return std::string(data_mode_name(DataMode::stream));
-        const MemoryFacts facts =
-            memory_facts(*index_, settings, node_memory_bytes, node_.size(), load_threads);
+    const auto mode = [&] {
+        if (settings.data_mode == DataMode::stream) return DataMode::stream;
+        const int ranks = node_.size();
+        const MemoryFacts facts{
+            .bytes_needed = ResidentRows::bytes_needed(*index_),
+            .loading_bytes = ResidentRows::loading_bytes(*index_, load_threads * ranks),
+            .samples = index_->samples(),
+            .budget_bytes = settings.data_memory * static_cast<std::uint64_t>(ranks),
+            .free_bytes = node_memory_bytes,
+            .shared_bytes = ranks > 1 ? free_bytes("/dev/shm") : node_memory_bytes};
         if (settings.data_mode == DataMode::resident) {
             check_resident(facts);
-            return std::string(data_mode_name(DataMode::resident));
+            return DataMode::resident;
         }
         const ModeChoice choice = choose_mode(facts);
         once(Level::info, "data are {}: {}", data_mode_name(choice.mode), choice.why);
-        return std::string(data_mode_name(choice.mode));
-    });
+        return choice.mode;
+    };
+    const std::string chosen =
+        from_root(node_, [&] { return std::string(data_mode_name(mode())); });
     return chosen == data_mode_name(DataMode::resident) ? DataMode::resident : DataMode::stream;
 }
 

@@ -19,10 +19,6 @@ double real(const c10::IValue& value) {
     return value.isDouble() ? value.toDouble() : static_cast<double>(whole(value));
 }
 
-void take(const Values& values, std::size_t count) {
-    if (values.size() != count) throw std::runtime_error("it has too few or too many operands");
-}
-
 bool are_whole(const Values& values) {
     return std::ranges::none_of(values, [](const c10::IValue& one) { return one.isDouble(); });
 }
@@ -44,7 +40,6 @@ std::int64_t floor_divided(std::int64_t a, std::int64_t b) {
 }
 
 c10::IValue add(const Values& v) {
-    take(v, 2);
     std::int64_t sum = 0;
     if (!are_whole(v)) return real(v[0]) + real(v[1]);
     const bool overflows = __builtin_add_overflow(whole(v[0]), whole(v[1]), &sum);
@@ -52,7 +47,6 @@ c10::IValue add(const Values& v) {
 }
 
 c10::IValue subtract(const Values& v) {
-    take(v, 2);
     std::int64_t rest = 0;
     if (!are_whole(v)) return real(v[0]) - real(v[1]);
     const bool overflows = __builtin_sub_overflow(whole(v[0]), whole(v[1]), &rest);
@@ -60,7 +54,6 @@ c10::IValue subtract(const Values& v) {
 }
 
 c10::IValue multiply(const Values& v) {
-    take(v, 2);
     std::int64_t product = 0;
     if (!are_whole(v)) return real(v[0]) * real(v[1]);
     const bool overflows = __builtin_mul_overflow(whole(v[0]), whole(v[1]), &product);
@@ -68,13 +61,11 @@ c10::IValue multiply(const Values& v) {
 }
 
 c10::IValue floor_divide(const Values& v) {
-    take(v, 2);
     if (!are_whole(v)) return std::floor(real(v[0]) / real(v[1]));
     return floor_divided(whole(v[0]), whole(v[1]));
 }
 
 c10::IValue modulo(const Values& v) {
-    take(v, 2);
     if (!are_whole(v)) return real(v[0]) - real(v[1]) * std::floor(real(v[0]) / real(v[1]));
     const std::int64_t a = whole(v[0]), b = divisor(whole(v[1]));
     if (b == -1) return std::int64_t{0};
@@ -83,32 +74,33 @@ c10::IValue modulo(const Values& v) {
 }
 
 c10::IValue divide(const Values& v) {
-    take(v, 2);
     return real(v[0]) / real(v[1]);
 }
 
 c10::IValue negate(const Values& v) {
-    take(v, 1);
     if (!are_whole(v)) return -real(v[0]);
     return fitting(whole(v[0]) == INT64_MIN, -whole(v[0]));
 }
 
 c10::IValue as_real(const Values& v) {
-    take(v, 1);
     return real(v[0]);
 }
 
 template <class Order>
 c10::IValue compared(const Values& v) {
-    take(v, 2);
     return are_whole(v) ? Order()(whole(v[0]), whole(v[1])) : Order()(real(v[0]), real(v[1]));
 }
 
 template <class Order>
 c10::IValue chosen(const Values& v) {
-    take(v, 2);
     if (are_whole(v)) return Order()(whole(v[1]), whole(v[0])) ? whole(v[1]) : whole(v[0]);
     return Order()(real(v[1]), real(v[0])) ? real(v[1]) : real(v[0]);
+}
+
+template <std::size_t operands, NumberOperation operation>
+c10::IValue taking(const Values& v) {
+    if (v.size() != operands) throw std::runtime_error("it has too few or too many operands");
+    return operation(v);
 }
 
 struct NamedOperation {
@@ -116,22 +108,23 @@ struct NamedOperation {
     NumberOperation operation;
 };
 
-constexpr NamedOperation operations[] = {{"_operator.add", add},
-                                         {"_operator.sub", subtract},
-                                         {"_operator.mul", multiply},
-                                         {"_operator.floordiv", floor_divide},
-                                         {"_operator.mod", modulo},
-                                         {"_operator.truediv", divide},
-                                         {"_operator.neg", negate},
-                                         {"_operator.ge", compared<std::greater_equal<>>},
-                                         {"_operator.gt", compared<std::greater<>>},
-                                         {"_operator.le", compared<std::less_equal<>>},
-                                         {"_operator.lt", compared<std::less<>>},
-                                         {"_operator.eq", compared<std::equal_to<>>},
-                                         {"_operator.ne", compared<std::not_equal_to<>>},
-                                         {"torch.sym_float", as_real},
-                                         {"torch.sym_max", chosen<std::greater<>>},
-                                         {"torch.sym_min", chosen<std::less<>>}};
+constexpr NamedOperation operations[] = {
+    {"_operator.add", taking<2, add>},
+    {"_operator.sub", taking<2, subtract>},
+    {"_operator.mul", taking<2, multiply>},
+    {"_operator.floordiv", taking<2, floor_divide>},
+    {"_operator.mod", taking<2, modulo>},
+    {"_operator.truediv", taking<2, divide>},
+    {"_operator.neg", taking<1, negate>},
+    {"_operator.ge", taking<2, compared<std::greater_equal<>>>},
+    {"_operator.gt", taking<2, compared<std::greater<>>>},
+    {"_operator.le", taking<2, compared<std::less_equal<>>>},
+    {"_operator.lt", taking<2, compared<std::less<>>>},
+    {"_operator.eq", taking<2, compared<std::equal_to<>>>},
+    {"_operator.ne", taking<2, compared<std::not_equal_to<>>>},
+    {"torch.sym_float", taking<1, as_real>},
+    {"torch.sym_max", taking<2, chosen<std::greater<>>>},
+    {"torch.sym_min", taking<2, chosen<std::less<>>>}};
 
 }  // namespace
 

@@ -26,20 +26,17 @@ c10::IValue fed(const Feed& feed, const std::vector<c10::IValue>& slots) {
         }
         case FeedKind::tensors: {
             c10::List<at::Tensor> list;
-            list.reserve(feed.slots.size());
             for (const auto& slot : feed.slots) list.push_back(slots[*slot].toTensor());
             return list;
         }
         case FeedKind::optional_tensors: {
             c10::List<std::optional<at::Tensor>> list;
-            list.reserve(feed.slots.size());
             for (const auto& slot : feed.slots)
                 list.push_back(slot ? std::optional(slots[*slot].toTensor()) : std::nullopt);
             return list;
         }
         case FeedKind::numbers: {
             c10::List<std::int64_t> list;
-            list.reserve(feed.slots.size());
             for (std::size_t i = 0; i < feed.slots.size(); ++i)
                 list.push_back(feed.slots[i] ? slots[*feed.slots[i]].toInt() : feed.numbers[i]);
             return list;

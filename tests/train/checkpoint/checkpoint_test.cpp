@@ -32,12 +32,7 @@ struct Share {
             const std::uint64_t begin = n * r / p, end = n * (r + 1) / p;
             auto& values = memory.emplace_back(end - begin);
             std::iota(values.begin(), values.end(), base + static_cast<float>(1000 * t + begin));
-            if (begin < end) pieces.push_back({t, begin, end - begin, nullptr});
-        }
-        std::size_t next = 0;
-        for (TensorPiece& piece : pieces) {
-            while (memory[next].empty()) ++next;
-            piece.data = memory[next++].data();
+            if (begin < end) pieces.push_back({t, begin, end - begin, values.data()});
         }
     }
 };
