@@ -38,19 +38,19 @@ Histogram histogram_of(const at::Tensor& parameter) {
 
 Reporter::Reporter(const LoopParts& parts)
     : parts_(parts),
+      at_(parts.course.progress),
       progress_("training", static_cast<std::uint64_t>(parts.contract.length.total_steps)),
       tracer_(parts),
       since_s_(now_s()),
       epoch_since_s_(since_s_) {
     parts.run.clock.take();  // setting up is no step's time
-    progress_.start_at(static_cast<std::uint64_t>(parts.course.progress.step));
+    progress_.start_at(static_cast<std::uint64_t>(at_.step));
     budgets_.emplace(
         step_budgets_path(parts.run.paths.logs(parts.run.incarnation), parts.start.ranks.rank()));
     if (!parts.start.ranks.is_root()) return;
-    metrics_.emplace(parts.run.paths.metrics(), parts.course.progress.step);
-    events_.emplace(parts.run.paths.root, parts.course.progress.step);
-    events_->add_text(
-        parts.course.progress.step, "run/settings", settings_text(parts.start.settings));
+    metrics_.emplace(parts.run.paths.metrics(), at_.step);
+    events_.emplace(parts.run.paths.root, at_.step);
+    events_->add_text(at_.step, "run/settings", settings_text(parts.start.settings));
 }
 
 Reporter::~Reporter() {
@@ -59,16 +59,15 @@ Reporter::~Reporter() {
 }
 
 bool Reporter::is_due() const {
-    const JobProgress& at = parts_.course.progress;
     const std::int64_t every = parts_.start.settings.log_every;
-    if (every > 0) return at.step % every == 0;
+    if (every > 0) return at_.step % every == 0;
     return now_s() - since_s_ >= report_every_s ||
-           at.step % parts_.contract.length.steps_per_epoch == 0;
+           at_.step % parts_.contract.length.steps_per_epoch == 0;
 }
 
 void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
     if (std::exchange(is_first_, false)) {
-        log_event(FirstStepEvent{parts_.course.progress.step});
+        log_event(FirstStepEvent{at_.step});
         epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
     } else {
         epoch_samples_ += samples;
@@ -84,9 +83,9 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
     ++steps_;
-    const auto done = static_cast<std::uint64_t>(parts_.course.progress.step);
+    const auto done = static_cast<std::uint64_t>(at_.step);
     if (is_due()) report(rate);
-    if (parts_.course.progress.step % parts_.contract.length.steps_per_epoch == 0) report_epoch();
+    if (at_.step % parts_.contract.length.steps_per_epoch == 0) report_epoch();
     report_weights();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
@@ -101,7 +100,7 @@ PhaseSeconds Reporter::take_phases() {
 
 void Reporter::close_step() {
     phases_ += take_phases();
-    last_step_ = parts_.course.progress.step;
+    last_step_ = at_.step;
     if (events_) step_ms_.add(since_step_.sum() * 1e3);
     keep_phases();
     tracer_.after_step();
@@ -156,10 +155,9 @@ void Reporter::report(double rate) {
     check_still_ours();
     phases_ += take_phases();
     const double now = parts_.run.clock.since_s();
-    const JobProgress& at = parts_.course.progress;
     const StepReport report{
-        .epoch = at.epoch,
-        .step = at.step,
+        .epoch = at_.epoch,
+        .step = at_.step,
         .steps_total = parts_.contract.length.total_steps,
         .loss = loss_ / static_cast<double>(losses_),
         .lr = rate,
@@ -167,13 +165,13 @@ void Reporter::report(double rate) {
         .phases = std::exchange(phases_, {}),
         .memory_bytes = memory_use().resident_bytes,
         .eta_s = (now - since_s_) / static_cast<double>(steps_) *
-                 static_cast<double>(parts_.contract.length.total_steps - at.step)};
+                 static_cast<double>(parts_.contract.length.total_steps - at_.step)};
     StepsEvent event{.report = report, .wall_s = now - since_s_};
     if (parts_.start.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
     const bool scales_loss = parts_.start.settings.precision == Precision::fp16;
     if (scales_loss || parts_.start.settings.on_nonfinite != NonFinite::stop)
         event.skipped_steps = skipped_;
-    if (scales_loss) event.loss_scale = at.loss_scale.factor;
+    if (scales_loss) event.loss_scale = at_.loss_scale.factor;
     event.noise_scale = noise_scale_.samples();
     const OverlapTimes times = parts_.engine.replica->take_overlap();
     event.comm_busy_s = times.busy_s;
@@ -184,14 +182,14 @@ void Reporter::report(double rate) {
     write_log(Level::info,
               parts_.start.ranks.is_root() ? Audience::once : Audience::here,
               step_line(report),
-              fmt::format("step {}", at.step));
+              fmt::format("step {}", at_.step));
     if (parts_.start.ranks.is_root()) {
         metrics_->append(json_of_record(event));
         const std::array scalars = {Scalar{"train/loss", report.loss},
                                     Scalar{"train/lr", report.lr},
                                     Scalar{"train/samples_per_s", report.samples_per_s}};
-        events_->add(at.step, scalars);
-        events_->add_histogram(at.step, "time/step_ms", std::exchange(step_ms_, {}));
+        events_->add(at_.step, scalars);
+        events_->add_histogram(at_.step, "time/step_ms", std::exchange(step_ms_, {}));
     }
     since_s_ = now;
     loss_ = 0;
@@ -201,7 +199,7 @@ void Reporter::report(double rate) {
 // Overflows of fp16's scale are usual; a loss that is not finite is news even right after one.
 void Reporter::note_skipped(double loss) {
     ++skipped_;
-    last_skipped_ = parts_.course.progress.step;
+    last_skipped_ = at_.step;
     const bool is_usual = parts_.start.settings.precision == Precision::fp16 && std::isfinite(loss);
     if (!is_usual) skipped_level_ = Level::warn;
     const std::optional<double>& last = is_usual ? skipped_said_at_s_ : warned_at_s_;
@@ -218,14 +216,12 @@ void Reporter::say_skipped() {
          "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite{}",
          skipped_,
          last_skipped_,
-         scales_loss ? fmt::format("; the loss is scaled by {} now",
-                                   parts_.course.progress.loss_scale.factor)
-                     : "");
+         scales_loss ? fmt::format("; the loss is scaled by {} now", at_.loss_scale.factor) : "");
 }
 
 void Reporter::report_epoch() {
     const double seconds = now_s() - epoch_since_s_;
-    log_event(EpochEvent{.epoch = parts_.course.progress.epoch,
+    log_event(EpochEvent{.epoch = at_.epoch,
                          .samples = epoch_samples_,
                          .seconds = seconds,
                          .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
@@ -236,10 +232,9 @@ void Reporter::report_epoch() {
 
 void Reporter::report_weights() {
     const std::int64_t every = parts_.start.settings.histograms_every;
-    const std::int64_t step = parts_.course.progress.step;
-    if (!events_ || every <= 0 || step % every != 0) return;
+    if (!events_ || every <= 0 || at_.step % every != 0) return;
     for (const auto& [name, parameter] : parts_.engine.replica->model().parameters())
-        events_->add_histogram(step, "weights/" + name, histogram_of(parameter));
+        events_->add_histogram(at_.step, "weights/" + name, histogram_of(parameter));
 }
 
 void Reporter::report_noise_scale() {
@@ -255,24 +250,23 @@ void Reporter::report_noise_scale() {
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {
     check_still_ours();
-    const JobProgress& at = parts_.course.progress;
     take_phases();
     const double now = parts_.run.clock.since_s();
-    log_event(EvaluationEvent{at.step, now - since_s_});
+    log_event(EvaluationEvent{at_.step, now - since_s_});
     sums_.evaluate_s += now - since_s_;
     since_s_ = epoch_since_s_ = now;
     once(Level::info,
          "epoch {} | test {} | test loss {:.4f}",
-         at.epoch,
+         at_.epoch,
          evaluation.text,
          evaluation.metrics.at("loss"));
     if (!parts_.start.ranks.is_root()) return;
     if (!evaluation.confusion.empty())
         write_file_atomically(parts_.run.paths.confusion(), evaluation.confusion);
-    EvaluationMetrics line{.step = at.step, .epoch = at.epoch, .figures = {}};
+    EvaluationMetrics line{.step = at_.step, .epoch = at_.epoch, .figures = {}};
     for (const auto& [name, value] : evaluation.metrics) {
         line.figures["test_" + name] = value;
-        events_->add(at.step, "test/" + name, value);
+        events_->add(at_.step, "test/" + name, value);
     }
     metrics_->append(json_of_record(line));
 }

@@ -104,6 +104,7 @@ class Reporter {
     bool is_due() const;
 
     const LoopParts& parts_;
+    const JobProgress& at_;
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;

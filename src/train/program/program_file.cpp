@@ -142,14 +142,16 @@ class ProgramReader {
     void take_user_input(const Json& argument) {
         const Json* tensor = tensor_of(argument);
         if (tensor == nullptr) return;  // a number, which the graph has instead
-        ProgramInput input;
-        input.value = input.name = tensor->at("name").get<std::string>();
-        const Json& meta = values_->at(input.value);
-        input.element = element_of(meta, path_);
-        for (const Json& extent : meta["sizes"]) input.shape.push_back(dimension_of(extent));
-        file_.inputs.push_back(std::move(input));
+        file_.inputs.push_back(described(tensor->at("name").get<std::string>()));
         check(file_.inputs.size() <= most_inputs,
               [&] { return damaged_program(path_, "forward() would take more than 64 tensors"); });
+    }
+
+    ProgramInput described(const std::string& value) const {
+        const Json& meta = values_->at(value);
+        ProgramInput input{value, value, element_of(meta, path_), {}};
+        for (const Json& extent : meta["sizes"]) input.shape.push_back(dimension_of(extent));
+        return input;
     }
 
     // {"as_int": 3}, or {"as_expr": {"expr_str": "Symbol('s77', ...)"}}.
@@ -292,12 +294,8 @@ class ProgramReader {
     }
 
     void add_output(const std::string& value) {
-        ProgramInput shape;
-        const Json& meta = values_->at(value);
-        shape.element = element_of(meta, path_);
-        for (const Json& extent : meta["sizes"]) shape.shape.push_back(dimension_of(extent));
         file_.outputs.push_back(
-            {std::to_string(file_.outputs.size()), value, lockstep::shape_text(shape)});
+            {std::to_string(file_.outputs.size()), value, shape_text(described(value))});
     }
 
     // The keys of a dict are in a text: [1, {"type": "builtins.dict", "context": "[\"loss\"]"}].
