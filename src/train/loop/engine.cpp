@@ -36,7 +36,10 @@ void make_model(Engine& engine, Start& start, const Inputs& inputs) {
         if (std::string text = task.class_warning(); !text.empty())
             settings.warnings.push_back(std::move(text));
         engine.input = std::make_unique<InputReader>(data, pipeline, settings, data, task);
-        if (inputs.test_data) check_test_data(*inputs.test_data, data, settings, task);
+        if (inputs.test_data) {
+            check_test_inputs(*inputs.test_data, data, settings, task);
+            task.check_test_data(*inputs.test_data);
+        }
         auto model = open_model(settings.model, engine.input->shape(), settings.seed);
         freeze_named(*model, settings.freeze);
         engine.rate_factors = rate_factors(settings.optimizer, names_of(model->parameters()));

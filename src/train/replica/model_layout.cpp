@@ -39,11 +39,4 @@ FlatLayout ModelLayout::place(const Model& model,
     return FlatLayout(counts, state, limits, order);
 }
 
-std::int64_t ModelLayout::parameter_count() const {
-    std::int64_t count = 0;
-    for (const FlatTensor& place : parameters_)
-        count += static_cast<std::int64_t>(place.range.size());
-    return count;
-}
-
 }  // namespace lockstep

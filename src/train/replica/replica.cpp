@@ -701,7 +701,7 @@ std::string Replica::description() const {
     const std::int64_t frozen = element_count(parts_.model->frozen());
     return fmt::format(
         "{} parameters{} | gradients in {} buckets, summed by {}{}",
-        grouped(static_cast<std::uint64_t>(parts_.layout->parameter_count())),
+        grouped(static_cast<std::uint64_t>(element_count(parts_.model->parameters()))),
         frozen == 0 ? "" : fmt::format(", {} frozen", grouped(static_cast<std::uint64_t>(frozen))),
         stripes_.size() + 1,
         parts_.exchange->name(),

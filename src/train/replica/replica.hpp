@@ -71,14 +71,11 @@ class ModelLayout {
     const std::vector<FlatTensor>& buffers() const { return buffers_; }
     const std::vector<FlatTensor>& counters() const { return counters_; }
 
-    /// The part of the state that is averaged over leaves; the rest, scalars, is summed.
-    FloatRange averaged() const { return {flat_.state().begin, scalar(StepScalar::loss_sum)}; }
+    /// Scalars are summed, the state before them is averaged over leaves.
     std::size_t scalar(StepScalar which) const {
         return flat_.state().end - static_cast<std::size_t>(StepScalar::count) +
                static_cast<std::size_t>(which);
     }
-
-    std::int64_t parameter_count() const;
 
   private:
     FlatLayout place(const Model& model, std::span<const std::size_t> order, BucketLimits limits);
@@ -295,7 +292,7 @@ class Replica {
     double leaf_squares() const;
     const std::vector<at::Tensor>& gradient_views(float* slot);
     FloatRange state() const { return parts_.layout->flat().state(); }
-    std::size_t averaged_end() const { return parts_.layout->averaged().end; }
+    std::size_t averaged_end() const { return parts_.layout->scalar(StepScalar::loss_sum); }
     void lend_slot();
     void restore_buffers();
     void store_buffers();

@@ -121,11 +121,4 @@ void check_test_inputs(const DatasetIndex& test,
                        const TrainSettings& settings,
                        const Task& task);
 
-/// Checks that a model trained on `data` can be evaluated on `test`: its inputs, and the task's
-/// requirements. Errors: as above.
-void check_test_data(const DatasetIndex& test,
-                     const DatasetIndex& data,
-                     const TrainSettings& settings,
-                     const Task& task);
-
 }  // namespace lockstep

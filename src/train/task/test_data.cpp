@@ -119,12 +119,4 @@ void check_test_inputs(const DatasetIndex& test,
     }
 }
 
-void check_test_data(const DatasetIndex& test,
-                     const DatasetIndex& data,
-                     const TrainSettings& settings,
-                     const Task& task) {
-    check_test_inputs(test, data, settings, task);
-    task.check_test_data(test);
-}
-
 }  // namespace lockstep
