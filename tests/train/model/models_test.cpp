@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in models beside the small ones; train/model/models_peer compares them with
+// The built-in models; train/model/models_peer compares those beside the small ones with
 // torchvision's.
 #include "lockstep/train/model.hpp"
 
@@ -26,6 +26,33 @@ std::int64_t element_count(const torch::nn::Module& module) {
 Tensor images(std::int64_t n, const ModelShape& shape) {
     return torch::randn({n, shape.channels, shape.height, shape.width})
         .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+TEST(Cnn, HasTheBooksNumbersOfParameters) {
+    EXPECT_EQ(element_count(*make_model({"cnn", true}, {1, 28, 28, 10}, 1)), 1'630'090);
+    EXPECT_EQ(element_count(*make_model({"cnn", true}, {3, 32, 32, 10}, 1)), 2'122'186);
+    EXPECT_EQ(element_count(*make_model({"cnn", false}, {1, 28, 28, 10}, 1)), 1'629'472);
+}
+
+TEST(Models, DependOnTheSeedOnly) {
+    const auto a = make_model({"cnn", true}, {}, 5), b = make_model({"cnn", true}, {}, 5);
+    const auto c = make_model({"cnn", true}, {}, 6);
+    EXPECT_TRUE(a->parameters()[0].equal(b->parameters()[0]));
+    EXPECT_FALSE(a->parameters()[0].equal(c->parameters()[0]));
+}
+
+TEST(Models, UnknownNameSuggestsTheNearest) {
+    const Error error = test::error_of([] { make_model({"cmn", true}, {}, 1); });
+    EXPECT_EQ(error.code(), "E103");
+    EXPECT_EQ(error.fix(), "did you mean 'cnn'?");
+}
+
+TEST(RegisterModel, AddsAUsersModel) {
+    register_model("users-own", [](const ModelShape& shape, const ModelSettings& settings) {
+        return make_model({"mlp", settings.bias}, shape, 3);
+    });
+    EXPECT_EQ(element_count(*make_model({"users-own", true}, {1, 2, 2, 10}, 1)),
+              element_count(*make_model({"mlp", true}, {1, 2, 2, 10}, 1)));
 }
 
 TEST(ModelTable, IsOfAllModelsThatCanBeMade) {
@@ -100,6 +127,7 @@ TEST_F(BuiltInModels, RefuseShapesThatTheyCannotTake) {
     const auto code = [](const std::string& name, const ModelShape& shape) {
         return test::caught_code([&] { make_model({name, true}, shape, 1); });
     };
+    EXPECT_EQ(code("cnn", {1, 3, 28, 10}), "E217");
     EXPECT_EQ(code("vit_b_16", {1, 28, 28, 10}), "E217");
     EXPECT_EQ(code("vit_b_16", {1, 32, 40, 10}), "E217");
     for (const std::string name : {"resnet18", "densenet121", "efficientnet_b0"})
