@@ -3,12 +3,12 @@
 #pragma once
 
 #include "nccl/nccl_types.hpp"
-#include "simcuda/nccl_log.hpp"
 #include "simcuda/nccl_operation.hpp"
 #include "simcuda/stream.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 namespace simcuda {
@@ -16,6 +16,25 @@ namespace simcuda {
 struct NcclIssued {
     NcclOperation operation;
     Stream* stream = nullptr;
+};
+
+/// What a communicator reports of itself, in NCCL's words and as NCCL_DEBUG has it: its ways, each
+/// told when it is used first, as NCCL connects.
+class NcclLog {
+  public:
+    /// Collective. NCCL's first words.
+    void begin(MPI_Comm ranks);
+
+    /// Between ranks of one host, as NCCL_HOSTID has it, by shared memory, else by sockets.
+    void connect(const NcclOperation& operation);
+
+  private:
+    void send_to(int peer);
+    bool is_on_this_host(int peer) const;
+
+    MPI_Comm ranks_ = MPI_COMM_NULL, host_ = MPI_COMM_NULL;
+    int rank_ = 0, size_ = 1;
+    std::set<int> connected_;
 };
 
 /// Its ranks are those of MPI_COMM_WORLD. Like one of NCCL's that does not block: a thread in the
