@@ -30,14 +30,6 @@ TrainedRun open_run(const PruneSettings& settings) {
         Communicator());
 }
 
-WeightMap weights_in(const Model& model) {
-    WeightMap weights;
-    for (const auto& [name, tensor] : model.parameters()) weights[name] = tensor.detach().clone();
-    for (const auto& [name, tensor] : model.buffers())
-        if (tensor.is_floating_point()) weights[name] = tensor.clone();
-    return weights;
-}
-
 std::vector<std::byte> values_of(const at::Tensor& tensor) {
     const at::Tensor plain = tensor.contiguous(at::MemoryFormat::Contiguous);
     const auto* bytes = static_cast<const std::byte*>(plain.const_data_ptr());
@@ -82,7 +74,7 @@ PruneResult prune_run(const PruneSettings& settings) {
     NewFile file(settings.output);
     const TrainedRun trained = open_run(settings);
     ModelSettings model = trained.run.settings.model;
-    WeightMap weights = weights_in(*trained.model);
+    WeightMap weights = weight_map(*trained.model);
     PruneResult result{.model = model.name,
                        .batch = measured_rows,
                        .before = {.channels = channels_in(model.name, weights),

@@ -75,6 +75,14 @@ at::Tensor without_inputs(const at::Tensor& weight, const at::Tensor& kept, std:
 
 }  // namespace
 
+WeightMap weight_map(const Model& model) {
+    WeightMap weights;
+    for (const auto& [name, tensor] : model.parameters()) weights[name] = tensor.detach();
+    for (const auto& [name, tensor] : model.buffers())
+        if (tensor.is_floating_point()) weights[name] = tensor;
+    return weights;
+}
+
 void check_prunable(const std::string& name) {
     check(!links_of(name).empty(), [&] {
         return Error("E106",

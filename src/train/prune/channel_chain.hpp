@@ -2,6 +2,8 @@
 // Removes channels from a model's weights.
 #pragma once
 
+#include "model/model.hpp"
+
 #include <map>
 #include <string>
 
@@ -11,6 +13,9 @@ namespace lockstep {
 
 /// Weights by their names.
 using WeightMap = std::map<std::string, at::Tensor>;
+
+/// Returns the parameters and running statistics of `model`, sharing memory.
+WeightMap weight_map(const Model& model);
 
 /// Checks that a built-in model can be pruned. Errors: E106 with the reason, if the channels of
 /// `name` are no simple chain, or there is none of that name.

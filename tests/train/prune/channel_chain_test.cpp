@@ -10,17 +10,9 @@
 namespace lockstep {
 namespace {
 
-WeightMap weights_by_name(const Model& model) {
-    WeightMap weights;
-    for (const auto& [name, tensor] : model.parameters()) weights[name] = tensor.detach();
-    for (const auto& [name, tensor] : model.buffers())
-        if (tensor.is_floating_point()) weights[name] = tensor;
-    return weights;
-}
-
 void load(const Model& model, const WeightMap& weights) {
     const torch::NoGradGuard no_gradients;
-    for (auto& [name, tensor] : weights_by_name(model)) {
+    for (auto& [name, tensor] : weight_map(model)) {
         ASSERT_EQ(tensor.sizes(), weights.at(name).sizes()) << name;
         tensor.copy_(weights.at(name));
     }
@@ -29,7 +21,7 @@ void load(const Model& model, const WeightMap& weights) {
 // Every second channel of each layer gives nothing: weights, biases and shifts of norms are zero.
 void weaken(const Model& model, const std::vector<std::string>& layers) {
     const torch::NoGradGuard no_gradients;
-    auto weights = weights_by_name(model);
+    auto weights = weight_map(model);
     for (const std::string& layer : layers)
         for (const char* part : {".weight", ".bias", ".running_mean"})
             if (const auto found = weights.find(layer + part); found != weights.end())
@@ -57,7 +49,7 @@ TEST_P(PruneChannels, KeepsWhatTheModelGivesWhereTheOthersGiveNothing) {
     const ModelShape shape{1, 9, 13, 5};
     const auto model = open_model({.name = one.model}, shape, 3);
     weaken(*model, one.layers);
-    WeightMap weights = weights_by_name(*model);
+    WeightMap weights = weight_map(*model);
     prune_channels(one.model, 0.5, weights);
     EXPECT_EQ(channels_in(one.model, weights), one.channels);
     const auto pruned = open_model({.name = one.model, .channels = one.channels}, shape, 4);
