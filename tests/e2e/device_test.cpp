@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -116,6 +117,33 @@ TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
          {Words{"--optimizer", "lamb", "--clip-norm", "1", "--precision", "fp16"}, {}})
         EXPECT_EQ(of_a_step(options), 2) << testing::PrintToString(options);
     EXPECT_GT(of_a_step({"--noise-scale-every", "1"}), 2) << "gradients are looked at";
+}
+
+// What rank 0 starts in a step, of a lone rank with all leaves.
+double launches_of_a_step(const fs::path& folder, const std::string& leaves, const Words& options) {
+    const auto launches = [&](const std::string& steps) {
+        const fs::path run = folder / (leaves + options.back() + steps),
+                       file = run.string() + "-waits";
+        const Words words = typed(
+            "train --data % --run % --max-steps % --checkpoint-every never "
+            "--device cuda --model cnn-bn --batch 32 --virtual-ranks %",
+            {SmallData::get().train(), run, steps, leaves});
+        EXPECT_THAT(run_on(1, words + options, {{"SIMCUDA_WAITS", file}}), ends(0));
+        std::istringstream counts(content_of(file.string() + ".0"));
+        double waits = 0, launched = 0;
+        counts >> waits >> launched;
+        return launched;
+    };
+    return (launches("5") - launches("3")) / 2;
+}
+
+// Room to grow costs the host nothing where leaves together are replayed.
+TEST(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
+    const TempDir folder;
+    const double one = launches_of_a_step(folder.path(), "1", {"--graph", "off"});
+    const Words together{"--leaves", "together", "--graph"};
+    EXPECT_LT(launches_of_a_step(folder.path(), "8", together + Words{"on"}), 1.3 * one);
+    EXPECT_GT(launches_of_a_step(folder.path(), "8", together + Words{"off"}), 3 * one);
 }
 
 // A run that may roll back leaves no period out.

@@ -22,6 +22,7 @@ void reach(Pointers&... pointers) {
 /// Enqueues all threads of a grid. The last one comes first: no order between threads is promised.
 template <class Thread>
 void run_blocks(std::int64_t blocks, const Thread& thread, void* stream) {
+    note_launch();
     stream_of(stream).enqueue([=, stalls = is_stalled_kernel()] {
         while (stalls) ::pause();
         for (std::int64_t block = blocks; block-- > 0;)

@@ -20,7 +20,7 @@ struct State {
     std::mutex mutex;
     Settings settings;
     std::atomic<std::uint64_t> delay_us, seed, calls, kernels, waits, operators;
-    std::atomic<std::uint64_t> waits_of_host = 0;
+    std::atomic<std::uint64_t> waits_of_host = 0, launches = 0;
 };
 
 State& state() {
@@ -131,7 +131,18 @@ void note_wait_of_host() {
     const std::uint64_t count = ++state().waits_of_host;
     const Settings& now = state().settings;
     if (!now.waits.empty())
-        std::ofstream(now.waits + "." + std::to_string(now.rank)) << count << '\n';
+        std::ofstream(now.waits + "." + std::to_string(now.rank))
+            << count << ' ' << state().launches << '\n';
+}
+
+void note_launch() {
+    ++state().launches;
+}
+
+OneLaunch::OneLaunch() : before_(state().launches) {}
+
+OneLaunch::~OneLaunch() {
+    state().launches = before_ + 1;
 }
 
 std::uint64_t waits_of_host() {

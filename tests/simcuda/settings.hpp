@@ -50,6 +50,21 @@ void note_wait_of_host();
 /// How many there were.
 std::uint64_t waits_of_host();
 
+/// Counts an operator, kernel or copy that the host starts.
+void note_launch();
+
+/// What is started while it lives counts as one.
+class OneLaunch {
+  public:
+    OneLaunch();
+    ~OneLaunch();
+    OneLaunch(const OneLaunch&) = delete;
+    OneLaunch& operator=(const OneLaunch&) = delete;
+
+  private:
+    std::uint64_t before_;
+};
+
 /// Counts a kernel.
 bool is_stalled_kernel();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // at::cuda::CUDAGraph, by the names that liblockstep_cuda_graph.so looks for.
 #include "simcuda/recording.hpp"
+#include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
 #include "simcuda/torch_generator.hpp"
 
@@ -113,6 +114,7 @@ MempoolId_t CUDAGraph::pool() {
 void CUDAGraph::replay() {
     TORCH_CHECK(has_graph_exec_,
                 "Called CUDAGraph::replay without a preceding successful capture.");
+    const simcuda::OneLaunch one;
     for (const auto& task : graphs().of(this).recording.tasks()) task();
 }
 

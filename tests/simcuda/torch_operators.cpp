@@ -115,7 +115,10 @@ Tensor& copy_now(Tensor& to, const Tensor& from, bool is_non_blocking) {
 /// Memory that is not page-locked may not be part of a recording.
 Tensor& copy_(Tensor& to, const Tensor& from, bool is_non_blocking) {
     Recording* const recording = current_recording();
-    if (recording == nullptr) return copy_now(to, from, is_non_blocking);
+    if (recording == nullptr) {
+        if (!copies_results) note_launch();
+        return copy_now(to, from, is_non_blocking);
+    }
     for (const Tensor& tensor : {to, from})
         if (tensor.is_cpu() && !(is_non_blocking && is_locked(tensor))) recording->refuse();
     recording->add(
@@ -303,7 +306,21 @@ void run_now(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (Recording* const recording = current_recording())
         return recording->add(op, stack, &run_now);
+    note_launch();
     run_now(op, stack);
+}
+
+// Lists are one kernel each, as LibTorch's own are on GPUs.
+void copy_all(at::TensorList to, at::TensorList from, bool is_non_blocking) {
+    const OneLaunch one;
+    for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i], is_non_blocking);
+}
+
+std::vector<Tensor> subtract_all(at::TensorList from, at::TensorList these, const at::Scalar& by) {
+    const OneLaunch one;
+    std::vector<Tensor> results;
+    for (std::size_t i = 0; i < from.size(); ++i) results.push_back(from[i].sub(these[i], by));
+    return results;
 }
 
 // cuDNN keeps something of forward for backward: here how many samples there were.
@@ -350,6 +367,8 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
     library.impl("empty.memory_format", empty);
+    library.impl("_foreach_copy_", copy_all);
+    library.impl("_foreach_sub.List", subtract_all);
     library.impl("empty_strided", empty_strided);
     library.impl("copy_", copy_);
     library.impl("_copy_from", copy_from);

@@ -15,18 +15,19 @@ namespace {
 
 constexpr double look_every_s = 0.5;
 
-/// Polls fast at first: most waits are short, and the rest may take a little longer.
+/// A wait becomes longer by a five-hundredth at most: a GPU stands still meanwhile.
 class Pause {
   public:
     void take() {
-        std::this_thread::sleep_for(length_);
-        if (++taken_ % 16 == 0) length_ = std::min(length_ * 2, longest);
+        constexpr Seconds shortest(20e-6), longest(1e-3);
+        std::this_thread::sleep_for(
+            std::clamp(Seconds(now_s() - begin_s_) / 500, shortest, longest));
     }
 
   private:
-    static constexpr std::chrono::microseconds longest{1000};
-    std::chrono::microseconds length_{20};
-    int taken_ = 0;
+    using Seconds = std::chrono::duration<double>;
+
+    double begin_s_ = now_s();
 };
 
 }  // namespace

@@ -126,8 +126,8 @@ Replica::Replica(Parts parts)
                parts_.progress) {
     for (const auto& [name, tensor] : parts_.model->parameters()) parameters_.push_back(tensor);
     for (const auto& [name, tensor] : parts_.model->buffers()) {
-        if (tensor.is_floating_point()) buffers_.push_back(tensor);
-        if (!tensor.is_floating_point()) counters_.push_back({tensor, tensor.item<std::int64_t>()});
+        (tensor.is_floating_point() ? buffers_ : counters_).push_back(tensor);
+        if (!tensor.is_floating_point()) at_start_.push_back(tensor.item<std::int64_t>());
     }
     std::size_t owned = 0;
     for (std::size_t bucket = 0; bucket < parts_.layout->flat().state_bucket(); ++bucket) {
@@ -143,6 +143,13 @@ Replica::Replica(Parts parts)
     const std::size_t told = decision_floats + told_state().size() + pieces_.size();
     told_ = torch::zeros({static_cast<std::int64_t>(told)},
                          at::TensorOptions(at::kFloat).pinned_memory(!is_on_host()));
+    const auto counters = static_cast<std::int64_t>(counters_.size());
+    const at::TensorOptions longs(at::kLong);
+    host_starts_ = torch::zeros({counters}, longs.pinned_memory(!is_on_host()));
+    all_starts_ = torch::zeros({counters}, longs.device(parts_.device));
+    for (std::int64_t i = 0; i < counters; ++i)
+        starts_.push_back(
+            all_starts_.narrow(0, i, 1).view(counters_[static_cast<std::size_t>(i)].sizes()));
     take_initial_weights();
     begin_average();
     install_hooks();
@@ -292,7 +299,7 @@ void Replica::add(StepScalar which, const at::Tensor& value) {
 }
 
 void Replica::end_leaf() {
-    if (has_samples_) store_buffers();
+    if (has_samples_) store_buffers(buffers_, increments());
     if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
     mark_missing({&slot_, 1}, 1);
     reducer_.end_leaf();
@@ -314,14 +321,15 @@ void Replica::begin_together() {
 }
 
 void Replica::end_together(const LeafBuffers& buffers, std::span<const LeafResult> results) {
+    const std::vector<at::Tensor> added = increments();
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
         slot_ = sums_->slot(leaf);
         memory_.clear(slot_ + state().begin, state().size());
-        // As forward of this leaf left them.
-        for (const at::Tensor& buffer : buffers_)
-            if (const auto* left = buffers.find(buffer, static_cast<std::int64_t>(leaf)))
-                buffer.copy_(*left);
-        store_buffers();
+        std::vector<at::Tensor> left = buffers_;  // by forward of this leaf
+        for (at::Tensor& buffer : left)
+            if (const auto* own = buffers.find(buffer, static_cast<std::int64_t>(leaf)))
+                buffer = *own;
+        store_buffers(left, added);
         for (std::size_t which = 0; which < results[leaf].wishes.size(); ++which)
             add(static_cast<StepScalar>(which), results[leaf].wishes[which]);
         add(StepScalar::loss_sum, results[leaf].loss);
@@ -374,27 +382,45 @@ void Replica::mark_missing(std::span<float* const> slots, int leaves) {
     }
 }
 
+// Lists, because each call is one kernel on a GPU where a model has a hundred buffers.
 void Replica::restore_buffers() {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-        const FloatRange place = parts_.layout->buffers()[i].range;
-        memory_.copy(buffers_[i].mutable_data_ptr<float>(), values_ + place.begin, place.size());
-    }
-    for (Counter& counter : counters_) counter.tensor.fill_(counter.at_start);
+    const at::NoGradGuard no_gradients;
+    if (!buffers_.empty()) at::_foreach_copy_(buffers_, state_views(values_).buffers);
+    if (!counters_.empty()) at::_foreach_copy_(counters_, starts_);
 }
 
-void Replica::store_buffers() {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-        const FloatRange place = parts_.layout->buffers()[i].range;
-        memory_.copy(slot_ + place.begin, buffers_[i].const_data_ptr<float>(), place.size());
-    }
-    for (std::size_t i = 0; i < counters_.size(); ++i) {
-        float& place = slot_[parts_.layout->counters()[i].range.begin];
-        const auto& [tensor, at_start] = counters_[i];
-        if (is_on_host())
-            place = static_cast<float>(tensor.item<std::int64_t>() - at_start);
-        else
-            scalar_view(&place).copy_(tensor - at_start);
-    }
+// Into the current slot.
+void Replica::store_buffers(const std::vector<at::Tensor>& buffers,
+                            const std::vector<at::Tensor>& increments) {
+    const at::NoGradGuard no_gradients;
+    const StateViews& views = state_views(slot_);
+    if (!buffers.empty()) at::_foreach_copy_(views.buffers, buffers);
+    if (!increments.empty()) at::_foreach_copy_(views.counters, increments);
+}
+
+// Of counters, since the step began.
+std::vector<at::Tensor> Replica::increments() const {
+    const at::NoGradGuard no_gradients;
+    return counters_.empty() ? counters_ : at::_foreach_sub(counters_, starts_);
+}
+
+const Replica::StateViews& Replica::state_views(float* flat) {
+    StateViews& views = state_views_[flat];
+    if (views.buffers.size() + views.counters.size() > 0) return views;
+    for (const FlatTensor& place : parts_.layout->buffers())
+        views.buffers.push_back(view_of(flat, place));
+    for (std::size_t i = 0; i < counters_.size(); ++i)
+        views.counters.push_back(
+            view_of(flat, parts_.layout->counters()[i]).view(counters_[i].sizes()));
+    return views;
+}
+
+// The device has seen the numbers of the last time: the host waits for it once a step.
+void Replica::send_starts() {
+    if (counters_.empty()) return;
+    std::ranges::copy(at_start_, host_starts_.data_ptr<std::int64_t>());
+    constexpr bool goes_on = true;
+    all_starts_.copy_(host_starts_, goes_on);
 }
 
 // From exact sums, which have the same bits however the gradient is cut. The first copies of all
@@ -484,7 +510,8 @@ void Replica::publish() {
     read_told();
     count_missed();
     for (std::size_t i = 0; i < counters_.size(); ++i)
-        counters_[i].at_start += std::lround(told(parts_.layout->counters()[i].range.begin));
+        at_start_[i] += std::lround(told(parts_.layout->counters()[i].range.begin));
+    send_starts();
     restore_buffers();
 }
 
@@ -590,7 +617,7 @@ Counters Replica::counters() const {
 Counters Replica::model_counters() const {
     Counters values;
     for (std::size_t i = 0; i < counters_.size(); ++i)
-        values[parts_.layout->counters()[i].name] = counters_[i].at_start;
+        values[parts_.layout->counters()[i].name] = at_start_[i];
     return values;
 }
 
@@ -621,7 +648,7 @@ void Replica::start(const Counters& counters) {
         const auto found = counters.find(name);
         check(found != counters.end(),
               [&] { return Error("E304", "the checkpoint lacks counter '" + name + "'"); });
-        counters_[i].at_start = found->second;
+        at_start_[i] = found->second;
     }
     for (std::size_t i = 0; i < missed_.size(); ++i) {
         const auto found = counters.find(missed_name(parts_.layout->parameters()[i]));
@@ -635,6 +662,7 @@ void Replica::start(const Counters& counters) {
     parts_.exchange->publish();
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         parameters_[i].set_data(view_of(values_, parts_.layout->parameters()[i]));
+    send_starts();
     restore_buffers();
 }
 

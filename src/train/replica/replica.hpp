@@ -242,9 +242,9 @@ class Replica {
     OverlapTimes take_overlap() { return reducer_.take_overlap(); }
 
   private:
-    struct Counter {
-        at::Tensor tensor;
-        std::int64_t at_start = 0;  ///< value at the start of the step
+    /// Of the model's own, in the flat vector.
+    struct StateViews {
+        std::vector<at::Tensor> buffers, counters;
     };
     /// This rank's part of a bucket of parameters, and its begin in the optimizer's vectors.
     struct OwnStripe {
@@ -295,7 +295,11 @@ class Replica {
     std::size_t averaged_end() const { return parts_.layout->scalar(StepScalar::loss_sum); }
     void lend_slot();
     void restore_buffers();
-    void store_buffers();
+    void store_buffers(const std::vector<at::Tensor>& buffers,
+                       const std::vector<at::Tensor>& increments);
+    std::vector<at::Tensor> increments() const;
+    const StateViews& state_views(float* flat);
+    void send_starts();
     void mark_missing(std::span<float* const> slots, int leaves);
     void set_marks();
     void count_missed();
@@ -307,10 +311,13 @@ class Replica {
     FlatMemory& memory_;
     float* values_;  ///< shared by all ranks; parameters are views of it
     Reducer reducer_;
-    std::vector<at::Tensor> parameters_, buffers_;  ///< the model's own
-    std::vector<Counter> counters_;
-    std::vector<OwnStripe> stripes_;  ///< by bucket, without the state's
-    std::vector<at::Tensor> state_;   ///< the optimizer's state for the stripes, one after another
+    std::vector<at::Tensor> parameters_, buffers_, counters_;  ///< the model's own
+    std::vector<std::int64_t> at_start_;   ///< by counter: its value at the start of the step
+    at::Tensor host_starts_, all_starts_;  ///< the same, page-locked and on the model's device
+    std::vector<at::Tensor> starts_;       ///< views of the latter, by counter
+    std::map<const float*, StateViews> state_views_;  ///< by vector
+    std::vector<OwnStripe> stripes_;                  ///< by bucket, without the state's
+    std::vector<at::Tensor> state_;  ///< the optimizer's state for the stripes, one after another
     std::vector<ParameterPiece> pieces_;    ///< pieces of the stripes
     std::vector<GradientPlace> gradients_;  ///< by piece
     std::vector<int>
