@@ -19,7 +19,7 @@ std::string nested(int depth) {
            std::string(static_cast<std::size_t>(depth), ']');
 }
 
-std::string error_of(const std::string& text) {
+std::string parse_error_of(const std::string& text) {
     return caught_text([&] { parse_json(text, "m.json"); });
 }
 
@@ -29,37 +29,39 @@ TEST(ParseJson, KeepsTheOrderOfKeys) {
 }
 
 TEST(ParseJson, NamesOriginAndPlace) {
-    const auto text = error_of("{\"a\": 1,\n\"b\" 2}");
+    const auto text = parse_error_of("{\"a\": 1,\n\"b\" 2}");
     EXPECT_THAT(text, HasSubstr("E222: 'm.json' makes no sense as JSON"));
     EXPECT_THAT(text, HasSubstr("line 2"));
 }
 
 TEST(ParseJson, RefusesWhatIsNotJson) {
     for (const auto* text : {"", "{", "[1,]", "nul", "\"\xff\"", "{} x", "01", "{\"a\":1e999}"}) {
-        EXPECT_THAT(error_of(text), HasSubstr("E222")) << text;
+        EXPECT_THAT(parse_error_of(text), HasSubstr("E222")) << text;
     }
 }
 
 TEST(ParseJson, GuardsItsDepth) {
-    EXPECT_EQ(error_of(nested(64)), "");
-    EXPECT_THAT(error_of(nested(65)), HasSubstr("nested deeper than 64 levels"));
-    EXPECT_THAT(error_of(std::string(1u << 20, '[')), HasSubstr("nested deeper"));
+    EXPECT_EQ(parse_error_of(nested(64)), "");
+    EXPECT_THAT(parse_error_of(nested(65)), HasSubstr("nested deeper than 64 levels"));
+    EXPECT_THAT(parse_error_of(std::string(1u << 20, '[')), HasSubstr("nested deeper"));
     EXPECT_EQ(caught_code([] { parse_json("[[1]]", "m", 1); }), "E222");
 }
 
 TEST(ParseJson, GuardsItsMemory) {
     std::string values = "[0";
     for (int i = 0; i < 1'500'000; ++i) values += ",0";
-    EXPECT_THAT(error_of(values + "]"), HasSubstr("more than 1500000 values"));
-    EXPECT_THAT(error_of('"' + std::string(32 << 20, 'a') + '"'), HasSubstr("more than 32 MiB"));
+    EXPECT_THAT(parse_error_of(values + "]"), HasSubstr("more than 1500000 values"));
+    EXPECT_THAT(parse_error_of('"' + std::string(32 << 20, 'a') + '"'),
+                HasSubstr("more than 32 MiB"));
     std::string keys = "{";
     for (int i = 0; i <= 100'000; ++i) keys += fmt::format("\"{}\":0,", i);
-    EXPECT_THAT(error_of(keys + "\"a\":0}"), HasSubstr("an object of more than 100000 keys"));
+    EXPECT_THAT(parse_error_of(keys + "\"a\":0}"), HasSubstr("an object of more than 100000 keys"));
 }
 
 TEST(ParseJson, RefusesAKeyTwice) {
-    EXPECT_THAT(error_of(R"({"a":1,"b":{"a":2},"a":3})"), HasSubstr("key \"a\" is there twice"));
-    EXPECT_EQ(error_of(R"([{"a":1},{"a":2},{"b":{"a":1},"a":2}])"), "");
+    EXPECT_THAT(parse_error_of(R"({"a":1,"b":{"a":2},"a":3})"),
+                HasSubstr("key \"a\" is there twice"));
+    EXPECT_EQ(parse_error_of(R"([{"a":1},{"a":2},{"b":{"a":1},"a":2}])"), "");
 }
 
 TEST(ReadJson, IsBoundedInSize) {

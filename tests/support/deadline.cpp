@@ -60,7 +60,7 @@ void note_call(const char* name) {
 }
 
 /// Runs on the main thread, wherever that is: the innermost frame named MPI_* is what it waits in,
-/// or else our own spinning, which spends its time giving way to others.
+/// or else our own waiting, which gives way to others, and in the end sleeps.
 void note_place(int) {
     std::array<void*, 64> frames;
     const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -68,7 +68,8 @@ void note_place(int) {
         Dl_info symbol;
         if (::dladdr(frames[static_cast<std::size_t>(i)], &symbol) == 0) continue;
         if (symbol.dli_sname == nullptr) continue;
-        if (std::strstr(symbol.dli_sname, "sched_yield") != nullptr) note_call("a shared wait");
+        for (const char* const waits : {"sched_yield", "usleep"})
+            if (std::strstr(symbol.dli_sname, waits) != nullptr) note_call("a shared wait");
         const char* name = symbol.dli_sname + (symbol.dli_sname[0] == 'P' ? 1 : 0);
         if (std::strncmp(name, "MPI_", 4) == 0) return note_call(name);
     }

@@ -192,7 +192,6 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     /// The last publication is waited for, so that a stuck rank is seen, and no host runs away.
     void publish() override {
         expect(arrivals_.empty() && !issued_, "what arrived is reduced");
-        if (is_alone()) return;
         inside_.guarded([&] {
             if (published_) waiting_.count([&] { inside_.wait_for(*published_); });
             let_wait(inside_.runtime(), inside_.stream(), caller_);
