@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of gpu_training: steps of one model, as often as a line of stdin asks for them.
 
-The first line of stdout says what PyTorch this is, or why there is none. Then each line such as 'eager fp32' or
-'compile fp16' is answered with samples a second. Adam, fused; fp16 by autocast and a scaler, channels innermost;
-samples are in the GPU's memory from the beginning.
+The first line of stdout says what PyTorch this is, or why there is none. Then each line such as 'eager fp32', 'graphed
+tf32' or 'compile fp16' is answered with samples a second. Adam, fused; fp16 by autocast and a scaler; tf32 as PyTorch
+has it by default, in convolutions; graphed: forward and backward as CUDA graphs. Channels are innermost, and samples
+are in the GPU's memory from the beginning.
 """
 
 import argparse
@@ -63,7 +64,8 @@ class Steps:
 
     def __init__(self, torch, options, way, precision):
         self.torch, self.options, self.is_half = torch, options, precision == "fp16"
-        layout = torch.channels_last if self.is_half else torch.contiguous_format
+        self.allows_tf32 = precision == "tf32"
+        layout = torch.channels_last
         self.model = made(options.model, options.classes).to(options.device, memory_format=layout)
         self.computed = torch.compile(self.model) if way == "compile" else self.model
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
@@ -71,12 +73,18 @@ class Steps:
         shape = (options.batch, 3, options.size, options.size)
         self.images = torch.randn(shape, device=options.device).to(memory_format=layout)
         self.labels = torch.randint(0, options.classes, (options.batch,), device=options.device)
+        if way == "graphed":
+            torch.backends.cudnn.allow_tf32 = self.allows_tf32
+            with torch.autocast(options.device, torch.float16, enabled=self.is_half, cache_enabled=False):
+                self.computed = torch.cuda.make_graphed_callables(self.model, (self.images,))
         self.run(WARM_UP_STEPS)
 
     def run(self, steps):
+        self.torch.backends.cudnn.allow_tf32 = self.allows_tf32
         for _ in range(steps):
             self.optimizer.zero_grad(set_to_none=True)
-            with self.torch.autocast(self.options.device, self.torch.float16, enabled=self.is_half):
+            with self.torch.autocast(self.options.device, self.torch.float16, enabled=self.is_half,
+                                     cache_enabled=self.computed is self.model):
                 loss = self.torch.nn.functional.cross_entropy(self.computed(self.images), self.labels)
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
@@ -108,7 +116,7 @@ def usable_torch(options):
     if options.device == "cuda" and not torch.cuda.is_available():
         give_up(f"PyTorch {torch.__version__} of {sys.executable} sees no CUDA")
     torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
     return torch
 
 
