@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/core/split.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
 #include "csv_reader.hpp"

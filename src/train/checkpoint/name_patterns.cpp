@@ -2,6 +2,7 @@
 #include "checkpoint/name_patterns.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <algorithm>
 #include <ranges>

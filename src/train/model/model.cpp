@@ -2,6 +2,7 @@
 #include "lockstep/train/model.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/split.hpp"
