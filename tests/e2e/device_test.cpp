@@ -367,7 +367,8 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     expect_resumed_on_gpus(folder / "lost", 2);
 }
 
-// The hosts of all ranks are in the same collective. Group 14 publishes, 15 sums a bucket.
+// The hosts of all ranks are in the same collective. Group 14 publishes, 15 sums a bucket; each
+// step has one sum of rank 1.
 TEST(Device, NamesTheRankWhoseGpuIsStuck) {
     const TempDir folder;
     const std::string stuck = "the GPU of rank 1 .* is ";
@@ -375,12 +376,12 @@ TEST(Device, NamesTheRankWhoseGpuIsStuck) {
          {Fault{"SIMCUDA_HANG", "1:14", "E660", stuck + "stuck in gradients #", stuck_s},
           Fault{"SIMCUDA_HANG", "1:15", "E660", stuck + "stuck in gradients #", stuck_s},
           Fault{"SIMCUDA_STALL",
-                "1:14",
+                "1:5",
                 "E660",
                 stuck + "still in other work before gradients #",
                 stuck_s}})
         expect_named(folder / (fault.variable + fault.value), 3, fault);
-    expect_resumed_on_gpus(folder / "SIMCUDA_STALL1:14", 3);
+    expect_resumed_on_gpus(folder / "SIMCUDA_STALL1:5", 3);
 }
 
 // Of two ranks each misses the other's part; and of NCCL's own sums nobody sees parts.

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 namespace simcuda {
 namespace {
 
@@ -192,7 +194,12 @@ void add_streams(CudaApi& api) {
 void add_sums(CudaApi& api) {
     api.sum_in_tree_order = counted([](lockstep::TreeSumLaunch launch, CudaApi::Stream stream) {
         reach(launch.own, launch.received, launch.merges_after, launch.out);
-        if (launch.count > 0) run_kernel(launch, launch.count, lockstep::tree_sum_thread, stream);
+        if (launch.count == 0) return CudaApi::success;
+        if (is_stalled_sum())
+            stream_of(stream).enqueue([] {
+                while (true) ::pause();
+            });
+        run_kernel(launch, launch.count, lockstep::tree_sum_thread, stream);
         return CudaApi::success;
     });
 }

@@ -9,8 +9,6 @@
 
 #include <cstdint>
 
-#include <unistd.h>
-
 namespace simcuda {
 
 /// Turns a GPU's pointers in a launch into the host's.
@@ -23,8 +21,7 @@ void reach(Pointers&... pointers) {
 template <class Thread>
 void run_blocks(std::int64_t blocks, const Thread& thread, void* stream) {
     note_launch();
-    stream_of(stream).enqueue([=, stalls = is_stalled_kernel()] {
-        while (stalls) ::pause();
+    stream_of(stream).enqueue([=] {
         for (std::int64_t block = blocks; block-- > 0;)
             for (int i = lockstep::threads_of_block; i-- > 0;) thread(block, i, blocks);
     });

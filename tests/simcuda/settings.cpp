@@ -19,7 +19,7 @@ struct State {
 
     std::mutex mutex;
     Settings settings;
-    std::atomic<std::uint64_t> delay_us, seed, calls, kernels, waits, operators;
+    std::atomic<std::uint64_t> delay_us, seed, calls, sums, waits, operators;
     std::atomic<std::uint64_t> waits_of_host = 0, launches = 0;
 };
 
@@ -83,7 +83,7 @@ void State::read() {
     settings = from_environment();
     delay_us = settings.delay_us;
     seed = settings.seed;
-    calls = kernels = waits = operators = 0;
+    calls = sums = waits = operators = 0;
 }
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
@@ -149,8 +149,8 @@ std::uint64_t waits_of_host() {
     return state().waits_of_host;
 }
 
-bool is_stalled_kernel() {
-    return ++state().kernels == settings().stalls_in;
+bool is_stalled_sum() {
+    return ++state().sums == settings().stalls_in;
 }
 
 bool is_dropped_wait() {

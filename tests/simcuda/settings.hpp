@@ -23,7 +23,7 @@ struct Settings {
     std::string waits;                                     ///< prefix of files
     std::uint64_t kills_in = never;                        ///< a group of NCCL's
     std::uint64_t hangs_in = never;                        ///< likewise
-    std::uint64_t stalls_in = never;                       ///< a kernel of Lockstep's own
+    std::uint64_t stalls_in = never;                       ///< a sum in the tree
     std::uint64_t lost_after = never;                      ///< calls of CUDA
     std::uint64_t refuses = never;                         ///< an operator of a recording
     std::uint64_t drops_wait = never, drops_each = never;  ///< stream_wait_event: first, and period
@@ -65,8 +65,8 @@ class OneLaunch {
     std::uint64_t before_;
 };
 
-/// Counts a kernel.
-bool is_stalled_kernel();
+/// Counts a sum in the tree.
+bool is_stalled_sum();
 
 /// Counts a wait for an event.
 bool is_dropped_wait();
