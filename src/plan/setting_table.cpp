@@ -280,12 +280,13 @@ std::vector<Option> numerics(TrainSettings& s) {
         choice_option<Precision>(
             "precision",
             s.precision,
-            {{"fp32", Precision::fp32},
+            {{"auto", Precision::automatic},
+             {"fp32", Precision::fp32},
              {"tf32", Precision::tf32},
              {"bf16", Precision::bf16},
              {"fp16", Precision::fp16}},
             "precision of matrix products and convolutions; weights, gradients and updates are "
-            "fp32; tf32 is for GPUs, of compute capability 8.0 and above"),
+            "fp32; auto: tf32 on GPUs of compute capability 8.0 and above, else fp32"),
         real_option("loss-scale",
                     s.loss_scale,
                     {1, 1 << 30},

@@ -157,7 +157,7 @@ class Run {
   private:
     void report(std::int64_t step, const PhaseSeconds& phases, StepBudgetFile& budgets) const {
         budgets.add({step, unix_time_s(), phases});
-        StepsEvent event{.report = {.step = step, .steps_total = steps, .phases = phases}};
+        StepsEvent event{.report = {.step = step, .phases = phases}};
         event.wall_s = phases.sum();
         log_event(event);
         write_log(

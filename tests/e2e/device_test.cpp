@@ -82,19 +82,36 @@ TEST(Device, GivesEqualBitsInHalfPrecision) {
 }
 
 // The simulated GPUs round factors as real ones do.
-TEST(Device, GivesEqualBitsInTf32WhereTheGpuHasIt) {
+TEST(Device, ComputesInTf32WhereTheGpuHasIt) {
     const Words model = typed("--ranks 1,2 --model cnn-bn"), tf32 = typed("--precision tf32");
-    const auto rounded = verify(model + tf32);
-    expect_equal(rounded);
-    EXPECT_NE(first_lines(rounded), first_lines(of_prompt_streams()));
+    const auto exact = verify(model + typed("--precision fp32"));
+    expect_equal(exact);
+    EXPECT_NE(first_lines(exact), first_lines(of_prompt_streams())) << "tf32 by default";
+    const Variables old = {{"SIMCUDA_CAPABILITY", "7"}};
+    EXPECT_EQ(first_lines(verify(model, old)), first_lines(exact));
     const TempDir folder;
     for (const auto& result :
-         {verify(model + tf32, {{"SIMCUDA_CAPABILITY", "7"}}),
+         {verify(model + tf32, old),
           run_lockstep(train(folder / "run", typed("--device cpu") + tf32), with_gpus())}) {
         EXPECT_EQ(result.exit_code, 64) << result.output;
         EXPECT_THAT(result.output, HasSubstr("--precision tf32 has no effect here"));
     }
     EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
+// By default they agree, and a run keeps what it began with.
+TEST(Device, ComputesInOnePrecisionOnAllRanksAndAfterAResume) {
+    const TempDir folder;
+    const Words mlp = typed("--device cuda --model mlp");
+    const std::string note = "precision tf32: ", fp32 = "\"precision\": \"fp32\"";
+    EXPECT_THAT(run_on(2, train(folder / "mixed", mlp), {{"SIMCUDA_CAPABILITY", "1:7"}}),
+                ends(0, Not(HasSubstr(note))));
+    EXPECT_THAT(content_of(folder / "mixed/run.json"), HasSubstr(fp32));
+    EXPECT_THAT(run_on(2, train(folder / "mixed", mlp, "8")),
+                ends(0, "resumed from step", Not(HasSubstr(note))));
+    EXPECT_THAT(run_on(2, train(folder / "run", mlp)), ends(0, note));
+    EXPECT_THAT(run_on(2, train(folder / "run", mlp + typed("--precision fp32"), "8")),
+                fails("error E306"));
 }
 
 // What the second half of a run's steps adds to the calls in which CUDA lets rank 0 wait: samples

@@ -114,9 +114,10 @@ enum class NonFinite {
 };
 
 /// The number format of operators that gain by it. tf32: factors of matrix products and
-/// convolutions on GPUs. bf16, fp16: those that torch.autocast chooses (attention, too).
-/// Parameters, gradients, sums and optimizers are always fp32.
-enum class Precision { fp32, tf32, bf16, fp16 };
+/// convolutions on GPUs. bf16, fp16: those that torch.autocast chooses (attention, too). automatic:
+/// tf32 if all ranks' GPUs have it, else fp32. Parameters, gradients, sums and optimizers are
+/// always fp32.
+enum class Precision { automatic, fp32, tf32, bf16, fp16 };
 
 /// Returns true if operators compute on copies of 16 bits.
 constexpr bool has_16_bits(Precision precision) {
@@ -179,10 +180,10 @@ struct TrainSettings {
     int threads = 1;              ///< intra-op threads of each rank; decides
     /// Nothing: the lowest level among the ranks; decides.
     std::optional<InstructionSet> instruction_set;
-    DeviceKind device = DeviceKind::automatic;  ///< decides
-    Precision precision = Precision::fp32;      ///< decides
-    double loss_scale = 65536;                  ///< initial scale with fp16; decides
-    OrderKind order = OrderKind::lanes;         ///< uniform needs resident data; decides
+    DeviceKind device = DeviceKind::automatic;   ///< decides
+    Precision precision = Precision::automatic;  ///< decides
+    double loss_scale = 65536;                   ///< initial scale with fp16; decides
+    OrderKind order = OrderKind::lanes;          ///< uniform needs resident data; decides
     double split = 0;  ///< share to train on, the rest is test data; 0: train on all; decides
     bool drops_last = false;  ///< leaves out an epoch's last step if it is short; decides
     /// "auto", "none", "required", "dataset", FIELD=MEAN/DEVIATION,... or a file.

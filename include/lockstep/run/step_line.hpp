@@ -13,11 +13,9 @@ namespace lockstep {
 /// Numbers of the steps since the last report; `step` is the last of them.
 struct StepReport {
     std::int64_t epoch = 0, step = 0;
-    std::int64_t steps_total = 0;  ///< steps of the whole run; 0: unknown
     double loss = 0, lr = 0, samples_per_s = 0;
     PhaseSeconds phases{};
     std::uint64_t memory_bytes = 0;  ///< resident memory; 0: unknown
-    double eta_s = -1;               ///< seconds to the end; negative: unknown
 };
 
 /// Returns "step 1200 | loss 0.4183 | lr 4.0e-2 | 14.2k samples/s | data 1 % comm 4 % wait 2 % |

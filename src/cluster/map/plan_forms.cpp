@@ -177,7 +177,7 @@ std::string task_cpus(const HostSeats& host) {
 
 /// A step with --cpus-per-task gets so many CPUs wherever SLURM picks them, and refuses masks that
 /// name others: it takes the whole node.
-std::string step_line(const Placement& placement, const std::vector<HostSeats>& hosts) {
+std::string srun_line(const Placement& placement, const std::vector<HostSeats>& hosts) {
     return fmt::format("srun --mpi=pmix {} --whole --distribution={} --cpu-bind=mask_cpu:{} {}\n",
                        fmt::join(shape_of(hosts), " "),
                        is_by_slot(placement) ? "block" : "cyclic",
@@ -263,7 +263,7 @@ std::string mpirun_text(const Placement& placement, const NodeTopology* node) {
 std::string srun_text(const Placement& placement) {
     const auto hosts = seats_by_host(placement);
     check_form(hosts, "srun");
-    return step_line(placement, hosts);
+    return srun_line(placement, hosts);
 }
 
 std::string sbatch_text(const Placement& placement) {
@@ -274,7 +274,7 @@ std::string sbatch_text(const Placement& placement) {
     text += "#SBATCH " + task_cpus(hosts.front()) + "\n";
     // Masks name CPUs of the whole node; a job with a part of it has others.
     text += "#SBATCH --exclusive\n#SBATCH --signal=USR1@120\n";
-    return text + "\n" + step_line(placement, hosts);
+    return text + "\n" + srun_line(placement, hosts);
 }
 
 std::string rankfile_text(const Placement& placement) {

@@ -18,23 +18,6 @@
 //
 // Tested: comm/road/progress_test.cpp (both movers, order, failures, ending in mid-step),
 // comm/road/overlap_test.cpp (a slow link hides behind backward).
-//
-// A thread that moves buckets while the step's thread computes: on a core of its own, backward
-// never stops to communicate.
-//
-//     step's thread    launch_before(2)    launch_before(5)    finish() ........ all summed
-//                           |                    |                |                 ^
-//     this thread      wakes, polls 0 1 ... joins 2 3 4 ...   may block now         | notifies
-//
-// What must never happen:
-// - Two threads are in MPI at once: it may allow one at a time only. Between the first launch and
-//   the end of finish() the exchange belongs to this thread; `launched_` and `moved_` say whose it
-//   is.
-// - finish() waits for a thread that has failed: the failure ends the wait, and is thrown there.
-// - The thread blocks in a sum while the step may still fail: the destructor would wait for other
-//   ranks. So it polls until finish() has been called.
-//
-// Tested: comm/road/progress_test.cpp.
 #include "road/bucket_pipeline.hpp"
 
 #include "lockstep/core/clock.hpp"
@@ -72,6 +55,21 @@ void pin(std::jthread& thread, int cpu) {
     });
 }
 
+/// A thread that moves buckets while the step's thread computes: on a core of its own, backward
+/// never stops to communicate.
+///
+///     step's thread    launch_before(2)    launch_before(5)    finish() ........ all summed
+///                           |                    |                |                 ^
+///     this thread      wakes, polls 0 1 ... joins 2 3 4 ...   may block now         | notifies
+///
+/// What must never happen:
+/// - Two threads are in MPI at once: it may allow one at a time only. Between the first launch and
+///   the end of finish() the exchange belongs to this thread; `launched_` and `moved_` say whose it
+///   is.
+/// - finish() waits for a thread that has failed: the failure ends the wait, and is thrown there.
+/// - The thread blocks in a sum while the step may still fail: the destructor would wait for other
+///   ranks. So it polls until finish() has been called.
+///
 /// While buckets are on their way it polls, so that new ones join at once and a step that fails
 /// need not wait for other ranks; it blocks only when the step's thread does. Between steps it
 /// sleeps. The step's thread makes no MPI call from the first launch to the end of finish(): MPI

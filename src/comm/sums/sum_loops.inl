@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every sum of gradients between slots ends here; products add leaves in
-// train/leaves/product_loops.inl. Vectors run along the elements, never along the inputs: lane i of a register adds the i-th element of all inputs, in the order that merges_after says, and no
-// lane ever meets another.
+// train/leaves/product_loops.inl. Vectors run along the elements, never along the inputs: lane i of
+// a register adds the i-th element of all inputs, in the order that merges_after says, and no lane
+// ever meets another.
 //
 //                      element  0   1   2   3  | 4   5   6   7  | ...   one tile: 4 vectors
 //     input 0                   a   a   a   a  |
@@ -143,8 +144,7 @@ void copy(const SumTask& task) {
         const std::size_t size = task.count - at < piece ? task.count - at : piece;
         for (std::size_t i = 0; i < task.output_count; ++i)
             if (task.outputs[i] != task.inputs[0])
-                __builtin_memcpy(
-                    task.outputs[i] + at, task.inputs[0] + at, size * sizeof(float));
+                __builtin_memcpy(task.outputs[i] + at, task.inputs[0] + at, size * sizeof(float));
     }
 }
 

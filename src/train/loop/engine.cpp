@@ -115,6 +115,10 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
 Engine make_engine(Start& start, Inputs& inputs, Contract& contract) {
     Engine engine;
     engine.gpu = settle_device(start.ranks, start.settings);
+    if (start.settings.precision == Precision::tf32)
+        start.notes.push_back(
+            "precision tf32: factors of products and convolutions have 10 bits behind the point; "
+            "a new run with --precision fp32 rounds none");
     inputs.digests.update(agreed_digests(start.ranks, start.settings));
     if (!contract.weights.fact.empty())
         inputs.digests[contract.weights.name] = contract.weights.fact;

@@ -155,17 +155,13 @@ void Reporter::report(double rate) {
     check_still_ours();
     phases_ += take_phases();
     const double now = parts_.run.clock.since_s();
-    const StepReport report{
-        .epoch = at_.epoch,
-        .step = at_.step,
-        .steps_total = parts_.contract.length.total_steps,
-        .loss = loss_ / static_cast<double>(losses_),
-        .lr = rate,
-        .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
-        .phases = std::exchange(phases_, {}),
-        .memory_bytes = memory_use().resident_bytes,
-        .eta_s = (now - since_s_) / static_cast<double>(steps_) *
-                 static_cast<double>(parts_.contract.length.total_steps - at_.step)};
+    const StepReport report{.epoch = at_.epoch,
+                            .step = at_.step,
+                            .loss = loss_ / static_cast<double>(losses_),
+                            .lr = rate,
+                            .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
+                            .phases = std::exchange(phases_, {}),
+                            .memory_bytes = memory_use().resident_bytes};
     StepsEvent event{.report = report, .wall_s = now - since_s_};
     if (parts_.start.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
     const bool scales_loss = parts_.start.settings.precision == Precision::fp16;

@@ -65,6 +65,8 @@ void take_recorded(TrainSettings& settings, const Json& recorded) {
             static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"));
     if (settings.device == DeviceKind::automatic && !recorded.empty())
         set_setting(settings, "device", recorded.value("device", "cpu"));
+    if (settings.precision == Precision::automatic && !recorded.empty())
+        set_setting(settings, "precision", recorded.value("precision", "fp32"));
     if (!settings.instruction_set && recorded.contains("isa"))
         set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
     if (decayed_all(recorded)) settings.optimizer.decays_all = true;

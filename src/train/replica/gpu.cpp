@@ -47,11 +47,27 @@ Error no_gpu_planned() {
 
 constexpr int least_capability_of_tf32 = 8;
 
-Error no_tf32(const std::string& why) {
-    return {"E107",
-            "--precision tf32 has no effect here",
-            why,
-            "use --precision fp32, which is the same there"};
+// Factors of products and convolutions are rounded to TF32, which has 10 bits of fp32's 23 behind
+// the point. Sums are fp32.
+void settle_tf32(const Communicator& ranks, const Gpu* gpu, TrainSettings& settings) {
+    const std::string obstacle =
+        gpu == nullptr ? "the ranks compute on CPUs, and TF32 is of GPUs" : gpu->tf32_obstacle();
+    if (settings.precision == Precision::automatic) {
+        std::int64_t lacks_it = obstacle.empty() ? 0 : 1;
+        ranks.all_reduce_max({&lacks_it, 1});
+        settings.precision = lacks_it == 0 ? Precision::tf32 : Precision::fp32;
+    }
+    if (settings.precision != Precision::tf32) return;
+    agree(ranks, [&] {
+        check(obstacle.empty(), [&] {
+            return Error("E107",
+                         "--precision tf32 has no effect here",
+                         obstacle,
+                         "use --precision fp32, which is the same there");
+        });
+    });
+    at::globalContext().setAllowTF32CuDNN(true);
+    at::globalContext().setAllowTF32CuBLAS(true);
 }
 
 constexpr std::int64_t room_floats = 1 << 22;
@@ -218,17 +234,17 @@ Gpu::Gpu(const Communicator& ranks, const TrainSettings& settings)
     selected_ = claim_gpu(runtime_->cuda(), settings.gpu, *bootstrap_, claim_deadline_s);
     agree(ranks, [&] {
         use_torch_device(device());
-        if (settings.precision == Precision::tf32) {
-            check(selected_.capability >= least_capability_of_tf32,
-                  [&] { return no_tf32(selected_.name + " does not have it"); });
-            allow_tf32();
-        }
         input_kernels_ = make_input_kernels(runtime_, device());
     });
 }
 
 at::Device Gpu::device() const {
     return {at::kCUDA, static_cast<c10::DeviceIndex>(selected_.device)};
+}
+
+std::string Gpu::tf32_obstacle() const {
+    return selected_.capability >= least_capability_of_tf32 ? ""
+                                                            : selected_.name + " does not have it";
 }
 
 std::string Gpu::text() const {
@@ -280,9 +296,8 @@ std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& set
                 fmt::format("GPUs are left idle: {}; {}", error.what(), error.why()));
         }
     }
-    check(gpu || settings.precision != Precision::tf32,
-          [] { return no_tf32("the ranks compute on CPUs, and TF32 is of GPUs"); });
     settings.device = gpu ? DeviceKind::cuda : DeviceKind::cpu;
+    settle_tf32(ranks, gpu.get(), settings);
     return gpu;
 }
 
@@ -294,11 +309,6 @@ void load_torch_cuda() {
     if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr)
         throw cannot_use("LibTorch's CUDA part cannot be loaded", loader_reason());
     be_deterministic();
-}
-
-void allow_tf32() {
-    at::globalContext().setAllowTF32CuDNN(true);
-    at::globalContext().setAllowTF32CuBLAS(true);
 }
 
 MakeDeviceGraph load_device_graphs(const std::string& path, std::string& why_not) {

@@ -54,6 +54,9 @@ class Gpu {
     /// Returns "NVIDIA H100 (0000:3b:00.0), CUDA 13.0, cuDNN 9.10.2, driver 550.54.15".
     std::string text() const;
 
+    /// Returns why the GPU has no TF32, or nothing.
+    std::string tf32_obstacle() const;
+
     /// Returns the kernels, which live as long as this does.
     const InputKernels& input_kernels() const { return input_kernels_; }
 
@@ -84,9 +87,9 @@ class Gpu {
     std::optional<NcclCommunicator> communicator_;
 };
 
-/// Collective. Decides whether ranks compute on GPUs, if `settings` leave it open;
-/// `settings.device` then says which. Returns nothing for CPUs. Errors: those of Gpu, if GPUs were
-/// requested.
+/// Collective. Decides whether ranks compute on GPUs, and in which precision, if `settings` leave
+/// it open; they say so then. Returns nothing for CPUs. Errors: those of Gpu, if GPUs were
+/// requested; E107 there is no TF32.
 std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& settings);
 
 /// Loads it, before any code asks LibTorch whether there is CUDA, and selects kernels that give the
@@ -96,10 +99,6 @@ void load_torch_cuda();
 /// Call after the GPU was selected: this thread's work goes there. Errors: E694 LibTorch does not
 /// see it.
 void use_torch_device(c10::Device device);
-
-/// From here on factors of products and convolutions are rounded to TF32, which has 10 bits of
-/// fp32's 23 behind the point. Sums are fp32.
-void allow_tf32();
 
 /// Loads the library at `path`, after load_torch_cuda(). Returns nothing if it cannot be loaded,
 /// with the reason.
