@@ -134,8 +134,15 @@ LOCKSTEP_HOST_DEVICE inline void add_own(const SquaresLaunch& launch,
                                          std::int64_t blocks,
                                          int threads,
                                          std::int64_t* own) {
-    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
-        add_square(own, launch.values[i]);
+    const auto add_floats = [&]<int width>(std::int64_t i) {
+        const Floats<width> floats = load_floats<width>(launch.values + i);
+        for (const float value : floats.at) add_square(own, value);
+    };
+    for_own_floats(launch.count,
+                   are_aligned(launch.values),
+                   block * threads + thread,
+                   blocks * threads,
+                   add_floats);
     carry(own);
 }
 
@@ -143,8 +150,12 @@ LOCKSTEP_HOST_DEVICE inline void add_own(const SquaresLaunch& launch,
 LOCKSTEP_HOST_DEVICE inline void nonfinite_thread(
     const SquaresLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
     bool found = false;
-    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
-        found |= is_nonfinite(launch.values[i]);
+    const auto look = [&]<int width>(std::int64_t i) {
+        const Floats<width> floats = load_floats<width>(launch.values + i);
+        for (const float value : floats.at) found |= is_nonfinite(value);
+    };
+    for_own_floats<4>(
+        launch.count, are_aligned(launch.values), block * threads + thread, blocks * threads, look);
     if (found) launch.words[nans] = 1;
 }
 

@@ -70,18 +70,18 @@ void run_loop(UpdateKind kind,
             return;
         case UpdateKind::lamb_directions:
             for (std::size_t i = 0; i < count; ++i)
-                values[i] = update::lamb_direction(first[i], second[i], gradients[i], terms);
+                update::lamb_directions(values[i], gradients[i], first[i], second[i], terms);
             return;
         case UpdateKind::lamb:
             for (std::size_t i = 0; i < count; ++i)
-                values[i] -=
-                    terms.rate * update::lamb_direction(first[i], second[i], values[i], terms);
+                update::lamb(values[i], first[i], second[i], terms);
             return;
         case UpdateKind::average:
             for (std::size_t i = 0; i < count; ++i) update::average(values[i], first[i], terms);
             return;
         case UpdateKind::quotient:
-            for (std::size_t i = 0; i < count; ++i) values[i] = gradients[i] / terms.divisor;
+            for (std::size_t i = 0; i < count; ++i)
+                update::quotient(values[i], gradients[i], terms);
             return;
         case UpdateKind::adam:
             return adam_step(values, gradients, first, second, count, terms);

@@ -43,7 +43,8 @@ struct UpdateTerms {
 };
 
 /// Updates values[i], with first[i] and second[i], by gradients[i] for i in [0, count), unless the
-/// update is withheld. Pointers are in the memory of the executing device and do not overlap.
+/// update is withheld. Pointers are in the memory of the executing device. The arrays do not
+/// overlap, but `mark` may be one of the gradients.
 struct UpdateLaunch {
     UpdateKind kind = UpdateKind::sgd;
     float* values = nullptr;
@@ -61,17 +62,15 @@ struct UpdateLaunch {
 /// The argument of the kernel: several launches at once, because a model has many small tensors.
 struct UpdateBatch {
     static constexpr int most = 24;  ///< a kernel's arguments have at most 4 KiB
-    static constexpr std::int64_t elements_of_thread = 4;
-
     UpdateLaunch launches[most];
     std::int64_t blocks_before[most + 1] = {};  ///< in the grid, by launch, then of all
     int count = 0;
 
     bool is_full() const { return count == most; }
     void add(const UpdateLaunch& launch) {
-        const std::int64_t elements = (launch.count + elements_of_thread - 1) / elements_of_thread;
+        const std::int64_t groups = (launch.count + widest_floats - 1) / widest_floats;
         launches[count] = launch;
-        blocks_before[count + 1] = blocks_before[count] + blocks_for(elements);
+        blocks_before[count + 1] = blocks_before[count] + blocks_for(groups);
         ++count;
     }
     std::int64_t blocks() const { return blocks_before[count]; }
@@ -123,6 +122,19 @@ LOCKSTEP_HOST_DEVICE inline float lamb_direction(float m, float v, float value, 
     return t.of_m * m / (std::sqrt(v) / t.root2 + t.epsilon) + t.decay * value;
 }
 
+LOCKSTEP_HOST_DEVICE inline void lamb_directions(
+    float& direction, float value, float m, float v, UpdateTerms t) {
+    direction = lamb_direction(m, v, value, t);
+}
+
+LOCKSTEP_HOST_DEVICE inline void lamb(float& value, float m, float v, UpdateTerms t) {
+    value -= t.rate * lamb_direction(m, v, value, t);
+}
+
+LOCKSTEP_HOST_DEVICE inline void quotient(float& value, float sum, UpdateTerms t) {
+    value = sum / t.divisor;
+}
+
 LOCKSTEP_HOST_DEVICE inline void average(float value, float& average, UpdateTerms t) {
     average += t.keep * (value - average);
 }
@@ -146,41 +158,64 @@ LOCKSTEP_HOST_DEVICE inline UpdateTerms terms_of(const UpdateLaunch& l) {
     return terms;
 }
 
-LOCKSTEP_HOST_DEVICE inline void element(const UpdateLaunch& l,
-                                         std::int64_t i,
-                                         const UpdateTerms& t) {
+template <int width>
+LOCKSTEP_HOST_DEVICE inline void store(const Floats<width>& floats, float* to) {
+    *reinterpret_cast<Floats<width>*>(to) = floats;
+}
+template <int width>
+LOCKSTEP_HOST_DEVICE inline void store(const Floats<width>&, const float*) {}
+
+/// Applies `formula` to elements [i, i + width) of `arrays`. It changes those that are not const.
+/// All loads come first, so the arrays' accesses are under way together. The compiler drops the
+/// load of an array that the formula only writes.
+template <int width, auto formula, class... Float>
+LOCKSTEP_HOST_DEVICE inline void apply(std::int64_t i, const UpdateTerms& t, Float*... arrays) {
+    const auto compute = [&](auto... floats) {
+        for (int k = 0; k < width; ++k) formula(floats.at[k]..., t);
+        (store(floats, arrays + i), ...);
+    };
+    compute(load_floats<width>(arrays + i)...);
+}
+
+/// Elements [i, i + width).
+template <int width>
+LOCKSTEP_HOST_DEVICE inline void elements(const UpdateLaunch& l,
+                                          std::int64_t i,
+                                          const UpdateTerms& t) {
+    const float *const values = l.values, *const m = l.first, *const v = l.second;
     switch (l.kind) {
         case UpdateKind::sgd:
-            return sgd(l.values[i], l.gradients[i], l.first[i], t);
+            return apply<width, sgd>(i, t, l.values, l.gradients, l.first);
         case UpdateKind::nesterov:
-            return nesterov(l.values[i], l.gradients[i], l.first[i], t);
+            return apply<width, nesterov>(i, t, l.values, l.gradients, l.first);
         case UpdateKind::adam:
-            return adam(l.values[i], l.gradients[i], l.first[i], l.second[i], t);
+            return apply<width, adam>(i, t, l.values, l.gradients, l.first, l.second);
         case UpdateKind::lars:
-            return lars(l.values[i], l.gradients[i], l.first[i], t);
+            return apply<width, lars>(i, t, l.values, l.gradients, l.first);
         case UpdateKind::lamb_moments:
-            return lamb_moments(l.gradients[i], l.first[i], l.second[i], t);
+            return apply<width, lamb_moments>(i, t, l.gradients, l.first, l.second);
         case UpdateKind::lamb_directions:
-            l.values[i] = lamb_direction(l.first[i], l.second[i], l.gradients[i], t);
-            return;
+            return apply<width, lamb_directions>(i, t, l.values, l.gradients, m, v);
         case UpdateKind::lamb:
-            l.values[i] -= t.rate * lamb_direction(l.first[i], l.second[i], l.values[i], t);
-            return;
+            return apply<width, lamb>(i, t, l.values, m, v);
         case UpdateKind::average:
-            return average(l.values[i], l.first[i], t);
+            return apply<width, average>(i, t, values, l.first);
         case UpdateKind::quotient:
-            l.values[i] = l.gradients[i] / t.divisor;
-            return;
+            return apply<width, quotient>(i, t, l.values, l.gradients);
     }
 }
 
-/// A grid of `blocks` x `threads` strides over the elements.
+/// A grid of `blocks` x `threads` strides over the elements. The launch is a copy: nvcc then knows
+/// that no store changes its pointers, and joins all stores.
 LOCKSTEP_HOST_DEVICE inline void thread(
-    const UpdateLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    UpdateLaunch launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
     if (is_withheld(launch)) return;
     const UpdateTerms terms = terms_of(launch);
-    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
-        element(launch, i, terms);
+    for_own_floats(launch.count,
+                   are_aligned(launch.values, launch.gradients, launch.first, launch.second),
+                   block * threads + thread,
+                   blocks * threads,
+                   [&]<int width>(std::int64_t i) { elements<width>(launch, i, terms); });
 }
 
 /// Thread `thread` of `threads` in block `block` of the batch's grid.

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,8 +43,9 @@ class KernelLoops : public UpdateLoops {
     void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) override {
         const exact::SquaresLaunch launch{
             .values = values, .count = static_cast<std::int64_t>(count), .words = sum};
-        for (int thread = threads_of_block; thread-- > 0;)
-            exact::nonfinite_thread(launch, 0, thread, 1, threads_of_block);
+        constexpr int threads = 7;  // each has floats to look at together, and others
+        for (int thread = threads; thread-- > 0;)
+            exact::nonfinite_thread(launch, 0, thread, 1, threads);
     }
     void sum_over(const Communicator& ranks, std::int64_t* sums, std::size_t count) override {
         host_.sum_over(ranks, sums, count);
@@ -63,13 +66,20 @@ float hard_float(CounterRandom& random) {
                       static_cast<int>(random.below(60)) - 40);
 }
 
+// The tensor's numbers begin up to three floats behind 16 bytes: in half of all cases in every
+// vector at the same place, else anywhere in each.
 struct Vectors {
+    std::size_t count;
     std::vector<float> values, gradients, first, second, average;
+    std::array<std::size_t, 5> skipped{};
 
-    Vectors(CounterRandom& random, std::size_t count) {
+    Vectors(CounterRandom& random, std::size_t tensor) : count(tensor) {
         for (auto* vector : {&values, &gradients, &first, &second, &average})
-            for (std::size_t i = 0; i < count; ++i) vector->push_back(hard_float(random));
+            for (std::size_t i = 0; i < count + 3; ++i) vector->push_back(hard_float(random));
         for (float& v : second) v = std::abs(v);
+        skipped.fill(random.below(4));
+        if (random.below(2) == 0)
+            for (std::size_t& floats : skipped) floats = random.below(4);
     }
 
     // Of one tensor, which `cuts` cut.
@@ -78,14 +88,15 @@ struct Vectors {
         const std::vector<std::string> states = optimizer.state_names();
         std::vector<ParameterPiece> all;
         for (std::size_t begin = 0, i = 0; i <= cuts.size(); ++i) {
-            const std::size_t end = i < cuts.size() ? cuts[i] : values.size();
+            const std::size_t end = i < cuts.size() ? cuts[i] : count;
             ParameterPiece piece{.dimensions = 2,
                                  .count = end - begin,
-                                 .values = values.data() + begin,
-                                 .gradients = gradients.data() + begin,
-                                 .state = {first.data() + begin}};
+                                 .values = values.data() + skipped[0] + begin,
+                                 .gradients = gradients.data() + skipped[1] + begin,
+                                 .state = {first.data() + skipped[2] + begin}};
             for (std::size_t k = 1; k < states.size(); ++k)
-                piece.state.push_back((states[k] == average_state ? average : second).data() +
+                piece.state.push_back((states[k] == average_state ? average.data() + skipped[3]
+                                                                  : second.data() + skipped[4]) +
                                       begin);
             all.push_back(std::move(piece));
             begin = end;
@@ -102,6 +113,10 @@ struct Vectors {
     }
 };
 
+std::size_t floats_behind_16_bytes(const float* place) {
+    return reinterpret_cast<std::uintptr_t>(place) % 16 / sizeof(float);
+}
+
 OptimizerSettings some_settings(CounterRandom& random) {
     OptimizerSettings settings;
     settings.kind = static_cast<OptimizerKind>(random.below(5));
@@ -114,6 +129,7 @@ OptimizerSettings some_settings(CounterRandom& random) {
 
 TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
     KernelLoops kernel;
+    std::set<std::pair<std::size_t, std::size_t>> begins_and_ends;
     for (std::uint64_t number = 0; number < 10'000; ++number) {
         CounterRandom random(Purpose::test, {number});
         const auto optimizer = make_optimizer(some_settings(random));
@@ -127,14 +143,17 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
         late.gradient_scale = 0;
         late.decided = &decided;
         std::vector<std::size_t> cuts(random.below(UpdateBatch::most));
-        for (std::size_t& cut : cuts) cut = random.below(host.values.size() + 1);
+        for (std::size_t& cut : cuts) cut = random.below(host.count + 1);
         std::ranges::sort(cuts);
         const auto on_host = host.pieces(*optimizer);
         const auto on_device = device.pieces(*optimizer, cuts);
+        for (const ParameterPiece& piece : on_device)
+            begins_and_ends.insert({floats_behind_16_bytes(piece.values), piece.count % 4});
         update_pieces(*optimizer, {}, on_host, ParameterCopy::first, 1, step);
         update_pieces(*optimizer, {}, on_device, ParameterCopy::first, 1, late, kernel);
         ASSERT_TRUE(host.has_bits_of(device)) << "case " << number;
     }
+    EXPECT_EQ(begins_and_ends.size(), 16);
 }
 
 TEST(UpdateLaunch, ChangesNothingWhereItIsWithheld) {
@@ -158,31 +177,67 @@ TEST(UpdateLaunch, ChangesNothingWhereItIsWithheld) {
 }
 
 TEST(UpdateLaunch, FindsWhatIsNotFiniteWhereverItIs) {
+    constexpr std::size_t count = 503;
     KernelLoops kernel;
     for (const float value : {HUGE_VALF, -HUGE_VALF, std::nanf(""), 3e38F, 1e-45F})
-        for (std::size_t at = 0; at < 1'000; ++at) {
-            std::vector<float> values(1'000, -3e38F);
-            values[at] = value;
-            for (UpdateLoops* const loops : {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
-                std::int64_t* const sum = loops->sums(1);
-                loops->add_nonfinite(sum, values.data(), values.size());
-                ASSERT_EQ(exact::is_finite(sum), std::isfinite(value)) << value << " at " << at;
+        for (std::size_t skipped = 0; skipped < 4; ++skipped)  // addresses of every kind
+            for (std::size_t at = 0; at < count; ++at) {
+                std::vector<float> values(skipped + count, -3e38F);
+                values[skipped + at] = value;
+                for (UpdateLoops* const loops :
+                     {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
+                    std::int64_t* const sum = loops->sums(1);
+                    loops->add_nonfinite(sum, values.data() + skipped, count);
+                    ASSERT_EQ(exact::is_finite(sum), std::isfinite(value)) << value << " at " << at;
+                }
             }
-        }
+}
+
+// Returns how often each of `count` floats is covered by `threads`; `wide` counts wide accesses.
+template <int at_once>
+std::vector<int> covered(std::int64_t count, bool is_aligned, int threads, int& wide) {
+    std::vector<int> times(static_cast<std::size_t>(count));
+    for (int thread = 0; thread < threads; ++thread)
+        for_own_floats<at_once>(
+            count, is_aligned, thread, threads, [&]<int width>(std::int64_t begin) {
+                wide += width == widest_floats ? 1 : 0;
+                for (auto i = begin; i < begin + width; ++i)
+                    ++times.at(static_cast<std::size_t>(i));
+            });
+    return times;
+}
+
+TEST(UpdateLaunch, AccessesEachFloatOnceAndFourAtATimeWhereAligned) {
+    for (std::int64_t count = 0; count < 100; ++count)
+        for (const bool is_aligned : {false, true})
+            for (int threads = 1; threads < 8; ++threads) {
+                const std::vector<int> once(static_cast<std::size_t>(count), 1);
+                int wide = 0, wide_together = 0;
+                EXPECT_EQ(covered<1>(count, is_aligned, threads, wide), once);
+                EXPECT_EQ(covered<4>(count, is_aligned, threads, wide_together), once);
+                EXPECT_EQ(wide, is_aligned ? count / 4 : 0);
+                EXPECT_EQ(wide_together, wide);
+            }
+    alignas(16) const std::array<float, 8> floats{};
+    const float* const no_floats = nullptr;
+    for (int i = 0; i < 8; ++i) {
+        EXPECT_EQ(are_aligned(floats.data() + i), i % 4 == 0);
+        EXPECT_EQ(are_aligned(floats.data(), no_floats, floats.data() + i), i % 4 == 0);
+    }
 }
 
 TEST(UpdateLaunch, DividesByWhatItIsTold) {
-    const std::vector<float> sums = {3, -1, 0};
-    std::vector<float> host(3), device(3);
+    const std::vector<float> sums = {3, -1, 0, 6, 9};  // four at a time, and one
+    std::vector<float> host(5), device(5);
     UpdateLaunch launch{.kind = UpdateKind::quotient,
                         .values = host.data(),
                         .gradients = sums.data(),
-                        .count = 3,
+                        .count = 5,
                         .terms = {.divisor = 3}};
     host_loops().run({&launch, 1});
     launch.values = device.data();
     run_as_kernel({&launch, 1});
-    EXPECT_EQ(host, (std::vector<float>{1, -1.0F / 3, 0}));
+    EXPECT_EQ(host, (std::vector<float>{1, -1.0F / 3, 0, 2, 3}));
     EXPECT_EQ(device, host);
 }
 
