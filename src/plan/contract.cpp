@@ -315,6 +315,7 @@ Canary make_canary(const std::string& hash,
                                "MKL_",
                                "OMP_",
                                "ONEDNN_",
+                               "PYTORCH_",
                                "TORCH_"})
         for (const std::string& name : environment.names_with_prefix(prefix))
             canary.variables[name] = environment.text(name).value_or("");
