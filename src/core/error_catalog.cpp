@@ -484,7 +484,7 @@ repeated, whatever its ranks. The message names the operator.
 # E696 config: a GPU has no memory left
 Weights, gradients and optimizer state take three to five times the model's size; what a
 leaf computes grows with its samples. --micro-batches, more ranks or --precision fp16 need
-less.
+less. A convolution could often go on with another kernel, but its bits would differ.
 # E697 config: mpirun started no rank
 mpirun ended before it started the ranks, with an error that is shown. Usual reasons are
 settings in OMPI_MCA_* variables or in mca-params.conf, another MPI's mpirun that comes

@@ -384,6 +384,15 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     expect_resumed_on_gpus(folder / "lost", 2);
 }
 
+// A convolution of cuDNN's then takes a kernel that has other bits, and goes on.
+TEST(Device, EndsWhereAConvolutionGetsNoWorkspace) {
+    const TempDir folder;
+    EXPECT_THAT(run_on(2,
+                       train(folder / "run", {"--device", "cuda", "--model", "cnn"}),
+                       {{"SIMCUDA_NO_WORKSPACE", "1:1"}}),
+                fails(testing::ContainsRegex("error (E696|E682): (.|\n)*rank 1")));
+}
+
 // The hosts of all ranks are in the same collective. Group 14 publishes, 15 sums a bucket; each
 // step has one sum of rank 1.
 TEST(Device, NamesTheRankWhoseGpuIsStuck) {

@@ -19,7 +19,7 @@ struct State {
 
     std::mutex mutex;
     Settings settings;
-    std::atomic<std::uint64_t> delay_us, seed, calls, sums, waits, operators;
+    std::atomic<std::uint64_t> delay_us, seed, calls, sums, waits, operators, convolutions;
     std::atomic<std::uint64_t> waits_of_host = 0, launches = 0;
 };
 
@@ -70,6 +70,7 @@ Settings from_environment() {
     s.stalls_in = number_for(s.rank, "SIMCUDA_STALL", never);
     s.lost_after = number_for(s.rank, "SIMCUDA_LOST", never);
     s.refuses = number_for(s.rank, "SIMCUDA_REFUSE", never);
+    s.no_workspace = number_for(s.rank, "SIMCUDA_NO_WORKSPACE", never);
     if (const std::string text = text_of("SIMCUDA_DROP_WAIT"); !text.empty()) {
         const auto slash = text.find('/');
         s.drops_wait = std::stoull(text);
@@ -83,7 +84,7 @@ void State::read() {
     settings = from_environment();
     delay_us = settings.delay_us;
     seed = settings.seed;
-    calls = sums = waits = operators = 0;
+    calls = sums = waits = operators = convolutions = 0;
 }
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
@@ -163,6 +164,10 @@ bool is_dropped_wait() {
 
 bool is_refused_operator() {
     return ++state().operators >= settings().refuses;
+}
+
+bool lacks_workspace() {
+    return ++state().convolutions >= settings().no_workspace;
 }
 
 }  // namespace simcuda

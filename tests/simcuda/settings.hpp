@@ -26,6 +26,7 @@ struct Settings {
     std::uint64_t stalls_in = never;                       ///< a sum in the tree
     std::uint64_t lost_after = never;                      ///< calls of CUDA
     std::uint64_t refuses = never;                         ///< an operator of a recording
+    std::uint64_t no_workspace = never;                    ///< a convolution
     std::uint64_t drops_wait = never, drops_each = never;  ///< stream_wait_event: first, and period
 };
 
@@ -73,5 +74,8 @@ bool is_dropped_wait();
 
 /// Counts an operator of a recording.
 bool is_refused_operator();
+
+/// Counts a convolution.
+bool lacks_workspace();
 
 }  // namespace simcuda

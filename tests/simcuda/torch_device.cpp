@@ -7,11 +7,13 @@
 #include "simcuda/settings.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <vector>
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
@@ -87,12 +89,15 @@ void release(void* data) {
     stream.enqueue([&memory, data] { memory.release(data); });
 }
 
-class Allocator final : public c10::Allocator {
+std::atomic<std::int64_t> failed_allocations = 0;
+
+class Allocator final : public c10::DeviceAllocator {
   public:
     c10::DataPtr allocate(std::size_t bytes) override {
         const int device = Machine::device();
         void* data = nullptr;
         if (bytes > 0) data = machine().allocate(device, bytes);
+        if (bytes > 0 && data == nullptr) note_failed_allocation();
         TORCH_CHECK_WITH(OutOfMemoryError,
                          bytes == 0 || data != nullptr,
                          "CUDA out of memory. Tried to allocate ",
@@ -114,6 +119,18 @@ class Allocator final : public c10::Allocator {
         wait_for_current_stream();
         default_copy_data(machine().memory.behind(to), machine().memory.behind(from), bytes);
     }
+
+    bool initialized() override { return true; }
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+        c10::CachingDeviceAllocator::DeviceStats stats;
+        stats.num_ooms = failed_allocations;
+        return stats;
+    }
+    // Nothing is cached, and memory knows its stream.
+    void emptyCache(c10::MempoolId_t) override {}
+    void recordStream(const c10::DataPtr&, c10::Stream) override {}
+    void resetAccumulatedStats(c10::DeviceIndex) override {}
+    void resetPeakStats(c10::DeviceIndex) override {}
 };
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -210,6 +227,10 @@ const c10::AllocatorRegisterer<c10::DeviceType::CUDA> registered(&torch_allocato
 c10::Allocator& torch_allocator() {
     static Allocator& one = *new Allocator;
     return one;
+}
+
+void note_failed_allocation() {
+    ++failed_allocations;
 }
 
 Stream& stream_of(c10::Stream stream) {

@@ -12,6 +12,9 @@ namespace simcuda {
 /// Of CUDA's memory; throws c10::OutOfMemoryError.
 c10::Allocator& torch_allocator();
 
+/// Counts memory that was asked for in vain.
+void note_failed_allocation();
+
 Stream& stream_of(c10::Stream stream);
 
 /// The calling thread's current stream of a device.

@@ -12,6 +12,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -185,7 +186,12 @@ TEST_F(SimulatedTorch, RunsOutOfMemoryAndOn) {
     simulate({{"MEMORY", "1000000"}});
     const auto options = at::TensorOptions(gpu);
     const Tensor held = torch::empty({200000}, options);
+    const auto failed = [] {
+        return c10::getDeviceAllocator(at::kCUDA)->getDeviceStats(gpu.index()).num_ooms;
+    };
+    const std::int64_t before = failed();
     EXPECT_THROW(torch::empty({200000}, options), c10::OutOfMemoryError);
+    EXPECT_EQ(failed(), before + 1);
     EXPECT_EQ(torch::ones({1000}, options).sum().item<float>(), 1000);
 }
 

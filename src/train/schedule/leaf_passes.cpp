@@ -220,12 +220,14 @@ void LeafPasses::compute(const LeafSamples& leaf,
             captured_->replay(*known, samples);
             continue;
         }
+        const FailedAllocations failed(device_of(replica_.model()));
         const at::Tensor value = [&] {
             const PhaseScope scope(clock_, Phase::forward);
             return forward(samples, terms);
         }();
         const PhaseScope scope(clock_, Phase::backward);
         backward(value, samples.inputs.front().tensor.size(0), parts);
+        failed.check_none();
     }
 }
 
@@ -329,6 +331,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
         return "";
     }
     const at::Device device = device_of(replica_.model());
+    const FailedAllocations failed(device);
     const DrawnNumbers drawn(device);
     LeafScope scope(cut, seeds, verdicts_, device);
     std::vector<LeafResult> results;
@@ -345,6 +348,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
         if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
         replica_.begin_together();
         backward_together(losses, graph, replica_.sums());
+        failed.check_none();
     }
     replica_.end_together(scope.buffers, results);
     return "";

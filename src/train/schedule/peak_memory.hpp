@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peak memory of tensors.
+// The peak memory of tensors, and memory that a GPU did not have.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,9 @@
 #include <unordered_map>
 
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 namespace lockstep {
@@ -39,6 +42,34 @@ class PeakMemory {
 
     const std::shared_ptr<Counter> counter_ = std::make_shared<Counter>();
     const c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, counter_};
+};
+
+/// Finds requests for memory of `device` that failed during its lifetime although no operator did.
+/// A convolution whose workspace gets no memory takes another kernel, which has other bits:
+/// docs/decisions/0020-kernels-of-cudnn.md.
+class FailedAllocations {
+  public:
+    explicit FailedAllocations(c10::Device device) : device_(device), before_(count()) {}
+
+    /// Throws c10::OutOfMemoryError if there were any.
+    void check_none() const {
+        TORCH_CHECK_WITH(OutOfMemoryError,
+                         count() == before_,
+                         "a convolution got no memory for its workspace and took another kernel, "
+                         "which has other bits");
+    }
+
+  private:
+    std::int64_t count() const {
+        if (device_.is_cpu()) return 0;
+        auto* const allocator =
+            dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device_.type()));
+        if (allocator == nullptr || !allocator->initialized()) return 0;
+        return allocator->getDeviceStats(device_.index()).num_ooms;
+    }
+
+    const c10::Device device_;
+    const std::int64_t before_;
 };
 
 }  // namespace lockstep
