@@ -60,12 +60,14 @@ std::string one_by_one_text(const std::string& obstacle) {
 
 // What was not given is as the run has it.
 void take_recorded(TrainSettings& settings, const Json& recorded) {
+    if (recorded.empty()) return;
     if (settings.virtual_ranks == 0 && recorded.contains("virtual-ranks"))
         settings.virtual_ranks =
             static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"));
-    if (settings.device == DeviceKind::automatic && !recorded.empty())
-        set_setting(settings, "device", recorded.value("device", "cpu"));
-    if (settings.precision == Precision::automatic && !recorded.empty())
+    const std::string device = recorded.value("device", "cpu");
+    if (settings.device == DeviceKind::automatic) set_setting(settings, "device", device);
+    const bool is_same = (settings.device == DeviceKind::cuda) == (device == "cuda");
+    if (settings.precision == Precision::automatic && is_same)
         set_setting(settings, "precision", recorded.value("precision", "fp32"));
     if (!settings.instruction_set && recorded.contains("isa"))
         set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
