@@ -42,6 +42,18 @@ TEST_P(EveryPrecision, IsEqualOnAnyNumberOfRanks) {
     EXPECT_THAT(verify_precision(plain + model + precision), says("different"));
 }
 
+TEST(TokensIn16Bits, AreEqualOnAnyNumberOfRanks) {
+    const TempDir folder;
+    output_of(run_lockstep(typed(
+        "data synth --out % --kind text --size 16 --classes 12 --samples 100", {folder / "data"})));
+    for (const char* precision : {"bf16", "fp16"})
+        EXPECT_THAT(output_of(run_lockstep(typed(
+                        "verify --data % --precision % --ranks 1,3 --batch 48 --virtual-ranks 4 "
+                        "--steps 3 --model gpt --layers 1 --heads 2 --width 32",
+                        {folder / "data", precision}))),
+                    testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+}
+
 class Overflows : public testing::Test {
   protected:
     // A first factor that overflows for some steps.

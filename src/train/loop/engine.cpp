@@ -55,10 +55,13 @@ void make_model(Engine& engine, Start& start, const Inputs& inputs) {
 // the user should know what is waited for, and that one pass says it all.
 void reduce_precision(Engine& engine, Start& start, std::int64_t rows) {
     TrainSettings& settings = start.settings;
-    if (engine.gpu) {
-        engine.model = with_precision(std::move(engine.model), settings.precision);
-        return;
-    }
+    const auto reduce = [&] {
+        engine.model = with_precision(
+            std::move(engine.model),
+            settings.precision,
+            engine.task->takes_16_bits() ? ReducedOutputs::as_is_to_learn : ReducedOutputs::fp32);
+    };
+    if (engine.gpu) return reduce();
     const std::string name =
         config_text(find_option(setting_table(settings), "precision").current());
     if (start.ranks.is_root())
@@ -69,7 +72,7 @@ void reduce_precision(Engine& engine, Start& start, std::int64_t rows) {
                 *engine.model, *engine.task, engine.input->shape(), rows, enough_s);
         };
         const double full_s = seconds(std::numeric_limits<double>::infinity());
-        engine.model = with_precision(std::move(engine.model), settings.precision);
+        reduce();
         const double reduced_s = seconds(std::max(10 * full_s, least_long_s));
         const std::string slower = slower_text(name, full_s, reduced_s);
         if (!slower.empty()) settings.warnings.push_back(slower);

@@ -44,19 +44,29 @@ class AutocastScope {
 
 class AutocastModel : public WrappedModel {
   public:
-    AutocastModel(std::unique_ptr<Model> model, at::ScalarType type)
-        : WrappedModel(std::move(model)), device_(device_of(*this).type()), type_(type) {}
+    AutocastModel(std::unique_ptr<Model> model, at::ScalarType type, ReducedOutputs outputs)
+        : WrappedModel(std::move(model)),
+          device_(device_of(*this).type()),
+          type_(type),
+          outputs_(outputs) {}
 
     NamedTensors forward(const NamedTensors& inputs) override {
         const AutocastScope scope(device_, type_);
         NamedTensors outputs = WrappedModel::forward(inputs);
-        for (NamedTensor& output : outputs) output.tensor = output.tensor.to(at::kFloat);
+        for (auto& [name, tensor] : outputs)
+            if (!stays(tensor)) tensor = tensor.to(at::kFloat);
         return outputs;
     }
 
   private:
+    bool stays(const at::Tensor& output) const {
+        return outputs_ == ReducedOutputs::as_is_to_learn && output.requires_grad() &&
+               output.scalar_type() == type_;
+    }
+
     at::DeviceType device_;
     at::ScalarType type_;
+    ReducedOutputs outputs_;
 };
 
 class DeviceModel : public WrappedModel {
@@ -79,10 +89,12 @@ class DeviceModel : public WrappedModel {
 
 }  // namespace
 
-std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model, Precision precision) {
+std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model,
+                                      Precision precision,
+                                      ReducedOutputs outputs) {
     if (!has_16_bits(precision)) return model;
     return std::make_unique<AutocastModel>(
-        std::move(model), precision == Precision::bf16 ? at::kBFloat16 : at::kHalf);
+        std::move(model), precision == Precision::bf16 ? at::kBFloat16 : at::kHalf, outputs);
 }
 
 std::string slower_text(const std::string& precision, double full_s, double reduced_s) {

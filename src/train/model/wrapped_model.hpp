@@ -40,9 +40,17 @@ at::Device device_of(const Model& model);
 
 NamedTensors moved_to(at::Device device, NamedTensors tensors);
 
+/// The type of a model's outputs that were computed in 16 bits.
+enum class ReducedOutputs {
+    fp32,            ///< copies of them
+    as_is_to_learn,  ///< 16 bits if gradients are wanted, without copies; otherwise fp32
+};
+
 /// Returns `model`, whose operators compute in `precision` if they gain by it; tf32 is the GPU's
-/// affair. Inputs, outputs, parameters, buffers and gradients stay fp32.
-std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model, Precision precision);
+/// affair. Inputs, parameters, buffers and gradients stay fp32, outputs as `outputs` says.
+std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model,
+                                      Precision precision,
+                                      ReducedOutputs outputs = ReducedOutputs::fp32);
 
 /// Returns "--precision bf16 is 1.5 times as slow as fp32 here: 3 ms a micro-batch against 2 ms";
 /// "" if it is faster, or slower only within the error of two measurements.

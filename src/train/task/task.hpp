@@ -82,6 +82,9 @@ class Task {
     /// Takes the names of the model's outputs if it takes_metrics(), before any evaluation.
     virtual void name_outputs(const NamedTensors&) {}
 
+    /// Whether loss() takes outputs of 16 bits, too.
+    virtual bool takes_16_bits() const { return false; }
+
     /// Returns a model's outputs in the units of the data.
     virtual at::Tensor in_units(const at::Tensor& outputs) const { return outputs; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "leaves/leaf_scope.hpp"
+#include "model/wrapped_model.hpp"
 #include "replica/replica.hpp"
 #include "schedule/leaf_passes.hpp"
 #include "train/one_rank.hpp"
@@ -7,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <torch/nn.h>
 
@@ -83,9 +85,23 @@ struct Mixed : Classifier {
     }
 };
 
+/// The next token of each one alone.
+struct Pairs : Classifier {
+    nn::Embedding table = register_module("table", nn::Embedding(16, 8));
+    nn::Linear last = register_module("last", nn::Linear(8, 16));
+    Tensor forward(const Tensor& tokens) override { return last(table(tokens)); }
+};
+
 std::unique_ptr<Task> task_of(std::int64_t classes) {
     return make_classification(
         {}, {.class_counts = std::vector<std::uint64_t>(static_cast<std::size_t>(classes), 1)});
+}
+
+Replica::Parts in_16_bits(Replica::Parts parts, const Task& task) {
+    EXPECT_TRUE(task.takes_16_bits());
+    parts.model =
+        with_precision(std::move(parts.model), Precision::bf16, ReducedOutputs::as_is_to_learn);
+    return parts;
 }
 
 /// One rank that has all leaves, of `rows` samples of 1x2x4.
@@ -98,6 +114,16 @@ class Rehearsal {
           plan_(leaves, 1),
           replica_(test::parts_of(module, plan_)),
           task_(task_of(shape.classes)) {
+        replica_.start(replica_.counters());
+    }
+    /// Of tokens, in bf16.
+    Rehearsal(const std::shared_ptr<Classifier>& module,
+              std::unique_ptr<Task> task,
+              ModelShape shape)
+        : shape_(shape),
+          plan_(4, 1),
+          replica_(in_16_bits(test::parts_of(module, plan_), *task)),
+          task_(std::move(task)) {
         replica_.start(replica_.counters());
     }
 
@@ -142,6 +168,14 @@ TEST(Leaves, OfBuiltInModelsHaveTheSameBitsTogether) {
         const ModelShape shape{1, 32, 32, 10};
         EXPECT_EQ(Rehearsal(make_model({name, true}, shape, 1), 4, shape).run(), "") << name;
     }
+}
+
+TEST(Leaves, OfTokensIn16BitsHaveTheSameBitsTogether) {
+    at::set_num_threads(1);  // several copy all logits
+    auto task =
+        make_next_token({}, {.shape = {6}, .class_counts = std::vector<std::uint64_t>(16, 1)});
+    Rehearsal rehearsal(std::make_shared<Pairs>(), std::move(task), {1, 1, 5, 16, 16});
+    EXPECT_EQ(rehearsal.run(), "");
 }
 
 TEST(Leaves, GoOneByOneWhereAnOperatorIsNotKnown) {

@@ -37,6 +37,18 @@ TEST_P(Reduced, OutputsAreNearThoseOfFp32AndOfItsType) {
     EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
+TEST_P(Reduced, OutputsStayIn16BitsWhereTheyAreLearnedFrom) {
+    const auto copies = cnn_in(GetParam());
+    const auto model = with_precision(model_of(make_model({.name = "cnn"}, {1, 28, 28, 10}, 1)),
+                                      GetParam(),
+                                      ReducedOutputs::as_is_to_learn);
+    const at::Tensor learned = only(model->forward(images()));
+    EXPECT_EQ(learned.scalar_type(), GetParam() == Precision::bf16 ? at::kBFloat16 : at::kHalf);
+    EXPECT_TRUE(learned.to(at::kFloat).equal(only(copies->forward(images()))));
+    const torch::NoGradGuard no_gradients;
+    EXPECT_EQ(only(model->forward(images())).scalar_type(), at::kFloat);
+}
+
 TEST_P(Reduced, GradientsAreFp32OfEveryParameter) {
     const auto model = cnn_in(GetParam());
     only(model->forward(images())).sum().backward();

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -239,6 +240,89 @@ TEST(NextToken, MeasuresPerplexity) {
         task->evaluation(task->sums(output(torch::zeros({1, 2, 4})), samples).on_host(), 1);
     EXPECT_NEAR(even.metrics.at("perplexity"), 4, 1e-5);
     EXPECT_EQ(even.metrics.at("accuracy"), 0.5);  // the first of equals is found
+}
+
+// Three samples, the second of which is masked.
+struct Tokens {
+    struct Learned {
+        at::Tensor loss, gradient;
+    };
+
+    Tokens(std::int64_t length, std::int64_t vocabulary, at::ScalarType type)
+        : task(make_next_token({}, field_of({length + 1}, static_cast<std::size_t>(vocabulary)))),
+          logits((4 * torch::randn({3, length, vocabulary})).to(type)),
+          samples(with_targets("tokens", torch::randint(vocabulary, {3, length}, at::kLong))) {
+        samples.weights = torch::tensor({1.F, 0.F, 1.F});
+    }
+    Learned learned(const at::Tensor& from, const LeafSamples& with) const {
+        constexpr double scale = 65536;  // of fp16
+        const at::Tensor leaf = from.detach().clone().requires_grad_();
+        const at::Tensor loss = task->loss(output(leaf), with);
+        (loss * scale).backward();
+        return {loss.detach(), leaf.grad()};
+    }
+
+    std::unique_ptr<Task> task;
+    at::Tensor logits;
+    LeafSamples samples;
+};
+
+class TokensIn16Bits : public testing::TestWithParam<at::ScalarType> {
+  protected:
+    void SetUp() override {
+        torch::manual_seed(5);
+        at::set_num_threads(1);
+    }
+    void TearDown() override { at::set_num_threads(threads_before_); }
+
+  private:
+    int threads_before_ = at::get_num_threads();
+};
+INSTANTIATE_TEST_SUITE_P(Types,
+                         TokensIn16Bits,
+                         testing::Values(at::kBFloat16, at::kHalf),
+                         [](const auto& one) { return std::string(c10::toString(one.param)); });
+
+TEST_P(TokensIn16Bits, AreLearnedWithTheBitsOfACopyInFp32WhateverThePieces) {
+    struct Extents {
+        std::int64_t length, vocabulary;
+    };
+    for (const auto& [length, vocabulary] :
+         {Extents{2, 600'000}, {25, 50'257}, {40, 9'999}, {25, 100}}) {  // 1, 10, 52, all rows
+        const Tokens tokens(length, vocabulary, GetParam());
+        const auto copied = tokens.learned(tokens.logits.to(at::kFloat), tokens.samples);
+        for (const int threads : {1, 2}) {
+            at::set_num_threads(threads);
+            const auto found = tokens.learned(tokens.logits, tokens.samples);
+            EXPECT_EQ(found.loss.scalar_type(), at::kFloat);
+            EXPECT_TRUE(found.loss.equal(copied.loss)) << vocabulary;
+            EXPECT_EQ(found.gradient.scalar_type(), GetParam());
+            EXPECT_TRUE(found.gradient.equal(copied.gradient.to(GetParam()))) << vocabulary;
+        }
+        at::set_num_threads(1);
+    }
+}
+
+TEST_P(TokensIn16Bits, AreLearnedWithTheSameBitsSampleBySample) {
+    const Tokens tokens(25, 50'257, GetParam());
+    const at::Tensor all = tokens.learned(tokens.logits, tokens.samples).gradient;
+    for (std::int64_t i = 0; i < 3; ++i) {
+        const auto one = tokens.learned(tokens.logits.narrow(0, i, 1), tokens.samples.part(i, 1));
+        EXPECT_TRUE(one.gradient.equal(all.narrow(0, i, 1))) << i;
+    }
+}
+
+// The unit roundoff is 2^-8 of bf16 and 2^-11 of fp16, and 2^-25 below the normal numbers of fp16.
+TEST_P(TokensIn16Bits, HaveGradientsOfF64RoundedOnce) {
+    const Tokens tokens(25, 50'257, GetParam());
+    const auto exact = tokens.learned(tokens.logits.to(at::kDouble), tokens.samples);
+    const auto found = tokens.learned(tokens.logits, tokens.samples);
+    EXPECT_NEAR(found.loss.item<float>() / exact.loss.item<double>(), 1, 1e-6);
+    const double share = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
+    const double least = GetParam() == at::kHalf ? 0x1p-25 : 0;
+    const at::Tensor off = (found.gradient.to(at::kDouble) - exact.gradient).abs();
+    EXPECT_TRUE(off.le(1.01 * (share * exact.gradient.abs() + least)).all().item<bool>());
+    EXPECT_TRUE(found.gradient[1].eq(0).all().item<bool>()) << "a masked sample";
 }
 
 }  // namespace
