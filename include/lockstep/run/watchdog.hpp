@@ -77,9 +77,6 @@ class NodeWatch {
     /// and last heartbeat.
     std::vector<RankTrace> lost() const;
 
-    /// Returns the present folder of heartbeats.
-    fs::path folder() const;
-
   private:
     class Impl;
     std::unique_ptr<Impl> impl_;

@@ -118,12 +118,10 @@ Ailments no_gpu_direct(const DoctorFacts& facts) {
 Ailments far_port(const DoctorFacts& facts) {
     const GpuFacts* gpu = gpu_of(facts);
     if (!facts.plan.uses_gpus || gpu == nullptr) return {};
-    PathClass nearest;
-    for (const auto* port : active_rdma_ports(facts.node)) {
-        const PathClass path = path_between(facts.node, gpu->pci, port->pci);
-        if (path.kind < nearest.kind) nearest = path;
-    }
-    if (nearest.kind == PathKind::unknown || nearest.kind <= PathKind::pxb) return {};
+    auto nearest = PathClass::unknown;
+    for (const auto* port : active_rdma_ports(facts.node))
+        nearest = std::min(nearest, path_between(facts.node, gpu->pci, port->pci));
+    if (nearest == PathClass::unknown || nearest <= PathClass::pxb) return {};
     return {{fmt::format(
         "the port nearest to GPU {} is {} away", gpu->pci.address, path_class_name(nearest))}};
 }

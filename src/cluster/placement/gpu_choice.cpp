@@ -177,7 +177,7 @@ std::int64_t best_path_cost(const NodeTopology& node, const GpuFacts& gpu) {
     std::int64_t best = 0;
     bool is_first = true;
     for (const auto* port : fabric_ports(node)) {
-        const auto kind = static_cast<std::int64_t>(path_between(node, gpu.pci, port->pci).kind);
+        const auto kind = static_cast<std::int64_t>(path_between(node, gpu.pci, port->pci));
         best = is_first ? kind : std::min(best, kind);
         is_first = false;
     }
@@ -231,7 +231,7 @@ PathClass path_to_cores(const NodeTopology& node, const RankSeat& seat, const Rd
     const bool is_here =
         port.pci.numa_node < 0 || node.numa_nodes.size() < 2 ||
         std::ranges::find(seat.numa_nodes, port.pci.numa_node) != seat.numa_nodes.end();
-    return {is_here ? PathKind::node : PathKind::sys};
+    return is_here ? PathClass::node : PathClass::sys;
 }
 
 PathClass path_of(const NodeTopology& node, const RankSeat& seat, const RdmaPort& port) {
@@ -253,11 +253,11 @@ Steps steps_of(const std::string& path) {
 /// `common` steps are shared: the host bridge ("pci0000:16"), a root port, and then each switch's
 /// upstream port. Below their last common port a device has one port of that switch above it, and
 /// two more for each further switch.
-PathKind kind_below(const Steps& a, const Steps& b, std::size_t common) {
+PathClass class_below(const Steps& a, const Steps& b, std::size_t common) {
     constexpr std::size_t root_port = 2, one_switch = 2;
-    if (common < root_port) return PathKind::phb;
+    if (common < root_port) return PathClass::phb;
     const auto deepest = std::max(a.size(), b.size()) - common;
-    return deepest <= one_switch ? PathKind::pix : PathKind::pxb;
+    return deepest <= one_switch ? PathClass::pix : PathClass::pxb;
 }
 
 }  // namespace
@@ -320,12 +320,11 @@ void choose_ports(const NodeTopology& node, std::span<RankSeat> seats) {
     std::vector<int> uses(ports.size());
     for (auto& seat : seats) {
         std::size_t best = ports.size();
-        PathClass best_path;
+        auto best_path = PathClass::unknown;
         for (std::size_t p = 0; p < ports.size(); ++p) {
             const auto path = path_of(node, seat, *ports[p]);
             const bool is_better =
-                best == ports.size() ||
-                std::pair(path.kind, uses[p]) < std::pair(best_path.kind, uses[best]);
+                best == ports.size() || std::pair(path, uses[p]) < std::pair(best_path, uses[best]);
             if (!is_better) continue;
             best = p;
             best_path = path;
@@ -337,27 +336,20 @@ void choose_ports(const NodeTopology& node, std::span<RankSeat> seats) {
     }
 }
 
-std::string path_class_name(const PathClass& path) {
-    constexpr std::array<const char*, 7> names{"NV", "PIX", "PXB", "PHB", "NODE", "SYS", "-"};
-    if (path.kind == PathKind::nvlink) return fmt::format("NV{}", path.nvlinks);
-    return names.at(static_cast<std::size_t>(path.kind));
+std::string path_class_name(PathClass path) {
+    constexpr std::array<const char*, 6> names{"PIX", "PXB", "PHB", "NODE", "SYS", "-"};
+    return names.at(static_cast<std::size_t>(path));
 }
 
 PathClass path_between(const NodeTopology& node, const PciPlace& a, const PciPlace& b) {
     const auto left = steps_of(a.path), right = steps_of(b.path);
     const auto end = std::ranges::mismatch(left, right).in1;
     const auto common = static_cast<std::size_t>(end - left.begin());
-    if (common > 0) return {kind_below(left, right, common)};
-    if (a.numa_node == b.numa_node && a.numa_node >= 0) return {PathKind::node};
-    if (node.numa_nodes.size() < 2) return {PathKind::node};
+    if (common > 0) return class_below(left, right, common);
+    if (a.numa_node == b.numa_node && a.numa_node >= 0) return PathClass::node;
+    if (node.numa_nodes.size() < 2) return PathClass::node;
     const bool is_known = a.numa_node >= 0 && b.numa_node >= 0;
-    return {is_known ? PathKind::sys : PathKind::unknown};
-}
-
-PathClass path_between(const NodeTopology& node, const GpuFacts& a, const GpuFacts& b) {
-    const auto peer = std::ranges::find(a.peers, b.pci.address, &GpuPeer::address);
-    if (peer != a.peers.end() && peer->nvlinks > 0) return {PathKind::nvlink, peer->nvlinks};
-    return path_between(node, a.pci, b.pci);
+    return is_known ? PathClass::sys : PathClass::unknown;
 }
 
 }  // namespace lockstep

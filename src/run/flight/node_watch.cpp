@@ -369,8 +369,4 @@ std::vector<RankTrace> NodeWatch::lost() const {
     return impl_->lost();
 }
 
-fs::path NodeWatch::folder() const {
-    return impl_->folder();
-}
-
 }  // namespace lockstep

@@ -185,7 +185,6 @@ TEST(PathClass, HasNvidiasWords) {
     EXPECT_EQ(name(upstream + "18:00.0/19:00.0", "pci0:16/16:02.0/30:00.0"), "PHB");
     EXPECT_EQ(name(upstream + "18:00.0/19:00.0", "pci0:40/40:02.0/41:00.0"), "NODE");
     EXPECT_EQ(name(upstream + "18:00.0/19:00.0", "pci8:40/40:02.0/41:00.0"), "SYS");
-    EXPECT_EQ(path_class_name(path_between(node, node.gpus[0], node.gpus[7])), "NV18");
 }
 
 TEST(PathClass, IsUnknownWhereFirmwareNamesNoNumaNode) {
