@@ -166,8 +166,9 @@ bool is_refused_operator() {
     return ++state().operators >= settings().refuses;
 }
 
-bool lacks_workspace() {
-    return ++state().convolutions >= settings().no_workspace;
+std::uint64_t other_kernels() {
+    const std::uint64_t number = ++state().convolutions, first = settings().no_workspace;
+    return number < first ? 0 : number - first + 1;
 }
 
 }  // namespace simcuda

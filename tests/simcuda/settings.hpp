@@ -75,7 +75,8 @@ bool is_dropped_wait();
 /// Counts an operator of a recording.
 bool is_refused_operator();
 
-/// Counts a convolution.
-bool lacks_workspace();
+/// Counts a convolution. Returns how many have taken another kernel since one lacked memory for its
+/// workspace.
+std::uint64_t other_kernels();
 
 }  // namespace simcuda

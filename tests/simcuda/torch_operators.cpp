@@ -266,17 +266,16 @@ Tensor rounded_to_tf32(const Tensor& tensor) {
     return there;
 }
 
-bool is_convolution(const c10::OperatorHandle& op) {
-    return op.schema().name().find("convolution") != std::string::npos;
-}
-
-/// What a GPU does where it may.
+/// What a GPU does where it may; and another kernel, which gives other bits.
 void round_factors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     const std::string& name = op.schema().name();
-    const bool convolves = is_convolution(op);
+    const bool convolves = name.find("convolution") != name.npos;
+    const std::uint64_t others = convolves ? other_kernels() : 0;
+    if (others == 1) note_failed_allocation();
     const bool multiplies = name == "aten::addmm" || name == "aten::mm" || name == "aten::bmm";
     const at::Context& context = at::globalContext();
-    if (!(convolves && context.allowTF32CuDNN()) && !(multiplies && context.allowTF32CuBLAS()))
+    if (others == 0 && !(convolves && context.allowTF32CuDNN()) &&
+        !(multiplies && context.allowTF32CuBLAS()))
         return;
     const auto& arguments = op.schema().arguments();
     auto value = stack.end() - static_cast<std::ptrdiff_t>(arguments.size());
@@ -300,7 +299,6 @@ void run_now(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const std::size_t arguments = op.schema().arguments().size();
     const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
     wait_for_current_stream();
-    if (is_convolution(op) && lacks_workspace()) note_failed_allocation();
     round_factors(op, *stack);
     if (!op.hasTag(at::Tag::nondeterministic_seeded)) return run_on_copies(op, stack);
     const auto given = take_generator(*stack, arguments);

@@ -10,6 +10,7 @@
 #include "loop/engine.hpp"
 #include "loop/loop.hpp"
 #include "replica/gpu.hpp"
+#include "schedule/peak_memory.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -288,8 +289,16 @@ void start_engine(const LoopParts& parts) {
 }
 
 void rehearse(const LoopParts& parts) {
-    const std::optional<LeafSpeed> together = rehearse_leaves(parts);
-    rehearse_graph(parts, together);
+    const Engine& engine = parts.engine;
+    const FailedAllocations failed(engine.device());
+    std::string hash;
+    if (engine.gpu) agree_on_torch(parts.start.ranks, [&] { hash = engine.step->leaf_hash(); });
+    rehearse_graph(parts, rehearse_leaves(parts));
+    // A rehearsal whose memory ends may leave other kernels of leaves in LibTorch's cache.
+    if (engine.gpu)
+        agree_on_torch(parts.start.ranks, [&] {
+            if (failed.any()) FailedAllocations::check_kernels(engine.step->leaf_hash() != hash);
+        });
 }
 
 }  // namespace lockstep

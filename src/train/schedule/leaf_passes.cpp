@@ -227,7 +227,7 @@ void LeafPasses::compute(const LeafSamples& leaf,
         }();
         const PhaseScope scope(clock_, Phase::backward);
         backward(value, samples.inputs.front().tensor.size(0), parts);
-        failed.check_none();
+        FailedAllocations::check_kernels(failed.any());
     }
 }
 
@@ -348,7 +348,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
         if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
         replica_.begin_together();
         backward_together(losses, graph, replica_.sums());
-        failed.check_none();
+        FailedAllocations::check_kernels(failed.any());
     }
     replica_.end_together(scope.buffers, results);
     return "";
@@ -383,6 +383,20 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
         throw_if_known(error);
         return cannot_take(error);
     }
+}
+
+std::string LeafPasses::leaf_hash(const ModelShape& shape,
+                                  std::int64_t rows,
+                                  int parts,
+                                  const LossTerms& terms) {
+    replica_.begin_rehearsal();
+    replica_.begin_leaf(parts);
+    torch::manual_seed(1);
+    compute(blank_samples(task_, shape, rows), parts, terms);
+    replica_.end_leaf();
+    std::string hash = replica_.sums_hash();
+    replica_.end_rehearsal();
+    return hash;
 }
 
 std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,

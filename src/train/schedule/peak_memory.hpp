@@ -51,10 +51,12 @@ class FailedAllocations {
   public:
     explicit FailedAllocations(c10::Device device) : device_(device), before_(count()) {}
 
-    /// Throws c10::OutOfMemoryError if there were any.
-    void check_none() const {
+    bool any() const { return count() != before_; }
+
+    /// Throws c10::OutOfMemoryError if `has_changed`.
+    static void check_kernels(bool has_changed) {
         TORCH_CHECK_WITH(OutOfMemoryError,
-                         count() == before_,
+                         !has_changed,
                          "a convolution got no memory for its workspace and took another kernel, "
                          "which has other bits");
     }

@@ -101,6 +101,12 @@ class TrainStep {
         return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
     }
 
+    /// Call before the first step: see LeafPasses::leaf_hash().
+    std::string leaf_hash() {
+        return passes_.leaf_hash(
+            parts_.shape, cut().rows, settings_.micro_batches, terms(settings_.batch));
+    }
+
     /// Call before the first step on a GPU: see LeafPasses::rehearse_capture().
     CaptureVerdict rehearse_capture(const MakeDeviceGraph& make, CaptureWay way) {
         return passes_.rehearse_capture(
