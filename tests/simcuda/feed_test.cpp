@@ -140,6 +140,25 @@ TEST_F(Feed, HasTheBitsOfTheHostHoweverLateStreamsAre) {
     }
 }
 
+// A leaf of four images of 5 x 5 floats has 400 bytes.
+TEST_F(Feed, BeginsEachLeafWhereKernelsOfAnyWidthCanReadIt) {
+    read_with("crop 5x5");
+    EXPECT_TRUE(is_as_on_the_host());
+    for (const int first : {0, 1}) {
+        StreamOptions options{.lanes = 1, .batch = batch_samples, .virtual_ranks = 2};
+        options.first_leaf = first;
+        options.last_leaf = 2;
+        BatchStream stream(data_, options);
+        const InputReader input(*data_, pipeline_, settings_, *data_, *task_);
+        const auto feed = make_feed(stream, input, &kernels_);
+        for (const LeafRows& leaf : feed->next().leaves) {
+            const at::Tensor images = feed->read(leaf).inputs.front().tensor;
+            EXPECT_EQ(images.nbytes(), 400u);
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(images.const_data_ptr()) % 64, 0u);
+        }
+    }
+}
+
 // With half of all seeds a batch's pieces are late. Nothing is known of the first batch before it
 // is done with.
 TEST_F(Feed, SaysHowLongCopiesTook) {

@@ -11,6 +11,7 @@
 #include "model/known_errors.hpp"
 #include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"
+#include "schedule/peak_memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -197,6 +198,7 @@ TaskSums Evaluator::sums_of_leaves(Model& model) {
                                 there.dtype(torch::kFloat64)),
                    torch::zeros({std::ssize(none.counts)}, there.dtype(torch::kInt64))};
     std::int64_t samples = 0;
+    const FailedAllocations failed(there.device());
     Progress progress("evaluating", static_cast<std::uint64_t>(samples_));
     for (std::int64_t step = 0; step < own_steps(); ++step) {
         const Batch& batch = feed_->next();
@@ -206,6 +208,7 @@ TaskSums Evaluator::sums_of_leaves(Model& model) {
         progress.update(samples_after(step));
     }
     TaskSums sums = all.on_host();
+    FailedAllocations::check_kernels(failed.any());
     sums.counts.push_back(samples);
     return sums;
 }

@@ -24,6 +24,7 @@
 #include "model/known_errors.hpp"
 #include "model/wrapped_model.hpp"
 #include "schedule/leaf_passes.hpp"
+#include "schedule/peak_memory.hpp"
 
 #include <bit>
 #include <exception>
@@ -157,19 +158,20 @@ CapturedPasses::Key CapturedPasses::key_of(const LeafSamples& samples,
     return key;
 }
 
-// Returns true on success.
+// Returns true on success. Where memory ends, leaves may have other kernels afterwards.
 bool CapturedPasses::try_record(const Key& key, const LeafSamples& samples, const Pass& pass) {
     if (recordings_.size() >= most_recordings) forget();
+    const FailedAllocations failed(device_of(replica_.model()));
     try {
         recordings_.emplace(key, record(samples, pass));
-        return true;
     } catch (const c10::OutOfMemoryError&) {
-        why_not_ = "a recording takes more than the GPU has left";
+        throw;
     } catch (const std::exception& error) {  // the usual computation also reports a lost GPU
         why_not_ = "the model does what cannot be recorded: " + reason_of(error);
+        forget();
     }
-    forget();
-    return false;
+    FailedAllocations::check_kernels(failed.any());
+    return why_not_.empty();
 }
 
 CapturedPasses::Recording CapturedPasses::record(const LeafSamples& samples, const Pass& pass) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "task/device_stage.hpp"
 
+#include <cstdint>
+
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -45,6 +47,13 @@ at::Tensor DeviceStage::room(std::size_t floats) const {
     const c10::StreamGuard guard(stream_);
     return torch::empty({static_cast<std::int64_t>(floats)},
                         at::TensorOptions(at::kFloat).device(device()));
+}
+
+at::Tensor DeviceStage::aligned(const at::Tensor& there) const {
+    constexpr std::uintptr_t line = 64;
+    if (reinterpret_cast<std::uintptr_t>(there.const_data_ptr()) % line == 0) return there;
+    const c10::StreamGuard guard(stream_);
+    return there.clone();
 }
 
 void DeviceStage::transform(std::span<const StageLaunch> stages) const {

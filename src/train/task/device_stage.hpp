@@ -46,6 +46,10 @@ class DeviceStage {
     /// Returns uninitialised floats.
     at::Tensor room(std::size_t floats) const;
 
+    /// Returns the tensor, or a copy of it if its address is no multiple of 64: the address may
+    /// decide which kernels read it (docs/decisions/0020-kernels-of-cudnn.md).
+    at::Tensor aligned(const at::Tensor& there) const;
+
     void transform(std::span<const StageLaunch> stages) const;
     void mix(const MixLaunch& launch) const { kernels_.mix(launch, stream_.native_handle()); }
 

@@ -348,9 +348,11 @@ std::vector<LeafSamples> InputReader::read_on(const DeviceStage& stage, const Ba
     std::vector<LeafSamples> leaves;
     for (const LeafRows& leaf : batch.leaves) {
         const auto first = static_cast<std::int64_t>(leaf.first_row);
-        const LeafSamples cut = LeafSamples{.inputs = inputs, .targets = {}, .weights = {}}.part(
+        LeafSamples cut = LeafSamples{.inputs = inputs, .targets = {}, .weights = {}}.part(
             first, static_cast<std::int64_t>(leaf.rows));
-        leaves.push_back(samples(cut.inputs, batch, leaf, &stage));
+        // Whichever leaf is a rank's first one.
+        for (NamedTensor& input : cut.inputs) input.tensor = stage.aligned(input.tensor);
+        leaves.push_back(samples(std::move(cut.inputs), batch, leaf, &stage));
     }
     return leaves;
 }
