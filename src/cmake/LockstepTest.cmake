@@ -6,10 +6,10 @@ find_package(GTest REQUIRED)
 find_package(rapidcheck REQUIRED)
 
 # Test programs are compiled often and run briefly; what they test keeps all of its optimisation and
-# checks. Halves the time to build them. LibTorch's headers gain little, and are precompiled with -O2.
+# checks. Halves the time to build them. LibTorch's headers gain little, and are precompiled with more.
 add_library(lockstep_test_economy INTERFACE)
 target_compile_options(lockstep_test_economy INTERFACE
-    $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_HAS_TORCH_HEADERS>>,-O1,-O0> -g1)
+    $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_HAS_TORCH_HEADERS>>,$<$<NOT:$<CONFIG:Debug>>:-O1>,-O0> -g1)
 if("undefined" IN_LIST LOCKSTEP_SANITIZE)
     target_compile_options(lockstep_test_economy INTERFACE
         -fno-sanitize=null,alignment,object-size,vptr)

@@ -43,7 +43,7 @@ void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<s
     Json defaults = json_of(deciding_settings(then));
     defaults["task"] = "classification";  // there was no other
     defaults["device"] = "cpu";           // likewise
-    defaults["precision"] = "fp32";       // likewise
+    defaults["precision"] = "fp32";       // as a CPU has it
     for (const auto& [name, value] : defaults.items()) {
         if (recorded.contains(name) || !deciding.contains(name)) continue;
         if (deciding[name] == value || std::ranges::count(idle, name) > 0) deciding.erase(name);

@@ -89,6 +89,7 @@ TEST(Device, ComputesInTf32WhereTheGpuHasIt) {
     EXPECT_NE(first_lines(exact), first_lines(of_prompt_streams())) << "tf32 by default";
     const Variables old = {{"SIMCUDA_CAPABILITY", "7"}};
     EXPECT_EQ(first_lines(verify(model, old)), first_lines(exact));
+    EXPECT_EQ(first_lines(verify(model + tf32)), first_lines(of_prompt_streams()));
     const TempDir folder;
     for (const auto& result :
          {verify(model + tf32, old),

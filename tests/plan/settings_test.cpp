@@ -142,8 +142,9 @@ TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
     const Json digests = {{"data-digest", "digest"}};
     TrainSettings settings;
     settings.task.kind = TaskKind::classification;  // as settled before facts are made
+    settings.precision = Precision::fp32;           // likewise
     Json recorded = deciding_facts(settings, digests, "2.11.0", Json::object());
-    for (const char* name : {"decay-all", "lr", "task"}) {
+    for (const char* name : {"decay-all", "lr", "precision", "task"}) {
         EXPECT_TRUE(recorded.contains(name)) << name;
         recorded.erase(name);
     }

@@ -140,7 +140,7 @@ TEST_F(Feed, HasTheBitsOfTheHostHoweverLateStreamsAre) {
     }
 }
 
-// A leaf of four images of 5 x 5 floats has 400 bytes.
+// A leaf of four images of 3 x 5 x 5 floats has 1,200 bytes.
 TEST_F(Feed, BeginsEachLeafWhereKernelsOfAnyWidthCanReadIt) {
     read_with("crop 5x5");
     EXPECT_TRUE(is_as_on_the_host());
@@ -153,7 +153,7 @@ TEST_F(Feed, BeginsEachLeafWhereKernelsOfAnyWidthCanReadIt) {
         const auto feed = make_feed(stream, input, &kernels_);
         for (const LeafRows& leaf : feed->next().leaves) {
             const at::Tensor images = feed->read(leaf).inputs.front().tensor;
-            EXPECT_EQ(images.nbytes(), 400u);
+            EXPECT_EQ(images.nbytes(), 1200u);
             EXPECT_EQ(reinterpret_cast<std::uintptr_t>(images.const_data_ptr()) % 64, 0u);
         }
     }

@@ -36,7 +36,8 @@ struct alignas(width * sizeof(float)) Floats {
 /// Number of floats in the widest access of a thread: 16 bytes.
 inline constexpr int widest_floats = 4;
 
-/// Returns true if the address of each array allows the widest access. That of a null pointer does.
+/// Returns true if the address of each array allows the widest access. A null pointer counts as
+/// aligned.
 template <class... Arrays>
 LOCKSTEP_HOST_DEVICE inline bool are_aligned(const Arrays*... arrays) {
     return (reinterpret_cast<std::uintptr_t>(arrays) | ...) % sizeof(Floats<widest_floats>) == 0;
@@ -65,8 +66,7 @@ LOCKSTEP_HOST_DEVICE inline void for_own_floats(
     for (; i + (at_once - 1) * all < groups; i += at_once * all)
         for (int k = 0; k < at_once; ++k)
             work.template operator()<widest_floats>((i + k * all) * widest_floats);
-    if constexpr (at_once > 1)
-        for (; i < groups; i += all) work.template operator()<widest_floats>(i * widest_floats);
+    for (; i < groups; i += all) work.template operator()<widest_floats>(i * widest_floats);
     for (i = groups * widest_floats + index; i < count; i += all) work.template operator()<1>(i);
 }
 

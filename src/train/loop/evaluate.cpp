@@ -208,7 +208,7 @@ TaskSums Evaluator::sums_of_leaves(Model& model) {
         progress.update(samples_after(step));
     }
     TaskSums sums = all.on_host();
-    FailedAllocations::check_kernels(failed.any());
+    failed.check_none();
     sums.counts.push_back(samples);
     return sums;
 }

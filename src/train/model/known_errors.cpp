@@ -46,8 +46,8 @@ void throw_if_known(const std::exception& error) {
         throw Error("E696",
                     "a GPU has no memory left for what the model computes",
                     reason,
-                    "use --micro-batches 2 or more, --precision fp16, more ranks or a smaller "
-                    "--batch");
+                    "--graph off needs less, with the same bits; or use --micro-batches 2 or more, "
+                    "--precision fp16, more ranks or a smaller --batch");
     if (reason.find("does not have a deterministic implementation") != reason.npos)
         throw Error("E695",
                     "the model has an operator that may give other bits each time on this device",

@@ -47,8 +47,8 @@ Error no_gpu_planned() {
 
 constexpr int least_capability_of_tf32 = 8;
 
-// Factors of products and convolutions are rounded to TF32, which has 10 bits of fp32's 23 behind
-// the point. Sums are fp32.
+// Collective. Decides the precision if it is open. Factors of products and convolutions are rounded
+// to TF32, which has 10 bits of fp32's 23 behind the point. Sums are fp32.
 void settle_tf32(const Communicator& ranks, const Gpu* gpu, TrainSettings& settings) {
     const std::string obstacle =
         gpu == nullptr ? "the ranks compute on CPUs, and TF32 is of GPUs" : gpu->tf32_obstacle();
@@ -60,10 +60,11 @@ void settle_tf32(const Communicator& ranks, const Gpu* gpu, TrainSettings& setti
     if (settings.precision != Precision::tf32) return;
     agree(ranks, [&] {
         check(obstacle.empty(), [&] {
-            return Error("E107",
-                         "--precision tf32 has no effect here",
-                         obstacle,
-                         "use --precision fp32, which is the same there");
+            return Error(
+                "E107",
+                "--precision tf32 has no effect here",
+                obstacle,
+                "use --precision fp32 in a new run; one that has tf32 needs GPUs that have it");
         });
     });
     at::globalContext().setAllowTF32CuDNN(true);

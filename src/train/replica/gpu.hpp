@@ -89,7 +89,7 @@ class Gpu {
 
 /// Collective. Decides whether ranks compute on GPUs, and in which precision, if `settings` leave
 /// it open; they say so then. Returns nothing for CPUs. Errors: those of Gpu, if GPUs were
-/// requested; E107 there is no TF32.
+/// requested; E107 tf32 was, and a rank lacks it.
 std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& settings);
 
 /// Loads it, before any code asks LibTorch whether there is CUDA, and selects kernels that give the

@@ -170,7 +170,7 @@ bool CapturedPasses::try_record(const Key& key, const LeafSamples& samples, cons
         why_not_ = "the model does what cannot be recorded: " + reason_of(error);
         forget();
     }
-    FailedAllocations::check_kernels(failed.any());
+    failed.check_none();
     return why_not_.empty();
 }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <numeric>
@@ -227,7 +228,7 @@ void LeafPasses::compute(const LeafSamples& leaf,
         }();
         const PhaseScope scope(clock_, Phase::backward);
         backward(value, samples.inputs.front().tensor.size(0), parts);
-        FailedAllocations::check_kernels(failed.any());
+        failed.check_none();
     }
 }
 
@@ -348,7 +349,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
         if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
         replica_.begin_together();
         backward_together(losses, graph, replica_.sums());
-        FailedAllocations::check_kernels(failed.any());
+        failed.check_none();
     }
     replica_.end_together(scope.buffers, results);
     return "";
@@ -389,6 +390,7 @@ std::string LeafPasses::leaf_hash(const ModelShape& shape,
                                   std::int64_t rows,
                                   int parts,
                                   const LossTerms& terms) {
+    const StirredWeights stirred(replica_.places().parameters);
     replica_.begin_rehearsal();
     replica_.begin_leaf(parts);
     torch::manual_seed(1);
@@ -406,17 +408,22 @@ std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,
     const at::Device device = device_of(replica_.model());
     const LeafSamples samples = blank_samples(task_, shape, cut.samples());
     double together_s = std::numeric_limits<double>::infinity(), as_one_s = together_s;
-    for (int pass = 0; pass < 2; ++pass) {  // the first of one leaf prepares kernels
-        together_s = std::min(
-            together_s, seconds_of(device, [&] {
-                static_cast<void>(rehearse_together(samples, cut, numbered_seeds(cut), terms));
-            }));
-        replica_.begin_rehearsal();
-        replica_.begin_leaf(1);
-        as_one_s = std::min(as_one_s, seconds_of(device, [&] { compute(samples, 1, terms); }));
-        replica_.end_leaf();
+    try {
+        for (int pass = 0; pass < 2; ++pass) {  // the first of one leaf prepares kernels
+            together_s = std::min(
+                together_s, seconds_of(device, [&] {
+                    static_cast<void>(rehearse_together(samples, cut, numbered_seeds(cut), terms));
+                }));
+            replica_.begin_rehearsal();
+            replica_.begin_leaf(1);
+            as_one_s = std::min(as_one_s, seconds_of(device, [&] { compute(samples, 1, terms); }));
+            replica_.end_leaf();
+        }
+    } catch (const c10::OutOfMemoryError&) {  // of one leaf, which no step computes
+        together_s = std::numeric_limits<double>::infinity();
     }
     replica_.end_rehearsal();
+    if (std::isinf(together_s)) return {};
     const auto count = static_cast<double>(cut.samples());
     return LeafSpeed{.together = count / together_s, .as_one = count / as_one_s};
 }

@@ -53,10 +53,10 @@ class FailedAllocations {
 
     bool any() const { return count() != before_; }
 
-    /// Throws c10::OutOfMemoryError if `has_changed`.
-    static void check_kernels(bool has_changed) {
+    /// Throws c10::OutOfMemoryError if there were any.
+    void check_none() const {
         TORCH_CHECK_WITH(OutOfMemoryError,
-                         !has_changed,
+                         !any(),
                          "a convolution got no memory for its workspace and took another kernel, "
                          "which has other bits");
     }
@@ -64,10 +64,7 @@ class FailedAllocations {
   private:
     std::int64_t count() const {
         if (device_.is_cpu()) return 0;
-        auto* const allocator =
-            dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device_.type()));
-        if (allocator == nullptr || !allocator->initialized()) return 0;
-        return allocator->getDeviceStats(device_.index()).num_ooms;
+        return c10::getDeviceAllocator(device_.type())->getDeviceStats(device_.index()).num_ooms;
     }
 
     const c10::Device device_;

@@ -115,7 +115,7 @@ class MultiLabel : public FieldTask {
 // The cross entropy of 16-bit logits [rows, classes], computed in fp32, some rows at a time.
 // Backward computes their log-probabilities once more. A whole fp32 copy, its log-probabilities and
 // its gradient would take 3.3 GB each for 16,384 tokens of a vocabulary of 50,257. The bits are the
-// same, because LibTorch's operators compute each row by itself.
+// same (tested on CPUs), because LibTorch's operators compute each row by itself.
 //
 // Only for tokens: other tasks have fewer classes, weights of classes and smoothed labels.
 class ReducedCrossEntropy : public torch::autograd::Function<ReducedCrossEntropy> {
