@@ -77,6 +77,11 @@ class NodeWatch {
     /// and last heartbeat.
     std::vector<RankTrace> lost() const;
 
+    /// Returns true if this process is the first that gives a verdict, in the folder of the set-up,
+    /// if it is there still, and in the present one. While ranks change from one to the other, some
+    /// look into either.
+    bool claim(const Verdict& verdict) const;
+
   private:
     class Impl;
     std::unique_ptr<Impl> impl_;

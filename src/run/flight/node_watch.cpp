@@ -97,7 +97,10 @@ bool may_wait(const FlightRecorder& recorder, double least_s) {
 class NodeWatch::Impl {
   public:
     Impl(NodeMap map, fs::path folder, NodeWatchSettings settings)
-        : map_(std::move(map)), settings_(settings), folder_(std::move(folder)) {
+        : map_(std::move(map)),
+          settings_(settings),
+          first_folder_(folder),
+          folder_(std::move(folder)) {
         const auto& mine = own().ranks;
         place_ = static_cast<std::size_t>(std::ranges::find(mine, map_.rank, &RankPlace::rank) -
                                           mine.begin());
@@ -142,6 +145,12 @@ class NodeWatch::Impl {
     fs::path folder() const {
         const std::lock_guard lock(mutex_);
         return folder_;
+    }
+
+    bool claim(const Verdict& verdict) const {
+        const fs::path present = folder();
+        return (present == first_folder_ || claim_verdict(first_folder_, verdict)) &&
+               claim_verdict(present, verdict);
     }
 
   private:
@@ -333,6 +342,7 @@ class NodeWatch::Impl {
 
     const NodeMap map_;
     NodeWatchSettings settings_;
+    const fs::path first_folder_;
     const double began_s_ = now_s();
     std::size_t place_ = 0;  // among the ranks of its node
 
@@ -367,6 +377,10 @@ void NodeWatch::stand_by(const FlightRecorder& recorder) {
 
 std::vector<RankTrace> NodeWatch::lost() const {
     return impl_->lost();
+}
+
+bool NodeWatch::claim(const Verdict& verdict) const {
+    return impl_->claim(verdict);
 }
 
 }  // namespace lockstep

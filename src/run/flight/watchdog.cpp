@@ -312,8 +312,10 @@ class Watchdog::Impl {
         const double patience_s = is_due ? 0 : heard_within_s;
         // Any rank of the chosen one's node may repeat it: that one may have been ended.
         const bool may_repeat = nodes_ != nullptr && chooses.speaker_host == host_name();
-        const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
-                            (may_repeat && claim_unheard_verdict(recorder_.folder(), patience_s));
+        const bool is_first =
+            nodes_ == nullptr ? claim_verdict(recorder_.folder(), verdict) : nodes_->claim(verdict);
+        const bool speaks =
+            is_first || (may_repeat && claim_unheard_verdict(recorder_.folder(), patience_s));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);

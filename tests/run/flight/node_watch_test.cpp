@@ -336,6 +336,23 @@ TEST_F(NodeWatchTest, IsSilentAboutSilenceWhileItsRankComputes) {
     EXPECT_EQ(a->wait(2), -1) << a->output();
 }
 
+// While ranks go from the folder of their set-up to that of training, and afterwards.
+TEST_F(NodeWatchTest, LetsOneProcessGiveTheVerdict) {
+    const Verdict verdict{.what = "rank 1 is gone"};
+    for (const bool is_late_first : {true, false}) {
+        const TempDir set_up, training;
+        const NodeMap map = two_nodes(0, {this_process()});
+        const NodeWatch early(map, set_up.path(), beats_only);
+        NodeWatch late(map, set_up.path(), beats_only);
+        const FlightRecorder recorder(training.path(), 0, 2, {.entries = 64});
+        late.stand_by(recorder);
+        EXPECT_TRUE((is_late_first ? late : early).claim(verdict));
+        EXPECT_FALSE((is_late_first ? early : late).claim(verdict));
+        fs::remove_all(set_up.path());
+        EXPECT_EQ(late.claim(verdict), !is_late_first);
+    }
+}
+
 TEST_F(NodeWatchTest, IsNotMissedWhereItSaidThatItLeaves) {
     const RankChild b(folder_, 1, [&] {
         NodeWatch watch(two_nodes(1, {this_process()}), folder_.path(), beats_only);
