@@ -93,11 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"KernelsOfTheCLibrary",
                 {{"GLIBC_TUNABLES", "glibc.cpu.hwcaps=-FMA,-FMA_Usable"}},
                 "E709",
-                "GLIBC_TUNABLES is 'glibc.cpu.hwcaps"},
-        Refusal{"AllocatorThatHidesWhereMemoryEnds",
-                {{"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"}},
-                "E709",
-                "PYTORCH_CUDA_ALLOC_CONF is 'backend:cudaMallocAsync'"}),
+                "GLIBC_TUNABLES is 'glibc.cpu.hwcaps"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(Numbers, OfOneRankThatAreOthersAreRefused) {

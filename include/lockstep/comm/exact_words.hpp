@@ -134,15 +134,8 @@ LOCKSTEP_HOST_DEVICE inline void add_own(const SquaresLaunch& launch,
                                          std::int64_t blocks,
                                          int threads,
                                          std::int64_t* own) {
-    const auto add_floats = [&]<int width>(std::int64_t i) {
-        const Floats<width> floats = load_floats<width>(launch.values + i);
-        for (const float value : floats.at) add_square(own, value);
-    };
-    for_own_floats(launch.count,
-                   are_aligned(launch.values),
-                   block * threads + thread,
-                   blocks * threads,
-                   add_floats);
+    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
+        add_square(own, launch.values[i]);
     carry(own);
 }
 
@@ -154,7 +147,7 @@ LOCKSTEP_HOST_DEVICE inline void nonfinite_thread(
         const Floats<width> floats = load_floats<width>(launch.values + i);
         for (const float value : floats.at) found |= is_nonfinite(value);
     };
-    for_own_floats<4>(
+    for_own_floats(
         launch.count, are_aligned(launch.values), block * threads + thread, blocks * threads, look);
     if (found) launch.words[nans] = 1;
 }

@@ -56,18 +56,15 @@ LOCKSTEP_HOST_DEVICE inline Floats<width> load_floats(const float* from) {
 /// Calls `work.template operator()<width>(i)` for the floats [i, i + width) of one thread. The grid
 /// has `all` threads, which cover [0, count) once; `index` is that of this thread. Where arrays are
 /// aligned, the width is widest_floats, except for up to three floats at the end. Elsewhere it
-/// is 1. `at_once` calls follow each other without a branch, so work that only loads has several
-/// loads under way.
-template <int at_once = 1, class Work>
+/// is 1.
+template <class Work>
 LOCKSTEP_HOST_DEVICE inline void for_own_floats(
     std::int64_t count, bool is_aligned, std::int64_t index, std::int64_t all, const Work& work) {
     const std::int64_t groups = is_aligned ? count / widest_floats : 0;
-    std::int64_t i = index;
-    for (; i + (at_once - 1) * all < groups; i += at_once * all)
-        for (int k = 0; k < at_once; ++k)
-            work.template operator()<widest_floats>((i + k * all) * widest_floats);
-    for (; i < groups; i += all) work.template operator()<widest_floats>(i * widest_floats);
-    for (i = groups * widest_floats + index; i < count; i += all) work.template operator()<1>(i);
+    for (std::int64_t i = index; i < groups; i += all)
+        work.template operator()<widest_floats>(i * widest_floats);
+    for (std::int64_t i = groups * widest_floats + index; i < count; i += all)
+        work.template operator()<1>(i);
 }
 
 }  // namespace lockstep

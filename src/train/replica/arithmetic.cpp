@@ -116,32 +116,21 @@ void check_rounding() {
     });
 }
 
-struct RefusedSetting {
-    const char *name, *part, *why;
-};
-constexpr const char* hides_failures =
-    "that allocator does not say where a GPU's memory ended, and kernels change there";
 // The C library chooses its kernels before main().
-constexpr std::array refused_settings{
-    RefusedSetting{"GLIBC_TUNABLES",
-                   "glibc.cpu",
-                   "it chooses the C library's kernels, whose last bits differ"},
-    RefusedSetting{"PYTORCH_ALLOC_CONF", "cudaMallocAsync", hides_failures},
-    RefusedSetting{"PYTORCH_CUDA_ALLOC_CONF", "cudaMallocAsync", hides_failures}};
-
-void check_refused_settings() {
-    for (const auto& [name, part, why] : refused_settings) {
-        const std::string text = Environment().text(name).value_or("");
-        check(text.find(part) == text.npos, [&] {
-            return Error("E709", fmt::format("{} is '{}'", name, text), why, "unset it");
-        });
-    }
+void check_tunables() {
+    const auto tunables = Environment().text("GLIBC_TUNABLES");
+    check(!tunables || tunables->find("glibc.cpu") == tunables->npos, [&] {
+        return Error("E709",
+                     fmt::format("GLIBC_TUNABLES is '{}'", *tunables),
+                     "it chooses the C library's kernels, whose last bits differ",
+                     "unset GLIBC_TUNABLES");
+    });
 }
 
 }  // namespace
 
 std::vector<std::string> forget_kernel_variables() {
-    check_refused_settings();
+    check_tunables();
     std::vector<std::string> notes;
     for (const char* name : kernel_variables) {
         const auto value = Environment().text(name);

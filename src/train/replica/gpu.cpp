@@ -45,6 +45,19 @@ Error no_gpu_planned() {
             "--device cpu"};
 }
 
+// FailedAllocations asks how many there were, and this allocator does not count.
+void check_allocator() {
+    for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+        const std::string text = Environment().text(name).value_or("");
+        check(text.find("cudaMallocAsync") == text.npos, [&] {
+            return Error("E709",
+                         fmt::format("{} is '{}'", name, text),
+                         "cudaMallocAsync does not say that memory ended, and kernels change there",
+                         "unset it, or name another backend there");
+        });
+    }
+}
+
 constexpr int least_capability_of_tf32 = 8;
 
 // Collective. Decides the precision if it is open. Factors of products and convolutions are rounded
@@ -229,6 +242,7 @@ Gpu::Gpu(const Communicator& ranks, const TrainSettings& settings)
     }
     agree(ranks, [&] {
         check(!settings.gpu.pci.empty(), no_gpu_planned);
+        check_allocator();
         load_torch_cuda();  // with an NCCL, which is then the process's
         runtime_ = GpuRuntime::open();
     });

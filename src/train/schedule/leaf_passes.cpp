@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <exception>
 #include <limits>
 #include <numeric>
@@ -388,14 +387,10 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
 
 std::string LeafPasses::leaf_hash(const ModelShape& shape,
                                   std::int64_t rows,
-                                  int parts,
                                   const LossTerms& terms) {
     const StirredWeights stirred(replica_.places().parameters);
-    replica_.begin_rehearsal();
-    replica_.begin_leaf(parts);
-    torch::manual_seed(1);
-    compute(blank_samples(task_, shape, rows), parts, terms);
-    replica_.end_leaf();
+    const LeafSamples samples = blank_samples(task_, shape, rows);
+    static_cast<void>(rehearse_one_by_one(samples, {.leaves = 1, .rows = rows}, {1}, terms));
     std::string hash = replica_.sums_hash();
     replica_.end_rehearsal();
     return hash;
@@ -420,10 +415,10 @@ std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,
             replica_.end_leaf();
         }
     } catch (const c10::OutOfMemoryError&) {  // of one leaf, which no step computes
-        together_s = std::numeric_limits<double>::infinity();
+        replica_.end_rehearsal();
+        return {};
     }
     replica_.end_rehearsal();
-    if (std::isinf(together_s)) return {};
     const auto count = static_cast<double>(cut.samples());
     return LeafSpeed{.together = count / together_s, .as_one = count / as_one_s};
 }

@@ -163,10 +163,7 @@ class LeafPasses {
                          Walk walk = Walk::counts);
 
     /// Returns the hash of a leaf of `rows` generated samples, which kernels decide.
-    std::string leaf_hash(const ModelShape& shape,
-                          std::int64_t rows,
-                          int parts,
-                          const LossTerms& terms);
+    std::string leaf_hash(const ModelShape& shape, std::int64_t rows, const LossTerms& terms);
 
     /// Returns the speed of leaves after a rehearsal without obstacles; nothing if the measurement
     /// would take seconds.

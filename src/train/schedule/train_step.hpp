@@ -101,10 +101,10 @@ class TrainStep {
         return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
     }
 
-    /// Call before the first step: see LeafPasses::leaf_hash().
+    /// Call before the first step: see LeafPasses::leaf_hash(). Of a leaf's first micro-batch.
     std::string leaf_hash() {
-        return passes_.leaf_hash(
-            parts_.shape, cut().rows, settings_.micro_batches, terms(settings_.batch));
+        const std::int64_t rows = std::max<std::int64_t>(cut().rows / settings_.micro_batches, 1);
+        return passes_.leaf_hash(parts_.shape, rows, terms(settings_.batch));
     }
 
     /// Call before the first step on a GPU: see LeafPasses::rehearse_capture().

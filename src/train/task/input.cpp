@@ -350,7 +350,7 @@ std::vector<LeafSamples> InputReader::read_on(const DeviceStage& stage, const Ba
         const auto first = static_cast<std::int64_t>(leaf.first_row);
         LeafSamples cut = LeafSamples{.inputs = inputs, .targets = {}, .weights = {}}.part(
             first, static_cast<std::int64_t>(leaf.rows));
-        // Whichever leaf is a rank's first one.
+        // Where a leaf begins must not tell which leaf is the rank's first.
         for (NamedTensor& input : cut.inputs) input.tensor = stage.aligned(input.tensor);
         leaves.push_back(samples(std::move(cut.inputs), batch, leaf, &stage));
     }
