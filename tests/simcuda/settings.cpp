@@ -132,7 +132,7 @@ void note_wait_of_host() {
     const std::uint64_t count = ++state().waits_of_host;
     const Settings& now = state().settings;
     if (!now.waits.empty())
-        std::ofstream(now.waits + "." + std::to_string(now.rank))
+        std::ofstream(now.waits + "." + std::to_string(now.rank), std::ios::app)
             << count << ' ' << state().launches << '\n';
 }
 

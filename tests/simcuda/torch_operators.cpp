@@ -326,6 +326,18 @@ std::vector<Tensor> subtract_all(at::TensorList from, at::TensorList these, cons
     return results;
 }
 
+std::vector<Tensor> add_all(at::TensorList to, at::TensorList these, const at::Scalar& times) {
+    const OneLaunch one;
+    std::vector<Tensor> results;
+    for (std::size_t i = 0; i < to.size(); ++i) results.push_back(to[i].add(these[i], times));
+    return results;
+}
+
+void add_to_all(at::TensorList to, const at::Scalar& number) {
+    const OneLaunch one;
+    for (const Tensor& tensor : to) tensor.add_(number);
+}
+
 // cuDNN keeps something of forward for backward: here how many samples there were.
 std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(const Tensor& input,
                                                             const Tensor& weight,
@@ -371,6 +383,8 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
     library.impl("empty.memory_format", empty);
     library.impl("_foreach_copy_", copy_all);
+    library.impl("_foreach_add.List", add_all);
+    library.impl("_foreach_add_.Scalar", add_to_all);
     library.impl("_foreach_sub.List", subtract_all);
     library.impl("empty_strided", empty_strided);
     library.impl("copy_", copy_);

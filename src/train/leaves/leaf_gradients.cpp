@@ -64,6 +64,18 @@ class Product : public LeafNode {
         if (is_transposed()) return {gradient.contiguous(), first_.contiguous(), true};
         return {first_.contiguous(), gradient.contiguous(), false};
     }
+    std::optional<GradientsAtOnce> at_once(const Tensor& gradient,
+                                           const LeafCut& cut,
+                                           std::size_t edge) const override {
+        if (edge != edge_ || !gradient.is_contiguous() || !first_.is_contiguous()) return {};
+        const Tensor first = cut.stacked(first_), second = cut.stacked(gradient);
+        const bool turns = is_transposed();
+        return {{.key = key_of(turns ? LeafOperator::turned_products : LeafOperator::products,
+                               {first, second}),
+                 .compute = [=] {
+                     return turns ? second.mT().bmm(first).mT() : first.mT().bmm(second);
+                 }}};
+    }
     EdgeGradients gradients(const LeafCall& call) const override {
         const Tensor first = call.part(first_), gradient = call.part();
         EdgeGradients all(edge_ + 1);
@@ -93,6 +105,15 @@ class Addmm : public Product {
     bool fits(const LeafCut& cut, std::size_t edge) const override {
         return Product::fits(cut, edge == 0 ? 2 : edge) && is_one(node_.alpha) &&
                is_one(node_.beta);
+    }
+    std::optional<GradientsAtOnce> at_once(const Tensor& gradient,
+                                           const LeafCut& cut,
+                                           std::size_t edge) const override {
+        if (edge != 0) return Product::at_once(gradient, cut, edge);
+        if (!gradient.is_contiguous()) return {};
+        const Tensor rows = cut.stacked(gradient);
+        return {
+            {.key = key_of(LeafOperator::sums, {rows}), .compute = [=] { return rows.sum(1); }}};
     }
     EdgeGradients gradients(const LeafCall& call) const override {
         EdgeGradients all = Product::gradients(call);

@@ -100,6 +100,28 @@ RowMatrix matrix(const Tensor& rows) {
     return {rows.const_data_ptr<float>(), static_cast<std::size_t>(rows.size(1))};
 }
 
+constexpr std::size_t most_gathered_bytes = 32 << 20;
+
+// The merges of all leaves; those of one round do not depend on each other.
+struct MergeRounds {
+    explicit MergeRounds(const LeafSums& sums) {
+        std::vector<std::size_t> next_round(sums.leaves());
+        for (std::size_t leaf = 0; leaf < sums.leaves(); ++leaf) {
+            leaf_in[sums.slot(leaf)] = leaf;
+            sums.for_each_merge(leaf, [&](float* to, float* from) {
+                const std::size_t into = leaf_in.at(to), other = leaf_in.at(from);
+                const std::size_t round = std::max(next_round[into], next_round[other]);
+                if (rounds.size() == round) rounds.emplace_back();
+                rounds[round].emplace_back(into, other);
+                next_round[into] = round + 1;
+            });
+        }
+    }
+
+    std::vector<std::vector<std::pair<std::size_t, std::size_t>>> rounds;  ///< into, from
+    std::map<float*, std::size_t> leaf_in;  ///< by slot: the leaf that its sum begins with
+};
+
 struct BeforeNode : torch::autograd::FunctionPreHook {
     explicit BeforeNode(std::function<void(const Tensor&)> compute)
         : compute_(std::move(compute)) {}
@@ -124,7 +146,7 @@ struct LeafGraph::Use {
 struct LeafGraph::Parameter {
     std::size_t uses = 0, done = 0;
     bool is_known = true, has_product = false, is_taken = false;
-    std::vector<Tensor> by_leaf;  ///< sums of several uses
+    std::vector<Tensor> by_leaf;  ///< sums of several uses, or gathered
 };
 
 struct LeafGraph::Consumer {
@@ -240,7 +262,7 @@ void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
     std::vector<bool> wanted(consumer.node->num_outputs(), false);
     std::vector<const Use*> left;
     for (const Use& use : consumer.uses) {
-        if (multiply(consumer, use, gradient)) continue;
+        if (multiply(consumer, use, gradient) || compute_at_once(consumer, use, gradient)) continue;
         wanted[use.edge] = true;
         left.push_back(&use);
     }
@@ -273,6 +295,25 @@ bool LeafGraph::multiply(Consumer& consumer, const Use& use, const Tensor& gradi
     return true;
 }
 
+// Returns true if one launch computed this use's gradients of all leaves of a GPU, with the bits of
+// each leaf alone.
+bool LeafGraph::compute_at_once(Consumer& consumer, const Use& use, const Tensor& gradient) {
+    if (scope_ == nullptr || !is_gathered(use.parameter)) return false;
+    const LeafNode& node = *consumer.gradients;
+    const auto at_once = node.at_once(gradient, cut_, use.edge);
+    if (!at_once) return false;
+    std::vector<bool> wanted(consumer.node->num_outputs(), false);
+    wanted[use.edge] = true;
+    const auto of_leaf = [&](std::int64_t leaf) {
+        return fitted(node.gradients({gradient, cut_, leaf, wanted})[use.edge], use.to);
+    };
+    if (!scope_->has_bits_of_leaves(at_once->key, at_once->compute, of_leaf)) return false;
+    const Tensor all = at_once->compute();
+    for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf)
+        add(use, leaf, all.select(0, static_cast<std::int64_t>(leaf)));
+    return true;
+}
+
 void LeafGraph::multiply_into(const DenseGradient& product, std::size_t parameter) {
     const FloatRange range = places_.range(parameter);
     std::vector<float*> outputs;
@@ -301,7 +342,7 @@ void LeafGraph::add(const Use& use, std::size_t leaf, Tensor gradient) {
         gradient = fitted(std::move(gradient), between->next_edge(0));
     }
     Parameter& parameter = parameters_[use.parameter];
-    if (parameter.uses == 1) {
+    if (parameter.uses == 1 && !is_gathered(use.parameter)) {
         place(use.parameter, leaf, gradient);
         return;
     }
@@ -321,23 +362,69 @@ void LeafGraph::place(std::size_t parameter, std::size_t leaf, const Tensor& gra
     });
 }
 
+// On a GPU a sum of a few leaves is a matter of launches, of many bytes one of memory.
+bool LeafGraph::is_gathered(std::size_t number) const {
+    const Tensor& parameter = places_.parameters[number];
+    return !parameter.is_cpu() && parameter.nbytes() * sums_->leaves() <= most_gathered_bytes;
+}
+
 // Uses are added up before leaves are.
 void LeafGraph::note_use(std::size_t number) {
     Parameter& parameter = parameters_[number];
     if (++parameter.done < parameter.uses) return;
+    if (is_gathered(number)) {
+        gathered_.push_back(number);
+        for (const Tensor& gradient : parameter.by_leaf) gathered_bytes_ += gradient.nbytes();
+        if (gathered_bytes_ > most_gathered_bytes) place_gathered();
+        return;
+    }
     for (std::size_t leaf = 0; leaf < parameter.by_leaf.size(); ++leaf)
         place(number, leaf, parameter.by_leaf[leaf]);
     parameter.by_leaf.clear();
     places_.ready(number);
 }
 
+// Has the bits of place(), with one launch for all parameters and all merges of a round. Lists are
+// not added in place: a gradient may be a part of another one.
+void LeafGraph::place_gathered() {
+    if (gathered_.empty()) return;
+    const MergeRounds merges(*sums_);
+    for (const auto& round : merges.rounds) {
+        std::vector<Tensor> left, right;
+        for (const std::size_t number : gathered_)
+            for (const auto& [into, from] : round) {
+                left.push_back(parameters_[number].by_leaf[into]);
+                right.push_back(parameters_[number].by_leaf[from]);
+            }
+        const std::vector<Tensor> added = at::_foreach_add(left, right);
+        auto next = added.begin();
+        for (const std::size_t number : gathered_)
+            for (const auto& [into, from] : round) parameters_[number].by_leaf[into] = *next++;
+    }
+    std::vector<Tensor> to, from;
+    for (const std::size_t number : gathered_)
+        for (float* const slot : sums_->partials()) {
+            to.push_back(places_.gradient(slot, number));
+            from.push_back(parameters_[number].by_leaf[merges.leaf_in.at(slot)]);
+        }
+    at::_foreach_copy_(to, from);
+    at::_foreach_add_(to, 0);  // of -0 it makes 0
+    gathered_bytes_ = 0;
+    for (const std::size_t number : std::exchange(gathered_, {})) {
+        parameters_[number].by_leaf.clear();
+        places_.ready(number);
+    }
+}
+
 void LeafGraph::finish() {
+    place_gathered();
     for (std::size_t number = 0; number < parameters_.size(); ++number) {
         Parameter& parameter = parameters_[number];
         if (!parameter.is_taken || parameter.by_leaf.empty()) continue;
         parameter.done = parameter.uses - 1;
         note_use(number);
     }
+    place_gathered();
 }
 
 }  // namespace lockstep

@@ -32,6 +32,12 @@ struct DenseGradient {
     bool is_transposed = false;  ///< what the edge gets is the product's transpose
 };
 
+/// Gradients of all leaves by one operator.
+struct GradientsAtOnce {
+    std::vector<std::int64_t> key;        ///< see LeafVerdicts
+    std::function<at::Tensor()> compute;  ///< leaf by leaf along the first dimension
+};
+
 /// A leaf whose gradients are asked for.
 struct LeafCall {
     const at::Tensor& gradient;  ///< of the node's output, for all samples
@@ -61,6 +67,14 @@ class LeafNode {
 
     /// Of all leaves' rows. `gradient`: of the node's output.
     virtual DenseGradient product(const at::Tensor&) const { return {}; }
+
+    /// What goes along `edge`, if one operator can do it; it may have other bits than gradients().
+    virtual std::optional<GradientsAtOnce> at_once(const at::Tensor& gradient,
+                                                   const LeafCut& cut,
+                                                   std::size_t edge) const {
+        static_cast<void>(gradient), static_cast<void>(cut), static_cast<void>(edge);
+        return {};
+    }
 
     /// Whether begin() is needed even where no parameter is.
     virtual bool replaces_kernel() const { return false; }
@@ -180,11 +194,14 @@ class LeafGraph {
     void add_use(Consumer& consumer, Use use, bool is_watched);
     void compute(Consumer& consumer, const at::Tensor& gradient);
     bool multiply(Consumer& consumer, const Use& use, const at::Tensor& gradient);
+    bool compute_at_once(Consumer& consumer, const Use& use, const at::Tensor& gradient);
     void multiply_into(const DenseGradient& product, std::size_t parameter);
     at::Tensor leaf_gradient(const DenseGradient& product, std::size_t leaf) const;
     void add(const Use& use, std::size_t leaf, at::Tensor gradient);
+    bool is_gathered(std::size_t parameter) const;
     void place(std::size_t parameter, std::size_t leaf, const at::Tensor& gradient);
     void note_use(std::size_t parameter);
+    void place_gathered();
 
     ParameterPlaces places_;
     LeafCut cut_;
@@ -194,6 +211,8 @@ class LeafGraph {
     std::map<const void*, std::size_t> numbers_;  ///< numbers of parameters
     std::map<torch::autograd::Node*, std::unique_ptr<Consumer>> consumers_;
     std::vector<Parameter> parameters_;
+    std::vector<std::size_t> gathered_;  ///< complete parameters that wait for place_gathered()
+    std::size_t gathered_bytes_ = 0;
 };
 
 }  // namespace lockstep

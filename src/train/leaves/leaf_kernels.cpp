@@ -18,7 +18,6 @@
 
 #include "leaves/leaf_scope.hpp"
 
-#include <initializer_list>
 #include <mutex>
 #include <tuple>
 #include <utility>
@@ -61,13 +60,8 @@ std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved..
     (std::make_index_sequence<1 + sizeof...(Saved)>());
 }
 
-// Restores the value that the leaf left, or that the step found.
-void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
-    const Tensor* const left = scope.buffers.find(buffer, leaf);
-    buffer.copy_(left != nullptr ? *left : first);
-}
-
-// `compute` normalizes a leaf's rows: output, what is saved of them.
+// `compute` normalizes a leaf's rows, and updates the mean and variance that it gets: output, what
+// is saved of them.
 template <class Compute>
 auto normalize_by_leaf(const Tensor& input,
                        const OptionalTensor& mean,
@@ -75,21 +69,16 @@ auto normalize_by_leaf(const Tensor& input,
                        bool trains,
                        Compute&& compute) {
     const OwnKernels own;
-    if (!is_cut(input)) return compute(input);
+    if (!is_cut(input)) return compute(input, mean, variance);
     LeafScope& scope = LeafScope::current();
+    const std::int64_t count = scope.cut().leaves;
     const bool has_buffers = trains && mean && mean->defined();
-    const Tensor first_mean = has_buffers ? mean->clone() : Tensor();
-    const Tensor first_variance = has_buffers ? variance->clone() : Tensor();
-    std::vector<decltype(compute(input))> leaves;
-    for (std::int64_t leaf = 0; leaf < scope.cut().leaves; ++leaf) {
-        if (has_buffers) {
-            restore(scope, *mean, first_mean, leaf);
-            restore(scope, *variance, first_variance, leaf);
-        }
-        leaves.push_back(compute(scope.cut().part(input, leaf)));
-        if (!has_buffers) continue;
-        scope.buffers.keep(*mean, leaf, scope.cut().leaves);
-        scope.buffers.keep(*variance, leaf, scope.cut().leaves);
+    std::vector<decltype(compute(input, mean, variance))> leaves;
+    for (std::int64_t leaf = 0; leaf < count; ++leaf) {
+        const auto of_leaf = [&](const OptionalTensor& buffer) {
+            return has_buffers ? scope.buffers.own(*buffer, leaf, count) : buffer;
+        };
+        leaves.push_back(compute(scope.cut().part(input, leaf), of_leaf(mean), of_leaf(variance)));
     }
     return joined(leaves);
 }
@@ -113,9 +102,16 @@ Result leaf_batch_norm(const Tensor& input,
                        bool trains,
                        double momentum,
                        double epsilon) {
-    return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
-        return normalize(rows, weight, bias, mean, variance, trains, momentum, epsilon);
-    });
+    return normalize_by_leaf(
+        input,
+        mean,
+        variance,
+        trains,
+        [&](const Tensor& rows,
+            const OptionalTensor& own_mean,
+            const OptionalTensor& own_variance) {
+            return normalize(rows, weight, bias, own_mean, own_variance, trains, momentum, epsilon);
+        });
 }
 
 template <auto compute>
@@ -131,24 +127,6 @@ struct FoundOr<compute> {
         return {*std::exchange(found, std::nullopt), Tensor(), Tensor()};
     }
 };
-
-enum class Operator : std::int64_t { convolution, convolution_backward, addmm, mm };
-
-void add_layout(std::vector<std::int64_t>& key, const Tensor& tensor) {
-    key.push_back(tensor.dim());
-    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
-    key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
-    key.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
-}
-
-std::vector<std::int64_t> key_of(Operator which,
-                                 const std::vector<Tensor>& tensors,
-                                 std::initializer_list<at::IntArrayRef> numbers = {}) {
-    std::vector<std::int64_t> key = {static_cast<std::int64_t>(which)};
-    for (const Tensor& tensor : tensors) add_layout(key, tensor);
-    for (const at::IntArrayRef part : numbers) key.insert(key.end(), part.begin(), part.end());
-    return key;
-}
 
 Tensor leaf_convolution(const Tensor& input,
                         const Tensor& weight,
@@ -166,7 +144,7 @@ Tensor leaf_convolution(const Tensor& input,
     const OwnKernels own;
     if (!is_cut(input)) return compute({input});
     const std::int64_t kind[] = {groups, is_transposed, bias && bias->defined()};
-    return LeafScope::current().compute(key_of(Operator::convolution,
+    return LeafScope::current().compute(key_of(LeafOperator::convolution,
                                                {input, weight},
                                                {stride, padding, dilation, output_padding, kind}),
                                         {input},
@@ -201,7 +179,7 @@ ThreeTensors leaf_convolution_backward(const Tensor& gradient,
     const bool is_input_only = wanted[0] && !wanted[1] && !wanted[2];
     if (!is_input_only || !is_cut(input)) return compute(gradient, input);
     const std::int64_t kind[] = {groups, is_transposed};
-    return {LeafScope::current().compute(key_of(Operator::convolution_backward,
+    return {LeafScope::current().compute(key_of(LeafOperator::convolution_backward,
                                                 {gradient, input, weight},
                                                 {stride, padding, dilation, output_padding, kind}),
                                          {gradient, input},
@@ -223,14 +201,15 @@ Tensor leaf_addmm(const Tensor& bias,
     const OwnKernels own;
     if (bias.dim() != 1 || !is_cut(first)) return compute({first});
     return LeafScope::current().compute(
-        key_of(Operator::addmm, {bias, first, second}), {first}, compute);
+        key_of(LeafOperator::addmm, {bias, first, second}), {first}, compute);
 }
 
 Tensor leaf_mm(const Tensor& first, const Tensor& second) {
     const auto compute = [&](const std::vector<Tensor>& rows) { return at::mm(rows[0], second); };
     const OwnKernels own;
     if (!is_cut(first)) return compute({first});
-    return LeafScope::current().compute(key_of(Operator::mm, {first, second}), {first}, compute);
+    return LeafScope::current().compute(
+        key_of(LeafOperator::mm, {first, second}), {first}, compute);
 }
 
 // `draw` fills a leaf's part from its generator.

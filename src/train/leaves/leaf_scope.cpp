@@ -32,15 +32,19 @@ Tensor LeafCut::part(const Tensor& tensor, std::int64_t leaf) const {
     return tensor.narrow(0, leaf * count, count);
 }
 
-// Not at::cat(), which may lay them out otherwise: kernels choose by strides.
+Tensor LeafCut::stacked(const Tensor& tensor) const {
+    std::vector<std::int64_t> sizes = tensor.sizes().vec();
+    sizes[0] /= leaves;
+    sizes.insert(sizes.begin(), leaves);
+    return tensor.view(sizes);
+}
+
+// Not into a tensor of at::cat()'s own, which it may lay out otherwise: kernels choose by strides.
 Tensor LeafCut::whole(const std::vector<Tensor>& parts) {
     std::vector<std::int64_t> sizes = parts.front().sizes().vec();
-    const std::int64_t count = sizes[0];
     sizes[0] *= static_cast<std::int64_t>(parts.size());
     Tensor all = at::empty_strided(sizes, parts.front().strides(), parts.front().options());
-    for (std::size_t i = 0; i < parts.size(); ++i)
-        all.narrow(0, static_cast<std::int64_t>(i) * count, count).copy_(parts[i]);
-    return all;
+    return at::cat_out(all, parts);
 }
 
 LeafScope::LeafScope(LeafCut cut,
@@ -69,17 +73,47 @@ bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
     return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-const Tensor* LeafBuffers::find(const Tensor& buffer, std::int64_t leaf) const {
-    const auto found = values_.find(buffer.data_ptr());
-    if (found == values_.end()) return nullptr;
-    const Tensor& kept = found->second[static_cast<std::size_t>(leaf)];
-    return kept.defined() ? &kept : nullptr;
+bool LeafScope::has_bits_of_leaves(std::vector<std::int64_t> key,
+                                   const std::function<Tensor()>& all,
+                                   const std::function<Tensor(std::int64_t)>& of_leaf) {
+    const auto [verdict, is_new] = verdicts_.try_emplace(std::move(key), true);
+    if (!is_new) return verdict->second;
+    const Tensor computed = all();
+    for (std::int64_t leaf = 0; leaf < cut_.leaves && verdict->second; ++leaf)
+        verdict->second = has_same_bits(computed.select(0, leaf), of_leaf(leaf));
+    return verdict->second;
 }
 
-void LeafBuffers::keep(const Tensor& buffer, std::int64_t leaf, std::int64_t leaves) {
-    std::vector<Tensor>& kept = values_[buffer.data_ptr()];
-    kept.resize(static_cast<std::size_t>(leaves));
-    kept[static_cast<std::size_t>(leaf)] = buffer.clone();
+std::vector<std::int64_t> key_of(LeafOperator which,
+                                 const std::vector<Tensor>& inputs,
+                                 std::initializer_list<at::IntArrayRef> numbers) {
+    std::vector<std::int64_t> key = {static_cast<std::int64_t>(which)};
+    for (const Tensor& tensor : inputs) {
+        key.push_back(tensor.dim());
+        key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+        key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+        key.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
+    }
+    for (const at::IntArrayRef part : numbers) key.insert(key.end(), part.begin(), part.end());
+    return key;
+}
+
+Tensor LeafBuffers::find(const Tensor& buffer, std::int64_t leaf) const {
+    const auto found = values_.find(buffer.data_ptr());
+    return found == values_.end() ? Tensor() : found->second.select(0, leaf);
+}
+
+// Rows begin at a multiple of 64 bytes, as tensors do.
+Tensor LeafBuffers::own(const Tensor& buffer, std::int64_t leaf, std::int64_t leaves) {
+    Tensor& rows = values_[buffer.data_ptr()];
+    if (!rows.defined()) {
+        constexpr std::int64_t unit = 16;
+        const std::int64_t count = buffer.size(0);
+        rows = at::empty({leaves, (count + unit - 1) / unit * unit}, buffer.options())
+                   .narrow(1, 0, count);
+        rows.copy_(buffer);
+    }
+    return rows.select(0, leaf);
 }
 
 }  // namespace lockstep

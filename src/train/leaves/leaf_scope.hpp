@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -31,6 +33,9 @@ struct LeafCut {
     /// Returns the part of `tensor` that belongs to leaf `leaf`.
     at::Tensor part(const at::Tensor& tensor, std::int64_t leaf) const;
 
+    /// Returns a view of a contiguous `tensor` with the leaves as a further dimension, the first.
+    at::Tensor stacked(const at::Tensor& tensor) const;
+
     /// Joins parts, in their layout.
     static at::Tensor whole(const std::vector<at::Tensor>& parts);
 };
@@ -39,17 +44,35 @@ struct LeafCut {
 /// equal those in its leaf alone.
 using LeafVerdicts = std::map<std::vector<std::int64_t>, bool>;
 
+/// Operators on all leaves that are compared with those on each leaf alone. `products`: those of
+/// the leaves in one; `sums`: of each leaf's rows.
+enum class LeafOperator : std::int64_t {
+    convolution,
+    convolution_backward,
+    addmm,
+    mm,
+    products,
+    turned_products,
+    sums
+};
+
+/// Returns what chooses the operator's kernel: its inputs' shapes and strides, and `numbers`.
+std::vector<std::int64_t> key_of(LeafOperator which,
+                                 const std::vector<at::Tensor>& inputs,
+                                 std::initializer_list<at::IntArrayRef> numbers = {});
+
 /// Buffers as forward of each leaf alone would leave them, if batch statistics were updated.
 class LeafBuffers {
   public:
-    /// Returns nothing if leaf `leaf` has not changed `buffer`.
-    const at::Tensor* find(const at::Tensor& buffer, std::int64_t leaf) const;
+    /// Returns the value of leaf `leaf`, undefined if no leaf has its own.
+    at::Tensor find(const at::Tensor& buffer, std::int64_t leaf) const;
 
-    /// Keeps the value of `buffer` as the one that leaf `leaf` of `leaves` gives it.
-    void keep(const at::Tensor& buffer, std::int64_t leaf, std::int64_t leaves);
+    /// Returns the value of leaf `leaf` of `leaves`, for its forward to update: when first asked
+    /// for, the present one. `buffer` has one dimension and keeps its value.
+    at::Tensor own(const at::Tensor& buffer, std::int64_t leaf, std::int64_t leaves);
 
   private:
-    std::map<const void*, std::vector<at::Tensor>> values_;
+    std::map<const void*, at::Tensor> values_;  ///< a row for each leaf
 };
 
 /// A dispatch key that LibTorch reserves and does not use; it sends operators to the kernels of a
@@ -98,6 +121,12 @@ class LeafScope {
             verdicts_.emplace(std::move(key), has_same_bits(compute(rows), all));
         return all;
     }
+
+    /// Returns whether `all`, leaf by leaf, has the bits of `of_leaf`, as was found for `key` when
+    /// it was first met.
+    bool has_bits_of_leaves(std::vector<std::int64_t> key,
+                            const std::function<at::Tensor()>& all,
+                            const std::function<at::Tensor(std::int64_t)>& of_leaf);
 
     const LeafCut& cut() const { return cut_; }
     at::Device device() const { return device_; }

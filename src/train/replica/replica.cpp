@@ -327,8 +327,9 @@ void Replica::end_together(const LeafBuffers& buffers, std::span<const LeafResul
         memory_.clear(slot_ + state().begin, state().size());
         std::vector<at::Tensor> left = buffers_;  // by forward of this leaf
         for (at::Tensor& buffer : left)
-            if (const auto* own = buffers.find(buffer, static_cast<std::int64_t>(leaf)))
-                buffer = *own;
+            if (const at::Tensor own = buffers.find(buffer, static_cast<std::int64_t>(leaf));
+                own.defined())
+                buffer = own;
         store_buffers(left, added);
         for (std::size_t which = 0; which < results[leaf].wishes.size(); ++which)
             add(static_cast<StepScalar>(which), results[leaf].wishes[which]);
