@@ -55,15 +55,9 @@ struct Finding {
     std::string text;          ///< one sentence with all of this
 };
 
-/// The progress of a check; on a team, this member's part, scaled to the whole.
-struct VerifyProgress {
-    std::uint64_t done = 0;   ///< bytes
-    std::uint64_t total = 0;  ///< bytes
-    std::string file;         ///< file that is being checked
-};
-
-/// Called from time to time. An exception thrown from it ends the check.
-using VerifyReport = std::function<void(const VerifyProgress&)>;
+/// Called from time to time with bytes; on a team, `done` is this member's part, scaled to the
+/// whole. An exception thrown from it ends the check.
+using VerifyReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// The threads and processes that check. Findings do not depend on them.
 struct VerifyOptions {

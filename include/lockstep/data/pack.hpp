@@ -90,8 +90,8 @@ struct ExportOptions {
     std::vector<std::uint64_t> samples;  ///< by global number, in this order; empty: all
 };
 
-/// Called with samples done and in all. Throwing from it cancels and leaves nothing behind.
-using ExportReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
+/// Called with the samples done. Throwing from it cancels and leaves nothing behind.
+using ExportReport = std::function<void(std::uint64_t done)>;
 
 /// Writes FIELD.npy for each field, rows in stored order or as asked for, through a folder beside
 /// `output` that is renamed when all is written and flushed. Every block's hash is checked. Memory
@@ -131,18 +131,12 @@ struct StageOptions {
     StageTeam team;  ///< who copies
 };
 
-/// How far the job's copying is.
-struct StageProgress {
-    std::uint64_t done = 0;   ///< bytes
-    std::uint64_t total = 0;  ///< bytes of what some node lacks
-};
-
-/// Called now and then, on each process. See stage_dataset() for what throwing does.
-using StageReport = std::function<void(const StageProgress&)>;
+/// Called now and then, on each process, with bytes of the job; `total` is what some node lacks.
+/// See stage_dataset() for what throwing does.
+using StageReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// What staging did; the sums are the job's unless stated otherwise.
 struct StageResult {
-    std::string digest;               ///< the data set's
     std::uint64_t dataset_bytes = 0;  ///< of all shards
     std::uint64_t read_bytes = 0;     ///< by this process from the source
     std::uint64_t sent_bytes = 0;     ///< total: what some node lacked

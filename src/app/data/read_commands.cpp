@@ -57,8 +57,8 @@ struct VerifyArguments {
 
 void verify(const fs::path& where, const VerifyArguments& arguments, const Communicator& ranks) {
     Progress progress;
-    const auto report = [&](const VerifyProgress& at) {
-        progress.update("verify", at.done, at.total, ProgressUnit::bytes);
+    const auto report = [&](std::uint64_t done, std::uint64_t total) {
+        progress.update("verify", done, total, ProgressUnit::bytes);
     };
     const std::vector<FieldMapping> fields =
         parse_field_mappings(arguments.fields, links_of(arguments.follows_links));
@@ -111,8 +111,7 @@ int export_samples(ExportArguments& arguments, const fs::path& where) {
         where, parse_field_mappings(arguments.fields, links_of(arguments.follows_links))));
     const std::uint64_t total = options.samples.empty() ? index->samples() : options.samples.size();
     Progress progress("export", total);
-    export_dataset(
-        index, options, [&](std::uint64_t done, std::uint64_t) { progress.update(done); });
+    export_dataset(index, options, [&](std::uint64_t done) { progress.update(done); });
     progress.finish();
     for (const Field& field : index->fields())
         print_once(fmt::format("{}: {} samples of {} [{}]\n",

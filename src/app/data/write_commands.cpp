@@ -263,9 +263,9 @@ void stage(StageArguments& arguments, const Communicator& all) {
     options.trust = arguments.checks_hashes ? StageTrust::hashes : StageTrust::sizes;
     const SignalGuard signals;
     Progress progress;
-    const StageResult result = stage_dataset(options, [&](const StageProgress& at) {
+    const StageResult result = stage_dataset(options, [&](std::uint64_t done, std::uint64_t total) {
         stop_if_asked("staging");
-        progress.update("stage", at.done, at.total, ProgressUnit::bytes);
+        progress.update("stage", done, total, ProgressUnit::bytes);
     });
     progress.finish();
     if (!all.is_root()) return;

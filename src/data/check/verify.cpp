@@ -150,13 +150,13 @@ class Verification {
     void add(const Error& error, const std::string& file) {
         add({.code = error.code(), .file = file, .text = sentence(error)});
     }
-    void tell(const std::string& file, std::uint64_t done_in_shard) {
+    void tell(std::uint64_t done_in_shard) {
         if (!report_ || mine_ == 0) return;
         const double part = static_cast<double>(done_ + done_in_shard) / static_cast<double>(mine_);
         const auto done = size_ == 1
                               ? done_ + done_in_shard
                               : static_cast<std::uint64_t>(part * static_cast<double>(total_));
-        report_({std::min(done, total_), total_, file});
+        report_(std::min(done, total_), total_);
     }
 
     fs::path folder_;
@@ -185,7 +185,7 @@ std::vector<std::vector<Finding>> Verification::run() {
         }
         all[number] = std::exchange(findings_, {});
         done_ += shard.bytes;
-        tell(shard.name, 0);
+        tell(0);
     }
     return all;
 }
@@ -209,8 +209,8 @@ void Verification::verify_shard(std::size_t number) {
 
 void Verification::verify_content(ShardView& view) {
     const Shard& shard = manifest_.shards[view.number];
-    ShardPass pass = pass_over(
-        view, threads_, [&](std::uint64_t done) { tell(shard.name, std::min(done, shard.bytes)); });
+    ShardPass pass =
+        pass_over(view, threads_, [&](std::uint64_t done) { tell(std::min(done, shard.bytes)); });
     std::ranges::move(pass.findings, std::back_inserter(findings_));
     if (pass.xxh3_128 == shard.xxh3_128) return verify_structure(view);
     if (findings_.empty())
@@ -326,7 +326,7 @@ std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& in
     work_in_order(blocks.size(), looks, slots, [&](std::uint64_t at, auto& found) {
         if (found) findings.push_back(std::move(*found));
         done += blocks[at].bytes;
-        if (report) report({done * members, total * members, index->name()});
+        if (report) report(done * members, total * members);
     });
     return findings;
 }

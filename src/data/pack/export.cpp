@@ -110,7 +110,7 @@ class Export {
                     batch.fields[f].first(rows * index_->fields()[f].bytes_per_sample()));
             at += rows;
             done_ += rows;
-            if (report_) report_(done_, total_);
+            if (report_) report_(done_);
         }
     }
 

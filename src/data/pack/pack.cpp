@@ -299,8 +299,8 @@ Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t
 }
 
 void Packing::check_written(const PackSpace& space) const {
-    const auto report = [&](const VerifyProgress& progress) {
-        if (report_) report_({"verify", progress.done, progress.total});
+    const auto report = [&](std::uint64_t done, std::uint64_t total) {
+        if (report_) report_({"verify", done, total});
     };
     const auto findings = verify_dataset(space.folder(), report, {options_.threads, team_});
     check(findings.empty(), [&] {

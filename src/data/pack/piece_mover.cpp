@@ -117,7 +117,7 @@ std::uint64_t move_pieces(const StageOptions& options,
                          piece.offset,
                          std::string_view(message).substr(1));
         const auto columns = static_cast<std::uint64_t>(team.columns);
-        if (report) report({done * columns, total * columns});
+        if (report) report(done * columns, total * columns);
     };
     const auto pass_on = [&](std::uint64_t at, std::string& message) {
         const StagePiece& piece = pieces[at];

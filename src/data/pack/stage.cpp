@@ -78,7 +78,6 @@ class Staging {
         together(team_.all, [&] { make_files(); });
         bring();
         together(team_.all, [&] { commit(); });
-        result_.digest = manifest_.digest;
         for (const Shard& shard : manifest_.shards) result_.dataset_bytes += shard.bytes;
         result_.sent_bytes = bytes_of(wanted_);
         return result_;
@@ -193,9 +192,9 @@ class Staging {
             manifest_, shards, options_.piece_bytes, team_.node.rank, team_.columns, team_.nodes);
         const double bytes = static_cast<double>(bytes_of(shards));
         const std::uint64_t all = bytes_of(wanted_);
-        const auto tell = [&](const StageProgress& at) {
-            const double part = static_cast<double>(at.done) / static_cast<double>(at.total);
-            if (report_) report_({brought_bytes_ + static_cast<std::uint64_t>(part * bytes), all});
+        const auto tell = [&](std::uint64_t done, std::uint64_t total) {
+            const double part = static_cast<double>(done) / static_cast<double>(total);
+            if (report_) report_(brought_bytes_ + static_cast<std::uint64_t>(part * bytes), all);
         };
         result_.read_bytes += move_pieces(options_, manifest_, folder_, missing_, pieces, tell);
     }

@@ -141,9 +141,8 @@ TEST_F(RoundTrip, ExportLeavesNothingBehindWhenItFails) {
     const fs::path out = folder_ / "out";
     EXPECT_EQ(error_of([&] { export_dataset(index, {out, {60}}); }).code(), "E102");
     EXPECT_THROW(
-        export_dataset(index,
-                       {out, {}},
-                       [](std::uint64_t, std::uint64_t) { throw std::runtime_error("cancelled"); }),
+        export_dataset(
+            index, {out, {}}, [](std::uint64_t) { throw std::runtime_error("cancelled"); }),
         std::runtime_error);
     const Shard& shard = index->shards().back();
     test::overwrite(packed / shard.name, index->stored_blocks(0).back().offset + 5, "damage");

@@ -175,8 +175,8 @@ TEST_F(Stage, TouchesNothingThatItDidNotMake) {
 
 TEST_F(Stage, KeepsWholeFilesWhenInterruptedAndGoesOn) {
     for (const auto& [nodes, width] : {std::pair(1, 1), std::pair(2, 2)}) {
-        const StageReport interrupt = [&](const StageProgress& at) {
-            if (2 * at.done > at.total) throw Error("E242", "staging was interrupted");
+        const StageReport interrupt = [](std::uint64_t done, std::uint64_t total) {
+            if (2 * done > total) throw Error("E242", "staging was interrupted");
         };
         EXPECT_THAT(stage(nodes, width, StageTrust::sizes, interrupt), Each("E242"));
         EXPECT_FALSE(fs::exists(copy(0)));
@@ -196,17 +196,14 @@ TEST_F(Stage, KeepsWholeFilesWhenInterruptedAndGoesOn) {
 }
 
 TEST_F(Stage, SaysHowFarItIsToTheEnd) {
-    StageProgress last;
-    EXPECT_THAT(stage(1,
-                      1,
-                      StageTrust::sizes,
-                      [&](const StageProgress& at) {
-                          EXPECT_GE(at.done, last.done);
-                          last = at;
-                      }),
-                Each(""));
-    EXPECT_EQ(last.done, bytes_);
-    EXPECT_EQ(last.total, bytes_);
+    std::uint64_t last = 0, whole = 0;
+    const StageReport report = [&](std::uint64_t done, std::uint64_t total) {
+        EXPECT_GE(done, std::exchange(last, done));
+        whole = total;
+    };
+    EXPECT_THAT(stage(1, 1, StageTrust::sizes, report), Each(""));
+    EXPECT_EQ(last, bytes_);
+    EXPECT_EQ(whole, bytes_);
 }
 
 TEST(StagePlan, MakesRoundsOfEnoughBytes) {
