@@ -4,7 +4,7 @@
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
-#include "pack/piece_mover.hpp"
+#include "pack/stage_pieces.hpp"
 #include "support/caught.hpp"
 
 #include <atomic>
