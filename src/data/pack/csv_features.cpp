@@ -73,17 +73,17 @@ SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers) {
 }
 
 void CsvFeatures::begin() {
-    read_.resize(columns_.features.size());
-    if (!csv_.like || csv_.like->table.categories.empty()) return;
+    read_.resize(table_.columns.features.size());
+    if (!table_.csv.like || table_.csv.like->table.categories.empty()) return;
     for (std::size_t f = 0; f < read_.size(); ++f)
-        for (const std::string& text : csv_.like->table.categories[f])
+        for (const std::string& text : table_.csv.like->table.categories[f])
             read_[f].numbers.emplace(text, std::ssize(read_[f].numbers));
 }
 
 bool CsvFeatures::lack_value(const std::vector<std::string>& cells) {
     bool lack = false;
     for (std::size_t f = 0; f < read_.size(); ++f)
-        if (has_no_value(cells[columns_.features[f]])) {
+        if (has_no_value(cells[table_.columns.features[f]])) {
             ++read_[f].missing;
             lack = true;
         }
@@ -91,7 +91,7 @@ bool CsvFeatures::lack_value(const std::vector<std::string>& cells) {
 }
 
 void CsvFeatures::add(const std::vector<std::string>& cells) {
-    if (csv_.type == ElementType::f64)
+    if (table_.csv.type == ElementType::f64)
         add_row<double>(cells);
     else
         add_row<float>(cells);
@@ -100,7 +100,7 @@ void CsvFeatures::add(const std::vector<std::string>& cells) {
 template <class Number>
 void CsvFeatures::add_row(const std::vector<std::string>& cells) {
     for (std::size_t f = 0; f < read_.size(); ++f) {
-        const auto number = number_of<Number>(f, cells[columns_.features[f]]);
+        const auto number = number_of<Number>(f, cells[table_.columns.features[f]]);
         spool_.append(std::as_bytes(std::span(&number, 1)));
     }
 }
@@ -108,19 +108,20 @@ void CsvFeatures::add_row(const std::vector<std::string>& cells) {
 template <class Number>
 Number CsvFeatures::number_of(std::size_t f, const std::string& cell) {
     CsvFeature& read = read_[f];
-    if (csv_.missing == Missing::mean && has_no_value(cell)) {
+    if (table_.csv.missing == Missing::mean && has_no_value(cell)) {
         ++read.missing;
         return std::numeric_limits<Number>::quiet_NaN();
     }
-    if (columns_.are_categories[f]) return static_cast<Number>(category_of(f, cell));
-    const auto value = number_in<Number>(cell, csv_.decimal);
-    if (!value) throw errors_.bad_cell(columns_.features[f], cell, "a finite number");
+    if (table_.columns.are_categories[f]) return static_cast<Number>(category_of(f, cell));
+    const auto value = number_in<Number>(cell, table_.csv.decimal);
+    if (!value) throw table_.bad_cell(table_.columns.features[f], cell, "a finite number");
     if (read.cells++ == 0) read.origin = double{*value};
     read.sum += double{*value} - read.origin;
     // What is stored of such numbers may be one and the same.
     constexpr double large = 1e6;
-    const double exact =
-        std::abs(*value) < large ? double{*value} : number_in<double>(cell, csv_.decimal).value();
+    const double exact = std::abs(*value) < large
+                             ? double{*value}
+                             : number_in<double>(cell, table_.csv.decimal).value();
     if (read.cells == 1) read.least = read.most = exact;
     read.least = std::min(read.least, exact);
     read.most = std::max(read.most, exact);
@@ -129,28 +130,28 @@ Number CsvFeatures::number_of(std::size_t f, const std::string& cell) {
 
 std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
     CsvFeature& read = read_[f];
-    const std::size_t column = columns_.features[f];
-    if (has_no_value(cell)) throw errors_.bad_cell(column, cell, "a category");
+    const std::size_t column = table_.columns.features[f];
+    if (has_no_value(cell)) throw table_.bad_cell(column, cell, "a category");
     ++read.cells;
     const std::string text(trimmed(cell));
     const auto found = read.numbers.find(text);
-    if (csv_.like) {
+    if (table_.csv.like) {
         if (found != read.numbers.end()) return found->second;
-        throw errors_.bad_cell(column,
-                               cell,
-                               "a category of the training data",
-                               "these are " + listed(csv_.like->table.categories[f]));
+        throw table_.bad_cell(column,
+                              cell,
+                              "a category of the training data",
+                              "these are " + listed(table_.csv.like->table.categories[f]));
     }
     if (found != read.numbers.end()) {
         ++read.counts[static_cast<std::size_t>(found->second)];
         return found->second;
     }
     check(std::ssize(read.numbers) < most_categories, [&] {
-        return errors_.unusable(fmt::format("column {} has more than {} different texts, each a "
-                                            "number of every sample",
-                                            printable(columns_.name_of(column)),
-                                            grouped(most_categories)),
-                                fmt::format("leave it out: --drop {}", column + 1));
+        return table_.unusable(fmt::format("column {} has more than {} different texts, each a "
+                                           "number of every sample",
+                                           printable(table_.columns.name_of(column)),
+                                           grouped(most_categories)),
+                               fmt::format("leave it out: --drop {}", column + 1));
     });
     read.counts.push_back(1);
     return read.numbers.emplace(text, std::ssize(read.numbers)).first->second;
@@ -159,13 +160,14 @@ std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
 Error CsvFeatures::nothing_left(std::uint64_t records) const {
     for (std::size_t f = 0; f < read_.size(); ++f)
         if (read_[f].missing == records) return no_value_in(f, "");
-    return errors_.unusable("each of its records lacks a value");
+    return table_.unusable("each of its records lacks a value");
 }
 
 Error CsvFeatures::no_value_in(std::size_t f, const std::string& hence) const {
-    const std::size_t column = columns_.features[f];
-    return errors_.unusable(
-        fmt::format("column {} has no value at all{}", printable(columns_.name_of(column)), hence),
+    const std::size_t column = table_.columns.features[f];
+    return table_.unusable(
+        fmt::format(
+            "column {} has no value at all{}", printable(table_.columns.name_of(column)), hence),
         fmt::format("leave it out: --drop {}", column + 1));
 }
 
@@ -173,7 +175,7 @@ Error CsvFeatures::no_value_in(std::size_t f, const std::string& hence) const {
 std::vector<double> CsvFeatures::fills_of(std::size_t f) const {
     const CsvFeature& read = read_[f];
     check(read.cells > 0, [&] { return no_value_in(f, ", hence no mean"); });
-    if (!columns_.are_categories[f]) return {read.mean()};
+    if (!table_.columns.are_categories[f]) return {read.mean()};
     std::vector<double> shares;
     for (const auto& [text, met] : read.numbers)
         shares.push_back(static_cast<double>(read.counts[static_cast<std::size_t>(met)]) /
@@ -182,15 +184,15 @@ std::vector<double> CsvFeatures::fills_of(std::size_t f) const {
 }
 
 TableForm CsvFeatures::form() const {
-    TableForm form{.width = columns_.count,
-                   .missing = csv_.missing,
-                   .decimal = csv_.decimal,
-                   .encoding = csv_.encoding};
+    TableForm form{.width = table_.columns.count,
+                   .missing = table_.csv.missing,
+                   .decimal = table_.csv.decimal,
+                   .encoding = table_.csv.encoding};
     for (std::size_t f = 0; f < read_.size(); ++f) {
-        form.columns.push_back(columns_.key_of(columns_.features[f]));
-        if (columns_.has_categories())
+        form.columns.push_back(table_.columns.key_of(table_.columns.features[f]));
+        if (table_.columns.has_categories())
             form.categories.push_back(sorted_texts(read_[f].numbers).texts);
-        if (csv_.missing != Missing::mean) continue;
+        if (table_.csv.missing != Missing::mean) continue;
         const std::vector<double> fills = fills_of(f);
         form.fills.insert(form.fills.end(), fills.begin(), fills.end());
     }
@@ -203,7 +205,7 @@ void CsvFeatures::check_names(const std::vector<std::string>& names) const {
     std::ranges::sort(sorted);
     const auto twice = std::ranges::adjacent_find(sorted);
     check(twice == sorted.end(), [&] {
-        return errors_.unusable(
+        return table_.unusable(
             fmt::format("two features are called '{}', a column and a category's number",
                         printable(*twice)),
             "give the column another name, in the first line of the file");
@@ -211,22 +213,23 @@ void CsvFeatures::check_names(const std::vector<std::string>& names) const {
 }
 
 Field CsvFeatures::field() const {
-    Field field{.name = "features", .type = csv_.type};
+    Field field{.name = "features", .type = table_.csv.type};
     std::int64_t width = 0;
     for (const CsvFeature& read : read_)
         width += std::max<std::int64_t>(std::ssize(read.numbers), 1);
     field.shape = {width};
-    if (csv_.like) {
-        field.table = csv_.like->table;
-        field.columns = csv_.like->columns;
+    if (table_.csv.like) {
+        field.table = table_.csv.like->table;
+        field.columns = table_.csv.like->columns;
         return field;
     }
     TableForm form = this->form();
-    const bool is_plain = columns_.is_header() || columns_.count == read_.size();
-    const bool are_names_enough = is_plain && !columns_.has_categories() &&
-                                  csv_.missing == Missing::error &&
-                                  csv_.decimal == DecimalSign::point && csv_.encoding.empty();
-    if (columns_.is_header() || columns_.has_categories()) field.columns = number_names(form);
+    const bool is_plain = table_.columns.is_header() || table_.columns.count == read_.size();
+    const bool are_names_enough =
+        is_plain && !table_.columns.has_categories() && table_.csv.missing == Missing::error &&
+        table_.csv.decimal == DecimalSign::point && table_.csv.encoding.empty();
+    if (table_.columns.is_header() || table_.columns.has_categories())
+        field.columns = number_names(form);
     check_names(field.columns);
     if (!are_names_enough) field.table = std::move(form);
     std::size_t bytes = 0;
@@ -236,7 +239,7 @@ Field CsvFeatures::field() const {
                                             bytes_text(bytes),
                                             bytes_text(most_column_bytes));
     check(are_names_enough, [&] {
-        return errors_.unusable(lengths + ", so that tables of new data could not follow them");
+        return table_.unusable(lengths + ", so that tables of new data could not follow them");
     });
     field.columns.clear();
     once(Level::warn,
@@ -249,9 +252,9 @@ Column CsvFeatures::finish(const Field& field, std::uint64_t rows) {
     const std::size_t stored = read_.size() * element_bytes(field.type);
     Column column{{{spool_.finish(), 0, rows, stored}}, stored};
     const bool has_gaps =
-        csv_.missing == Missing::mean &&
+        table_.csv.missing == Missing::mean &&
         std::ranges::any_of(read_, [](const CsvFeature& read) { return read.missing > 0; });
-    if (!has_gaps && !columns_.has_categories()) return column;
+    if (!has_gaps && !table_.columns.has_categories()) return column;
     std::vector<CellNumbers> cells;
     auto fill = field.table.fills.begin();
     for (const CsvFeature& read : read_) {
@@ -268,18 +271,18 @@ Column CsvFeatures::finish(const Field& field, std::uint64_t rows) {
 
 void CsvFeatures::warn_of_lost_digits() const {
     constexpr double few_steps = 4096;
-    if (csv_.type != ElementType::f32) return;
+    if (table_.csv.type != ElementType::f32) return;
     for (std::size_t f = 0; f < read_.size(); ++f) {
         const CsvFeature& read = read_[f];
         const auto largest =
             static_cast<float>(std::max(std::abs(read.least), std::abs(read.most)));
         const double step = std::nextafter(largest, std::numeric_limits<float>::max()) - largest;
         const double range = read.most - read.least;
-        if (columns_.are_categories[f] || range == 0 || range >= few_steps * step) continue;
+        if (table_.columns.are_categories[f] || range == 0 || range >= few_steps * step) continue;
         once(Level::warn,
              "column {}: from {:.10g} to {:.10g} f32 has steps of {:.3g}, so that numbers become "
              "equal; --real f64 keeps them apart",
-             printable(columns_.name_of(columns_.features[f])),
+             printable(table_.columns.name_of(table_.columns.features[f])),
              read.least,
              read.most,
              step);
@@ -287,17 +290,17 @@ void CsvFeatures::warn_of_lost_digits() const {
 }
 
 std::string CsvFeatures::treatment(std::size_t f) const {
-    if (csv_.missing == Missing::drop) return "their records are left out";
-    if (columns_.are_categories[f]) return "they get each category's share of the others";
-    if (csv_.like) return fmt::format("they get the training data's mean");
+    if (table_.csv.missing == Missing::drop) return "their records are left out";
+    if (table_.columns.are_categories[f]) return "they get each category's share of the others";
+    if (table_.csv.like) return fmt::format("they get the training data's mean");
     return fmt::format("they get the mean of the others, {:.6g}", fills_of(f).front());
 }
 
 std::vector<std::string> CsvFeatures::lines(std::uint64_t records) const {
     std::vector<std::string> lines;
     for (std::size_t f = 0; f < read_.size(); ++f) {
-        const std::string name = printable(columns_.name_of(columns_.features[f]));
-        if (columns_.are_categories[f] && !csv_.like)
+        const std::string name = printable(table_.columns.name_of(table_.columns.features[f]));
+        if (table_.columns.are_categories[f] && !table_.csv.like)
             lines.push_back(fmt::format("column {}: {} text(s), a number each: {}",
                                         name,
                                         read_[f].numbers.size(),

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "column.hpp"
-#include "csv_cell.hpp"
+#include "csv_table.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -36,13 +36,9 @@ SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers);
 /// transform.
 class CsvFeatures {
   public:
-    CsvFeatures(const CsvOptions& csv,
-                const CsvColumns& columns,
-                const CsvErrors& errors,
-                const fs::path& scratch)
-        : csv_(csv), columns_(columns), errors_(errors), spool_(scratch) {}
+    CsvFeatures(const CsvTable& table, const fs::path& scratch) : table_(table), spool_(scratch) {}
 
-    /// Begins when `columns` are known.
+    /// Begins when the table's columns are known.
     void begin();
 
     /// Counts the features of a record that lack a value; returns whether there are any.
@@ -76,9 +72,7 @@ class CsvFeatures {
     TableForm form() const;
     std::string treatment(std::size_t f) const;
 
-    const CsvOptions& csv_;
-    const CsvColumns& columns_;
-    const CsvErrors& errors_;
+    const CsvTable& table_;
     Spool spool_;
     std::vector<CsvFeature> read_;
 };

@@ -56,14 +56,10 @@ bool has_no_value(std::string_view cell);
 /// `cells`; "" if nothing does.
 std::string_view other_separator(const std::vector<std::string>& cells);
 
-/// Makes the errors of one table. Borrows all that it is made of.
-class CsvErrors {
-  public:
-    CsvErrors(const InputFile& file,
-              const CsvReader& reader,
-              const CsvOptions& csv,
-              const CsvColumns& columns)
-        : file_(file), reader_(reader), csv_(csv), columns_(columns) {}
+/// A table that is being read, and what can be wrong with it.
+struct CsvTable {
+    CsvTable(const fs::path& path, const CsvOptions& options)
+        : csv(options), file(path), reader(file, csv.separator, csv.encoding) {}
 
     /// Returns E214 about the whole table; `fix` "": the usual one.
     Error unusable(const std::string& why, const std::string& fix = "") const;
@@ -75,13 +71,10 @@ class CsvErrors {
                    const char* wanted,
                    const std::string& why = "") const;
 
-  private:
-    std::string way_past(std::size_t column, const std::string& cell) const;
-
-    const InputFile& file_;
-    const CsvReader& reader_;
-    const CsvOptions& csv_;
-    const CsvColumns& columns_;
+    const CsvOptions& csv;
+    InputFile file;
+    CsvReader reader;
+    CsvColumns columns;  ///< known once the first record was read
 };
 
 }  // namespace lockstep
