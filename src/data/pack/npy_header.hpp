@@ -23,11 +23,9 @@ struct NpyLayout {
 };
 
 /// The content of an NPY file of a field, in C order.
-struct NpyHeader {
+struct NpyHeader : NpyLayout {
     ElementType type = ElementType::u8;  ///< type of the field
     Widening widening = Widening{};      ///< conversion to it; unknown: the elements have that type
-    std::vector<std::uint64_t> shape;
-    std::uint64_t data_offset = 0;
 
     std::size_t stored_bytes() const {  ///< size of an element
         return widening.is_known() ? widening.stored_bytes() : element_bytes(type);

@@ -16,6 +16,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -53,7 +54,7 @@ std::string way_to_numbers(char kind, const fs::path& path) {
 
 // By what numpy writes: an order, a kind and bytes, as ">u2".
 NpyHeader header_of(const NpyLayout& layout, const fs::path& path) {
-    NpyHeader header{.shape = layout.shape, .data_offset = layout.data_offset};
+    NpyHeader header{layout};
     const std::string_view descr = layout.descr;
     const auto known = std::ranges::find(types, descr, &NpyType::descr);
     if (known != types.end()) {
@@ -85,25 +86,20 @@ class HeaderParser {
     HeaderParser(std::string_view text, const fs::path& path) : text_(text), path_(path) {}
 
     NpyLayout parse() {
-        take('{');
-        while (!follows('}')) {
+        parse_list('{', '}', [&] {
             const std::string key = quoted();
             take(':');
             parse_value(key);
-            if (!follows(',')) {
-                take('}');
-                break;
-            }
-        }
-        if (rest() || !has_type_ || !has_order_ || !has_shape_)
+        });
+        if (peek() != '\0' || at_ < text_.size() || keys_.size() != 3)
             throw nonsense("descr, fortran_order and shape are needed, and nothing else");
         return layout_;
     }
 
   private:
     void parse_value(const std::string& key) {
-        if (key == "descr" && !has_type_) {
-            has_type_ = true;
+        const bool is_new = keys_.insert(key).second;
+        if (is_new && key == "descr") {
             if (peek() == '[')
                 throw malformed_npy(
                     path_,
@@ -112,8 +108,7 @@ class HeaderParser {
                     "itself: " +
                         rewrite_npy_command(path_, "x[\"MEMBER\"]"));
             layout_.descr = quoted();
-        } else if (key == "fortran_order" && !has_order_) {
-            has_order_ = true;
+        } else if (is_new && key == "fortran_order") {
             const std::string value = word();
             if (value == "True")
                 throw malformed_npy(
@@ -121,36 +116,37 @@ class HeaderParser {
                     "it is in Fortran order, in which samples are not together",
                     "save it in C order: " + rewrite_npy_command(path_, "n.ascontiguousarray(x)"));
             if (value != "False") throw nonsense("fortran_order is neither True nor False");
-        } else if (key == "shape" && !has_shape_) {
-            has_shape_ = true;
+        } else if (is_new && key == "shape") {
             parse_shape();
         } else {
             throw nonsense(fmt::format("unexpected '{}'", key.substr(0, 40)));
         }
     }
     void parse_shape() {
-        take('(');
         std::uint64_t total = 1;
-        while (!follows(')')) {
+        parse_list('(', ')', [&] {
             const std::uint64_t size = number();
             if (size == 0 || size > most_elements / total)
                 throw malformed_npy(path_, "its shape has no or too many elements");
             total *= size;
             layout_.shape.push_back(size);
             if (layout_.shape.size() > 32) throw nonsense("more than 32 dimensions");
-            if (!follows(',')) {
-                take(')');
-                break;
-            }
-        }
+        });
     }
 
+    template <class Item>
+    void parse_list(char open, char close, Item&& parse_item) {
+        take(open);
+        while (!follows(close)) {
+            parse_item();
+            if (!follows(',')) return take(close);
+        }
+    }
     char peek() {
         while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0)
             ++at_;
         return at_ < text_.size() ? text_[at_] : '\0';
     }
-    bool rest() { return peek() != '\0' || at_ < text_.size(); }
     bool follows(char sign) {
         if (peek() != sign) return false;
         ++at_;
@@ -192,33 +188,8 @@ class HeaderParser {
     const fs::path& path_;
     std::size_t at_ = 0;
     NpyLayout layout_;
-    bool has_type_ = false, has_order_ = false, has_shape_ = false;
+    std::set<std::string> keys_;
 };
-
-// The place of the header's text: after magic, version and its own length.
-struct Extent {
-    std::uint64_t begin = 0, bytes = 0;
-};
-
-Extent header_extent(const InputFile& file) {
-    std::array<unsigned char, 12> head{};
-    if (file.bytes() < head.size()) throw malformed_npy(file.path(), "it ends within its header");
-    file.read(0, std::as_writable_bytes(std::span(head)));
-    if (!is_npy(file))
-        throw other_kind(file.path(),
-                         "an NPY file that can be packed",
-                         "it does not begin as NPY files do",
-                         ".npy");
-    const int version = head[6];
-    if (version < 1 || version > 3)
-        throw malformed_npy(file.path(),
-                            fmt::format("it has version {}; 1 to 3 are known", version));
-    const std::uint64_t low = head[8] + 256u * head[9], high = head[10] + 256u * head[11];
-    const Extent extent = version == 1 ? Extent{10, low} : Extent{12, low + (high << 16)};
-    if (extent.bytes > longest_npy_header || extent.begin + extent.bytes > file.bytes())
-        throw malformed_npy(file.path(), "it ends within its header");
-    return extent;
-}
 
 // u64 is for labels, which packing compares with their classes: i64 does not hold all its values.
 void check_holds_all(const NpyHeader& header, const NamedInput& input) {
@@ -299,11 +270,29 @@ bool is_npy(const InputFile& file) {
 }
 
 NpyLayout read_npy_layout(const InputFile& file) {
-    const Extent extent = header_extent(file);
-    std::string text(extent.bytes, '\0');
-    file.read(extent.begin, std::as_writable_bytes(std::span(text)));
+    constexpr const char* is_cut = "it ends within its header";
+    std::array<unsigned char, 12> head{};
+    if (file.bytes() < head.size()) throw malformed_npy(file.path(), is_cut);
+    file.read(0, std::as_writable_bytes(std::span(head)));
+    if (!is_npy(file))
+        throw other_kind(file.path(),
+                         "an NPY file that can be packed",
+                         "it does not begin as NPY files do",
+                         ".npy");
+    const int version = head[6];
+    if (version < 1 || version > 3)
+        throw malformed_npy(file.path(),
+                            fmt::format("it has version {}; 1 to 3 are known", version));
+    // The text follows magic, version and its own length.
+    const std::uint64_t low = head[8] + 256u * head[9], high = head[10] + 256u * head[11];
+    const std::uint64_t begin = version == 1 ? 10 : 12;
+    const std::uint64_t bytes = version == 1 ? low : low + (high << 16);
+    if (bytes > longest_npy_header || begin + bytes > file.bytes())
+        throw malformed_npy(file.path(), is_cut);
+    std::string text(bytes, '\0');
+    file.read(begin, std::as_writable_bytes(std::span(text)));
     NpyLayout layout = HeaderParser(text, file.path()).parse();
-    layout.data_offset = extent.begin + extent.bytes;
+    layout.data_offset = begin + bytes;
     return layout;
 }
 
