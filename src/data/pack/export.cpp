@@ -69,57 +69,27 @@ std::vector<SampleRange> ranges_of(const std::vector<std::uint64_t>& samples, st
     return ranges;
 }
 
-StreamOptions options_for(const DatasetIndex& index, const SampleRange& range) {
-    const std::uint64_t usual = usual_batch_bytes / index.manifest().bytes_per_sample();
-    const std::uint64_t rows = std::clamp<std::uint64_t>(usual, 1, range.last - range.first);
-    return {.order = OrderKind::sequential, .batch = static_cast<std::int64_t>(rows)};
+// Appends the rows of a range to the files of all fields; calls `tell` with rows that were added.
+void write_range(const std::shared_ptr<const DatasetIndex>& index,
+                 const SampleRange& range,
+                 std::vector<NpyFile>& files,
+                 const std::function<void(std::uint64_t)>& tell) {
+    const std::uint64_t usual = usual_batch_bytes / index->manifest().bytes_per_sample();
+    const std::uint64_t at_once = std::clamp<std::uint64_t>(usual, 1, range.last - range.first);
+    const StreamOptions options{.order = OrderKind::sequential,
+                                .batch = static_cast<std::int64_t>(at_once)};
+    BatchStream stream(index, options, {0, range.first});
+    for (std::uint64_t at = range.first; at < range.last;) {
+        const Batch batch = stream.next();
+        const std::uint64_t rows =
+            std::min<std::uint64_t>(batch.sample_ids.size(), range.last - at);
+        expect(rows > 0 && batch.sample_ids[0] == at, "sequential order is the stored one");
+        for (std::size_t f = 0; f < files.size(); ++f)
+            files[f].append(batch.fields[f].first(rows * index->fields()[f].bytes_per_sample()));
+        at += rows;
+        tell(rows);
+    }
 }
-
-class Export {
-  public:
-    Export(std::shared_ptr<const DatasetIndex> index,
-           const ExportOptions& options,
-           const ExportReport& report)
-        : index_(std::move(index)),
-          report_(report),
-          ranges_(ranges_of(options.samples, index_->samples())) {
-        for (const SampleRange& range : ranges_) total_ += range.last - range.first;
-    }
-
-    void write_to(const fs::path& folder) {
-        check_room(folder,
-                   total_ * index_->manifest().bytes_per_sample(),
-                   "the export needs",
-                   "",
-                   "use another file system, or export some samples only");
-        for (const Field& field : index_->fields()) files_.emplace_back(folder, field, total_);
-        for (const SampleRange& range : ranges_) write(range);
-        for (NpyFile& file : files_) file.close();
-    }
-
-  private:
-    void write(const SampleRange& range) {
-        BatchStream stream(index_, options_for(*index_, range), {0, range.first});
-        for (std::uint64_t at = range.first; at < range.last;) {
-            const Batch batch = stream.next();
-            const std::uint64_t rows =
-                std::min<std::uint64_t>(batch.sample_ids.size(), range.last - at);
-            expect(rows > 0 && batch.sample_ids[0] == at, "sequential order is the stored one");
-            for (std::size_t f = 0; f < files_.size(); ++f)
-                files_[f].append(
-                    batch.fields[f].first(rows * index_->fields()[f].bytes_per_sample()));
-            at += rows;
-            done_ += rows;
-            if (report_) report_(done_);
-        }
-    }
-
-    std::shared_ptr<const DatasetIndex> index_;
-    const ExportReport& report_;
-    std::vector<SampleRange> ranges_;
-    std::vector<NpyFile> files_;
-    std::uint64_t done_ = 0, total_ = 0;
-};
 
 }  // namespace
 
@@ -127,9 +97,23 @@ void export_dataset(std::shared_ptr<const DatasetIndex> index,
                     const ExportOptions& options,
                     const ExportReport& report) {
     check_is_free(options.output);
-    Export work(std::move(index), options, report);
+    const std::vector<SampleRange> ranges = ranges_of(options.samples, index->samples());
+    std::uint64_t done = 0, total = 0;
+    for (const SampleRange& range : ranges) total += range.last - range.first;
     Workspace workspace(options.output);
-    work.write_to(workspace.path());
+    check_room(workspace.path(),
+               total * index->manifest().bytes_per_sample(),
+               "the export needs",
+               "",
+               "use another file system, or export some samples only");
+    std::vector<NpyFile> files;
+    for (const Field& field : index->fields()) files.emplace_back(workspace.path(), field, total);
+    for (const SampleRange& range : ranges)
+        write_range(index, range, files, [&](std::uint64_t rows) {
+            done += rows;
+            if (report) report(done);
+        });
+    for (NpyFile& file : files) file.close();
     workspace.commit();
 }
 
