@@ -1,34 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tested: data/check/verify_test.cpp.
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/data/check.hpp"
-#include "lockstep/data/dataset_index.hpp"
 
-#include "block_check.hpp"
+#include "format/codec.hpp"
 #include "format/index_columns.hpp"
+#include "format/labels.hpp"
 #include "hdf5/shard_probe.hpp"
+#include "segments.hpp"
 #include "stream/block_reader.hpp"
 #include "stream/ordered_work.hpp"
 #include "stream/request_plan.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <iterator>
-#include <string>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 
+void describe(Record& record, Finding& finding) {
+    record.field("code", finding.code);
+    record.field("file", finding.file);
+    record.field("field", finding.field);
+    record.field("block", finding.block);
+    record.field("offset", finding.offset);
+    record.field("bytes", finding.bytes);
+    record.field("text", finding.text);
+}
+
 namespace {
+
+using FindingGroups = std::vector<std::vector<Finding>>;
+
+// Collective. Everyone's findings, group after group, each in the order of the members. All have
+// as many groups.
+std::vector<Finding> merged(const Team& team, FindingGroups mine) {
+    const std::string origin = "another rank's findings";
+    Record written;
+    written.field("groups", mine);
+    std::vector<FindingGroups> theirs;
+    for (const std::string& one : gather(team, written.take_made().dump()))
+        theirs.push_back(json_field<FindingGroups>(parse_json(one, origin), "groups", origin));
+    std::vector<Finding> all;
+    for (std::size_t group = 0; group < mine.size(); ++group)
+        for (const FindingGroups& one : theirs)
+            std::ranges::copy(one.at(group), std::back_inserter(all));
+    return all;
+}
+
+// "what: why".
+std::string sentence(const Error& error) {
+    return error.why().empty() ? error.what() : fmt::format("{}: {}", error.what(), error.why());
+}
 
 // Everything about one shard that a single pass over its bytes can tell.
 
@@ -38,6 +71,23 @@ struct ShardView {
     std::size_t number = 0;
     fs::path path;
     std::vector<std::vector<StoredBlock>> blocks;
+
+    const Shard& shard() const { return manifest.shards[number]; }
+
+    /// A finding about all of a block.
+    Finding finding(const PlacedBlock& placed,
+                    const std::string& code,
+                    const std::string& why) const {
+        const StoredBlock& block = placed.block;
+        const Field& field = manifest.fields[placed.field];
+        return {.code = code,
+                .file = shard().name,
+                .field = field.name,
+                .block = static_cast<std::int64_t>(placed.number),
+                .offset = block.offset,
+                .bytes = block.stored_bytes,
+                .text = damage_text(path, field, placed.number, block) + ": " + why};
+    }
 };
 
 /// What a pass found, in the order of the file, and the hash of the whole file.
@@ -57,48 +107,70 @@ struct ReadSegment {
 class SegmentReader {
   public:
     SegmentReader(const ShardView& shard, const SegmentPlan& plan)
-        : plan_(plan),
-          path_(shard.path),
-          check_(shard.manifest, shard.number, shard.path),
-          fd_(open_for_reading(shard.path)) {}
+        : shard_(shard), plan_(plan), fd_(open_for_reading(shard.path)) {}
 
     void operator()(std::uint64_t number, ReadSegment& out) {
         const FileSegment& segment = plan_.segments[number];
         out.findings.clear();
         out.bytes.resize(segment.bytes);
-        const std::size_t got = read_at(fd_.value(), out.bytes, segment.offset, path_);
-        lockstep::check(got == out.bytes.size(),
-                        [&] { return system_error("read all of", path_, EIO); });
+        const std::size_t got = read_at(fd_.value(), out.bytes, segment.offset, shard_.path);
+        check(got == out.bytes.size(),
+              [&] { return system_error("read all of", shard_.path, EIO); });
         for (const PlacedBlock& placed : segment.blocks) {
             const auto stored = std::span(out.bytes).subspan(placed.block.offset - segment.offset,
                                                              placed.block.stored_bytes);
-            if (!check_.is_intact(placed, stored)) read_again(placed.block, stored);
-            if (auto finding = check_.check(placed, stored))
+            if (!is_intact(placed.block, stored)) read_again(placed.block, stored);
+            if (auto finding = looked_at(placed, stored))
                 out.findings.push_back(std::move(*finding));
         }
     }
 
   private:
+    static bool is_intact(const StoredBlock& block, std::span<const std::byte> stored) {
+        return !block.is_hashed || hash64(stored) == block.hash;
+    }
+
     // Past the page cache, whose copy may be what is damaged.
     void read_again(const StoredBlock& block, std::span<std::byte> stored) {
         drop_pages(fd_.value(), block.offset, block.stored_bytes);
-        read_at(fd_.value(), stored, block.offset, path_);
+        read_at(fd_.value(), stored, block.offset, shard_.path);
     }
 
-    const SegmentPlan& plan_;
-    fs::path path_;
-    BlockCheck check_;
-    UniqueFd fd_;
-};
+    // Compares the hash, decodes, and checks labels.
+    std::optional<Finding> looked_at(const PlacedBlock& placed, std::span<const std::byte> stored) {
+        const StoredBlock& block = placed.block;
+        if (!is_intact(block, stored))
+            return shard_.finding(placed,
+                                  "E213",
+                                  fmt::format("their XXH3-64 is {}, the index says {}; read twice",
+                                              hex64(hash64(stored)),
+                                              hex64(block.hash)));
+        if (block.codec != Codec::none) {
+            decoded_.resize(block.decoded_bytes);
+            if (!decoder_.decode(block.codec, stored, decoded_))
+                return shard_.finding(
+                    placed, "E213", fmt::format("they are not valid {}", codec_name(block.codec)));
+            stored = decoded_;
+        }
+        const Field& field = shard_.manifest.fields[placed.field];
+        const std::size_t row_bytes = field.bytes_per_sample();
+        const auto bad = first_bad_label(field, stored.first(block.rows * row_bytes));
+        if (!bad) return {};
+        const std::uint64_t row = bad->element * element_bytes(field.type) / row_bytes;
+        return shard_.finding(placed,
+                              "E210",
+                              fmt::format("{} of sample {} is out of range; there are {} classes",
+                                          label_text(field, bad->label),
+                                          grouped(block.first_row + row),
+                                          field.classes()));
+    }
 
-void add_misplaced(const ShardView& shard, const SegmentPlan& plan, ShardPass& pass) {
-    const BlockCheck check(shard.manifest, shard.number, shard.path);
-    for (const PlacedBlock& placed : plan.cut_off)
-        pass.findings.push_back(
-            check.finding(placed, "E204", "they reach beyond the end of the file"));
-    for (const PlacedBlock& placed : plan.overlaps)
-        pass.findings.push_back(check.finding(placed, "E208", "they overlap with another block"));
-}
+    const ShardView& shard_;
+    const SegmentPlan& plan_;
+    UniqueFd fd_;
+    Decoder decoder_;
+    std::vector<std::byte> decoded_;
+};
 
 /// Reads the file once, in pieces, on `threads` threads (>= 1) that also check the blocks; hashes
 /// it as it comes. Calls `report` with the bytes done. Errors: those of reading.
@@ -118,7 +190,11 @@ ShardPass pass_over(const ShardView& shard,
         std::ranges::move(read.findings, std::back_inserter(pass.findings));
         report(plan.segments[at].offset + plan.segments[at].bytes);
     });
-    add_misplaced(shard, plan, pass);
+    for (const PlacedBlock& placed : plan.cut_off)
+        pass.findings.push_back(
+            shard.finding(placed, "E204", "they reach beyond the end of the file"));
+    for (const PlacedBlock& placed : plan.overlaps)
+        pass.findings.push_back(shard.finding(placed, "E208", "they overlap with another block"));
     pass.xxh3_128 = hasher.value().hex();
     return pass;
 }
@@ -138,13 +214,108 @@ class Verification {
           size_(static_cast<std::size_t>(options.team.size)) {}
 
     /// By shard.
-    std::vector<std::vector<Finding>> run();
+    FindingGroups run() {
+        FindingGroups all(manifest_.shards.size());
+        for (std::size_t number = 0; number < all.size(); ++number) {
+            total_ += manifest_.shards[number].bytes;
+            if (number % size_ == rank_) mine_ += manifest_.shards[number].bytes;
+        }
+        for (std::size_t number = rank_; number < all.size(); number += size_) {
+            const Shard& shard = manifest_.shards[number];
+            try {
+                verify_shard(number);
+            } catch (const Error& error) {
+                if (kind_of(error) == ErrorKind::helper_missing) throw;
+                add(error, shard.name);
+            }
+            all[number] = std::exchange(findings_, {});
+            done_ += shard.bytes;
+            tell(0);
+        }
+        return all;
+    }
 
   private:
-    void verify_shard(std::size_t number);
-    void verify_content(ShardView& shard);
-    void verify_structure(const ShardView& shard);
-    std::vector<std::vector<StoredBlock>> indexes_of(std::size_t number, const fs::path& path);
+    void verify_shard(std::size_t number) {
+        const Shard& shard = manifest_.shards[number];
+        const fs::path path = path_beneath(folder_, shard.name);
+        const std::uint64_t bytes = open_for_reading(path) ? fs::file_size(path) : 0;
+        if (bytes != shard.bytes)
+            add({.code = bytes < shard.bytes ? "E204" : "E213",
+                 .file = shard.name,
+                 .offset = std::min(bytes, shard.bytes),
+                 .bytes = std::max(bytes, shard.bytes) - std::min(bytes, shard.bytes),
+                 .text = fmt::format("'{}' has {} bytes; {} were written",
+                                     path.string(),
+                                     grouped(bytes),
+                                     grouped(shard.bytes))});
+        verify_content({manifest_, number, path, indexes_of(number, path)});
+    }
+
+    void verify_content(const ShardView& view) {
+        const Shard& shard = view.shard();
+        ShardPass pass = pass_over(
+            view, threads_, [&](std::uint64_t done) { tell(std::min(done, shard.bytes)); });
+        std::ranges::move(pass.findings, std::back_inserter(findings_));
+        if (pass.xxh3_128 == shard.xxh3_128) return verify_structure(view);
+        if (findings_.empty())
+            add({.code = "E213",
+                 .file = shard.name,
+                 .text =
+                     fmt::format("'{}' is damaged outside of its blocks, where HDF5 keeps its own "
+                                 "structures: its XXH3-128 is {}, the manifest says {}",
+                                 view.path.string(),
+                                 pass.xxh3_128,
+                                 shard.xxh3_128)});
+    }
+
+    std::vector<std::vector<StoredBlock>> indexes_of(std::size_t number, const fs::path& path) {
+        const Shard& shard = manifest_.shards[number];
+        std::vector<std::vector<StoredBlock>> all;
+        for (std::size_t f = 0; f < manifest_.fields.size(); ++f) {
+            auto blocks = read_index_rows(path, manifest_, number, f);
+            const IndexPlace& place = shard.index[f];
+            if (!blocks)
+                add({.code = "E213",
+                     .file = shard.name,
+                     .field = manifest_.fields[f].name,
+                     .offset = place.offset,
+                     .bytes = place.blocks * index_row_bytes,
+                     .text =
+                         fmt::format("'{}' is damaged: the index of field '{}', {} bytes at offset "
+                                     "{}, does not match its hash or names impossible blocks",
+                                     path.string(),
+                                     manifest_.fields[f].name,
+                                     grouped(place.blocks * index_row_bytes),
+                                     grouped(place.offset))});
+            all.push_back(blocks.value_or(std::vector<StoredBlock>{}));
+        }
+        return all;
+    }
+
+    // Only for files whose every byte is right: what libhdf5 sees is what the index says. Whoever
+    // made the file may have made the manifest too, so a child looks.
+    void verify_structure(const ShardView& shard) {
+        const std::vector<ProbedField> probed =
+            probe_shard(shard.path, manifest_, shard.number, &sandbox_).fields;
+        for (std::size_t f = 0; f < shard.blocks.size(); ++f) {
+            const bool agrees = std::ranges::equal(
+                probed[f].blocks,
+                shard.blocks[f],
+                [](const StoredBlock& seen, const StoredBlock& said) {
+                    return seen.offset == said.offset && seen.stored_bytes == said.stored_bytes &&
+                           seen.rows == said.rows && seen.codec == said.codec;
+                });
+            if (!agrees)
+                add({.code = "E208",
+                     .file = shard.shard().name,
+                     .field = manifest_.fields[f].name,
+                     .text =
+                         fmt::format("'{}': HDF5 sees other blocks of field '{}' than the index",
+                                     shard.path.string(),
+                                     manifest_.fields[f].name)});
+        }
+    }
 
     void add(Finding finding) { findings_.push_back(std::move(finding)); }
     void add(const Error& error, const std::string& file) {
@@ -168,107 +339,6 @@ class Verification {
     std::vector<Finding> findings_;
     std::uint64_t done_ = 0, mine_ = 0, total_ = 0;
 };
-
-std::vector<std::vector<Finding>> Verification::run() {
-    std::vector<std::vector<Finding>> all(manifest_.shards.size());
-    for (std::size_t number = 0; number < all.size(); ++number) {
-        total_ += manifest_.shards[number].bytes;
-        if (number % size_ == rank_) mine_ += manifest_.shards[number].bytes;
-    }
-    for (std::size_t number = rank_; number < all.size(); number += size_) {
-        const Shard& shard = manifest_.shards[number];
-        try {
-            verify_shard(number);
-        } catch (const Error& error) {
-            if (kind_of(error) == ErrorKind::helper_missing) throw;
-            add(error, shard.name);
-        }
-        all[number] = std::exchange(findings_, {});
-        done_ += shard.bytes;
-        tell(0);
-    }
-    return all;
-}
-
-void Verification::verify_shard(std::size_t number) {
-    const Shard& shard = manifest_.shards[number];
-    const fs::path path = path_beneath(folder_, shard.name);
-    const std::uint64_t bytes = open_for_reading(path) ? fs::file_size(path) : 0;
-    if (bytes != shard.bytes)
-        add({.code = bytes < shard.bytes ? "E204" : "E213",
-             .file = shard.name,
-             .offset = std::min(bytes, shard.bytes),
-             .bytes = std::max(bytes, shard.bytes) - std::min(bytes, shard.bytes),
-             .text = fmt::format("'{}' has {} bytes; {} were written",
-                                 path.string(),
-                                 grouped(bytes),
-                                 grouped(shard.bytes))});
-    ShardView view{manifest_, number, path, indexes_of(number, path)};
-    verify_content(view);
-}
-
-void Verification::verify_content(ShardView& view) {
-    const Shard& shard = manifest_.shards[view.number];
-    ShardPass pass =
-        pass_over(view, threads_, [&](std::uint64_t done) { tell(std::min(done, shard.bytes)); });
-    std::ranges::move(pass.findings, std::back_inserter(findings_));
-    if (pass.xxh3_128 == shard.xxh3_128) return verify_structure(view);
-    if (findings_.empty())
-        add({.code = "E213",
-             .file = shard.name,
-             .text = fmt::format("'{}' is damaged outside of its blocks, where HDF5 keeps its own "
-                                 "structures: its XXH3-128 is {}, the manifest says {}",
-                                 view.path.string(),
-                                 pass.xxh3_128,
-                                 shard.xxh3_128)});
-}
-
-std::vector<std::vector<StoredBlock>> Verification::indexes_of(std::size_t number,
-                                                               const fs::path& path) {
-    const Shard& shard = manifest_.shards[number];
-    std::vector<std::vector<StoredBlock>> all;
-    for (std::size_t f = 0; f < manifest_.fields.size(); ++f) {
-        auto blocks = read_index_rows(path, manifest_, number, f);
-        const IndexPlace& place = shard.index[f];
-        if (!blocks)
-            add({.code = "E213",
-                 .file = shard.name,
-                 .field = manifest_.fields[f].name,
-                 .offset = place.offset,
-                 .bytes = place.blocks * index_row_bytes,
-                 .text = fmt::format("'{}' is damaged: the index of field '{}', {} bytes at offset "
-                                     "{}, does not match its hash or names impossible blocks",
-                                     path.string(),
-                                     manifest_.fields[f].name,
-                                     grouped(place.blocks * index_row_bytes),
-                                     grouped(place.offset))});
-        all.push_back(blocks.value_or(std::vector<StoredBlock>{}));
-    }
-    return all;
-}
-
-// Only for files whose every byte is right: what libhdf5 sees is what the index says. Whoever made
-// the file may have made the manifest too, so a child looks.
-void Verification::verify_structure(const ShardView& shard) {
-    const std::vector<ProbedField> probed =
-        probe_shard(shard.path, manifest_, shard.number, &sandbox_).fields;
-    for (std::size_t f = 0; f < shard.blocks.size(); ++f) {
-        const bool agrees = std::ranges::equal(
-            probed[f].blocks,
-            shard.blocks[f],
-            [](const StoredBlock& seen, const StoredBlock& said) {
-                return seen.offset == said.offset && seen.stored_bytes == said.stored_bytes &&
-                       seen.rows == said.rows && seen.codec == said.codec;
-            });
-        if (!agrees)
-            add({.code = "E208",
-                 .file = manifest_.shards[shard.number].name,
-                 .field = manifest_.fields[f].name,
-                 .text = fmt::format("'{}': HDF5 sees other blocks of field '{}' than the index",
-                                     shard.path.string(),
-                                     manifest_.fields[f].name)});
-    }
-}
 
 // Files of others have no hashes: what can be told is whether every block can be read, expands to
 // what it should, fits its checksums where it has some, and holds labels that are classes.

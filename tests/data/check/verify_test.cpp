@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/check.hpp"
 
-#include "check/block_check.hpp"
+#include "check/segments.hpp"
 #include "data/fake_team.hpp"
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
