@@ -16,7 +16,6 @@
 #include "hdf5/look.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "inspection.hpp"
-#include "sampled_values.hpp"
 
 #include <algorithm>
 #include <utility>

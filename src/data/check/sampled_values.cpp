@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "sampled_values.hpp"
-
+// Rows of a field from evenly spaced places, read in bounded memory and time, a summary of their
+// numbers, and a sheet of their images. Tested: data/check/inspect_test.cpp
 #include "lockstep/core/numbers.hpp"
 
 #include "format/labels.hpp"
+#include "inspection.hpp"
 #include "stream/block_reader.hpp"
 
 #include <algorithm>
@@ -70,27 +70,24 @@ Plan plan_of(const std::vector<std::int64_t>& shape, PixelOrder order) {
 }
 
 // From what is black and what is white.
-class Shades {
-  public:
-    explicit Shades(const SampledRows& sample) {
-        if (sample.type == ElementType::u8) return;
+auto shades_of(const SampledRows& sample) {
+    double least = 0, scale = 1;
+    if (sample.type != ElementType::u8) {
         const ValueSummary summary = summary_of(sample);
-        least_ = summary.least;
-        scale_ = summary.most > summary.least ? 255 / (summary.most - summary.least) : 0;
+        least = summary.least;
+        scale = summary.most > least ? 255 / (summary.most - least) : 0;
     }
-    std::uint8_t of(double value) const {
+    return [=](double value) -> std::uint8_t {
         if (!std::isfinite(value)) return 0;
-        return static_cast<std::uint8_t>(std::clamp((value - least_) * scale_ + 0.5, 0.0, 255.0));
-    }
+        return static_cast<std::uint8_t>(std::clamp((value - least) * scale + 0.5, 0.0, 255.0));
+    };
+}
 
-  private:
-    double least_ = 0, scale_ = 1;
-};
-
+template <class Shade>
 Image image_of(const SampledRows& sample,
                std::uint64_t row,
                const Plan& plan,
-               const Shades& shade) {
+               const Shade& shade_of) {
     const std::size_t shown = plan.channels >= 3 ? 3 : 1;
     Image image{static_cast<std::uint32_t>(plan.height),
                 static_cast<std::uint32_t>(plan.width),
@@ -103,7 +100,7 @@ Image image_of(const SampledRows& sample,
             for (std::size_t c = 0; c < shown; ++c) {
                 const std::size_t place =
                     c * plan.channel_step + y * plan.line_step + x * plan.pixel_step;
-                image.pixels.push_back(shade.of(value_at(sample.type, values, place)));
+                image.pixels.push_back(shade_of(value_at(sample.type, values, place)));
             }
     return image;
 }
@@ -234,12 +231,12 @@ std::uint64_t images_on_sheet(const SampledRows& sample) {
 
 Image contact_sheet(const SampledRows& sample, PixelOrder order) {
     const Plan plan = plan_of(sample.shape, order);
-    const Shades shades(sample);
+    const auto shade_of = shades_of(sample);
     std::vector<Image> tiles;
     const std::uint64_t count = images_on_sheet(sample);
     for (std::uint64_t i = 0; i < count; ++i)
         tiles.push_back(
-            with_channels(as_tile(image_of(sample, i * sample.rows / count, plan, shades)), 3));
+            with_channels(as_tile(image_of(sample, i * sample.rows / count, plan, shade_of)), 3));
     const std::uint64_t columns = std::min(count, in_line), lines = (count - 1) / in_line + 1;
     const std::uint64_t height = tiles[0].height + gap, width = tiles[0].width + gap;
     Image sheet{static_cast<std::uint32_t>(lines * height + gap),
