@@ -13,7 +13,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -27,6 +26,9 @@ namespace {
 class Tally {
   public:
     virtual ~Tally() = default;
+
+    /// Returns true if sums do not depend on the order in which parts are added.
+    virtual bool is_exact() const { return true; }
 
     /// Adds row number `row`. Errors: E210.
     virtual void add(std::uint64_t row, std::span<const std::byte> bytes) = 0;
@@ -170,6 +172,7 @@ class NumberTally : public Tally {
                 sums_[c].origin = value;
     }
 
+    bool is_exact() const override { return false; }
     void add(std::uint64_t row, std::span<const std::byte> bytes) override {
         for (std::size_t i = 0; i < values_;)
             for (Sums& sums : sums_)
@@ -254,44 +257,32 @@ class NumberTally : public Tally {
 
 constexpr std::uint64_t parts = 256;
 
-// Makes empty tallies of one field; nothing if it needs none.
-class TallyMaker {
-  public:
-    TallyMaker(const RowSource& source, const PackOptions& options, std::size_t number)
-        : field_(source.fields()[number]) {
-        const auto named = static_cast<std::int64_t>(options.class_names.size());
-        limits_ = {options.classes > 0 ? options.classes : named, options.class_names};
-        if (limits_.expected == 0)
-            limits_.expected = static_cast<std::int64_t>(field_.class_names.size());
-        const bool is_known = !field_.mean.empty() || !field_.class_counts.empty();
-        if (is_known) return;
-        const bool is_image = field_.layout == "CHW" && !field_.shape.empty();
-        is_labels_ = is_of_classes(field_);
-        is_pixels_ = field_.type == ElementType::u8 && is_image;
-        const bool is_too_wide = field_.shape.size() == 1 && !statistics_axis(field_);
-        is_numbers_ = !is_labels_ && !is_pixels_ && !is_label_name(field_.name) && !is_too_wide;
-        if (!is_numbers_) return;
-        first_row_.resize(field_.bytes_per_sample());
-        source.read(number, 0, first_row_);
+using MakeTally = std::function<std::unique_ptr<Tally>()>;
+
+// What makes empty tallies of field number `number`; nothing if it needs none.
+MakeTally tallies_of(const RowSource& source, const PackOptions& options, std::size_t number) {
+    const Field& field = source.fields()[number];
+    const bool is_known = !field.mean.empty() || !field.class_counts.empty();
+    if (is_known) return {};
+    if (is_of_classes(field)) {
+        ClassLimits limits{options.classes, options.class_names};
+        for (const auto* names : {&options.class_names, &field.class_names})
+            if (limits.expected == 0) limits.expected = std::ssize(*names);
+        return [&field, limits] { return std::make_unique<LabelTally>(field, limits); };
     }
-
-    bool needs_scan() const { return is_labels_ || is_pixels_ || is_numbers_; }
-    bool is_exact() const { return !is_numbers_; }
-
-    std::unique_ptr<Tally> make() const {
-        if (is_labels_) return std::make_unique<LabelTally>(field_, limits_);
-        if (is_pixels_) return std::make_unique<PixelTally>(field_);
-        return with_type(field_.type, [&](auto number) -> std::unique_ptr<Tally> {
-            return std::make_unique<NumberTally<decltype(number)>>(field_, first_row_);
+    const bool is_image = field.layout == "CHW" && !field.shape.empty();
+    if (field.type == ElementType::u8 && is_image)
+        return [&field] { return std::make_unique<PixelTally>(field); };
+    const bool is_too_wide = field.shape.size() == 1 && !statistics_axis(field);
+    if (is_label_name(field.name) || is_too_wide) return {};
+    std::vector<std::byte> first_row(field.bytes_per_sample());
+    source.read(number, 0, first_row);
+    return [&field, first_row] {
+        return with_type(field.type, [&](auto zero) -> std::unique_ptr<Tally> {
+            return std::make_unique<NumberTally<decltype(zero)>>(field, first_row);
         });
-    }
-
-  private:
-    const Field& field_;
-    ClassLimits limits_;
-    bool is_labels_ = false, is_pixels_ = false, is_numbers_ = false;
-    std::vector<std::byte> first_row_;
-};
+    };
+}
 
 using Words = std::vector<std::uint64_t>;
 
@@ -305,14 +296,14 @@ void append(Words& all, const Words& words) {
 Words sums_of_parts(const RowSource& source,
                     const PackOptions& options,
                     std::size_t number,
-                    const TallyMaker& tallies,
+                    const MakeTally& make_tally,
                     const std::function<void(std::uint64_t)>& report) {
     const auto rank = static_cast<std::uint64_t>(options.team.rank);
     const auto size = static_cast<std::uint64_t>(options.team.size);
     const std::uint64_t first = parts * rank / size, last = parts * (rank + 1) / size;
     const auto row_at = [&](std::uint64_t part) { return source.samples() * part / parts; };
     auto scan = [&](std::uint64_t at, Words& words) {
-        const auto tally = tallies.make();
+        const auto tally = make_tally();
         std::vector<std::byte> bytes(source.fields()[number].bytes_per_sample());
         for (std::uint64_t row = row_at(first + at); row < row_at(first + at + 1); ++row) {
             source.read(number, row, bytes);
@@ -323,16 +314,16 @@ Words sums_of_parts(const RowSource& source,
     const auto threads = static_cast<std::size_t>(worker_count(options.threads));
     std::vector<decltype(scan)> makers(threads, scan);
     std::vector<Words> slots(2 * threads);
-    const auto total = tallies.make();
+    const auto total = make_tally();
     Words all;
     work_in_order(last - first, makers, slots, [&](std::uint64_t at, const Words& words) {
-        if (tallies.is_exact())
+        if (total->is_exact())
             total->add(words);
         else
             append(all, words);
         report(row_at(first + at + 1) - row_at(first));
     });
-    if (tallies.is_exact()) append(all, total->words());
+    if (total->is_exact()) append(all, total->words());
     return all;
 }
 
@@ -358,20 +349,20 @@ void scan_field(const RowSource& source,
         if (report)
             report({"scan", (number * samples + std::min(rows, samples)) / fields, samples});
     };
-    std::optional<TallyMaker> tallies;
+    MakeTally make_tally;
     const Words mine = together(team, [&] {
-        tallies.emplace(source, options, number);
         Words sums;
+        make_tally = tallies_of(source, options, number);
         // The other members are about as far as this one.
-        if (tallies->needs_scan())
-            sums = sums_of_parts(source, options, number, *tallies, [&](std::uint64_t rows) {
+        if (make_tally)
+            sums = sums_of_parts(source, options, number, make_tally, [&](std::uint64_t rows) {
                 tell(rows * static_cast<std::uint64_t>(team.size));
             });
         tell(samples);  // may throw, which ends all members
         return sums;
     });
-    if (!tallies->needs_scan()) return;
-    const auto total = tallies->make();
+    if (!make_tally) return;
+    const auto total = make_tally();
     const std::string bytes(reinterpret_cast<const char*>(mine.data()),
                             mine.size() * sizeof mine[0]);
     for (const std::string& one : gather(team, bytes)) add_parts(one, *total);
