@@ -170,15 +170,127 @@ class Packing {
           size_(static_cast<std::size_t>(team_.size)),
           rank_(static_cast<std::size_t>(team_.rank)) {}
 
-    PackResult run();
+    PackResult run() {
+        manifest_ = together(team_, [&] {
+            check_is_free(options_.output);
+            return outline(source_, options_);
+        });
+        content_ = by_root(team_, [&] { return source_.fingerprint().hex(); });
+        const Json identity =
+            together(team_, [&] { return identity_of(manifest_, options_, content_); });
+        PackSpace space(options_, identity);
+        prepare(space);
+        const std::size_t resumed = manifest_.shards.size() - unfinished_.size();
+        write_shards(space);
+        together(team_, [&] {
+            if (team_.is_root()) space.write_manifest(manifest_);
+        });
+        check_written(space);
+        PackResult result{.path = options_.output,
+                          .manifest = parse_manifest(manifest_text(manifest_), "manifest"),
+                          .raw_bytes = raw_bytes_of(manifest_),
+                          .stored_bytes = 0,
+                          .resumed_shards = resumed};
+        for (const Shard& shard : manifest_.shards) result.stored_bytes += shard.bytes;
+        space.commit();
+        return result;
+    }
 
   private:
-    void prepare(PackSpace& space);
-    void check_room(const PackSpace& space) const;
-    void write_shards(const PackSpace& space);
-    Shard write_one(const PackSpace& space, std::size_t number, std::size_t at_once);
-    void tell_written(std::uint64_t samples) const;
-    void check_written(const PackSpace& space) const;
+    // Statistics, identity, and what is there already.
+    void prepare(PackSpace& space) {
+        if (const auto known = space.known_fields())
+            manifest_.fields = *known;
+        else
+            manifest_.fields = scan_fields(source_, options_, report_);
+        manifest_.uuid = uuid_of(manifest_, content_);
+        space.write_plan(manifest_.fields);
+        const std::vector<std::optional<Shard>> finished =
+            space.finished_shards(manifest_, report_);
+        for (std::size_t i = 0; i < finished.size(); ++i) {
+            if (!finished[i]) {
+                unfinished_.push_back(i);
+                continue;
+            }
+            manifest_.shards[i] = *finished[i];
+            written_ += finished[i]->samples;
+        }
+        if (written_ > 0)
+            once(Level::info,
+                 "continuing an interrupted pack: {} of {} shards are finished",
+                 finished.size() - unfinished_.size(),
+                 finished.size());
+        together(team_, [&] { check_room(space); });
+    }
+
+    void check_room(const PackSpace& space) const {
+        if (!team_.is_root() || manifest_.codec != Codec::none) return;
+        lockstep::check_room(space.folder(),
+                             (manifest_.samples - written_) * manifest_.bytes_per_sample(),
+                             "the data set needs",
+                             "",
+                             "use another file system, or --codec lz4");
+    }
+
+    // Round after round, each member writes one shard; then all know of it, and whether one failed.
+    void write_shards(const PackSpace& space) {
+        if (options_.shuffle_seed) rows_ = shuffled_rows(manifest_.samples, *options_.shuffle_seed);
+        for (std::size_t first = 0; first < unfinished_.size(); first += size_) {
+            const std::size_t at_once = std::min(size_, unfinished_.size() - first);
+            const std::string mine = together(team_, [&] {
+                if (rank_ >= at_once) return std::string();
+                const Shard shard = write_one(space, unfinished_[first + rank_], at_once);
+                return space.write_finished(shard);
+            });
+            const std::vector<std::string> entries = gather(team_, mine);
+            for (std::size_t i = 0; i < at_once; ++i) {
+                Shard& shard = manifest_.shards[unfinished_[first + i]];
+                shard = space.shard_of(entries[i]);
+                written_ += shard.samples;
+            }
+            together(team_, [&] { tell_written(written_); });
+        }
+    }
+
+    void tell_written(std::uint64_t samples) const {
+        if (report_) report_({"write", std::min(samples, manifest_.samples), manifest_.samples});
+    }
+
+    Shard write_one(const PackSpace& space, std::size_t number, std::size_t at_once) {
+        const Shard& shard = manifest_.shards[number];
+        const auto read = [&](std::size_t field, std::uint64_t row, std::span<std::byte> out) {
+            source_.read(field, rows_.empty() ? row : rows_[row], out);
+        };
+        // The other members are about as far as this one.
+        const auto tell = [&](std::uint64_t sample) {
+            tell_written(written_ + (sample - shard.first_sample) * at_once);
+        };
+        const fs::path path = space.folder() / shard.name;
+        try {
+            return write_shard({manifest_, number, path},
+                               read,
+                               {options_.codec, options_.level, worker_count(options_.threads)},
+                               tell);
+        } catch (...) {
+            std::error_code ignored;
+            fs::remove(path, ignored);
+            throw;
+        }
+    }
+
+    void check_written(const PackSpace& space) const {
+        const auto report = [&](std::uint64_t done, std::uint64_t total) {
+            if (report_) report_({"verify", done, total});
+        };
+        const auto findings = verify_dataset(space.folder(), report, {options_.threads, team_});
+        check(findings.empty(), [&] {
+            return Error(
+                "E213",
+                "the written data read back differently",
+                findings[0].text,
+                "check this machine's memory and file system, then pack again with --restart");
+        });
+    }
 
     const RowSource& source_;
     const PackOptions& options_;
@@ -191,125 +303,6 @@ class Packing {
     std::vector<std::uint64_t> rows_;      // the source's, by row; empty if they are the same
     std::uint64_t written_ = 0;            // samples, by all members
 };
-
-PackResult Packing::run() {
-    manifest_ = together(team_, [&] {
-        check_is_free(options_.output);
-        return outline(source_, options_);
-    });
-    content_ = by_root(team_, [&] { return source_.fingerprint().hex(); });
-    const Json identity =
-        together(team_, [&] { return identity_of(manifest_, options_, content_); });
-    PackSpace space(options_, identity);
-    prepare(space);
-    const std::size_t resumed = manifest_.shards.size() - unfinished_.size();
-    write_shards(space);
-    together(team_, [&] {
-        if (team_.is_root()) space.write_manifest(manifest_);
-    });
-    check_written(space);
-    PackResult result{.path = options_.output,
-                      .manifest = parse_manifest(manifest_text(manifest_), "manifest"),
-                      .raw_bytes = raw_bytes_of(manifest_),
-                      .stored_bytes = 0,
-                      .resumed_shards = resumed};
-    for (const Shard& shard : manifest_.shards) result.stored_bytes += shard.bytes;
-    space.commit();
-    return result;
-}
-
-// Statistics, identity, and what is there already.
-void Packing::prepare(PackSpace& space) {
-    if (const auto known = space.known_fields())
-        manifest_.fields = *known;
-    else
-        manifest_.fields = scan_fields(source_, options_, report_);
-    manifest_.uuid = uuid_of(manifest_, content_);
-    space.write_plan(manifest_.fields);
-    const std::vector<std::optional<Shard>> finished = space.finished_shards(manifest_, report_);
-    for (std::size_t i = 0; i < finished.size(); ++i) {
-        if (!finished[i]) {
-            unfinished_.push_back(i);
-            continue;
-        }
-        manifest_.shards[i] = *finished[i];
-        written_ += finished[i]->samples;
-    }
-    if (written_ > 0)
-        once(Level::info,
-             "continuing an interrupted pack: {} of {} shards are finished",
-             finished.size() - unfinished_.size(),
-             finished.size());
-    together(team_, [&] { check_room(space); });
-}
-
-void Packing::check_room(const PackSpace& space) const {
-    if (!team_.is_root() || manifest_.codec != Codec::none) return;
-    lockstep::check_room(space.folder(),
-                         (manifest_.samples - written_) * manifest_.bytes_per_sample(),
-                         "the data set needs",
-                         "",
-                         "use another file system, or --codec lz4");
-}
-
-// Round after round, each member writes one shard; then all know of it, and whether one failed.
-void Packing::write_shards(const PackSpace& space) {
-    if (options_.shuffle_seed) rows_ = shuffled_rows(manifest_.samples, *options_.shuffle_seed);
-    for (std::size_t first = 0; first < unfinished_.size(); first += size_) {
-        const std::size_t at_once = std::min(size_, unfinished_.size() - first);
-        const std::string mine = together(team_, [&] {
-            if (rank_ >= at_once) return std::string();
-            const Shard shard = write_one(space, unfinished_[first + rank_], at_once);
-            return space.write_finished(shard);
-        });
-        const std::vector<std::string> entries = gather(team_, mine);
-        for (std::size_t i = 0; i < at_once; ++i) {
-            Shard& shard = manifest_.shards[unfinished_[first + i]];
-            shard = space.shard_of(entries[i]);
-            written_ += shard.samples;
-        }
-        together(team_, [&] { tell_written(written_); });
-    }
-}
-
-void Packing::tell_written(std::uint64_t samples) const {
-    if (report_) report_({"write", std::min(samples, manifest_.samples), manifest_.samples});
-}
-
-Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t at_once) {
-    const Shard& shard = manifest_.shards[number];
-    const auto read = [&](std::size_t field, std::uint64_t row, std::span<std::byte> out) {
-        source_.read(field, rows_.empty() ? row : rows_[row], out);
-    };
-    // The other members are about as far as this one.
-    const auto tell = [&](std::uint64_t sample) {
-        tell_written(written_ + (sample - shard.first_sample) * at_once);
-    };
-    const fs::path path = space.folder() / shard.name;
-    try {
-        return write_shard({manifest_, number, path},
-                           read,
-                           {options_.codec, options_.level, worker_count(options_.threads)},
-                           tell);
-    } catch (...) {
-        std::error_code ignored;
-        fs::remove(path, ignored);
-        throw;
-    }
-}
-
-void Packing::check_written(const PackSpace& space) const {
-    const auto report = [&](std::uint64_t done, std::uint64_t total) {
-        if (report_) report_({"verify", done, total});
-    };
-    const auto findings = verify_dataset(space.folder(), report, {options_.threads, team_});
-    check(findings.empty(), [&] {
-        return Error("E213",
-                     "the written data read back differently",
-                     findings[0].text,
-                     "check this machine's memory and file system, then pack again with --restart");
-    });
-}
 
 }  // namespace
 

@@ -32,9 +32,7 @@
 namespace lockstep {
 namespace {
 
-// The last few blocks that threads asked for, each made once by the first that needs it.
-
-/// Keeps the `capacity` blocks used last. Any thread.
+/// Keeps the `capacity` blocks used last, each made once by the first thread that needs it.
 class BlockCache {
   public:
     using Bytes = std::shared_ptr<const std::vector<std::byte>>;
@@ -369,9 +367,7 @@ std::vector<Field> find_statistics(const std::shared_ptr<const DatasetIndex>& in
                                    const Team& team,
                                    int threads,
                                    const PackReport& report) {
-    PackOptions options;
-    options.team = team;
-    options.threads = threads;
+    const PackOptions options{.threads = threads, .team = team};
     const auto blocks = static_cast<std::size_t>(worker_count(threads) + 1);
     return scan_fields(PackedSource(index, places, blocks), options, report);
 }
