@@ -162,8 +162,7 @@ enum class FolderContent { classes, images };
 /// Conversion of a folder's images to rows.
 struct FolderOptions {
     FolderContent content = FolderContent::classes;
-    Color color = Color::as_first;    ///< as_first: like the first image
-    std::optional<ImageSize> resize;  ///< unset: all images must have one size
+    ImageFit images = {};
     /// The pixels of masks that are class 0, 1 and so on. Empty: pixels are class numbers.
     std::vector<std::uint8_t> mask_values = {};
 };

@@ -101,12 +101,6 @@ std::vector<NamedInput> named(const std::string& option, const std::vector<std::
     return inputs;
 }
 
-void check_columns(const CsvOptions& csv) {
-    check_fits(csv.label.empty() || csv.targets.empty(),
-               "--label and --target are both given",
-               "a model predicts classes (--label) or numbers (--target)");
-}
-
 // That of a packed data set, or of the training data of a run.
 Manifest manifest_of(const fs::path& folder) {
     const fs::path kept = RunPaths{folder}.data();
@@ -115,45 +109,41 @@ Manifest manifest_of(const fs::path& folder) {
     return parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
 }
 
-// The table's options, or those that the data set of --like was packed with.
-std::unique_ptr<RowSource> open_table(const PackInputs& in, const SourceOptions& options) {
-    CsvOptions csv = in.csv_columns;
-    check_columns(csv);
-    if (in.like.empty()) {
-        in.table_text.apply(csv);
-        return open_csv(in.csv, csv, options);
-    }
+// Takes the options that the data set of --like was packed with.
+void follow_like(CsvOptions& csv, const fs::path& like) {
     const CsvOptions usual;
     check_fits(csv.drop.empty() && csv.categorical.empty() && csv.missing == usual.missing &&
                    csv.type == usual.type,
                "--like goes with none of --drop, --categorical, --missing and --real",
-               fmt::format("'{}' was packed with its own", in.like.string()),
+               fmt::format("'{}' was packed with its own", like.string()),
                "drop them");
-    const Manifest manifest = manifest_of(in.like);
+    const Manifest manifest = manifest_of(like);
     const auto found = std::ranges::find(manifest.fields, "features", &Field::name);
     check_fits(found != manifest.fields.end() && found->shape.size() == 1,
-               fmt::format("--like names '{}', which was no table", in.like.string()),
+               fmt::format("--like names '{}', which was no table", like.string()),
                "it has no 'features' [columns]",
                "drop --like");
     csv.like = *found;
     csv.missing = found->table.missing;
     csv.type = found->type;
+}
+
+std::unique_ptr<RowSource> open_table(const PackInputs& in, const SourceOptions& options) {
+    CsvOptions csv = in.csv_columns;
+    check_fits(csv.label.empty() || csv.targets.empty(),
+               "--label and --target are both given",
+               "a model predicts classes (--label) or numbers (--target)");
+    if (!in.like.empty()) follow_like(csv, in.like);
     in.table_text.apply(csv);
     return open_csv(in.csv, csv, options);
 }
 
-FolderOptions folder_options(const PackInputs& in) {
-    FolderOptions options;
-    options.color = in.color;
-    if (!in.resize.empty()) options.resize = parse_image_size("resize", in.resize);
+std::unique_ptr<RowSource> open_pictures(const PackInputs& in, const ImageFit& images) {
+    need(!in.masks.empty() || in.mask_values.empty(), "masks", "mask-values");
+    FolderOptions options{.images = images};
     if (!in.mask_values.empty()) options.mask_values = parse_mask_values(in.mask_values);
-    return options;
-}
-
-std::unique_ptr<RowSource> open_pictures(const PackInputs& in) {
-    if (in.masks.empty() && !in.mask_values.empty()) need(false, "masks", "mask-values");
-    return in.masks.empty() ? open_folder(in.folder, folder_options(in))
-                            : open_masked_folder(in.folder, in.masks, folder_options(in));
+    return in.masks.empty() ? open_folder(in.folder, options)
+                            : open_masked_folder(in.folder, in.masks, options);
 }
 
 std::vector<fs::path> paths(const std::vector<std::string>& texts) {
@@ -346,9 +336,9 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     SourceOptions options{.scratch = {},
                           .report = report,
                           .links = in.follows_links ? Links::followed : Links::refused,
+                          .images = {.color = in.color},
                           .is_sample_a_file = in.is_sample_a_file,
                           .memory_bytes = in.memory};
-    options.images.color = in.color;
     if (!in.resize.empty()) options.images.resize = parse_image_size("resize", in.resize);
     if (input == "images") {
         need(!in.images.empty(), "images", "labels");
@@ -359,7 +349,7 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
     if (input == "csv") return open_table(in, options);
-    if (input == "folder") return open_pictures(in);
+    if (input == "folder") return open_pictures(in, options.images);
     if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");
     const std::vector<FieldMapping> fields = parse_field_mappings(in.fields);

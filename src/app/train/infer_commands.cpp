@@ -103,9 +103,9 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
     if (kind == RawKind::images)
         return open_folder(path,
                            {.content = FolderContent::images,
-                            .color = field.shape[0] == 1 ? Color::gray : Color::rgb,
-                            .resize = ImageSize{static_cast<std::uint32_t>(field.shape[1]),
-                                                static_cast<std::uint32_t>(field.shape[2])}});
+                            .images = {field.shape[0] == 1 ? Color::gray : Color::rgb,
+                                       ImageSize{static_cast<std::uint32_t>(field.shape[1]),
+                                                 static_cast<std::uint32_t>(field.shape[2])}}});
     if (kind == RawKind::text)
         return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
     if (kind != RawKind::table) return open_npy({{field.name, path.string()}});

@@ -209,7 +209,7 @@ class FolderSource : public RowSource {
         : folder_(folder), options_(options) {
         find_images();
         samples_ = images_.size();
-        rows_.emplace(ImageFit{options_.color, options_.resize}, decoded(0), place_of(0));
+        rows_.emplace(options_.images, decoded(0), place_of(0));
         fields_.push_back({.name = "images", .shape = rows_->shape(), .layout = "CHW"});
         if (options.content == FolderContent::classes)
             fields_.push_back(

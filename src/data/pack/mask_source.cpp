@@ -126,11 +126,9 @@ class MaskedFolder : public RowSource {
     MaskedFolder(fs::path folder, fs::path masks, const FolderOptions& options)
         : folder_(std::move(folder)),
           masks_(std::move(masks)),
-          is_resized_(options.resize.has_value()),
-          images_(open_folder(folder_,
-                              {.content = FolderContent::images,
-                               .color = options.color,
-                               .resize = options.resize})),
+          is_resized_(options.images.resize.has_value()),
+          images_(
+              open_folder(folder_, {.content = FolderContent::images, .images = options.images})),
           files_(paired(*images_, folder_, masks_)),
           classes_(classes_of(options.mask_values)) {
         samples_ = images_->samples();

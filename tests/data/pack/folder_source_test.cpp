@@ -139,7 +139,7 @@ TEST_F(FolderSource, WantsOneSizeUnlessItMayResize) {
     folder_.file("a/2.png", png_text(picture(8, 9, 3)));
     EXPECT_EQ(error().code(), "E238");
     EXPECT_THAT(error().what(), HasSubstr("a/2.png' is 8 x 9"));
-    const auto source = open_folder(folder_.path(), {.resize = ImageSize{4, 5}});
+    const auto source = open_folder(folder_.path(), {.images = {.resize = ImageSize{4, 5}}});
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 4, 5));
     EXPECT_EQ(values_of<std::uint8_t>(*source, 0, 1).size(), 60u);
 }
@@ -148,9 +148,9 @@ TEST_F(FolderSource, ChangesColoursOnlyWhenTold) {
     folder_.file("a/1.png", png_text(picture(8, 8, 1)));
     folder_.file("a/2.png", png_text(picture(8, 8, 3)));
     EXPECT_THAT(error().what(), HasSubstr("has colours"));
-    EXPECT_EQ(error({.color = Color::rgb}).code(), "none");
-    EXPECT_EQ(error({.color = Color::gray}).code(), "none");
-    EXPECT_THAT(open_folder(folder_.path(), {.color = Color::gray})->fields()[0].shape,
+    EXPECT_EQ(error({.images = {.color = Color::rgb}}).code(), "none");
+    EXPECT_EQ(error({.images = {.color = Color::gray}}).code(), "none");
+    EXPECT_THAT(open_folder(folder_.path(), {.images = {.color = Color::gray}})->fields()[0].shape,
                 ElementsAre(1, 8, 8));
 }
 
@@ -161,8 +161,8 @@ TEST_F(FolderSource, IsKnownByNamesSizesAndBytes) {
     folder_.file("a/1.png", png_text(picture(8, 8, 1)));
     const Hash128 first = print();
     EXPECT_EQ(print(), first);
-    EXPECT_NE(print({.color = Color::rgb}), first);
-    EXPECT_NE(print({.resize = ImageSize{4, 4}}), first);
+    EXPECT_NE(print({.images = {.color = Color::rgb}}), first);
+    EXPECT_NE(print({.images = {.resize = ImageSize{4, 4}}}), first);
     fs::rename(folder_ / "a/1.png", folder_ / "a/2.png");
     EXPECT_NE(print(), first);
     fs::rename(folder_ / "a/2.png", folder_ / "a/1.png");
@@ -238,9 +238,9 @@ TEST_F(MaskSource, PairsFilesByNameAndKeepsNumbers) {
 TEST_F(MaskSource, ResizesByNearestPixels) {
     folder_.file("images/a.png", png_text(picture(2, 2, 1)));
     folder_.file("masks/a.png", mask({1, 9, 7, 3}));
-    const auto all = source({.resize = ImageSize{4, 2}});
+    const auto all = source({.images = {.resize = ImageSize{4, 2}}});
     EXPECT_THAT(values_of<std::uint8_t>(*all, 1, 0), ElementsAre(1, 9, 1, 9, 7, 3, 7, 3));
-    EXPECT_THAT(values_of<std::uint8_t>(*source({.resize = ImageSize{1, 1}}), 1, 0),
+    EXPECT_THAT(values_of<std::uint8_t>(*source({.images = {.resize = ImageSize{1, 1}}}), 1, 0),
                 ElementsAre(3));
 }
 
@@ -280,7 +280,7 @@ TEST_F(MaskSource, RefusesColoursDepthOtherSizesAndLossyFiles) {
     EXPECT_THAT(error().fix(), HasSubstr("mogrify -channel R -separate"));
     folder_.file("masks/a.png", png_text(picture(2, 3, 1)));
     EXPECT_THAT(error().text(), HasSubstr("a.png' is 2 x 3\n  why: its image 'a.png' is 2 x 2"));
-    EXPECT_EQ(error({.resize = ImageSize{4, 4}}).code(), "E238");
+    EXPECT_EQ(error({.images = {.resize = ImageSize{4, 4}}}).code(), "E238");
     folder_.file("masks/a.png", png_text(2, 2, PNG_COLOR_TYPE_GRAY, 16, "00112233"));
     EXPECT_THAT(error().why(), HasSubstr("16 bits"));
     folder_.file("masks/a.png", jpeg_text(picture(2, 2, 1)));

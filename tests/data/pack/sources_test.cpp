@@ -157,7 +157,7 @@ TEST_F(RoundTrip, PacksImagesFromAFolder) {
     for (int i = 0; i < 40; ++i)
         folder_.file(fmt::format("photos/{}/{:02}.png", i % 3, i),
                      test::png_text(test::picture(6 + static_cast<std::uint32_t>(i % 5), 9, 3)));
-    const auto source = open_folder(folder_ / "photos", {.resize = ImageSize{8, 8}});
+    const auto source = open_folder(folder_ / "photos", {.images = {.resize = ImageSize{8, 8}}});
     const auto index = test::open_index(pack(*source, "x"));
     const auto all = test::read_all(index);
     ASSERT_EQ(all.size(), 40u);
