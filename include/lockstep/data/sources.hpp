@@ -100,7 +100,7 @@ enum class Header { guess, yes, no };
 /// Roles of a CSV file's columns, and the meaning of their cells. Columns are given by name, or by
 /// number from 1.
 struct CsvOptions {
-    std::string label;  ///< column of classes: whole numbers, or names (numbered in sorted order)
+    std::string label{};  ///< column of classes: whole numbers, or names (numbered as they sort)
     /// Columns of numbers to predict; they and a label exclude each other. One is `targets` of
     /// scalars, several are [K].
     std::vector<std::string> targets = {};

@@ -109,7 +109,7 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
     if (kind == RawKind::text)
         return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
     if (kind != RawKind::table) return open_npy({{field.name, path.string()}});
-    CsvOptions csv{.label = {}, .type = field.type, .like = field, .row_names = table.row_names};
+    CsvOptions csv{.type = field.type, .like = field, .row_names = table.row_names};
     csv.separator = separator_of(path);
     // Each row has a prediction: none is left out.
     csv.missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error;

@@ -28,8 +28,7 @@ class CsvSource : public testing::Test {
 
     /// As `predict` opens a table.
     static CsvOptions like(const Field& field) {
-        return {.label = {},
-                .decimal = field.table.decimal,
+        return {.decimal = field.table.decimal,
                 .type = field.type,
                 .missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error,
                 .like = field};
@@ -201,7 +200,7 @@ TEST_F(CsvSource, ReadsBeyondOneBuffer) {
 using CsvTable = CsvSource;
 
 TEST_F(CsvTable, LeavesColumnsOutAndTakesSeveralTargets) {
-    const CsvOptions csv{.label = {}, .targets = {"y2", "y1"}, .drop = {"id", "4"}};
+    const CsvOptions csv{.targets = {"y2", "y1"}, .drop = {"id", "4"}};
     const auto source = open("id,a,y1,note,b,y2\nn1,1,2,text,3,4\nn2,5,6,,7,8\n", csv);
     EXPECT_THAT(source->fields()[0].columns, ElementsAre("a", "b"));
     EXPECT_EQ(source->fields()[0].table, TableForm()) << "names are enough";
@@ -220,16 +219,15 @@ TEST_F(CsvTable, GivesAColumnOneRole) {
     };
     EXPECT_THAT(what({.label = "c", .drop = {"3"}}),
                 HasSubstr("column 3 ('c') of '" + (folder_ / "x.csv").string()));
-    EXPECT_THAT(what({.label = {}, .targets = {"a", "a"}}), HasSubstr("--target and --target"));
-    EXPECT_THAT(what({.label = {}, .drop = {"a"}, .categorical = {"a"}}),
-                HasSubstr("--drop and --categorical"));
-    EXPECT_THAT(what({.label = {}, .categorical = {"d"}}), HasSubstr("has no column 'd'"));
+    EXPECT_THAT(what({.targets = {"a", "a"}}), HasSubstr("--target and --target"));
+    EXPECT_THAT(what({.drop = {"a"}, .categorical = {"a"}}), HasSubstr("--drop and --categorical"));
+    EXPECT_THAT(what({.categorical = {"d"}}), HasSubstr("has no column 'd'"));
     EXPECT_EQ(error("a,b\n1,2\n", {.label = "a", .drop = {"b"}}).code(), "E214");
 }
 
 TEST_F(CsvTable, MakesANumberOfEachTextOfAColumn) {
     const auto source = open("kind,mass,place\nred,1,x\n blue ,2,x\nred,3,x\ngreen,4,x\n",
-                             {.label = {}, .categorical = {"kind", "place"}});
+                             {.categorical = {"kind", "place"}});
     const Field& field = source->fields()[0];
     EXPECT_THAT(field.columns,
                 ElementsAre("kind=blue", "kind=green", "kind=red", "mass", "place=x"));
@@ -244,19 +242,17 @@ TEST_F(CsvTable, MakesANumberOfEachTextOfAColumn) {
 TEST_F(CsvTable, FillsCellsWithTheMean) {
     const std::string table = "a,kind,y\n1,u,5\nNA,v,6\n4, ,7\n?,v,8\n";
     const auto source = open(table,
-                             {.label = {},
-                              .targets = {"y"},
+                             {.targets = {"y"},
                               .categorical = {"kind"},
                               .type = ElementType::f64,
                               .missing = Missing::mean});
     EXPECT_THAT(source->fields()[0].table.fills, ElementsAre(2.5, 1.0 / 3, 2.0 / 3));
     EXPECT_THAT(values_of<double>(*source, 0, 1), ElementsAre(2.5, 0, 1));
     EXPECT_THAT(values_of<double>(*source, 0, 2), ElementsAre(4, 1.0 / 3, 2.0 / 3));
-    const Error target =
-        error("a,y\n1,\n", {.label = {}, .targets = {"y"}, .missing = Missing::mean});
+    const Error target = error("a,y\n1,\n", {.targets = {"y"}, .missing = Missing::mean});
     EXPECT_EQ(target.code(), "E239") << "that would be made up";
     EXPECT_THAT(target.fix(), testing::StartsWith("give --missing drop"));
-    EXPECT_THAT(error("a,b\n1,\n2,nan\n", {.label = {}, .missing = Missing::mean}).why(),
+    EXPECT_THAT(error("a,b\n1,\n2,nan\n", {.missing = Missing::mean}).why(),
                 HasSubstr("column 2 ('b') has no value at all"));
 }
 
@@ -266,7 +262,7 @@ TEST_F(CsvTable, LeavesOutRecordsWithoutAValue) {
     ASSERT_EQ(source->samples(), 3u);
     EXPECT_THAT(values_of<float>(*source, 0, 1), ElementsAre(4));
     EXPECT_EQ(label_of(*source, 1, 2), 1);
-    EXPECT_THAT(error("a,b\n1,\n,2\n", {.label = {}, .missing = Missing::drop}).why(),
+    EXPECT_THAT(error("a,b\n1,\n,2\n", {.missing = Missing::drop}).why(),
                 HasSubstr("each of its records lacks a value"));
     const Error empty = error("a,b,y\n1,,3\n2,NA,4\n", {.label = "y", .missing = Missing::drop});
     EXPECT_EQ(empty.why(), "column 2 ('b') has no value at all");
@@ -275,16 +271,16 @@ TEST_F(CsvTable, LeavesOutRecordsWithoutAValue) {
 
 TEST_F(CsvTable, TakesALineWithANumberForAHeaderIfAColumnIsNamed) {
     const std::string years = "2020,2021,2022\n1,2,3\n4,5,6\n";
-    EXPECT_EQ(open(years, {.label = {}, .targets = {"2022"}})->samples(), 2u);
-    EXPECT_EQ(open(years, {.label = {}, .targets = {"3"}})->samples(), 3u) << "a column's number";
+    EXPECT_EQ(open(years, {.targets = {"2022"}})->samples(), 2u);
+    EXPECT_EQ(open(years, {.targets = {"3"}})->samples(), 3u) << "a column's number";
     EXPECT_EQ(open("a,2020,y\n1,2,3\n", {.label = "y"})->samples(), 1u);
     EXPECT_EQ(error("a,2020,z\n1,2,3\n", {.label = "y"}).code(), "E106");
-    const auto trained = open(years, {.label = {}, .targets = {"2022"}});
+    const auto trained = open(years, {.targets = {"2022"}});
     EXPECT_EQ(open("2021,2020\n2,1\n", like(trained->fields()[0]))->samples(), 1u);
 }
 
 TEST_F(CsvTable, KnowsSignsThatAreNotThoseOfTheFile) {
-    const CsvOptions semicolon{.label = {}, .separator = ';'};
+    const CsvOptions semicolon{.separator = ';'};
     for (const char* number : {"1.234,5", "-12.345.678", "1 234", "1_234.5", "1,234,567"})
         EXPECT_THAT(error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
                     HasSubstr("leave out the signs of thousands, into NAME.csv: "))
@@ -293,21 +289,20 @@ TEST_F(CsvTable, KnowsSignsThatAreNotThoseOfTheFile) {
         EXPECT_THAT(error(fmt::format("a;b\n{};2\n", text), semicolon).fix(),
                     HasSubstr("--categorical a"))
             << text;
-    EXPECT_EQ(error("len, cm;b\n1;2\n", {.label = {}}).fix(), "give --separator semicolon");
+    EXPECT_EQ(error("len, cm;b\n1;2\n").fix(), "give --separator semicolon");
     EXPECT_EQ(error("len, cm;b;y\n1;2;3\n", {.label = "y"}).fix(), "give --separator semicolon");
-    EXPECT_THAT(error("c,c=x\nx,1\nz,2\n", {.label = {}, .categorical = {"c"}}).why(),
+    EXPECT_THAT(error("c,c=x\nx,1\nz,2\n", {.categorical = {"c"}}).why(),
                 HasSubstr("two features are called 'c=x'"));
 }
 
 TEST_F(CsvTable, ReadsDecimalCommas) {
-    const CsvOptions csv{
-        .label = {}, .separator = ';', .decimal = DecimalSign::comma, .type = ElementType::f64};
+    const CsvOptions csv{.separator = ';', .decimal = DecimalSign::comma, .type = ElementType::f64};
     EXPECT_THAT(values_of<double>(*open("0,5;-1e3\n1;+2,25\n", csv), 0, 1), ElementsAre(1, 2.25));
     EXPECT_EQ(open("0,5;1\n2;3\n", csv)->samples(), 2u) << "that is no header";
     const Error point = error("1.5;2\n", csv);
     EXPECT_EQ(point.code(), "E239");
     EXPECT_EQ(point.fix(), "give --decimal point");
-    EXPECT_EQ(error("a;b\n1,5;2\n", {.label = {}, .separator = ';'}).fix(), "give --decimal comma");
+    EXPECT_EQ(error("a;b\n1,5;2\n", {.separator = ';'}).fix(), "give --decimal comma");
 }
 
 TEST_F(CsvTable, FollowsTheTrainingData) {
