@@ -37,10 +37,9 @@ struct ImageFit {
 };
 
 /// Settings of inputs whose rows cannot be read at random: opening reads them once, from begin to
-/// end, into a nameless file, which ends with the source.
+/// end, into a nameless file in the system's temporary folder, which ends with the source.
 struct SourceOptions {
-    fs::path scratch;  ///< folder of that file; "" = the system's temporary folder
-    ReadReport report;
+    ReadReport report{};
     Links links = Links::refused;   ///< rule for links of HDF5 files
     ImageFit images = {};           ///< of encoded images in HDF5 files
     bool is_sample_a_file = false;  ///< each HDF5 file holds one sample, without a first dimension
@@ -58,7 +57,7 @@ struct NamedInput {
 NamedInput parse_named_input(const std::string& option, std::string_view text);
 
 /// IDX files (http://yann.lecun.com/exdb/mnist/): `images` as u8 [C,H,W] (C = 1 for three
-/// dimensions) and `labels` as i64. Gzip files are expanded into `options.scratch`. Images of three
+/// dimensions) and `labels` as i64. Gzip files are expanded first. Images of three
 /// dimensions are taken for CHW where `layout` is unstated. Errors: E201, E202, E214 (malformed),
 /// E209 (counts), E235, as open_npy().
 std::unique_ptr<RowSource> open_idx(const fs::path& images,
@@ -70,7 +69,7 @@ std::unique_ptr<RowSource> open_idx(const fs::path& images,
 /// versions 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either
 /// byte order, converted as for HDF5; C order; the first dimension is the sample. `images` become
 /// [C,H,W]; `labels` become i64. A place ARCHIVE.npz:NAME is an array of NumPy's archive, deflated
-/// or not, which is expanded into `options.scratch`. Errors: E201, E202, E214, E209, E106; E235 if
+/// or not, which is expanded first. Errors: E201, E202, E214, E209, E106; E235 if
 /// images of two dimensions have a layout of three.
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout = ImageLayout::unstated,

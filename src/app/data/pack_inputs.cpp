@@ -333,8 +333,7 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
                                        const ReadReport& report) {
     const std::string_view input = only_input(in);
     check_extras(in, input);
-    SourceOptions options{.scratch = {},
-                          .report = report,
+    SourceOptions options{.report = report,
                           .links = in.follows_links ? Links::followed : Links::refused,
                           .images = {.color = in.color},
                           .is_sample_a_file = in.is_sample_a_file,

@@ -44,8 +44,7 @@ UniqueFd nameless_file(const fs::path& folder) {
     return fd;
 }
 
-fs::path scratch_folder(const fs::path& folder) {
-    if (!folder.empty()) return folder;
+fs::path spool_folder() {
     std::error_code failed;
     const fs::path usual = fs::temp_directory_path(failed);
     return failed ? fs::path("/tmp") : usual;
@@ -143,8 +142,8 @@ Hash128 ColumnSource::fingerprint() const {
     return hasher.value();
 }
 
-Spool::Spool(const fs::path& folder)
-    : path_(scratch_folder(folder) / "(temporary rows)"), fd_(nameless_file(path_.parent_path())) {
+Spool::Spool()
+    : path_(spool_folder() / "(temporary rows)"), fd_(nameless_file(path_.parent_path())) {
     buffer_.reserve(spool_buffer_bytes);
 }
 

@@ -94,8 +94,8 @@ class ColumnSource : public RowSource {
 /// when the last reader is, however the process ends.
 class Spool {
   public:
-    /// In `folder`, or in the system's temporary one ($TMPDIR, /tmp) if that is "". Errors: E401.
-    explicit Spool(const fs::path& folder);
+    /// In the system's temporary folder ($TMPDIR, /tmp). Errors: E401.
+    Spool();
 
     /// Errors: E405, E402.
     void append(std::span<const std::byte> bytes);

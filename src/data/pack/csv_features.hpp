@@ -36,7 +36,7 @@ SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers);
 /// transform.
 class CsvFeatures {
   public:
-    CsvFeatures(const CsvTable& table, const fs::path& scratch) : table_(table), spool_(scratch) {}
+    explicit CsvFeatures(const CsvTable& table) : table_(table) {}
 
     /// Begins when the table's columns are known.
     void begin();

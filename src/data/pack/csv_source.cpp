@@ -22,10 +22,7 @@ namespace {
 class CsvImport {
   public:
     CsvImport(const fs::path& path, const CsvOptions& csv, const SourceOptions& options)
-        : table_(path, csv),
-          options_(options),
-          features_(table_, options.scratch),
-          answers_(options.scratch) {}
+        : table_(path, csv), options_(options), features_(table_) {}
 
     std::unique_ptr<RowSource> run() {
         std::vector<std::string> cells;

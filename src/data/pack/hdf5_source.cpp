@@ -246,7 +246,7 @@ class Hdf5Import {
 
     void add_rows(std::size_t f, ImageLayout layout) {
         FieldPlan planned = plan(f, layout);
-        Spool spool(options_.scratch);
+        Spool spool;
         for (const Part& part : parts_[f])
             for_rows(part,
                      [&](std::span<const std::byte> rows, std::uint64_t) { spool.append(rows); });
@@ -260,7 +260,7 @@ class Hdf5Import {
         const LabelColumn column = parts_[f].front().is_text ? texts_of(f) : hot_rows_of(f);
         Field field{.name = fields_[f].name, .type = ElementType::i64};
         field.class_names = column.names;
-        Spool spool(options_.scratch);
+        Spool spool;
         spool.append(column.bytes());
         add({std::move(field), widening(column.type())}, spool, element_bytes(column.type()));
     }
@@ -288,7 +288,7 @@ class Hdf5Import {
         std::optional<ImageRows> images;
         Field field{.name = fields_[f].name, .layout = "CHW"};
         std::vector<std::byte> row;
-        Spool spool(options_.scratch);
+        Spool spool;
         const auto take = [&](Image image, const std::string& place) {
             if (!images) {
                 images.emplace(options_.images, image, place);

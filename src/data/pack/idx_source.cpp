@@ -115,7 +115,7 @@ IdxArray plain_idx(const fs::path& path) {
 // Stops a little after what the header promises: a lying header costs nothing.
 IdxArray gzip_idx(const fs::path& path, const SourceOptions& options) {
     Gzip input(path);
-    Spool spool(options.scratch);
+    Spool spool;
     const std::uint64_t whole = fs::file_size(path);
     IdxArray array{path, {}, {}};
     std::vector<std::byte> piece(std::size_t{1} << 20);

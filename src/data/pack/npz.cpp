@@ -108,12 +108,9 @@ void expand(const ZipFile& archive,
     });
 }
 
-std::string array_text(const ZipFile& archive,
-                       const std::string& name,
-                       const ZipEntry& entry,
-                       const SourceOptions& options) {
+std::string array_text(const ZipFile& archive, const std::string& name, const ZipEntry& entry) {
     constexpr std::uint64_t most_header = 65536;
-    Spool spool(options.scratch);
+    Spool spool;
     expand(archive, entry, std::min(entry.bytes, most_header), spool);
     const auto head = spool.finish(archive.path() / name);
     if (!is_npy(*head)) return name + ", which is no array";
@@ -121,16 +118,12 @@ std::string array_text(const ZipFile& archive,
     return fmt::format("{} {} [{}]", name, layout.descr, fmt::join(layout.shape, ", "));
 }
 
-Error no_such_array(const ZipFile& archive,
-                    const NamedInput& input,
-                    const NpzPlace& place,
-                    const SourceOptions& options) {
+Error no_such_array(const ZipFile& archive, const NamedInput& input, const NpzPlace& place) {
     constexpr std::size_t most_shown = 20;
     std::vector<std::string> names, texts;
     for (const auto& [name, entry] : archive.entries()) {
         names.push_back(name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name);
-        if (texts.size() < most_shown)
-            texts.push_back(array_text(archive, names.back(), entry, options));
+        if (texts.size() < most_shown) texts.push_back(array_text(archive, names.back(), entry));
     }
     if (names.size() > texts.size())
         texts.push_back(fmt::format("and {} more", names.size() - texts.size()));
@@ -161,8 +154,8 @@ std::shared_ptr<const InputFile> open_npy_file(const NamedInput& input,
     const ZipFile archive(place->archive, npz_rules);
     const ZipEntry* entry = archive.find(place->name + ".npy");
     if (!entry) entry = archive.find(place->name);
-    if (!entry) throw no_such_array(archive, input, *place, options);
-    Spool spool(options.scratch);
+    if (!entry) throw no_such_array(archive, input, *place);
+    Spool spool;
     expand(archive, *entry, entry->bytes, spool, options.report);
     return spool.finish(input.place);
 }

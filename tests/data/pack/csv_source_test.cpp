@@ -20,7 +20,7 @@ using testing::IsEmpty;
 class CsvSource : public testing::Test {
   protected:
     std::unique_ptr<RowSource> open(const std::string& content, const CsvOptions& csv = {}) {
-        return open_csv(folder_.file("x.csv", content), csv, {folder_.path(), {}});
+        return open_csv(folder_.file("x.csv", content), csv);
     }
     Error error(const std::string& content, const CsvOptions& csv = {}) {
         return error_of([&] { open(content, csv); });

@@ -151,7 +151,7 @@ TEST_F(H5pyFiles, NameAFileTheyLeadToThatIsMissing) {
         return open_hdf5({folder_ / "lost.h5"},
                          {{"values", "lost"}},
                          ImageLayout::unstated,
-                         {.scratch = {}, .report = {}, .links = Links::followed});
+                         {.links = Links::followed});
     };
     const Error lost = test::error_of([&] { test::rows_of(*open()); });
     EXPECT_EQ(lost.code(), "E213");

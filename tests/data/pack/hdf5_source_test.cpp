@@ -64,10 +64,10 @@ TEST_F(Hdf5Source, ReadsAnyChunksAndFilters) {
     const auto source = open_hdf5({path},
                                   {{"features", "/deep/x"}, {"labels", "y"}},
                                   ImageLayout::unstated,
-                                  {folder_.path(), [&](std::uint64_t done, std::uint64_t all) {
-                                       read = done;
-                                       total = all;
-                                   }});
+                                  {[&](std::uint64_t done, std::uint64_t all) {
+                                      read = done;
+                                      total = all;
+                                  }});
     EXPECT_EQ(read, total);
     EXPECT_EQ(source->samples(), 101u);
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(7, 5));
