@@ -30,8 +30,7 @@ class NpyFile {
         std::vector<std::uint64_t> shape{rows};
         for (const std::int64_t size : field.shape)
             shape.push_back(static_cast<std::uint64_t>(size));
-        write_all(
-            fd_.value(), bytes_of(std::string_view(npy_header_text(field.type, shape))), path_);
+        write_all(fd_.value(), bytes_of(npy_header_text(field.type, shape)), path_);
     }
 
     void append(std::span<const std::byte> rows) { write_all(fd_.value(), rows, path_); }

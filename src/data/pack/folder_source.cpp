@@ -238,7 +238,7 @@ class FolderSource : public RowSource {
             const std::string content = read_file(path_of(row), largest_image_file);
             add(hasher, fmt::format("{} {}\n", row_name(row), content.size()));
             add(hasher, content);
-            if (channel_bits(bytes_of(std::string_view(content))) > 8 && deep++ == 0) first = row;
+            if (channel_bits(bytes_of(content)) > 8 && deep++ == 0) first = row;
         }
         if (deep > 0) warn_of_deep(deep, path_of(first));
         return hasher.value();
@@ -287,8 +287,7 @@ class FolderSource : public RowSource {
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
         const std::string content = read_file(path, largest_image_file);
-        return decoded_image(
-            bytes_of(std::string_view(content)), place_of(row), way_past_bad_image(path));
+        return decoded_image(bytes_of(content), place_of(row), way_past_bad_image(path));
     }
 
     fs::path folder_;

@@ -276,7 +276,7 @@ class Hdf5Import {
         for (std::uint64_t row = 0; row < rows; ++row) {
             const std::string place = fmt::format(
                 "in row {} of '{}' in '{}'", grouped(first + row), part.name, part.path.string());
-            take(decoded_image(bytes_of(std::string_view(contents[row])),
+            take(decoded_image(bytes_of(contents[row]),
                                place,
                                "leave that row out, or write it anew as a PNG or JPEG"),
                  place);

@@ -191,7 +191,7 @@ class MaskedFolder : public RowSource {
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
         const std::string content = read_file(path, largest_image_file);
-        Image mask = decoded(bytes_of(std::string_view(content)), path);
+        Image mask = decoded(bytes_of(content), path);
         const ImageSize size{mask.height, mask.width}, wanted = image_size(row);
         check(size == wanted, [&] {
             return Error(
@@ -240,7 +240,7 @@ class MaskedFolder : public RowSource {
             return {static_cast<std::uint32_t>(shape[1]), static_cast<std::uint32_t>(shape[2])};
         }
         const std::string content = read_file(folder_ / row_name(row), largest_image_file);
-        const Image image = decode_image(bytes_of(std::string_view(content)));
+        const Image image = decode_image(bytes_of(content));
         return {image.height, image.width};
     }
 

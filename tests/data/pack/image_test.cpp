@@ -80,7 +80,7 @@ TEST(Image, StretchesPnmOfFewerValues) {
 TEST(Image, KeepsTheUpperBitsOf16) {
     const std::string grey = png_text(1, 2, PNG_COLOR_TYPE_GRAY, 16, "abcd");
     EXPECT_THAT(decoded(grey).pixels, ElementsAre('a', 'c'));
-    EXPECT_EQ(channel_bits(bytes_of(std::string_view(grey))), 16u);
+    EXPECT_EQ(channel_bits(bytes_of(grey)), 16u);
     EXPECT_THAT(decoded(png_text(1, 1, PNG_COLOR_TYPE_RGB, 16, "abcdef")).pixels,
                 ElementsAre('a', 'c', 'e'));
 }

@@ -116,7 +116,7 @@ inline std::string pnm_text(const Image& image) {
 }
 
 inline Image decoded(const std::string& text) {
-    return decode_image(bytes_of(std::string_view(text)));
+    return decode_image(bytes_of(text));
 }
 
 /// Why `text` is no image; "" if it is one.

@@ -203,7 +203,7 @@ TEST(Tiff, OfFewBitsIsStretchedAndOf16Cut) {
         const std::string pixels(reinterpret_cast<const char*>(values), sizeof values);
         const std::string text = tiff_text({{1, 2, 1, 16, pixels}}, mode);
         EXPECT_THAT(decoded(text).pixels, ElementsAre(0x61, 0xfe));
-        EXPECT_EQ(channel_bits(bytes_of(std::string_view(text))), 16u);
+        EXPECT_EQ(channel_bits(bytes_of(text)), 16u);
         EXPECT_EQ(channel_bits(bytes_of(std::string_view(text).substr(0, 12))), 8u);
     }
 }
@@ -365,7 +365,7 @@ TEST(Tiff, SurvivesFlippedBits) {
 TEST(Tiff, KeepsNumbers) {
     const auto numbers = [](const TiffPage& page) {
         const std::string text = tiff_text({page});
-        return decode_numbers(bytes_of(std::string_view(text)));
+        return decode_numbers(bytes_of(text));
     };
     TiffPage page{.height = 2, .width = 2, .pixels = std::string("\0\1\2\xff", 4)};
     for (const int colours :
