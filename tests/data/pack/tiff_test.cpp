@@ -32,34 +32,6 @@ struct TiffPage {
     std::uint32_t rows_per_strip = 3;
 };
 
-struct MemoryFile {
-    std::string text;
-    std::size_t at = 0;
-
-    static MemoryFile& of(thandle_t handle) { return *static_cast<MemoryFile*>(handle); }
-    static tmsize_t read(thandle_t handle, void* out, tmsize_t bytes) {
-        MemoryFile& file = of(handle);
-        const std::size_t count = std::min(file.text.size() - std::min(file.at, file.text.size()),
-                                           static_cast<std::size_t>(bytes));
-        std::memcpy(out, file.text.data() + file.at, count);
-        file.at += count;
-        return static_cast<tmsize_t>(count);
-    }
-    static tmsize_t write(thandle_t handle, void* bytes, tmsize_t count) {
-        MemoryFile& file = of(handle);
-        const auto size = static_cast<std::size_t>(count);
-        file.text.resize(std::max(file.text.size(), file.at + size));
-        std::memcpy(file.text.data() + file.at, bytes, size);
-        file.at += size;
-        return count;
-    }
-    static toff_t seek(thandle_t handle, toff_t offset, int from) {
-        MemoryFile& file = of(handle);
-        file.at = offset + (from == SEEK_CUR ? file.at : from == SEEK_END ? file.text.size() : 0);
-        return file.at;
-    }
-};
-
 void set_tags(TIFF* tiff, const TiffPage& page) {
     TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, page.height);
     TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, page.width);
@@ -113,18 +85,9 @@ void write_rows(TIFF* tiff, const TiffPage& page) {
 
 // `mode`: libtiff's, such as "wl" and "wb" (byte orders) and "w8" (BigTIFF).
 std::string tiff_text(const std::vector<TiffPage>& pages, const char* mode = "w") {
-    MemoryFile file;
-    TIFF* tiff = TIFFClientOpen(
-        "made",
-        mode,
-        &file,
-        MemoryFile::read,
-        MemoryFile::write,
-        MemoryFile::seek,
-        [](thandle_t) { return 0; },
-        [](thandle_t handle) -> toff_t { return MemoryFile::of(handle).text.size(); },
-        nullptr,
-        nullptr);
+    const test::TempDir folder;
+    const fs::path path = folder / "made.tif";
+    TIFF* tiff = TIFFOpen(path.c_str(), mode);
     for (const TiffPage& page : pages) {
         set_tags(tiff, page);
         if (page.tile > 0) {
@@ -138,7 +101,7 @@ std::string tiff_text(const std::vector<TiffPage>& pages, const char* mode = "w"
         TIFFWriteDirectory(tiff);
     }
     TIFFClose(tiff);
-    return file.text;
+    return test::content_of(path);
 }
 
 // The page that holds an image.
