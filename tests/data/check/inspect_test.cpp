@@ -55,12 +55,6 @@ TEST(Inspect, StaysWithinEightyColumns) {
         EXPECT_TRUE(line.size() <= 80 || line.starts_with("  lockstep train")) << line;
 }
 
-test::Samples sorted_samples(std::uint64_t count) {
-    test::Samples samples = test::make_samples(count);
-    std::ranges::sort(samples.labels);
-    return samples;
-}
-
 std::string joined(const std::vector<std::string>& advice) {
     std::string all;
     for (const std::string& one : advice) all += one + "\n";
@@ -69,18 +63,18 @@ std::string joined(const std::vector<std::string>& advice) {
 
 TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
     const test::TempDir folder;
-    test::IdxPack options = test::options_for(folder, sorted_samples(4000), "sorted");
+    test::Samples samples = test::make_samples(4000);
+    std::ranges::sort(samples.labels);
+    test::IdxPack options = test::options_for(folder, samples, "sorted");
     options.block_rows = 100;
     options.shuffle_seed.reset();
-    pack_dataset(options);
-    const LayoutReport sorted = layout_report(test::open_index(options.output));
+    const LayoutReport sorted = layout_report(test::packed(options));
     ASSERT_EQ(sorted.labels.size(), 1u);
     EXPECT_LT(sorted.labels[0].mixing(), 0.2);
     EXPECT_THAT(joined(sorted.advice), HasSubstr("--shuffle-seed"));
     options.output = folder / "mixed";
     options.shuffle_seed = 3;
-    pack_dataset(options);
-    const LayoutReport mixed = layout_report(test::open_index(options.output));
+    const LayoutReport mixed = layout_report(test::packed(options));
     EXPECT_GT(mixed.labels[0].mixing(), 0.95);
     EXPECT_THAT(joined(mixed.advice), testing::Not(HasSubstr("--shuffle-seed")));
 }
@@ -89,8 +83,7 @@ TEST(Inspect, SaysWhatAJobGets) {
     const test::TempDir folder;
     test::IdxPack options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
     options.shards = 2;
-    pack_dataset(options);
-    const auto index = test::open_index(options.output);
+    const auto index = test::packed(options);
     const JobShape even{.ranks = 8, .nodes = 2, .batch = 128, .node_memory_bytes = 1u << 30};
     const JobFit fits = *layout_report(index, even).fit;
     EXPECT_EQ(fits.lanes, 64);
@@ -123,8 +116,7 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
         samples.labels.push_back(static_cast<std::uint8_t>(samples.images.size() % 10));
     }
     const test::IdxPack options = test::options_for(folder, samples, "toy", Codec::lz4);
-    pack_dataset(options);
-    const LayoutReport found = layout_report(test::open_index(options.output));
+    const LayoutReport found = layout_report(test::packed(options));
     EXPECT_THAT(joined(found.advice), HasSubstr("--block-rows 256"));
     EXPECT_THAT(joined(found.advice), HasSubstr("does not pay for decoding"));
     const Json json = parse_json(inspect_data(options.output, {.as_json = true}), "it");
@@ -285,16 +277,13 @@ class InspectFiles : public testing::Test {
                               .size = {2},
                               .bytes = test::random_bytes(8, 1)}});
     }
-    std::string inspected(const fs::path& where, const InspectOptions& options = {}) {
-        return inspect_data(where, options);
-    }
 
     test::TempDir folder_;
     fs::path file_ = folder_ / "my scan.h5";
 };
 
 TEST_F(InspectFiles, ShowsTreeRangesClassesAndTheCommand) {
-    const std::string text = inspected(file_);
+    const std::string text = inspect_data(file_);
     EXPECT_THAT(
         text,
         HasSubstr(
@@ -313,13 +302,13 @@ TEST_F(InspectFiles, ShowsTreeRangesClassesAndTheCommand) {
 
 TEST_F(InspectFiles, FitsNarrowTerminals) {
     EXPECT_THAT(
-        inspected(file_, {.columns = 30}),
+        inspect_data(file_, {.columns = 30}),
         HasSubstr("\n  x  u8 [8, 3, 6, 5]\n      chunks [4, 3, 6, 5], deflate\n      0 .. 255"));
 }
 
 TEST_F(InspectFiles, WritesAContactSheet) {
     const fs::path sheet = folder_ / "sheet.png";
-    EXPECT_THAT(inspected(file_, {.sheet = sheet}), HasSubstr("sheet.png: 8 of 8 images\n"));
+    EXPECT_THAT(inspect_data(file_, {.sheet = sheet}), HasSubstr("sheet.png: 8 of 8 images\n"));
     const std::string png = test::content_of(sheet);
     const Image image = decode_png(bytes_of(png));
     EXPECT_EQ(image.channels, 3u);
@@ -330,7 +319,7 @@ TEST_F(InspectFiles, WritesAContactSheet) {
     EXPECT_EQ(image.pixels[at], 90 + 29);
     EXPECT_EQ(image.pixels[at + 1], 90 + 30 + 29);
     EXPECT_EQ(image.pixels[at + 2], 90 + 60 + 29);
-    EXPECT_EQ(test::caught_code([&] { inspected(file_, {.sheet = sheet}); }), "E407");
+    EXPECT_EQ(test::caught_code([&] { inspect_data(file_, {.sheet = sheet}); }), "E407");
     EXPECT_EQ(test::content_of(sheet), png);
 }
 
@@ -338,12 +327,13 @@ TEST_F(InspectFiles, SaysWhereThereAreNoImages) {
     const fs::path table = folder_ / "table.h5";
     test::write_foreign(table,
                         {{.path = "/x", .size = {5, 4}, .bytes = test::random_bytes(20, 1)}});
-    EXPECT_EQ(test::caught_code([&] { inspected(table, {.sheet = folder_ / "no.png"}); }), "E217");
+    EXPECT_EQ(test::caught_code([&] { inspect_data(table, {.sheet = folder_ / "no.png"}); }),
+              "E217");
     EXPECT_FALSE(fs::exists(folder_ / "no.png"));
-    EXPECT_THAT(inspected(table), HasSubstr("no command to train on it: no labels"));
+    EXPECT_THAT(inspect_data(table), HasSubstr("no command to train on it: no labels"));
     const fs::path single = folder_ / "single.h5";
     test::write_foreign(single, {{.path = "/x", .size = {5}, .bytes = test::random_bytes(5, 1)}});
-    EXPECT_THAT(inspected(single),
+    EXPECT_THAT(inspect_data(single),
                 HasSubstr("'/x' has one value for each sample, and a model's input has several"));
 }
 
@@ -355,7 +345,7 @@ TEST_F(InspectFiles, ShowsWhatTheLibraryDoesNotOpen) {
     ASSERT_NE(at, bytes.npos);
     bytes[at] = 9;  // as a newer library may write it
     write_file_atomically(file_, bytes);
-    EXPECT_THAT(inspected(file_, {.columns = 200}),
+    EXPECT_THAT(inspect_data(file_, {.columns = 200}),
                 HasSubstr("\n  y  not streamed: HDF5 says: bad version number"));
     EXPECT_THAT(list_text(candidates_of(file_)),
                 HasSubstr("/scan/y: a data set, which cannot be streamed: HDF5 says: bad version"));
@@ -366,17 +356,17 @@ TEST_F(InspectFiles, ReadsSomeRowsOfLargeDataAndSaysHowMany) {
     test::write_foreign(
         large,
         {{.path = "/x", .size = {5000, 4096}, .bytes = std::vector<std::byte>(5000 * 4096)}});
-    EXPECT_THAT(inspected(large), HasSubstr("0 .. 0, mean 0 in 2,048 of 5,000 rows"));
+    EXPECT_THAT(inspect_data(large), HasSubstr("0 .. 0, mean 0 in 2,048 of 5,000 rows"));
 }
 
 TEST_F(InspectFiles, TakesSeveralFilesByTheFirst) {
     const fs::path other = folder_ / "n.h5";
     fs::copy_file(file_, other);
-    const std::string text = inspected(file_.string() + "," + other.string());
+    const std::string text = inspect_data(file_.string() + "," + other.string());
     EXPECT_THAT(text, HasSubstr(", the first of 2 files\n"));
     EXPECT_THAT(text, HasSubstr("train --data " + folder_.path().string() + " --field"));
-    EXPECT_EQ(test::caught_code([&] { inspected(folder_ / "none*.h5"); }), "E201");
-    EXPECT_EQ(test::caught_code([&] { inspected(folder_.file("a.txt", "text")); }), "E216");
+    EXPECT_EQ(test::caught_code([&] { inspect_data(folder_ / "none*.h5"); }), "E201");
+    EXPECT_EQ(test::caught_code([&] { inspect_data(folder_.file("a.txt", "text")); }), "E216");
 }
 
 TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
@@ -387,27 +377,27 @@ TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
                               .bytes = test::random_bytes(rows * columns, 1)}});
     };
     scan("s1.h5", 5, 4);
-    EXPECT_THAT(inspected(folder_ / "s*.h5"), Not(HasSubstr("more file")));
+    EXPECT_THAT(inspect_data(folder_ / "s*.h5"), Not(HasSubstr("more file")));
     scan("s2.h5", 7, 4);
-    EXPECT_THAT(inspected(folder_ / "s*.h5"),
+    EXPECT_THAT(inspect_data(folder_ / "s*.h5"),
                 HasSubstr("\n1 more file: their data sets fit the first file's\n"));
     scan("s3.h5", 5, 3);
     const std::string place = (folder_ / "s3.h5").string();
     const std::string misfit = "E208: '/x' of '" + place + "' does not fit the other files";
-    EXPECT_THAT(inspected(folder_ / "s*.h5"),
+    EXPECT_THAT(inspect_data(folder_ / "s*.h5"),
                 testing::AllOf(HasSubstr("\n2 more files: " + misfit),
                                HasSubstr("\nno command to train on it: " + misfit)));
     folder_.file("s3.h5", "text");
-    EXPECT_THAT(inspected(folder_ / "s*.h5"), HasSubstr(": E203: '" + place + "' is not HDF5"));
+    EXPECT_THAT(inspect_data(folder_ / "s*.h5"), HasSubstr(": E203: '" + place + "' is not HDF5"));
     fs::copy_file(file_, folder_ / "s3.h5", fs::copy_options::overwrite_existing);
-    EXPECT_THAT(inspected(folder_ / "s*.h5"),
+    EXPECT_THAT(inspect_data(folder_ / "s*.h5"),
                 HasSubstr(": E207: '" + place + "' has no data set '/x'"));
 }
 
 TEST_F(InspectFiles, OpensNoMoreThanSomeOfManyFiles) {
     for (int i = 100; i < 120; ++i)
         fs::copy_file(file_, folder_ / ("many" + std::to_string(i) + ".h5"));
-    EXPECT_THAT(inspected(folder_ / "many*.h5"),
+    EXPECT_THAT(inspect_data(folder_ / "many*.h5"),
                 HasSubstr("\n19 more files, of which 16 were opened: their data sets fit"));
 }
 
@@ -415,7 +405,7 @@ TEST_F(InspectFiles, OpensNoMoreThanSomeOfManyFiles) {
 TEST_F(InspectFiles, ShowsFieldsThatAreNamed) {
     const std::vector<FieldMapping> fields{{"images", "/scan/x", RowLayout::chw},
                                            {"labels", "/scan/y"}};
-    const std::string text = inspected(file_, {.fields = fields});
+    const std::string text = inspect_data(file_, {.fields = fields});
     EXPECT_THAT(text, HasSubstr("samples    8 in"));
     EXPECT_THAT(text, HasSubstr("\nimages  u8 [8, 3, 6, 5]  chunks, 2 blocks of 360 B, "));
     EXPECT_THAT(text, HasSubstr("\nlabels: 3 classes in 8 rows\n  0  3  ####"));
@@ -423,20 +413,20 @@ TEST_F(InspectFiles, ShowsFieldsThatAreNamed) {
 }
 
 TEST_F(InspectFiles, SaysWhatAJobGetsOfTheSuggestedFields) {
-    EXPECT_THAT(inspected(file_, {.job = JobShape{.ranks = 2}}), HasSubstr("\n2 ranks "));
+    EXPECT_THAT(inspect_data(file_, {.job = JobShape{.ranks = 2}}), HasSubstr("\n2 ranks "));
 }
 
 TEST_F(InspectFiles, ShowsEachGroupOnce) {
     const fs::path file = folder_ / "groups.h5";
     const auto at = [](const char* path) { return ForeignDataset{.path = path, .size = {2}}; };
     test::write_foreign(file, {at("/a/b/x"), at("/a/b/y"), at("/a/c/x"), at("/x")});
-    EXPECT_THAT(inspected(file),
+    EXPECT_THAT(inspect_data(file),
                 testing::ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
 }
 
 TEST_F(InspectFiles, IsJsonForPrograms) {
     const InspectOptions options{.sheet = folder_ / "sheet.png", .as_json = true};
-    const Json json = parse_json(inspected(file_, options), "it");
+    const Json json = parse_json(inspect_data(file_, options), "it");
     const Json* x = nullptr;
     for (const Json& each : json["fields"])
         if (each["name"] == "/scan/x") x = &each;
@@ -454,7 +444,7 @@ TEST_F(InspectFiles, OfPackedDataCountsAllClasses) {
     const test::Samples samples = test::make_samples(60);
     const test::IdxPack options = test::options_for(folder_, samples, "set", Codec::lz4);
     pack_dataset(options);
-    const std::string text = inspected(options.output, {.sheet = folder_ / "packed.png"});
+    const std::string text = inspect_data(options.output, {.sheet = folder_ / "packed.png"});
     EXPECT_THAT(text, HasSubstr("\nimages  u8 [60, 1, 4, 4]  chunks, 4 blocks of 256 B, "));
     EXPECT_THAT(text, HasSubstr("\nlabels: 10 classes in 60 rows\n"));
     EXPECT_THAT(text, HasSubstr("packed.png: 60 of 60 images\n"));
@@ -468,7 +458,7 @@ TEST_F(InspectFiles, SaysWhatIsDamagedAndGoesOn) {
     const test::IdxPack options = test::options_for(folder_, samples, "set");
     pack_dataset(options);
     test::damage_block(DatasetIndex::open(options.output), 0, 0);
-    const std::string text = inspected(options.output);
+    const std::string text = inspect_data(options.output);
     EXPECT_THAT(text, HasSubstr("E213: "));
     EXPECT_THAT(text, HasSubstr("\nlabels: 10 classes in 60 rows\n"));
 }

@@ -70,11 +70,9 @@ RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
     options.threads = *rc::gen::inRange(1, 4);
     options.shuffle_seed.reset();
     if (*rc::gen::arbitrary<bool>()) options.shuffle_seed = *rc::gen::arbitrary<std::uint64_t>();
-    pack_dataset(options);
-    StreamOptions stream;
-    stream.batch = *rc::gen::inRange(1, 100);
-    RC_ASSERT(test::read_all(test::open_index(options.output), stream) ==
-              test::expected_content(samples, options));
+    const auto index = test::packed(options);
+    const StreamOptions stream{.batch = *rc::gen::inRange(1, 100)};
+    RC_ASSERT(test::read_all(index, stream) == test::expected_content(samples, options));
 }
 
 TEST_F(Pack, IsForSharingAsTheUmaskSays) {
