@@ -194,11 +194,7 @@ std::uint64_t reading_bytes(const Part& part) {
 }  // namespace
 
 std::uint64_t Part::row_elements() const {
-    return std::accumulate(
-        size.begin() + 1,
-        size.end(),
-        std::uint64_t{1},
-        [](std::uint64_t elements, std::uint64_t extent) { return elements * extent; });
+    return std::accumulate(size.begin() + 1, size.end(), std::uint64_t{1}, std::multiplies<>());
 }
 
 std::vector<std::int64_t> sample_shape(const Part& part) {
@@ -209,18 +205,18 @@ void check_like(const Part& part, const Part& first) {
     const bool is_like = part.type == first.type && part.is_text == first.is_text &&
                          part.is_encoded == first.is_encoded &&
                          sample_shape(part) == sample_shape(first);
+    const auto form_of = [](const Part& each) {
+        return fmt::format("{} [{}]",
+                           each.is_text ? "text" : element_name(each.type),
+                           fmt::join(sample_shape(each), ", "));
+    };
     check(is_like, [&] {
-        return Error("E208",
-                     fmt::format("'{}' of '{}' has samples of {} [{}]",
-                                 part.name,
-                                 part.path.string(),
-                                 part.is_text ? "text" : element_name(part.type),
-                                 fmt::join(sample_shape(part), ", ")),
-                     fmt::format("those of '{}' are {} [{}]",
-                                 first.path.string(),
-                                 first.is_text ? "text" : element_name(first.type),
-                                 fmt::join(sample_shape(first), ", ")),
-                     "give files of one data set");
+        return Error(
+            "E208",
+            fmt::format(
+                "'{}' of '{}' has samples of {}", part.name, part.path.string(), form_of(part)),
+            fmt::format("those of '{}' are {}", first.path.string(), form_of(first)),
+            "give files of one data set");
     });
 }
 
