@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of `data pack`, as options and as a source of rows.
+// What commands that pack share: the inputs of `data pack`, as options and as a source of rows, and
+// the ranks as data's functions know them.
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/pack.hpp"
 #include "lockstep/data/sources.hpp"
+#include "lockstep/data/team.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,5 +63,12 @@ void add_files(PackInputs& inputs, const std::vector<std::string>& files);
 std::unique_ptr<RowSource> open_inputs(const PackInputs& inputs,
                                        const std::string& split,
                                        const ReadReport& report);
+
+/// Shows how far packing is, for as long as `progress` lives and while a SignalGuard is there.
+/// Errors: E242 if a signal asked this process to end; `doing` is "packing".
+std::function<void(const PackProgress&)> pack_report(const std::string& doing, Progress& progress);
+
+/// All of `ranks`, which must outlive the result.
+Team team_of(const Communicator& ranks);
 
 }  // namespace lockstep

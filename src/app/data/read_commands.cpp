@@ -13,7 +13,7 @@
 #include "lockstep/run/step_line.hpp"
 
 #include "command.hpp"
-#include "data/write_commands.hpp"
+#include "data/pack_inputs.hpp"
 #include "option_groups.hpp"
 
 #include <algorithm>

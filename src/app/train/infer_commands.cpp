@@ -18,7 +18,6 @@
 
 #include "command.hpp"
 #include "data/pack_inputs.hpp"
-#include "data/write_commands.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
 
