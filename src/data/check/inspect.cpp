@@ -126,25 +126,16 @@ std::string inspection_json(const Inspection& all) {
 }
 
 std::string storage_text(const DatasetFacts& facts) {
-    std::string text;
-    switch (facts.layout) {
-        case StorageLayout::contiguous:
-            return "contiguous";
-        case StorageLayout::chunked:
-            text = fmt::format("chunks [{}]", fmt::join(facts.chunk, ", "));
-            for (const FilterFacts& filter : facts.filters)
-                text += ", " + (is_known_filter(filter.kind)
-                                    ? filter_text({{static_cast<FilterKind>(filter.kind)}})
-                                    : "filter " + filter_name(filter.kind));
-            return text;
-        case StorageLayout::elsewhere:
-        case StorageLayout::linked:
-            return "in other files";
-        case StorageLayout::missing:
-        case StorageLayout::other:
-            break;
-    }
-    return "";
+    using enum StorageLayout;
+    if (facts.layout == contiguous) return "contiguous";
+    if (facts.layout == elsewhere || facts.layout == linked) return "in other files";
+    if (facts.layout != chunked) return "";
+    std::string text = fmt::format("chunks [{}]", fmt::join(facts.chunk, ", "));
+    for (const FilterFacts& filter : facts.filters)
+        text += ", " + (is_known_filter(filter.kind)
+                            ? filter_text({{static_cast<FilterKind>(filter.kind)}})
+                            : "filter " + filter_name(filter.kind));
+    return text;
 }
 
 // Returns true if a folder has exactly these files.
