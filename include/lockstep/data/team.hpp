@@ -35,16 +35,14 @@ void end_if_failed(const Team& team, const std::optional<Error>& mine);
 template <class Step>
 auto together(const Team& team, Step&& step) -> decltype(step()) {
     if (team.size == 1) return step();
-    std::optional<Error> failure;
     using Value = decltype(step());
     if constexpr (std::is_void_v<Value>) {
-        try {
+        together(team, [&] {
             step();
-        } catch (const std::exception& error) {
-            failure = as_error(error);
-        }
-        end_if_failed(team, failure);
+            return true;
+        });
     } else {
+        std::optional<Error> failure;
         std::optional<Value> value;
         try {
             value.emplace(step());
