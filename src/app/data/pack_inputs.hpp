@@ -47,9 +47,6 @@ struct PackInputs {
     RawTokens token_type = RawTokens::none;
     bool follows_links = false, is_sample_a_file = false;
     std::uint64_t memory = SourceOptions{}.memory_bytes;  ///< memory for reading `hdf5`
-
-    /// Returns the number of classes that is known without reading: 256 for bytes; 0: count them.
-    std::int64_t usual_classes() const { return text.empty() ? 0 : 256; }
 };
 
 OptionTable pack_input_sections(PackInputs& inputs);

@@ -17,8 +17,6 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <string>
 
 #include <fmt/format.h>
 

@@ -13,7 +13,6 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <set>
 
 #include <fmt/format.h>
@@ -94,7 +93,8 @@ struct Arguments {
 void pack(Arguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     PackOptions& options = arguments.output.pack;
-    options.classes = arguments.classes > 0 ? arguments.classes : arguments.inputs.usual_classes();
+    options.classes = arguments.classes;
+    if (options.classes == 0 && !arguments.inputs.text.empty()) options.classes = 256;  // of bytes
     Progress progress;
     const auto source = together(team_of(ranks), [&] {
         return open_inputs(

@@ -11,10 +11,6 @@
 #include <cctype>
 #include <cstring>
 #include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

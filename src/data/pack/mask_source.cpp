@@ -14,10 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -12,19 +12,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <functional>
 #include <future>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <numeric>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>

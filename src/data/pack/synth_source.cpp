@@ -6,10 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <vector>
 
 #include <fmt/format.h>
 
