@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tested: data/pack/csv_source_test.cpp, e2e/alone_test.cpp.
-#include "csv_features.hpp"
-
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "csv_table.hpp"
 #include "format/labels.hpp"
 
 #include <algorithm>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "csv_reader.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "csv_table.hpp"
 #include "hdf5/shard_probe.hpp"
 
 #include <algorithm>

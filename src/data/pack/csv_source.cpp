@@ -5,8 +5,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "csv_features.hpp"
-#include "csv_reader.hpp"
+#include "csv_table.hpp"
 #include "format/labels.hpp"
 
 #include <algorithm>

@@ -1,22 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles of a table's columns, what its cells hold, and what their owner can do about those that
-// hold something else.
+// A CSV file on its way to rows: its records, the roles of its columns, what its cells hold, what
+// their owner can do about those that hold something else, and its features.
 #pragma once
 
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "csv_reader.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <iconv.h>
+
 namespace lockstep {
+
+/// Reads the records of a file by RFC 4180, one after another. Cells may be quoted, with
+/// separators, line breaks and doubled quotes inside; lines end with LF or CRLF; empty lines are
+/// skipped; a byte order mark is ignored.
+class CsvReader {
+  public:
+    /// `encoding` is a name of iconv's: "latin1", "cp1252", "utf-16"; "": bytes stay as they are.
+    /// Errors: E103 (no such encoding).
+    CsvReader(const InputFile& file, char separator, const std::string& encoding = "");
+
+    /// Reads the next record into `cells`. Returns false at the end. Errors: E214 naming the line
+    /// (a quote that never closes, text after one, a zero byte, a record of more than 16 MiB, bytes
+    /// that are not of the encoding).
+    bool next(std::vector<std::string>& cells);
+
+    /// Returns the line on which the last record began, from 1.
+    std::uint64_t line() const { return record_line_; }
+    /// Returns the number of the file's bytes read so far.
+    std::uint64_t bytes_read() const { return offset_; }
+
+  private:
+    static constexpr int end_of_file = -1;
+    int peek();
+    void fill();
+    void recode();
+    int take();
+    void read_record(std::vector<std::string>& cells);
+    void read_quoted(std::string& cell);
+    void read_plain(std::string& cell);
+    bool ends_line();
+    void grow(std::string& cell, int sign);
+    Error malformed(std::uint64_t line, const std::string& why) const;
+
+    const InputFile& file_;
+    int separator_;
+    std::string encoding_;
+    std::unique_ptr<void, decltype(&iconv_close)> converter_{nullptr, iconv_close};
+    std::string left_;  // bytes of a character whose others are yet to come
+    std::string buffer_;
+    std::size_t at_ = 0;
+    std::uint64_t offset_ = 0, line_ = 1, record_line_ = 1;
+    std::size_t record_bytes_ = 0;
+};
 
 inline constexpr std::size_t no_column = SIZE_MAX;
 
@@ -75,6 +121,70 @@ struct CsvTable {
     InputFile file;
     CsvReader reader;
     CsvColumns columns;  ///< known once the first record was read
+};
+
+struct CsvFeature {
+    std::map<std::string, std::int64_t> numbers;  ///< of its categories, as they came
+    std::vector<std::uint64_t> counts;            ///< of these
+    double origin = 0, sum = 0;                   ///< sum of the differences to the first number
+    std::uint64_t cells = 0, missing = 0;
+    double least = 0, most = 0;  ///< of the numbers as they are in the table
+
+    double mean() const { return origin + sum / static_cast<double>(cells); }
+};
+
+/// Texts that were numbered as they came: `places` has for each number the place among `texts`.
+struct SortedTexts {
+    std::vector<std::string> texts;
+    std::vector<std::int64_t> places;
+};
+
+SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers);
+
+/// Takes a table record by record. A row is stored by column: a category's number, NaN for what is
+/// to be filled. Categories and means are known only at the end, so that finish() gives a
+/// transform.
+class CsvFeatures {
+  public:
+    explicit CsvFeatures(const CsvTable& table) : table_(table) {}
+
+    /// Begins when the table's columns are known.
+    void begin();
+
+    /// Counts the features of a record that lack a value; returns whether there are any.
+    bool lack_value(const std::vector<std::string>& cells);
+
+    /// Returns the reason why each record lacks a value: E214, naming an empty column.
+    Error nothing_left(std::uint64_t records) const;
+
+    /// Adds a row. Errors: E239.
+    void add(const std::vector<std::string>& cells);
+
+    /// Returns the field, and its column of `rows` rows.
+    Field field() const;
+    Column finish(const Field& field, std::uint64_t rows);
+
+    /// Returns a line for each column with cells that lack a value, and for each of categories.
+    std::vector<std::string> lines(std::uint64_t records) const;
+
+    /// Warns of columns whose numbers f32 cannot tell apart.
+    void warn_of_lost_digits() const;
+
+  private:
+    template <class Number>
+    void add_row(const std::vector<std::string>& cells);
+    template <class Number>
+    Number number_of(std::size_t f, const std::string& cell);
+    std::int64_t category_of(std::size_t f, const std::string& cell);
+    std::vector<double> fills_of(std::size_t f) const;
+    Error no_value_in(std::size_t f, const std::string& hence) const;
+    void check_names(const std::vector<std::string>& names) const;
+    TableForm form() const;
+    std::string treatment(std::size_t f) const;
+
+    const CsvTable& table_;
+    Spool spool_;
+    std::vector<CsvFeature> read_;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/manifest.hpp"
 
-#include "pack/csv_reader.hpp"
+#include "pack/csv_table.hpp"
 #include "rows.hpp"
 
 #include <gmock/gmock.h>
