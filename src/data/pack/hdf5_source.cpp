@@ -5,7 +5,6 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "field_plan.hpp"
 #include "format/labels.hpp"
 #include "format/widening.hpp"
 #include "hdf5/contents.hpp"

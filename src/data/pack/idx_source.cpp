@@ -7,7 +7,6 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
-#include "field_plan.hpp"
 
 #include <algorithm>
 #include <array>
