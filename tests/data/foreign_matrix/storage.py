@@ -33,32 +33,25 @@ def layouts(matrix):
 def elsewhere(matrix):
     values = made('i4', SHAPE)
 
-    def virtual(folder):
-        writer(values[:40], file='part-0.h5', chunks=True)(folder)
-        writer(values[40:], file='part-1.h5')(folder)
-        layout = h5py.VirtualLayout(SHAPE, 'i4')
-        layout[:40] = h5py.VirtualSource('part-0.h5', 'x', (40, 6, 5))
-        layout[40:] = h5py.VirtualSource('part-1.h5', 'x', (20, 6, 5))
-        filled(lambda out: out.create_virtual_dataset('x', layout))(folder)
-
-    # The same part twice, in the order of the rows, which is not that of the mappings.
-    def virtual_again(folder):
-        writer(values[:20], file='part.h5', chunks=(6, 4, 5), compression='gzip')(folder)
-        layout = h5py.VirtualLayout(SHAPE, 'i4')
-        for first in (40, 0, 20):
-            layout[first:first + 20] = h5py.VirtualSource('part.h5', 'x', (20, 6, 5))
-        filled(lambda out: out.create_virtual_dataset('x', layout))(folder)
-
-    # Not row after row: parts of rows, every second row, rows of a larger data set, and a row that nothing maps.
-    def apart(place, stored=values):
+    def virtual(place, *parts):
+        """Files of values, each with its options, that `place` puts into the layout."""
         def write(folder):
-            writer(stored, file='part.h5')(folder)
-            source = h5py.VirtualSource('part.h5', 'x', SHAPE)
-            layout = h5py.VirtualLayout(SHAPE, 'i4')
-            place(layout, source)
+            layout, sources = h5py.VirtualLayout(SHAPE, 'i4'), []
+            for number, (stored, options) in enumerate(parts):
+                writer(stored, file=f'part-{number}.h5', **options)(folder)
+                sources.append(h5py.VirtualSource(f'part-{number}.h5', 'x', stored.shape))
+            place(layout, *sources)
             filled(lambda out: out.create_virtual_dataset('x', layout))(folder)
         return write
 
+    def two(layout, first, second):
+        layout[:40], layout[40:] = first, second
+
+    # The same part again, in the order of the rows, which is not that of the mappings.
+    def again(layout, source):
+        layout[40:], layout[:20], layout[20:40] = source, source, source
+
+    # Not row after row: parts of rows, every second row, rows of a larger data set, and a row that nothing maps.
     def whole(layout, source):
         layout[:] = source
 
@@ -94,15 +87,12 @@ def elsewhere(matrix):
                     ('0.bin', 20, bytes_of_first), ('1.bin', 20, len(stored) - bytes_of_first)])
         return write
 
-    def linked(folder):
-        writer(values, file='other.h5')(folder)
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out['x'] = h5py.ExternalLink('other.h5', '/x')
-
-    def linked_group(folder):
-        writer(values, '/deep/x', file='other.h5')(folder)
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            out['g'] = h5py.ExternalLink('other.h5', '/deep')
+    def linked(name, path, target):
+        def write(folder):
+            writer(values, target, file='other.h5')(folder)
+            with h5py.File(folder + 'a.h5', 'w') as out:
+                out[name] = h5py.ExternalLink('other.h5', path)
+        return write
 
     # As detectors write them: values of each file in another one beside it.
     def linked_each(folder):
@@ -113,29 +103,32 @@ def elsewhere(matrix):
                 out['y'] = np.arange(len(rows))
 
     def linked_twice(folder):
-        linked(folder)
+        linked('x', '/x', '/x')(folder)
         with h5py.File(folder + 'a.h5', 'a') as out:
             out['soft'] = h5py.SoftLink('/x')
             out['other'] = h5py.ExternalLink('a.h5', '/soft')
 
     refused = dict(pack='E214', way='command')
-    matrix.one('layout_virtual', values, virtual, stream='E234', **refused)
+    lost = refused | dict(pack='E205')
+    part = values[:20], dict(chunks=(6, 4, 5), compression='gzip')
+    first, rest = (values[:40], dict(chunks=True)), (values[40:], {})
+    matrix.one('layout_virtual', values, virtual(two, first, rest), stream='E234', **refused)
     matrix.one('layout_virtual_within', values, filled(within), stream='E234', **refused)
-    matrix.one('layout_virtual_again', np.tile(values[:20], (3, 1, 1)), virtual_again, stream='E234', **refused)
+    matrix.one('layout_virtual_again', np.tile(values[:20], (3, 1, 1)), virtual(again, part), stream='E234', **refused)
     for place in (columns, second_rows, halves):
-        matrix.one(f'layout_virtual_apart_{place.__name__}', values, apart(place), stream='E234', **refused)
+        name = f'layout_virtual_apart_{place.__name__}'
+        matrix.one(name, values, virtual(place, (values, {})), stream='E234', **refused)
     narrow = values.astype('i2')
-    matrix.one('layout_virtual_apart_type', narrow.astype('i4'), apart(whole, narrow), stream='E234', **refused)
+    matrix.one('layout_virtual_apart_type', narrow.astype('i4'), virtual(whole, (narrow, {})), stream='E234', **refused)
     matrix.one('layout_external', values, external, stream='E234', **refused)
     matrix.one('layout_external_two', values, external_two(17 * 120), stream='E234', **refused)
     matrix.one('layout_external_apart', values, external_two(17 * 120 + 8), stream='E234', **refused)
-    matrix.one('link_external', values, linked, stream='E205', **refused | dict(pack='E205'))
+    matrix.one('link_external', values, linked('x', '/x', '/x'), stream='E205', **lost)
     linked_each(matrix.folder('link_external_each'))
     matrix.add([Field('values=/g/x:value', values), Field('order=/y:value', np.r_[:25, :35].astype('i8'))],
-               files=('0.h5', '1.h5'), stream='E205', **refused | dict(pack='E205'))
-    matrix.one('link_external_twice', values, linked_twice, path='/soft', stream='E205',
-               **refused | dict(pack='E205'))
-    matrix.one('link_external_group', values, linked_group, path='/g/x', stream='E205', **refused | dict(pack='E205'))
+               files=('0.h5', '1.h5'), stream='E205', **lost)
+    matrix.one('link_external_twice', values, linked_twice, path='/soft', stream='E205', **lost)
+    matrix.one('link_external_group', values, linked('g', '/deep', '/deep/x'), path='/g/x', stream='E205', **lost)
 
 
 def filters(matrix):
