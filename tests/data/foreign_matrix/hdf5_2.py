@@ -4,23 +4,11 @@ of types, bfloat16, and chunks of more than 4 GiB."""
 import h5py
 import numpy as np
 from matrix import Field
-from numbers_of import brain, brain_bits, made, write_brain, writer, ROWS
+from numbers_of import brain_bits, create, made, write_brain, writer, ROWS
 
 NEWEST = dict(libver='latest')
 # By HDF5 1.x, with a command that the h5py of the file runs.
 REFUSED = dict(stream='E205', pack='E205', way='command')
-
-
-def create(folder, kind, shape, values=None, memory=None, **chunks):
-    """/x of a type that numpy has not."""
-    with h5py.File(folder + 'a.h5', 'w', **NEWEST) as out:
-        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        if chunks:
-            how.set_chunk(chunks['chunk'])
-        space = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED,) * len(shape))
-        data = h5py.h5d.create(out.id, b'x', kind, space if chunks else h5py.h5s.create_simple(shape), how)
-        if values is not None:
-            data.write(h5py.h5s.ALL, h5py.h5s.ALL, values, mtype=memory)
 
 
 def layouts(matrix):
@@ -44,13 +32,10 @@ def layouts(matrix):
 
 def numbers(matrix):
     for name, order in (('little', h5py.h5t.ORDER_LE), ('big', h5py.h5t.ORDER_BE)):
-        bits, values = brain_bits()
-        stored = bits.astype('<u2' if order == h5py.h5t.ORDER_LE else '>u2')
-        create(matrix.folder('newest_brain_' + name), brain(order), bits.shape, stored, brain(order))
-        matrix.add([Field('values=/x', values)])
+        matrix.one('newest_brain_' + name, brain_bits()[1], write_brain(order, **NEWEST), field='values=/x')
     for name, kind, dtype in (('f32', h5py.h5t.COMPLEX_IEEE_F32LE, 'c8'), ('f64', h5py.h5t.COMPLEX_IEEE_F64LE, 'c16')):
         values = (made('f8', (ROWS, 4)) + 1j * made('f8', (ROWS, 4), 2)).astype(dtype)
-        create(matrix.folder('newest_complex_' + name), kind, values.shape, values, kind)
+        create(matrix.folder('newest_complex_' + name), kind, values.shape, values, **NEWEST)
         parts = np.stack([values.real, values.imag], 1)
         matrix.add([Field('values=/x', parts)], **REFUSED)
 
@@ -58,7 +43,7 @@ def numbers(matrix):
 def chunks(matrix):
     """4.6 GB each, and never written, or the file would have them."""
     width = 1 << 16
-    create(matrix.folder('newest_chunk_of_4_gib'), h5py.h5t.STD_U8LE, (ROWS, width), chunk=(70_000, width))
+    create(matrix.folder('newest_chunk_of_4_gib'), h5py.h5t.STD_U8LE, (ROWS, width), chunk=(70_000, width), **NEWEST)
     matrix.add([Field('values=/x', np.zeros((ROWS, width), 'u1'))], **REFUSED)
 
 

@@ -46,14 +46,22 @@ def brain_bits():
     return bits, (bits.astype('u4') << 16).view('f4')
 
 
-def write_brain(order):
+def create(folder, kind, shape, values=None, chunk=None, libver=None):
+    """/x of a type that numpy has not."""
+    with h5py.File(folder + 'a.h5', 'w', libver=libver) as out:
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        if chunk:
+            how.set_chunk(chunk)
+        space = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED,) * len(shape) if chunk else None)
+        data = h5py.h5d.create(out.id, b'x', kind, space, how)
+        if values is not None:
+            data.write(h5py.h5s.ALL, h5py.h5s.ALL, values, mtype=kind)
+
+
+def write_brain(order, **options):
     def write(folder):
-        bits, _ = brain_bits()
-        with h5py.File(folder + 'a.h5', 'w') as out:
-            space = h5py.h5s.create_simple(bits.shape)
-            data = h5py.h5d.create(out.id, b'x', brain(order), space)
-            stored = bits.astype('<u2' if order == h5py.h5t.ORDER_LE else '>u2')
-            data.write(h5py.h5s.ALL, h5py.h5s.ALL, stored, mtype=brain(order))
+        stored = brain_bits()[0].astype('<u2' if order == h5py.h5t.ORDER_LE else '>u2')
+        create(folder, brain(order), stored.shape, stored, **options)
     return write
 
 
