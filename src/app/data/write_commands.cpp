@@ -33,11 +33,9 @@ void stop_if_asked(const std::string& doing) {
 
 /// What `data pack` and `data synth` write, and how.
 struct PackArguments {
-    PackOptions pack;
+    PackOptions pack = {.shuffle_seed = {}, .threads = 0};
     std::uint64_t shuffle_seed = 0;
     bool keep_order = false, restart = false;
-
-    PackArguments() { pack.threads = 0; }
 };
 
 /// What is written, how, and by whom. `seed_name` is what the seed of the shuffling is called.
@@ -74,7 +72,6 @@ void pack_rows(const RowSource& source,
                const Communicator& ranks,
                Progress& progress) {
     PackOptions& options = arguments.pack;
-    options.shuffle_seed.reset();
     if (!arguments.keep_order) options.shuffle_seed = arguments.shuffle_seed;
     options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
     options.team = team_of(ranks);
@@ -180,7 +177,7 @@ OptionSection samples_section(SynthOptions& synth) {
 constexpr std::int64_t no_seed = -1;
 
 struct ReshardArguments {
-    PackOptions pack;
+    PackOptions pack = {.split = "", .shuffle_seed = {}, .threads = 0};
     std::int64_t seed = no_seed;
     std::uint64_t memory = std::uint64_t{1} << 30;
     bool restart = false;
@@ -189,8 +186,6 @@ struct ReshardArguments {
 void reshard(const std::string& input, ReshardArguments& arguments, const Communicator& ranks) {
     PackOptions& options = arguments.pack;
     check_given(!options.output.empty(), "out");
-    options.split.clear();
-    options.shuffle_seed.reset();
     if (arguments.seed != no_seed)
         options.shuffle_seed = static_cast<std::uint64_t>(arguments.seed);
     options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
@@ -216,11 +211,10 @@ struct StageArguments {
 class StageRanks {
   public:
     explicit StageRanks(const Communicator& all) : all_(all), node_(all.split_by_node()) {
-        leader_ = std::stoi(node_.all_gather(std::to_string(all.rank()))[0]);
+        const std::string mine = node_.all_gather(std::to_string(all.rank()))[0];
         std::set<int> leaders;
-        for (const std::string& leader : all.all_gather(std::to_string(leader_)))
-            leaders.insert(std::stoi(leader));
-        number_ = static_cast<int>(std::distance(leaders.begin(), leaders.find(leader_)));
+        for (const std::string& leader : all.all_gather(mine)) leaders.insert(std::stoi(leader));
+        number_ = static_cast<int>(std::distance(leaders.begin(), leaders.find(std::stoi(mine))));
         nodes_ = static_cast<int>(leaders.size());
         columns_ = node_.size();
         for (const std::string& size : all.all_gather(std::to_string(node_.size())))
@@ -250,7 +244,7 @@ class StageRanks {
   private:
     const Communicator& all_;
     Communicator node_, column_;
-    int leader_ = 0, number_ = 0, nodes_ = 1, columns_ = 1;
+    int number_ = 0, nodes_ = 1, columns_ = 1;
     std::vector<int> rank_of_node_;  // in the column
 };
 
@@ -359,7 +353,6 @@ Command data_synth_command() {
 
 Command data_reshard_command() {
     auto arguments = std::make_shared<ReshardArguments>();
-    arguments->pack.threads = 0;
     return {
         .name = "data reshard",
         .summary = "write a data set in another layout",
