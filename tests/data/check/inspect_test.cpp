@@ -46,15 +46,6 @@ TEST(Inspect, ShowsWhatIsThere) {
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
-TEST(Inspect, StaysWithinEightyColumns) {
-    const test::TempDir folder;
-    test::IdxPack options = test::options_for(folder, test::make_samples(100), "t");
-    pack_dataset(options);
-    std::istringstream lines(inspect_data(options.output));
-    for (std::string line; std::getline(lines, line);)
-        EXPECT_TRUE(line.size() <= 80 || line.starts_with("  lockstep train")) << line;
-}
-
 std::string joined(const std::vector<std::string>& advice) {
     std::string all;
     for (const std::string& one : advice) all += one + "\n";
@@ -298,12 +289,6 @@ TEST_F(InspectFiles, ShowsTreeRangesClassesAndTheCommand) {
                           "' --field images=/scan/x:CHW --field labels=/scan/y --batch 8 --run "
                           "'runs/my scan'\n"));
     EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << "names are shown, not obeyed";
-}
-
-TEST_F(InspectFiles, FitsNarrowTerminals) {
-    EXPECT_THAT(
-        inspect_data(file_, {.columns = 30}),
-        HasSubstr("\n  x  u8 [8, 3, 6, 5]\n      chunks [4, 3, 6, 5], deflate\n      0 .. 255"));
 }
 
 TEST_F(InspectFiles, WritesAContactSheet) {
