@@ -8,7 +8,7 @@
 #include "support/caught.hpp"
 
 #include <atomic>
-#include <memory>
+#include <deque>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -21,38 +21,29 @@ using test::caught_code;
 using testing::Each;
 using testing::IsEmpty;
 
-// Nodes that are threads, each with a folder of its own.
-class FakeNodes {
-  public:
-    FakeNodes(int nodes, int ranks_of_each) : nodes_(nodes), width_(ranks_of_each) {
-        for (int node = 0; node < nodes; ++node)
-            in_node_.push_back(std::make_unique<test::FakeGather>(width_));
-        for (int column = 0; column < width_; ++column)
-            in_column_.push_back(std::make_unique<test::FakeGather>(nodes));
-    }
-
-    std::vector<std::exception_ptr> run(const std::function<void(const StageTeam&)>& member) {
-        return test::run_team(nodes_ * width_, [&](const Team& all) {
-            const int node = all.rank / width_, local = all.rank % width_;
-            auto& near = *in_node_[static_cast<std::size_t>(node)];
-            auto& column = *in_column_[static_cast<std::size_t>(local)];
-            const auto gather_near = [&](const std::string& bytes) { return near(local, bytes); };
-            const auto broadcast = [&](const std::string& bytes, int owner) {
-                return column(node, bytes)[static_cast<std::size_t>(owner)];
-            };
-            member({.all = all,
-                    .node = {local, width_, gather_near},
-                    .node_number = node,
-                    .nodes = nodes_,
-                    .columns = width_,
-                    .broadcast = broadcast});
-        });
-    }
-
-  private:
-    int nodes_, width_;
-    std::vector<std::unique_ptr<test::FakeGather>> in_node_, in_column_;
-};
+// Runs `member` on nodes that are threads, each with a folder of its own.
+std::vector<std::exception_ptr> run_nodes(int nodes,
+                                          int width,
+                                          const std::function<void(const StageTeam&)>& member) {
+    std::deque<test::FakeGather> in_node, in_column;
+    for (int node = 0; node < nodes; ++node) in_node.emplace_back(width);
+    for (int column = 0; column < width; ++column) in_column.emplace_back(nodes);
+    return test::run_team(nodes * width, [&](const Team& all) {
+        const int node = all.rank / width, local = all.rank % width;
+        auto& near = in_node[static_cast<std::size_t>(node)];
+        auto& column = in_column[static_cast<std::size_t>(local)];
+        const auto gather_near = [&](const std::string& bytes) { return near(local, bytes); };
+        const auto broadcast = [&](const std::string& bytes, int owner) {
+            return column(node, bytes)[static_cast<std::size_t>(owner)];
+        };
+        member({.all = all,
+                .node = {local, width, gather_near},
+                .node_number = node,
+                .nodes = nodes,
+                .columns = width,
+                .broadcast = broadcast});
+    });
+}
 
 class Stage : public testing::Test {
   protected:
@@ -71,8 +62,7 @@ class Stage : public testing::Test {
                                    const StageReport& report = {}) {
         read_ = 0;
         std::vector<std::string> codes;
-        FakeNodes cluster(nodes, width);
-        const auto failures = cluster.run([&](const StageTeam& team) {
+        const auto failures = run_nodes(nodes, width, [&](const StageTeam& team) {
             const StageResult result = stage_dataset({.source = folder_ / "source",
                                                       .target = copy(team.node_number),
                                                       .trust = trust,
