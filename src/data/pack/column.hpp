@@ -35,7 +35,7 @@ Error other_kind(const fs::path& path,
 /// A file from which rows are read. Any thread.
 class InputFile {
   public:
-    explicit InputFile(const fs::path& path);  ///< Errors: E201, E202, E402
+    explicit InputFile(const fs::path& path);  ///< Errors: E201, E202, E206, E402
     InputFile(UniqueFd fd, fs::path path);
 
     /// Fills all of `out`. Errors: E402; E214 if the file ends before.
