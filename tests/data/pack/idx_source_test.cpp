@@ -40,21 +40,15 @@ TEST_F(IdxSource, GivesEachRow) {
     }
 }
 
-TEST_F(IdxSource, ReadsFourDimensionsAsChannels) {
-    const auto samples = test::make_samples(5, 1, {3, 2, 4, {}, {}});
-    const auto source = open_idx(folder_.file("images", test::images_text(samples)),
-                                 folder_.file("labels", test::labels_text(samples)));
-    EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 2, 4));
-}
-
-TEST_F(IdxSource, TakesALayoutWhereRowsFitIt) {
+TEST_F(IdxSource, ReadsFourDimensionsAsChannelsOrInALayoutThatRowsFit) {
     const auto open = [&](const test::Samples& samples, ImageLayout layout) {
         return open_images(folder_.file("images", test::images_text(samples)),
                            folder_.file("labels", test::labels_text(samples)),
                            layout);
     };
     const auto samples = test::make_samples(2, 1, {3, 2, 4, {}, {}});
-    EXPECT_THAT(open(samples, ImageLayout::chw)->fields()[0].shape, ElementsAre(3, 2, 4));
+    for (const ImageLayout layout : {ImageLayout::unstated, ImageLayout::chw})
+        EXPECT_THAT(open(samples, layout)->fields()[0].shape, ElementsAre(3, 2, 4));
     const auto turned = open(samples, ImageLayout::hwc);
     EXPECT_THAT(turned->fields()[0].shape, ElementsAre(4, 3, 2));
     const auto image = test::values_of<char>(*turned, 0, 1);
