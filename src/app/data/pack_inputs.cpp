@@ -150,13 +150,6 @@ std::vector<fs::path> paths(const std::vector<std::string>& texts) {
     return {texts.begin(), texts.end()};
 }
 
-std::unique_ptr<RowSource> open_language(const PackInputs& in, std::string_view input) {
-    need(in.length > 0, "length", input);
-    const auto length = static_cast<std::uint64_t>(in.length);
-    if (input == "text") return open_text(paths(in.text), length);
-    return open_tokens(paths(in.tokens), length, in.token_type);
-}
-
 OptionSection kinds(PackInputs& in) {
     return {
         "Input, one of",
@@ -349,7 +342,11 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
     if (input == "csv") return open_table(in, options);
     if (input == "folder") return open_pictures(in, options.images);
-    if (input == "text" || input == "tokens") return open_language(in, input);
+    const bool is_language = input == "text" || input == "tokens";
+    need(!is_language || in.length > 0, "length", input);
+    const auto length = static_cast<std::uint64_t>(in.length);
+    if (input == "text") return open_text(paths(in.text), length);
+    if (input == "tokens") return open_tokens(paths(in.tokens), length, in.token_type);
     need(!in.fields.empty(), "field", "hdf5");
     const std::vector<FieldMapping> fields = parse_field_mappings(in.fields);
     check_fits(in.resize.empty() || std::ranges::count(fields, "masks", &FieldMapping::name) == 0,

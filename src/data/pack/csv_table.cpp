@@ -21,10 +21,6 @@ namespace {
 constexpr std::array<std::string_view, 8> no_values{
     "", "NA", "N/A", "nan", "NaN", "null", "NULL", "?"};
 
-std::string_view sign_text(DecimalSign decimal) {
-    return decimal == DecimalSign::comma ? "comma" : "point";
-}
-
 // Python's csv writes the records `r` of which `kept` is true, with `cells`, to NAME.csv. Bytes of
 // other encodings stay as they are.
 std::string rewrite_csv_command(const fs::path& path,
@@ -80,7 +76,8 @@ std::string way_past(const CsvTable& table, std::size_t column, const std::strin
     const bool is_feature = std::ranges::count(table.columns.features, column) > 0;
     const bool has_point = table.csv.decimal == DecimalSign::point;
     const DecimalSign other = has_point ? DecimalSign::comma : DecimalSign::point;
-    if (number_in<double>(cell, other)) return fmt::format("give --decimal {}", sign_text(other));
+    if (number_in<double>(cell, other))
+        return has_point ? "give --decimal comma" : "give --decimal point";
     if (const std::string sign = thousands_sign(cell); !sign.empty())
         return fmt::format("leave out the signs of thousands, ") +
                rewritten(fmt::format(

@@ -64,12 +64,6 @@ ElementType element_type(const DatasetFacts& facts, const Part& part, const Fiel
                     Obstacle::elements);
 }
 
-StoredNumber number_as(ElementType type) {
-    return {.bytes = element_bytes(type),
-            .is_whole = is_whole(type),
-            .has_sign = type != ElementType::u8};
-}
-
 // Before anything is computed from sizes that a file may have made up.
 void check_shape(const Part& part) {
     if (part.size.empty()) throw malformed(part, "it is a single value", Obstacle::samples);
@@ -179,7 +173,10 @@ void read_by_library(const DatasetFacts& facts, const FieldMapping& field, Part&
                         "its attribute _Unsigned is followed only where a stream could read it",
                         Obstacle::elements);
     part.read_as = element_type(facts, part, field);
-    part.unpacking = Unpacking::of(number_as(part.read_as), facts.cf->packing, field.cf->instead);
+    const StoredNumber read{.bytes = element_bytes(part.read_as),
+                            .is_whole = is_whole(part.read_as),
+                            .has_sign = part.read_as != ElementType::u8};
+    part.unpacking = Unpacking::of(read, facts.cf->packing, field.cf->instead);
 }
 
 std::uint64_t reading_bytes(const Part& part) {

@@ -178,13 +178,6 @@ Column column_of(const IdxArray& array, RowTransform transform) {
     return {{{array.file, array.offset(), array.size[0], row}}, row, std::move(transform)};
 }
 
-FieldPlan plan_of(const IdxArray& pixels, ImageLayout layout) {
-    const std::vector<std::int64_t> shape(pixels.size.begin() + 1, pixels.size.end());
-    check_has_channels({"images", pixels.path.string()}, layout, pixels.size[0], shape, "");
-    const ImageLayout usual = layout == ImageLayout::unstated ? ImageLayout::chw : layout;
-    return plan_field("images", ElementType::u8, shape, usual, pixels.path);
-}
-
 constexpr std::size_t pixel_bytes = 3 * 32 * 32;
 
 // One byte before a record's pixels.
@@ -330,7 +323,10 @@ std::unique_ptr<RowSource> open_idx(const fs::path& images,
                                     ImageLayout layout) {
     const IdxArray pixels = read_idx(images, options), classes = read_idx(labels, options);
     check_shapes(pixels, classes);
-    FieldPlan plan = plan_of(pixels, layout);
+    const std::vector<std::int64_t> shape(pixels.size.begin() + 1, pixels.size.end());
+    check_has_channels({"images", images.string()}, layout, pixels.size[0], shape, "");
+    const ImageLayout usual = layout == ImageLayout::unstated ? ImageLayout::chw : layout;
+    FieldPlan plan = plan_field("images", ElementType::u8, shape, usual, images);
     return std::make_unique<ColumnSource>(
         std::vector<Field>{std::move(plan.field), {.name = "labels", .type = ElementType::i64}},
         std::vector<Column>{column_of(pixels, std::move(plan.transform)),
