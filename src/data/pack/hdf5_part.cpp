@@ -23,6 +23,15 @@ namespace {
 constexpr std::uint64_t usual_read_bytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t most_read_bytes = std::uint64_t{1} << 30;
 
+NotPacked malformed(const Part& part,
+                    const std::string& why,
+                    Obstacle obstacle,
+                    const char* code = "E214") {
+    return {
+        obstacle,
+        {code, fmt::format("'{}' of '{}' cannot be packed", part.name, part.path.string()), why}};
+}
+
 // What the library makes of u64 beyond i64, the largest i64 or a negative one, is no class.
 ElementType whole_type(const NumberFacts& number, const Part& part, const std::string& field) {
     const bool has_sign = number.has_sign;
@@ -217,17 +226,6 @@ void check_like(const Part& part, const Part& first) {
     });
 }
 
-std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
-    std::vector<std::string> names;
-    for (const EnumMember& member : members) {
-        if (member.value < 0 || member.value >= max_classes) continue;
-        const auto number = static_cast<std::size_t>(member.value);
-        while (names.size() <= number) names.push_back(fmt::format("{}", names.size()));
-        names[number] = member.name;
-    }
-    return names;
-}
-
 void check_pack_memory(const Part& part, std::uint64_t allowed) {
     if (part.is_text || part.is_encoded) return;
     const std::uint64_t needed = reading_bytes(part);
@@ -243,12 +241,6 @@ void check_pack_memory(const Part& part, std::uint64_t allowed) {
                                  "chunks, for example by h5repack",
                                  (needed >> 20) + 1));
     });
-}
-
-NotPacked malformed(const Part& part, const std::string& why, Obstacle obstacle, const char* code) {
-    return {
-        obstacle,
-        {code, fmt::format("'{}' of '{}' cannot be packed", part.name, part.path.string()), why}};
 }
 
 Part part_of(const DatasetFacts& facts,

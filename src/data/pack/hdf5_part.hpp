@@ -46,9 +46,6 @@ std::vector<std::int64_t> sample_shape(const Part& part);
 /// Checks that the same data set of another file has rows of the same type and shape. Errors: E208.
 void check_like(const Part& part, const Part& first);
 
-/// Returns the names of classes by value; "2" for one that the enumeration does not name.
-std::vector<std::string> names_of(const std::vector<EnumMember>& members);
-
 /// Checks the most bytes of buffers while rows of `part` are read: here, and in the child if
 /// libhdf5 reads them. Errors: E106 if they are more than `allowed`.
 void check_pack_memory(const Part& part, std::uint64_t allowed);
@@ -58,11 +55,6 @@ struct NotPacked {
     Obstacle obstacle;
     Error error;
 };
-
-NotPacked malformed(const Part& part,
-                    const std::string& why,
-                    Obstacle obstacle,
-                    const char* code = "E214");
 
 /// Makes the part of `field` from `facts` of the file at `path`. Throws NotPacked; E235.
 Part part_of(const DatasetFacts& facts,

@@ -65,6 +65,18 @@ void become_sample(DatasetFacts& facts) {
     if (!facts.chunk.empty()) facts.chunk.insert(facts.chunk.begin(), 1);
 }
 
+// The names of classes by value; "2" for one that the enumeration does not name.
+std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
+    std::vector<std::string> names;
+    for (const EnumMember& member : members) {
+        if (member.value < 0 || member.value >= max_classes) continue;
+        const auto number = static_cast<std::size_t>(member.value);
+        while (names.size() <= number) names.push_back(fmt::format("{}", names.size()));
+        names[number] = member.name;
+    }
+    return names;
+}
+
 // Copies what the library can read, in its child process, into the spool.
 class Hdf5Import {
   public:
