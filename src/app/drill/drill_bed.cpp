@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drill/drill_bed.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_figures.hpp"
+
+#include "drill/drill.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +17,7 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -115,6 +117,38 @@ bool is_held(const fs::path& run) {
     }
 }
 
+/// Runs `lockstep WORDS`; -1 if it takes too long. `meanwhile` is called ten times a second.
+Struck run_lockstep(const std::vector<std::string>& words,
+                    const std::function<void()>& meanwhile,
+                    double limit_s) {
+    std::vector<std::string> line = {this_executable()};
+    line.insert(line.end(), words.begin(), words.end());
+    const double deadline_s = now_s() + limit_s;
+    const auto look = [&] {
+        if (now_s() > deadline_s) throw TooLong();
+        if (meanwhile) meanwhile();
+    };
+    try {
+        const ProcessResult result = run_process(line, {}, 2 * limit_s, look);
+        return {.exit_code = result.exit_code, .output = result.output};
+    } catch (const TooLong&) {
+        return {};
+    }
+}
+
+std::optional<LiveRun> live_run(const fs::path& run) {
+    if (list_checkpoints(RunPaths{run}.checkpoints()).empty()) return {};
+    LiveRun live{.family = processes_naming(run.string())};
+    try {
+        live.traces = read_rank_traces(RunPaths{run}.flight(read_incarnation(run)));
+    } catch (const Error&) {
+        return {};  // not all are there yet
+    }
+    for (const pid_t pid : live.family)
+        if (parent_of(pid) == ::getpid()) live.launcher = pid;
+    return live;
+}
+
 }  // namespace
 
 bool send_to(const LiveRun& live, std::int64_t pid, int signal) {
@@ -142,60 +176,18 @@ void DrillBed::prepare() {
 
 std::vector<std::string> DrillBed::words_for(const Attack& attack) const {
     const std::int64_t period = std::max<std::int64_t>(settings_.steps / saves, 1);
-    const bool is_here = attack.hosts.empty();
-    std::vector<std::string> words = {"train",
-                                      is_here ? "--np" : "--hosts",
-                                      is_here ? std::to_string(settings_.ranks) : attack.hosts,
-                                      "--oversubscribe",
-                                      "--data",
-                                      attack.data.string(),
-                                      "--model",
-                                      "mlp",
-                                      "--batch",
-                                      "24",
-                                      "--virtual-ranks",
-                                      "8",
-                                      "--max-steps",
-                                      std::to_string(settings_.steps),
-                                      "--checkpoint-every",
-                                      fmt::format("{}steps", period),
-                                      "--data-mode",
-                                      "stream",
-                                      "--run",
-                                      run(attack.name).string()};
+    auto words = split(
+        "train --oversubscribe --model mlp --batch 24 --virtual-ranks 8 --data-mode stream", ' ');
+    if (attack.hosts.empty())
+        words.insert(words.end(), {"--np", std::to_string(settings_.ranks)});
+    else
+        words.insert(words.end(), {"--hosts", attack.hosts});
+    words.insert(words.end(), {"--data", attack.data.string()});
+    words.insert(words.end(), {"--max-steps", std::to_string(settings_.steps)});
+    words.insert(words.end(), {"--checkpoint-every", fmt::format("{}steps", period)});
+    words.insert(words.end(), {"--run", run(attack.name).string()});
     words.insert(words.end(), attack.more.begin(), attack.more.end());
     return words;
-}
-
-Struck DrillBed::run_lockstep(const std::vector<std::string>& words,
-                              const std::function<void()>& meanwhile,
-                              double limit_s) const {
-    std::vector<std::string> line = {this_executable()};
-    line.insert(line.end(), words.begin(), words.end());
-    const double deadline_s = now_s() + limit_s;
-    const auto look = [&] {
-        if (now_s() > deadline_s) throw TooLong();
-        if (meanwhile) meanwhile();
-    };
-    try {
-        const ProcessResult result = run_process(line, {}, 2 * limit_s, look);
-        return {.exit_code = result.exit_code, .output = result.output};
-    } catch (const TooLong&) {
-        return {};
-    }
-}
-
-std::optional<LiveRun> DrillBed::live_run(const fs::path& run) const {
-    if (list_checkpoints(RunPaths{run}.checkpoints()).empty()) return {};
-    LiveRun live{.family = processes_naming(run.string())};
-    try {
-        live.traces = read_rank_traces(RunPaths{run}.flight(read_incarnation(run)));
-    } catch (const Error&) {
-        return {};  // not all are there yet
-    }
-    for (const pid_t pid : live.family)
-        if (parent_of(pid) == ::getpid()) live.launcher = pid;
-    return live;
 }
 
 Struck DrillBed::train(const Attack& attack) {
@@ -245,15 +237,15 @@ void DrillBed::wait_until_gone(const Attack& attack) const {
 Expectation DrillBed::expect_nothing_left(const Attack& attack) const {
     const std::string word = run(attack.name).string();
     wait_until_gone(attack);
-    std::string left;
+    std::vector<std::string> left;
     for (const pid_t pid : processes_naming(word)) {
-        left += fmt::format("process {}, ", pid);
+        left.push_back(fmt::format("process {}", pid));
         ::kill(pid, SIGKILL);
     }
     if (!launch_folder_.empty() && fs::exists(status_of(launch_folder_)))
-        left += fmt::format("{}, ", launch_folder_.string());
-    if (left.size() > 2) left.resize(left.size() - 2);
-    return expect_text("left behind", "nothing", left.empty() ? "nothing" : left);
+        left.push_back(launch_folder_.string());
+    if (left.empty()) left.emplace_back("nothing");
+    return expect_text("left behind", "nothing", fmt::format("{}", fmt::join(left, ", ")));
 }
 
 }  // namespace lockstep

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drill/drill_report.hpp"
-
 #include "lockstep/core/error.hpp"
 
+#include "drill/drill.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>

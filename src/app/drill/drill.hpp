@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small trainings for the rehearsal of faults, in one scratch folder.
+// A drill: small trainings in one scratch folder, the faults that end them, and the page of
+// results.
 #pragma once
 
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/rank_trace.hpp"
 
-#include "drill/drill_report.hpp"
-
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,52 @@ struct Struck {
     std::string done{};    ///< result of strike(); "" if the training ended before it
 };
 
+/// A condition that must hold after a fault.
+struct Expectation {
+    std::string what{};      ///< "exit code"
+    std::string expected{};  ///< "76"
+    std::string found{};     ///< equal to `expected` if it is met
+    bool is_met = false;
+};
+
+/// Makes the expectation that two texts are equal.
+Expectation expect_text(std::string what, std::string expected, std::string found);
+
+enum class FaultEnd { passed, failed, skipped };
+
+struct FaultReport {
+    std::string name{};         ///< its option: "killed-rank"
+    std::string done{};         ///< what was done to which training; "": nothing
+    std::string why_skipped{};  ///< "": it was rehearsed
+    std::vector<Expectation> expectations{};
+    double seconds = 0;
+
+    /// Returns passed if there are expectations and all are met.
+    FaultEnd end() const;
+};
+
+struct DrillPage {
+    std::string host{}, when{};  ///< name of this machine; UTC
+    int ranks = 2;
+    std::int64_t steps = 0;
+    std::string parameters{};  ///< hash of the undisturbed training
+    std::vector<FaultReport> faults{};
+
+    std::size_t count(FaultEnd end) const;
+};
+
+/// Returns Markdown that is readable as text.
+std::string page_text(const DrillPage& page);
+
+/// Returns the same for programs.
+Json page_json(const DrillPage& page);
+
+void describe(Record& record, FaultReport& report);  ///< as the page has it
+
+/// Checks the results. Errors: E740 if a fault did not end as it should, E741 if none was
+/// rehearsed.
+void check_drill(const DrillPage& page);
+
 /// Makes the data, trains, and checks what is left. Sends signals only to processes that it
 /// started. One thread.
 class DrillBed {
@@ -82,14 +129,8 @@ class DrillBed {
     /// Expects that no process of the run lives, and that the launch left no files in memory.
     Expectation expect_nothing_left(const Attack& attack) const;
 
-    /// Runs `lockstep WORDS` and handles signals in that time; -1 if it takes too long.
-    Struck run_lockstep(const std::vector<std::string>& words,
-                        const std::function<void()>& meanwhile,
-                        double limit_s) const;
-
   private:
     std::vector<std::string> words_for(const Attack& attack) const;
-    std::optional<LiveRun> live_run(const fs::path& run) const;
 
     DrillSettings settings_;
     fs::path launch_folder_;  ///< folder of the last training with a fault
@@ -98,5 +139,16 @@ class DrillBed {
 
 /// Sends `signal` to `pid` if it is of the run's family. Returns true if it did.
 bool send_to(const LiveRun& live, std::int64_t pid, int signal);
+
+/// One fault: its option without dashes, its help, and the function that rehearses it. The function
+/// fills in `done`, `why_skipped` and `expectations`. Errors: E242 when a signal asks to end.
+struct Fault {
+    const char* name;
+    const char* help;
+    FaultReport (*rehearse)(DrillBed& bed);
+};
+
+/// Returns the faults in the order of their rehearsal.
+std::span<const Fault> all_faults();
 
 }  // namespace lockstep
