@@ -4,29 +4,119 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/launch/supervise.hpp"
+#include "lockstep/core/shell_word.hpp"
 
-#include "launch_network.hpp"
+#include "launcher.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdint>
-#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <sstream>
 #include <string_view>
 
-#include <fcntl.h>
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/file.h>
+#include <netdb.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
+
+using Resolved = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Resolved resolve(const std::string& host) {
+    addrinfo wanted{};
+    wanted.ai_family = AF_INET;
+    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo* found = nullptr;
+    const int reason = ::getaddrinfo(host.c_str(), "9", &wanted, &found);
+    if (reason == 0) return {found, &::freeaddrinfo};
+    wanted.ai_family = AF_INET6;
+    if (::getaddrinfo(host.c_str(), "9", &wanted, &found) == 0) {
+        ::freeaddrinfo(found);
+        throw Error("E647",
+                    fmt::format("host '{}' has no IPv4 address", host),
+                    "'getent ahostsv4' knows none, and Open MPI connects hosts by IPv4",
+                    "give a name or address in an IPv4 network of the hosts");
+    }
+    throw Error("E647",
+                fmt::format("host '{}' is unknown here", host),
+                ::gai_strerror(reason),
+                "give a name or address that 'getent ahostsv4' knows");
+}
+
+// The address that this host would have in a packet to `to`. Connecting a datagram's socket sends
+// none.
+std::string source_towards(const addrinfo& to, const std::string& host) {
+    const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    socklen_t size = sizeof own;
+    const bool is_known =
+        socket && ::connect(socket.value(), to.ai_addr, to.ai_addrlen) == 0 &&
+        ::getsockname(socket.value(), reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    check(is_known, [&] {
+        return Error("E647",
+                     fmt::format("no network leads to host '{}'", host),
+                     "this host has no route to its address",
+                     "give a name or address in a network that the hosts share");
+    });
+    char text[INET_ADDRSTRLEN]{};
+    ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
+    return text;
+}
+
+bool is_own(const addrinfo& address, const std::string& source) {
+    char text[INET_ADDRSTRLEN]{};
+    const auto* there = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+    ::inet_ntop(AF_INET, &there->sin_addr, text, sizeof text);
+    return source == text || source.starts_with("127.");
+}
+
+/// The hosts that are this one, and the network by which this host's routes lead to the others.
+struct Routes {
+    std::vector<std::string> others;  ///< names of hosts that are not this one
+    std::string network;              ///< "" where routes lead by several
+};
+
+Routes routes_to(std::span<const std::string> hosts, const HostAddresses& own) {
+    Routes routes;
+    std::set<std::string> networks;
+    for (const std::string& host : hosts) {
+        const Resolved address = resolve(host);
+        const std::string source = source_towards(*address, host);
+        if (is_own(*address, source)) continue;
+        routes.others.push_back(host);
+        const auto found = std::ranges::find(own.usable, source, &HostAddress::address);
+        networks.insert(found == own.usable.end() ? "" : found->network);
+    }
+    if (networks.size() == 1) routes.network = *networks.begin();
+    return routes;
+}
+
+/// The user's own word on networks, or "".
+std::string chosen_by_user(const Environment& environment) {
+    for (const char* name : network_variables)
+        if (environment.text(name)) return name;
+    return "";
+}
+
+/// The program with which mpirun reaches other hosts, with its words.
+std::vector<std::string> remote_shell(const Environment& environment) {
+    const auto agents = environment.text("OMPI_MCA_plm_rsh_agent").value_or("ssh");
+    std::istringstream text(agents.substr(0, agents.find(':')));
+    std::vector<std::string> words(std::istream_iterator<std::string>(text), {});
+    if (words == std::vector<std::string>{"ssh"})
+        words.insert(words.end(), {"-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+    return words;
+}
 
 void check_root(const Environment& environment) {
     const bool allowed = environment.text("OMPI_ALLOW_RUN_AS_ROOT").value_or("") == "1" &&
@@ -117,79 +207,41 @@ void check_addresses(const fs::path& program) {
                 "raise the limit: ulimit -v unlimited (Slurm: --mem)");
 }
 
-constexpr std::string_view folder_prefix = "lockstep-launch-";
-constexpr const char* memory_folder = "/dev/shm";
-
-// Returns the possible places of a folder, the best first.
-std::vector<fs::path> possible_bases() {
-    std::vector<fs::path> bases;
-    if (::access(memory_folder, W_OK) == 0) bases.emplace_back(memory_folder);
-    std::error_code none;
-    const fs::path usual = fs::temp_directory_path(none);
-    if (!none && ::access(usual.c_str(), W_OK) == 0) bases.push_back(usual);
-    return bases;
-}
-
-// PMIx takes 12 MiB at once and without it neither fails nor goes on; messages between ranks need
-// more with each.
-std::uint64_t room_for(int ranks) {
-    constexpr std::uint64_t mib = 1 << 20;
-    return (16 + 2 * static_cast<std::uint64_t>(std::max(ranks, 1))) * mib;
-}
-
-Error no_room(int ranks, const std::string& found) {
-    return Error(
-        "E632",
-        fmt::format("{} rank(s) need {} for Open MPI's own files, and no folder has so much room{}",
-                    ranks,
-                    bytes_text(room_for(ranks)),
-                    found),
-        "they are in /dev/shm or, if that is too small, below TMPDIR",
-        "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with room");
-}
-
-fs::path base_for(int ranks) {
-    std::string found;
-    for (const fs::path& base : possible_bases()) {
-        const std::uint64_t room = free_bytes(base);
-        if (room >= room_for(ranks)) {
-            if (!found.empty())
-                once(Level::warn,
-                     "Open MPI's own files need {}{}: they go to {}, which may be slower",
-                     bytes_text(room_for(ranks)),
-                     found,
-                     base.string());
-            return base;
-        }
-        found += fmt::format(", {} has {}", base.string(), bytes_text(room));
-    }
-    throw no_room(ranks, found);
-}
-
-// The lock of a folder's owner goes with its process, whatever kills it.
-UniqueFd lock_of(const fs::path& folder, int flags) {
-    UniqueFd file(::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
-    if (file && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) file.reset();
-    return file;
-}
-
-bool is_abandoned(const fs::path& folder) {
-    struct stat facts {};
-    return folder.filename().string().starts_with(folder_prefix) &&
-           ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
-           facts.st_uid == ::geteuid() && static_cast<bool>(lock_of(folder, 0));
-}
-
-void remove_abandoned() {
-    std::error_code ignored;
-    std::vector<fs::path> found;
-    for (const fs::path& base : possible_bases())
-        for (const auto& entry : fs::directory_iterator(base, ignored))
-            if (is_abandoned(entry.path())) found.push_back(entry.path());
-    for (const fs::path& folder : found) fs::remove_all(folder, ignored);
-}
-
 }  // namespace
+
+LaunchNetwork network_towards(std::span<const std::string> hosts,
+                              const HostAddresses& own,
+                              const Environment& environment) {
+    if (const auto name = chosen_by_user(environment); !name.empty())
+        return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
+    const Routes routes = routes_to(hosts, own);
+    if (routes.others.empty()) return {};
+    const std::vector<std::string> answer{this_executable(), "doctor", "--answer-probe"};
+    std::vector<std::string> names{"this host"};
+    std::vector<std::vector<std::string>> commands{answer};
+    for (const std::string& host : routes.others) {
+        names.push_back(host);
+        auto& command = commands.emplace_back(remote_shell(environment));
+        command.insert(command.end(), {host, shell_text(answer)});
+    }
+    return choose_network(ask_hosts(names, commands), routes.network);
+}
+
+std::vector<std::string> network_words(const LaunchNetwork& network) {
+    if (!network.is_needed) return {"--mca", "btl", "self,vader"};
+    std::vector<std::string> words{"--mca", "btl", "self,vader,tcp"};
+    if (network.network.empty()) return words;
+    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})  // 5.0 knows the old name
+        words.insert(words.end(), {"--mca", part, network.network});
+    return words;
+}
+
+std::vector<std::string> carrier_words(const LaunchNetwork& network,
+                                       const Environment& environment) {
+    const bool is_chosen = network.is_needed && environment.text("OMPI_MCA_pml");
+    if (network.has_rdma || is_chosen) return {};
+    return {"--mca", "pml", "ob1"};
+}
 
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment) {
     check_root(environment);
@@ -234,19 +286,6 @@ void become_rank(const fs::path& program,
     std::vector<std::string> argv = {program.string()};
     argv.insert(argv.end(), words.begin(), words.end());
     become_process(argv, environment);
-}
-
-LaunchFolder::LaunchFolder(int ranks) {
-    remove_abandoned();
-    std::string name = base_for(ranks) / fmt::format("{}XXXXXX", folder_prefix);
-    check(::mkdtemp(name.data()) != nullptr, [&] { return system_error("create", name, errno); });
-    path_ = name;
-    lock_ = lock_of(path_, O_CREAT);
-}
-
-LaunchFolder::~LaunchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep

@@ -37,8 +37,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "launch_network.hpp"
-#include "launcher_end.hpp"
+#include "launcher.hpp"
 #include "launcher_output.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/shell_word.hpp"
 
-#include "launch_network.hpp"
+#include "launcher.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/supervise.hpp"
 
-#include "launch_network.hpp"
-#include "launcher_end.hpp"
+#include "launcher.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

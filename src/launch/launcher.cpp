@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher_end.hpp"
+#include "launcher.hpp"
 
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/launch/supervise.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <pwd.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -195,6 +207,126 @@ void check_host_name() {
     });
 }
 
+constexpr std::string_view folder_prefix = "lockstep-launch-";
+constexpr const char* memory_folder = "/dev/shm";
+
+// Returns the possible places of a folder, the best first.
+std::vector<fs::path> possible_bases() {
+    std::vector<fs::path> bases;
+    if (::access(memory_folder, W_OK) == 0) bases.emplace_back(memory_folder);
+    std::error_code none;
+    const fs::path usual = fs::temp_directory_path(none);
+    if (!none && ::access(usual.c_str(), W_OK) == 0) bases.push_back(usual);
+    return bases;
+}
+
+// PMIx takes 12 MiB at once and without it neither fails nor goes on; messages between ranks need
+// more with each.
+std::uint64_t room_for(int ranks) {
+    constexpr std::uint64_t mib = 1 << 20;
+    return (16 + 2 * static_cast<std::uint64_t>(std::max(ranks, 1))) * mib;
+}
+
+Error no_room(int ranks, const std::string& found) {
+    return Error(
+        "E632",
+        fmt::format("{} rank(s) need {} for Open MPI's own files, and no folder has so much room{}",
+                    ranks,
+                    bytes_text(room_for(ranks)),
+                    found),
+        "they are in /dev/shm or, if that is too small, below TMPDIR",
+        "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with room");
+}
+
+fs::path base_for(int ranks) {
+    std::string found;
+    for (const fs::path& base : possible_bases()) {
+        const std::uint64_t room = free_bytes(base);
+        if (room >= room_for(ranks)) {
+            if (!found.empty())
+                once(Level::warn,
+                     "Open MPI's own files need {}{}: they go to {}, which may be slower",
+                     bytes_text(room_for(ranks)),
+                     found,
+                     base.string());
+            return base;
+        }
+        found += fmt::format(", {} has {}", base.string(), bytes_text(room));
+    }
+    throw no_room(ranks, found);
+}
+
+// The lock of a folder's owner goes with its process, whatever kills it.
+UniqueFd lock_of(const fs::path& folder, int flags) {
+    UniqueFd file(::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+    if (file && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) file.reset();
+    return file;
+}
+
+bool is_abandoned(const fs::path& folder) {
+    struct stat facts {};
+    return folder.filename().string().starts_with(folder_prefix) &&
+           ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+           facts.st_uid == ::geteuid() && static_cast<bool>(lock_of(folder, 0));
+}
+
+void remove_abandoned() {
+    std::error_code ignored;
+    std::vector<fs::path> found;
+    for (const fs::path& base : possible_bases())
+        for (const auto& entry : fs::directory_iterator(base, ignored))
+            if (is_abandoned(entry.path())) found.push_back(entry.path());
+    for (const fs::path& folder : found) fs::remove_all(folder, ignored);
+}
+
+// mpirun was seen to need 40 for 2 ranks, 48 for 4 and 64 for 8; with fewer it waits for ever.
+rlim_t files_for(int ranks) {
+    return 32 + 8 * static_cast<rlim_t>(std::max(ranks, 1));
+}
+
+// Nodes of a job may have cores for all ranks, where --np starts them on this node alone.
+std::string other_nodes() {
+    const auto nodes = parse_integer(Environment().text("SLURM_JOB_NUM_NODES").value_or(""));
+    if (nodes.value_or(1) < 2) return {};
+    return fmt::format("; over the {} nodes of this job: mpirun lockstep ..., without --np",
+                       *nodes);
+}
+
+constexpr rlim_t largest_file_of_mpi = 16 << 20;
+
+void settle_open_files(int ranks) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files_for(ranks)) return;
+    check(limit.rlim_max >= files_for(ranks), [&] {
+        return Error(
+            "E693",
+            fmt::format("this process may open {} files, mpirun needs {} for {} rank(s)",
+                        limit.rlim_max,
+                        files_for(ranks),
+                        ranks),
+            "the limit of this shell or job (ulimit -n) is too low",
+            fmt::format("ulimit -n {} or more; or ask the administrators to raise the limit",
+                        files_for(ranks)));
+    });
+    limit.rlim_cur = files_for(ranks);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void check_file_size() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return;
+    check(limit.rlim_cur >= largest_file_of_mpi, [&] {
+        return Error(
+            "E693",
+            fmt::format("files of this process may have at most {}, but Open MPI's have up to {}",
+                        bytes_text(limit.rlim_cur),
+                        bytes_text(largest_file_of_mpi)),
+            "the limit of this shell or job (ulimit -f) is too low; checkpoints can be "
+            "larger still",
+            "ulimit -f unlimited");
+    });
+}
+
 }  // namespace
 
 bool is_exit_code_of_ranks(int code) {
@@ -252,6 +384,35 @@ void ready_for_mpirun() {
     // Open MPI's PMIx follows the null pointer that is left then.
     if (std::getenv("HOME") == nullptr && ::getpwuid(::geteuid()) == nullptr)
         ::setenv("HOME", "/", 1);
+}
+
+void check_cores(int ranks) {
+    const std::size_t cores = read_node_facts().allowed_cpus.size();
+    check(cores == 0 || static_cast<std::size_t>(ranks) <= cores, [&] {
+        return Error(
+            "E601",
+            fmt::format("--np {} asks for more ranks than cores", ranks),
+            fmt::format("this process may use {} core(s)", cores),
+            fmt::format("use --np {}, or --oversubscribe for a test", cores) + other_nodes());
+    });
+}
+
+void settle_limits(int ranks) {
+    settle_open_files(ranks);
+    check_file_size();
+}
+
+LaunchFolder::LaunchFolder(int ranks) {
+    remove_abandoned();
+    std::string name = base_for(ranks) / fmt::format("{}XXXXXX", folder_prefix);
+    check(::mkdtemp(name.data()) != nullptr, [&] { return system_error("create", name, errno); });
+    path_ = name;
+    lock_ = lock_of(path_, O_CREAT);
+}
+
+LaunchFolder::~LaunchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep
