@@ -13,7 +13,6 @@
 #include "lockstep/core/split.hpp"
 
 #include "doctor/probes.hpp"
-#include "silent_network.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "silent_network.hpp"
-
 #include "lockstep/core/files.hpp"
 #include "lockstep/launch/start_watch.hpp"
 
+#include "doctor/probes.hpp"
 #include "support/caught.hpp"
 
 #include <map>

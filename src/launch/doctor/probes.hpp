@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks measure together for the doctor: whether each node can open a connection to every
-// other over the addresses that they share, sums, links, and equal pieces of work.
+// What ranks measure together for the doctor: the speed of links, and whether each node can open a
+// connection to every other over the addresses that they share. And the reason why ranks of several
+// hosts do not reach each other, found from one of them without MPI.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
 #include "lockstep/cluster/host_addresses.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
 #include <span>
@@ -67,13 +69,35 @@ std::vector<PairSpeed> slow_pairs_of(std::vector<PairSpeed> pairs, double median
 /// there are none. It takes eight sums of 256 counts for any number of values.
 double median_over(const Communicator& ranks, std::span<const double> values);
 
-/// Collective. Does the same arithmetic on every rank, step by step, and measures its hash, its
-/// time, and the load of `cpus`, those of this rank. It takes at least a quarter of a second.
-LoadFacts test_work(const Communicator& ranks, const std::vector<int>& cpus, SelfTestFacts& test);
+/// The addresses and port on which mpirun listens.
+struct LauncherPorts {
+    std::vector<std::string> addresses;
+    int port = 0;
+};
 
-/// Collective. Computes exact sums of 1, 3, 1023 and 1 Mi + 1 floats by the exchange and by Open
-/// MPI. If all ranks are on one node with a core each, also compares a sum with the speed of
-/// memory. At least two ranks.
-void test_sums(const Communicator& ranks, const DoctorFacts& mine, SelfTestFacts& test);
+/// Parses "1579679744.0;tcp://10.77.0.1,192.168.99.1:47007"; no addresses for other text.
+LauncherPorts launcher_ports(const std::string& uri);
+
+/// The state of this host's networks.
+struct NetworkSight {
+    std::vector<std::string> working;  ///< networks in which mpirun's host answers
+    std::vector<std::string> silent;   ///< "192.168.99.0/24 (192.168.99.1: no answer in 2 s)"
+};
+
+/// The host of mpirun, relative to this rank.
+enum class MpirunPlace { here, elsewhere };
+
+/// Tries mpirun's ports in each network that `own` shares with it, for at most 2 s. On mpirun's own
+/// host its addresses are this host's, so the test proves nothing.
+NetworkSight look_at_networks(const LauncherPorts& launcher,
+                              const HostAddresses& own,
+                              MpirunPlace place);
+
+/// Returns E692 after `waited_s` in `phase` on `host`.
+Error no_contact(const std::string& host,
+                 const std::string& phase,
+                 double waited_s,
+                 const HostAddresses& own,
+                 const NetworkSight& sight);
 
 }  // namespace lockstep
