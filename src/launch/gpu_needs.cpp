@@ -39,56 +39,27 @@ std::string torch_cuda_path(const fs::path& ranks, const Environment& environmen
     return cpu.empty() ? "" : fs::path(cpu).parent_path() / torch_cuda_name;
 }
 
-GpuNeed driver_need(const GpuNeedFacts& facts) {
-    const std::string kernel = facts.driver.empty() ? "libcuda.so.1" : facts.driver;
-    if (facts.driver_fault.empty())
-        return {GpuNeedKind::driver, "driver", "driver " + kernel, "", ""};
-    return {
-        GpuNeedKind::driver,
-        "driver",
-        "",
-        facts.driver_fault +
-            (facts.driver.empty() ? "" : fmt::format(" (the kernel's part is {})", facts.driver)),
-        "NVIDIA's driver is the site's to install; in a container pass it through "
-        "(apptainer --nv, docker --gpus all)"};
-}
-
-GpuNeed own_need(const GpuNeedFacts& facts) {
-    if (facts.own_fault.empty())
-        return {GpuNeedKind::own_library, "liblockstep_cuda.so", facts.own_library, "", ""};
-    return {GpuNeedKind::own_library,
-            "liblockstep_cuda.so",
-            "",
-            facts.own_fault,
-            "build Lockstep where nvcc and nccl.h are (cmake --workflow --preset release), or name "
-            "the file with LOCKSTEP_CUDA_LIB"};
+std::string driver_fault(const GpuNeedFacts& facts) {
+    if (facts.driver_fault.empty() || facts.driver.empty()) return facts.driver_fault;
+    return fmt::format("{} (the kernel's part is {})", facts.driver_fault, facts.driver);
 }
 
 GpuNeed torch_need(const GpuNeedFacts& facts) {
-    if (!facts.has_torch)
-        return {GpuNeedKind::torch_library,
-                torch_cuda_name,
-                "",
-                facts.torch.empty() ? "no LibTorch is known of" : facts.torch + " is not there",
-                "scripts/setup gpu gets a LibTorch that has it; LOCKSTEP_TORCH=/path names the "
-                "site's"};
-    if (facts.lacked.empty())
-        return {GpuNeedKind::torch_library, torch_cuda_name, facts.torch, "", ""};
-    return {GpuNeedKind::torch_library,
-            fmt::format("what {} needs", torch_cuda_name),
-            "",
-            fmt::format("{} not found, for {}", fmt::join(facts.lacked, ", "), facts.torch),
+    GpuNeed need{GpuNeedKind::torch_library, torch_cuda_name, facts.torch, "", ""};
+    if (!facts.has_torch) {
+        need.fault =
+            facts.torch.empty() ? "no LibTorch is known of" : facts.torch + " is not there";
+        need.fix =
+            "scripts/setup gpu gets a LibTorch that has it; LOCKSTEP_TORCH=/path names the site's";
+    } else if (!facts.lacked.empty()) {
+        need.what = fmt::format("what {} needs", torch_cuda_name);
+        need.fault =
+            fmt::format("{} not found, for {}", fmt::join(facts.lacked, ", "), facts.torch);
+        need.fix =
             "scripts/setup gpu gets them; the libraries of a site's module count, too "
-            "(LD_LIBRARY_PATH)"};
-}
-
-GpuNeed nccl_need(const GpuNeedFacts& facts) {
-    if (facts.nccl_fault.empty()) return {GpuNeedKind::nccl, "NCCL", facts.nccl, "", ""};
-    return {GpuNeedKind::nccl,
-            "NCCL",
-            "",
-            facts.nccl_fault,
-            "scripts/setup gpu gets it; LOCKSTEP_NCCL_LIB names the site's libnccl.so.2"};
+            "(LD_LIBRARY_PATH)";
+    }
+    return need;
 }
 
 }  // namespace
@@ -133,7 +104,24 @@ GpuNeedFacts read_gpu_needs(const NodeTopology& node,
 }
 
 std::vector<GpuNeed> judge_gpu_needs(const GpuNeedFacts& facts) {
-    return {driver_need(facts), own_need(facts), torch_need(facts), nccl_need(facts)};
+    return {{GpuNeedKind::driver,
+             "driver",
+             "driver " + (facts.driver.empty() ? "libcuda.so.1" : facts.driver),
+             driver_fault(facts),
+             "NVIDIA's driver is the site's to install; in a container pass it through "
+             "(apptainer --nv, docker --gpus all)"},
+            {GpuNeedKind::own_library,
+             "liblockstep_cuda.so",
+             facts.own_library,
+             facts.own_fault,
+             "build Lockstep where nvcc and nccl.h are (cmake --workflow --preset release), or "
+             "name the file with LOCKSTEP_CUDA_LIB"},
+            torch_need(facts),
+            {GpuNeedKind::nccl,
+             "NCCL",
+             facts.nccl,
+             facts.nccl_fault,
+             "scripts/setup gpu gets it; LOCKSTEP_NCCL_LIB names the site's libnccl.so.2"}};
 }
 
 std::string gpu_needs_text(const GpuNeedFacts& facts) {

@@ -46,8 +46,9 @@ enum class GpuNeedKind { driver, own_library, torch_library, nccl };
 struct GpuNeed {
     GpuNeedKind kind = GpuNeedKind::driver;
     std::string what;   ///< "driver", "libtorch_cuda.so"
-    std::string found;  ///< version or path; "" if `fault` gives the reason
-    std::string fault, fix;
+    std::string found;  ///< version or path
+    std::string fault;  ///< the reason why it is not met, "" if it is
+    std::string fix;    ///< the remedy, if there is a fault
     bool operator==(const GpuNeed&) const = default;
 };
 
