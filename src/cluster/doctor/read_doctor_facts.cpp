@@ -3,15 +3,23 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/known_faults.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 
-#include "doctor/read_facts.hpp"
+#include "topology/topology_readers.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <iterator>
 #include <sstream>
 
 #include <dlfcn.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -113,6 +121,191 @@ int slurm_version(const FactSource& source) {
     return is_asked ? installed_slurm_version() : 0;
 }
 
+std::optional<std::uint64_t> number_in(const fs::path& file) {
+    const auto number = parse_integer(text_of(file));
+    if (!number || *number < 0) return {};
+    return static_cast<std::uint64_t>(*number);
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+    std::istringstream in(line.substr(0, line.find('#')));
+    return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::vector<std::string> addresses_in_hosts(const fs::path& root, const std::string& host) {
+    std::istringstream lines(text_of(root / "etc/hosts"));
+    std::vector<std::string> addresses;
+    for (std::string line; std::getline(lines, line);) {
+        const auto words = words_of(line);
+        if (words.size() > 1 && std::count(words.begin() + 1, words.end(), host) > 0)
+            addresses.push_back(words[0]);
+    }
+    return addresses;
+}
+
+bool says_remove_ipc(const fs::path& file) {
+    std::istringstream lines(text_of(file));
+    bool removes = false;
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("RemoveIPC=")) removes = line == "RemoveIPC=yes";
+    return removes;
+}
+
+bool removes_ipc(const fs::path& root) {
+    bool removes = says_remove_ipc(root / "etc/systemd/logind.conf");
+    for (const fs::path& file : entries_of(root / "etc/systemd/logind.conf.d"))
+        removes = says_remove_ipc(file) || removes;
+    return removes;
+}
+
+/// The user id that listens on port 28028, from /proc/net/tcp's columns.
+std::optional<std::uint64_t> ras_port_owner(const fs::path& root) {
+    constexpr const char *port = ":6D7C", *listening = "0A";
+    std::istringstream lines(text_of(root / "proc/net/tcp"));
+    for (std::string line; std::getline(lines, line);) {
+        const auto words = words_of(line);
+        if (words.size() < 8 || !words[1].ends_with(port) || words[3] != listening) continue;
+        if (const auto user = parse_integer(words[7])) return static_cast<std::uint64_t>(*user);
+    }
+    return {};
+}
+
+std::vector<std::string> nccl_files(const FactSource& source) {
+    std::vector<std::string> files;
+    const std::string home = source.environment.text("HOME").value_or("");
+    for (const std::string& file : {home + "/.nccl.conf", std::string("/etc/nccl.conf")})
+        if (fs::exists(source.root / fs::path(file).relative_path())) files.push_back(file);
+    return files;
+}
+
+void read_frequency(const fs::path& root, const NodeTopology& node, SystemFacts& system) {
+    if (node.allowed_cpus.empty()) return;
+    const auto folder = root / "sys/devices/system/cpu" /
+                        fmt::format("cpu{}", node.allowed_cpus.front()) / "cpufreq";
+    system.frequency_khz = number_in(folder / "scaling_cur_freq");
+    system.max_frequency_khz = number_in(folder / "cpuinfo_max_freq");
+    system.frequency_driver = text_of(folder / "scaling_driver");
+}
+
+/// "mpirun" and 17 of a stat line "42 (mpirun) S 17 ...": the name may hold spaces and brackets.
+struct ProcessLine {
+    std::string name;
+    std::int64_t parent = 0;
+};
+
+ProcessLine process_line(const fs::path& process) {
+    const std::string text = text_of(process / "stat");
+    const auto open = text.find('('), close = text.rfind(')');
+    if (open == text.npos || close == text.npos) return {};
+    ProcessLine line{text.substr(open + 1, close - open - 1)};
+    std::istringstream rest(text.substr(close + 1));
+    std::string state;
+    rest >> state >> line.parent;
+    return line;
+}
+
+struct KnownFileSystem {
+    std::uint32_t magic;
+    const char* name;
+};
+// statfs(2), and each project's own headers for those that are not in linux/magic.h.
+constexpr std::array known_file_systems{KnownFileSystem{NFS_SUPER_MAGIC, "nfs"},
+                                        KnownFileSystem{0x0BD00BD0, "lustre"},
+                                        KnownFileSystem{0x47504653, "gpfs"},
+                                        KnownFileSystem{0x19830326, "beegfs"},
+                                        KnownFileSystem{0x00C36400, "ceph"},
+                                        KnownFileSystem{0xFF534D42, "cifs"},
+                                        KnownFileSystem{0xFE534D42, "smb2"},
+                                        KnownFileSystem{0x65735546, "fuse"},
+                                        KnownFileSystem{0x5346414F, "afs"},
+                                        KnownFileSystem{PROC_SUPER_MAGIC, "proc"},
+                                        KnownFileSystem{SYSFS_MAGIC, "sysfs"},
+                                        KnownFileSystem{CGROUP_SUPER_MAGIC, "cgroup"},
+                                        KnownFileSystem{CGROUP2_SUPER_MAGIC, "cgroup"},
+                                        KnownFileSystem{TMPFS_MAGIC, "tmpfs"},
+                                        KnownFileSystem{OVERLAYFS_SUPER_MAGIC, "overlay"},
+                                        KnownFileSystem{EXT4_SUPER_MAGIC, "ext4"},
+                                        KnownFileSystem{0x58465342, "xfs"},
+                                        KnownFileSystem{BTRFS_SUPER_MAGIC, "btrfs"}};
+
+std::string file_system_of(const fs::path& path) {
+    struct ::statfs facts {};
+    if (::statfs(path.c_str(), &facts) != 0) return "";
+    const auto magic = static_cast<std::uint32_t>(facts.f_type);
+    const auto found = std::ranges::find(known_file_systems, magic, &KnownFileSystem::magic);
+    return found == known_file_systems.end() ? "" : found->name;
+}
+
+/// Of the kernel's own files: root may write to the folder, and nothing can be made there.
+bool takes_no_files(const std::string& file_system) {
+    return file_system == "proc" || file_system == "sysfs" || file_system == "cgroup";
+}
+
+/// The folder itself, or what of it is there.
+fs::path existing_part(fs::path path) {
+    std::error_code ignored;
+    while (!fs::exists(path, ignored) && path.has_relative_path()) path = path.parent_path();
+    return path;
+}
+
+bool is_leftover_name(const std::string& name) {
+    constexpr std::array beginnings{
+        "vader_segment.", "sm_segment.", "nccl-", "torch_", "psm2_shm.", "psm3_shm.", "lockstep"};
+    return std::ranges::any_of(beginnings,
+                               [&](const char* each) { return name.starts_with(each); });
+}
+
+bool is_old_and_mine(const fs::path& file) {
+    struct ::stat facts {};
+    if (::stat(file.c_str(), &facts) != 0 || facts.st_uid != ::getuid()) return false;
+    constexpr double hour_s = 3600;
+    const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    return std::difftime(now, facts.st_mtime) > hour_s;
+}
+
+/// Everything that this user's processes have mapped, as one text.
+std::string all_maps(const fs::path& root) {
+    std::string text;
+    std::error_code ignored;
+    for (const auto& process : fs::directory_iterator(root / "proc", ignored))
+        if (parse_integer(process.path().filename().string()))
+            text += text_of(process.path() / "maps") + "\n";
+    return text;
+}
+
+/// Returns files in /dev/shm that MPI, NCCL or LibTorch left: this user's, older than an hour,
+/// mapped by none of the user's processes.
+std::vector<std::string> stale_shared_files(const fs::path& root) {
+    std::vector<std::string> candidates;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(root / "dev/shm", ignored)) {
+        const std::string name = entry.path().filename().string();
+        if (is_leftover_name(name) && is_old_and_mine(entry.path())) candidates.push_back(name);
+    }
+    if (candidates.empty()) return candidates;
+    const std::string maps = all_maps(root);
+    std::erase_if(candidates, [&](const auto& name) { return maps.find(name) != maps.npos; });
+    std::ranges::sort(candidates);
+    return candidates;
+}
+
+/// The ancestors of this process, nearest first: paths, or names if paths are hidden.
+std::vector<std::string> ancestors_of_this(const fs::path& root) {
+    constexpr int deepest = 64;
+    std::vector<std::string> programs;
+    auto next = process_line(root / "proc/self").parent;
+    for (int depth = 0; next > 0 && depth < deepest; ++depth) {
+        const auto process = root / "proc" / std::to_string(next);
+        const ProcessLine line = process_line(process);
+        if (line.name.empty()) break;
+        std::error_code hidden;
+        const auto path = fs::read_symlink(process / "exe", hidden);
+        programs.push_back(hidden ? line.name : path.string());
+        next = line.parent;
+    }
+    return programs;
+}
+
 ProgramFacts program_facts(const FactSource& source) {
     ProgramFacts program;
     program.version = version_text();
@@ -123,6 +316,44 @@ ProgramFacts program_facts(const FactSource& source) {
     program.ancestors = ancestors_of_this(source.root);
     if (source.plan.uses_gpus && source.root == "/") ask_cuda_driver(program);
     return program;
+}
+
+SystemFacts read_system_facts(const FactSource& source, const NodeTopology& node) {
+    SystemFacts system;
+    read_frequency(source.root, node, system);
+    system.stale_shared_files = stale_shared_files(source.root);
+    system.removes_ipc = removes_ipc(source.root);
+    system.overcommit =
+        static_cast<int>(number_in(source.root / "proc/sys/vm/overcommit_memory").value_or(0));
+    system.host_addresses = addresses_in_hosts(source.root, node.host);
+    system.nccl_files = nccl_files(source);
+    system.redirects_pci = redirects_pci(source.root, node);
+    system.port_errors = read_port_errors(source.root);
+    system.ras_port_owner = ras_port_owner(source.root);
+    system.user = ::getuid();
+    return system;
+}
+
+/// Facts of `path` below `root`; a relative path starts at the working folder.
+FolderFacts folder_facts(const fs::path& root, const std::string& path) {
+    FolderFacts folder{.path = path};
+    const fs::path full =
+        fs::path(path).is_absolute() ? root / fs::path(path).relative_path() : fs::absolute(path);
+    struct ::stat facts {};
+    folder.exists = ::stat(full.c_str(), &facts) == 0;
+    if (folder.exists) folder.inode = facts.st_ino;
+    const fs::path real = existing_part(full);
+    std::error_code ignored;
+    folder.is_file = !fs::is_directory(real, ignored);
+    folder.file_system = file_system_of(real);
+    folder.is_writable = !folder.is_file && ::access(real.c_str(), W_OK | X_OK) == 0 &&
+                         !takes_no_files(folder.file_system);
+    struct ::statvfs space {};
+    if (::statvfs(real.c_str(), &space) != 0 || space.f_blocks == 0) return folder;
+    folder.free_bytes = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
+    folder.total_bytes = static_cast<std::uint64_t>(space.f_blocks) * space.f_frsize;
+    if (space.f_files > 0) folder.free_inodes = space.f_favail;  // some have no fixed number
+    return folder;
 }
 
 }  // namespace
@@ -143,6 +374,43 @@ DoctorFacts read_doctor_facts(const FactSource& source, const NodeTopology& node
     return facts;
 }
 
+// proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; user has guest.
+CpuTime read_cpu_time(const std::vector<int>& cpus, const fs::path& root) {
+    const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+    std::istringstream lines(text_of(root / "proc/stat"));
+    CpuTime time;
+    for (std::string line; std::getline(lines, line) && line.starts_with("cpu");) {
+        std::istringstream words(line.substr(3));
+        int cpu = -1;
+        double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, softirq = 0;
+        double stolen = 0;
+        words >> cpu >> user >> nice >> system >> idle >> waiting >> irq >> softirq >> stolen;
+        if (!words || line[3] == ' ' || std::ranges::count(cpus, cpu) == 0) continue;
+        time.busy_s += (user + nice + system + irq + softirq + stolen) / ticks;
+        time.stolen_s += stolen / ticks;
+    }
+    return time;
+}
+
+std::map<std::string, std::uint64_t> read_port_errors(const fs::path& root) {
+    constexpr std::array wanted{"packet_seq_err",
+                                "local_ack_timeout_err",
+                                "rnr_nak_retry_err",
+                                "symbol_error",
+                                "link_downed"};
+    std::map<std::string, std::uint64_t> errors;
+    for (const fs::path& device : entries_of(root / "sys/class/infiniband"))
+        for (const fs::path& port : entries_of(device / "ports"))
+            for (const char* group : {"counters", "hw_counters"})
+                for (const char* name : wanted)
+                    if (const auto count = number_in(port / group / name))
+                        errors[fmt::format("{}:{} {}",
+                                           device.filename().string(),
+                                           port.filename().string(),
+                                           name)] = *count;
+    return errors;
+}
+
 std::vector<std::string> pmix_errors_in(std::string_view text) {
     constexpr std::array signs{
         "PMIX ERROR", "gds_ds12", "gds_ds21", "psec", "PMIX_ERR", "pmix_server_init"};
@@ -154,131 +422,6 @@ std::vector<std::string> pmix_errors_in(std::string_view text) {
         if (is_sign && std::ranges::count(errors, line) == 0) errors.push_back(line);
     }
     return errors;
-}
-
-void describe(Record& record, DoctorPlan& plan) {
-    record.sparse("threads", plan.threads, 1);
-    record.sparse("uses_gpus", plan.uses_gpus);
-    record.sparse("expects_rdma", plan.expects_rdma);
-    record.sparse("shared_bytes", plan.shared_bytes);
-    record.sparse("memory_bytes", plan.memory_bytes);
-    record.sparse("duration_s", plan.duration_s);
-    record.sparse("run_folder", plan.run_folder);
-}
-
-void describe(Record& record, MissingPart& part) {
-    record.field("what", part.what);
-    record.field("why", part.why);
-    record.field("fix", part.fix);
-}
-
-void describe(Record& record, ProgramFacts& program) {
-    record.sparse("version", program.version);
-    record.sparse("mpi_version", program.mpi_version);
-    record.sparse("thread_level", program.thread_level, 3);
-    record.sparse("mpi_libraries", program.mpi_libraries);
-    record.sparse("ancestors", program.ancestors);
-    record.sparse("nccl_version", program.nccl_version);
-    record.sparse("pmix_version", program.pmix_version);
-    record.sparse("slurm_version", program.slurm_version);
-    record.sparse("cuda_driver", program.cuda_driver);
-    record.sparse("cuda_runtime", program.cuda_runtime);
-    record.sparse("cuda_fault", program.cuda_fault);
-    record.sparse("missing_for_gpus", program.missing_for_gpus);
-    record.sparse("launcher_messages", program.launcher_messages);
-}
-
-void describe(Record& record, FolderFacts& folder) {
-    record.sparse("path", folder.path);
-    record.sparse("exists", folder.exists);
-    record.sparse("is_file", folder.is_file);
-    record.sparse("is_writable", folder.is_writable);
-    record.sparse("file_system", folder.file_system);
-    record.sparse("inode", folder.inode);
-    record.sparse("free_bytes", folder.free_bytes);
-    record.sparse("total_bytes", folder.total_bytes);
-    record.sparse("free_inodes", folder.free_inodes);
-}
-
-void describe(Record& record, SystemFacts& system) {
-    record.sparse("frequency_khz", system.frequency_khz);
-    record.sparse("max_frequency_khz", system.max_frequency_khz);
-    record.sparse("frequency_driver", system.frequency_driver);
-    record.sparse("throttled_moved", system.throttled_moved);
-    record.sparse("stale_shared_files", system.stale_shared_files);
-    record.sparse("removes_ipc", system.removes_ipc);
-    record.sparse("overcommit", system.overcommit);
-    record.sparse("host_addresses", system.host_addresses);
-    record.sparse("nccl_files", system.nccl_files);
-    record.sparse("redirects_pci", system.redirects_pci);
-    record.sparse("port_errors", system.port_errors);
-    record.sparse("errors_moved", system.errors_moved);
-    record.sparse("ras_port_owner", system.ras_port_owner);
-    record.sparse("user", system.user);
-}
-
-void describe(Record& record, UnreachedAddress& unreached) {
-    record.sparse("host", unreached.host);
-    record.sparse("address", unreached.address);
-    record.sparse("reason", unreached.reason);
-}
-
-void describe(Record& record, NetworkProbe& probe) {
-    record.sparse("clock_offset_s", probe.clock_offset_s);
-    record.sparse("tried", probe.tried);
-    record.sparse("unreached", probe.unreached);
-    record.sparse("reached", probe.reached);
-    record.sparse("working", probe.working);
-}
-
-void describe(Record& record, WrongSum& sum) {
-    record.sparse("type", sum.type);
-    record.sparse("count", sum.count);
-    record.sparse("wrong", sum.wrong);
-}
-
-void describe(Record& record, PairSpeed& pair) {
-    record.sparse("to_rank", pair.to_rank);
-    record.sparse("bytes_per_s", pair.bytes_per_s);
-}
-
-void describe(Record& record, LoadFacts& load) {
-    record.sparse("watched_s", load.watched_s);
-    record.sparse("computed_s", load.computed_s);
-    record.sparse("busy_s", load.busy_s);
-    record.sparse("stolen_s", load.stolen_s);
-}
-
-void describe(Record& record, SelfTestFacts& test) {
-    record.sparse("wrong_sums", test.wrong_sums);
-    record.sparse("median_link", test.median_link);
-    record.sparse("slow_pairs", test.slow_pairs);
-    record.sparse("measured_s", test.measured_s);
-    record.sparse("memory_s", test.memory_s);
-    record.sparse("reduced_bytes", test.reduced_bytes);
-    record.sparse("state_hash", test.state_hash);
-    record.sparse("not_finite", test.not_finite);
-    record.sparse("step_s", test.step_s);
-}
-
-void describe(Record& record, DoctorFacts& facts) {
-    record.sparse("rank", facts.rank);
-    record.sparse("size", facts.size, 1);
-    record.sparse("local_rank", facts.local_rank);
-    record.sparse("local_size", facts.local_size, 1);
-    record.sparse("plan", facts.plan);
-    record.sparse("environment", facts.environment);
-    record.sparse("program", facts.program);
-    record.sparse("node", facts.node);
-    record.sparse("system", facts.system);
-    record.sparse("shared_memory", facts.shared_memory);
-    record.sparse("temporary_folder", facts.temporary_folder);
-    record.sparse("run_folder", facts.run_folder);
-    record.sparse("network", facts.network);
-    record.sparse("load", facts.load);
-    record.sparse("self_test", facts.self_test);
-    record.sparse("gpu", facts.gpu);
-    record.sparse("now_s", facts.now_s);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "topology/topology_readers.hpp"
 
@@ -8,7 +9,9 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <set>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -177,6 +180,34 @@ std::string address_text(const ifaddrs& entry) {
     return fmt::format("{}/{}", text.data(), prefix_length(entry.ifa_netmask));
 }
 
+using Bytes = std::vector<unsigned char>;
+
+// PCI Express Base Specification 4.0: extended capabilities begin at 100h (7.6); Access Control
+// Services are number 0Dh (7.7.8), whose control word is at 6.
+constexpr std::size_t first_extended = 0x100, control_offset = 6;
+constexpr unsigned access_control = 0x0d;
+constexpr unsigned request_redirect = 0x4, completion_redirect = 0x8;
+
+unsigned word_at(const Bytes& bytes, std::size_t offset) {
+    return bytes[offset] | static_cast<unsigned>(bytes[offset + 1]) << 8;
+}
+
+/// The control word of a bridge's Access Control Services; 0 if it has none.
+unsigned control_of(const Bytes& config) {
+    std::size_t at = first_extended;
+    for (int hops = 0; hops < 64 && at >= first_extended && at + 8 <= config.size(); ++hops) {
+        if (word_at(config, at) == access_control) return word_at(config, at + control_offset);
+        at = word_at(config, at + 2) >> 4;
+    }
+    return 0;
+}
+
+/// Bridges between the root complex and a device: all but the first and last of its path.
+void add_bridges(const std::string& path, std::set<std::string>& bridges) {
+    const auto steps = split(path, '/');
+    if (steps.size() > 2) bridges.insert(steps.begin() + 1, steps.end() - 1);
+}
+
 }  // namespace
 
 std::vector<GpuFacts> read_pci_gpus(const fs::path& root) {
@@ -209,6 +240,22 @@ std::vector<NetworkInterface> read_interfaces(const fs::path& root) {
         if (fs::is_directory(folder, missing)) interfaces.push_back(read_interface(folder));
     }
     return interfaces;
+}
+
+std::optional<bool> redirects_pci(const fs::path& root, const NodeTopology& node) {
+    std::set<std::string> bridges;
+    for (const GpuFacts& gpu : node.gpus) add_bridges(gpu.pci.path, bridges);
+    for (const RdmaPort& port : node.rdma_ports) add_bridges(port.pci.path, bridges);
+    std::optional<bool> redirects;
+    for (const std::string& bridge : bridges) {
+        std::ifstream file(root / "sys/bus/pci/devices" / bridge / "config", std::ios::binary);
+        const Bytes config{std::istreambuf_iterator<char>(file), {}};
+        if (config.size() <= first_extended) continue;
+        const unsigned control = control_of(config);
+        redirects =
+            redirects.value_or(false) || (control & (request_redirect | completion_redirect)) != 0;
+    }
+    return redirects;
 }
 
 void add_live_addresses(std::vector<NetworkInterface>& interfaces) {

@@ -27,6 +27,10 @@ void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node);
 
 std::vector<RdmaPort> read_rdma_ports(const std::filesystem::path& root);
 
+/// Returns true if a PCI switch above a GPU or port of `node` redirects traffic between its devices
+/// (ACS); nothing if that part of the configuration space cannot be read.
+std::optional<bool> redirects_pci(const std::filesystem::path& root, const NodeTopology& node);
+
 /// Reads interfaces without their addresses.
 std::vector<NetworkInterface> read_interfaces(const std::filesystem::path& root);
 
