@@ -3,7 +3,7 @@
 // and the meaning of an end of a launch by the launcher itself, not by a rank.
 #pragma once
 
-#include "lockstep/cluster/host_addresses.hpp"
+#include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/launch/host_probe.hpp"

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -183,6 +184,36 @@ std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node);
 
 /// Returns the RDMA ports that can carry messages now.
 std::vector<const RdmaPort*> active_rdma_ports(const NodeTopology& node);
+
+/// An address of a network interface.
+struct HostAddress {
+    std::string interface;
+    std::string address;  ///< "10.0.0.7"
+    std::string network;  ///< "10.0.0.0/24"
+    bool operator==(const HostAddress&) const = default;
+};
+
+/// An interface that is not used.
+struct LeftOutInterface {
+    std::string name, why;
+    bool operator==(const LeftOutInterface&) const = default;
+};
+
+/// All addresses of one node: those that other nodes may use, and the rest.
+struct HostAddresses {
+    std::vector<HostAddress> usable;
+    std::vector<LeftOutInterface> left_out;
+};
+
+/// Returns the addresses by which other nodes could reach this one. Left out are loopback,
+/// interfaces that are down, bridges of containers and virtual machines, and link-local addresses.
+HostAddresses addresses_of(const NodeTopology& node);
+
+/// Returns the networks in which every node has a usable address, sorted.
+std::vector<std::string> shared_networks(std::span<const NodeTopology* const> nodes);
+
+/// Returns "10.0.0.0/24" for "10.0.0.7/24", for IPv4 and IPv6; nothing for other texts.
+std::optional<std::string> network_of(std::string_view address_with_prefix);
 
 struct NvmlFunctions;
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
-#include "lockstep/cluster/host_addresses.hpp"
 
 #include <span>
 #include <string>

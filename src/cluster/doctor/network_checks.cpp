@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/host_addresses.hpp"
 
 #include "doctor/families.hpp"
 

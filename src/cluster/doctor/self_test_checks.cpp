@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/host_addresses.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/numbers.hpp"
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
-#include "lockstep/cluster/host_addresses.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"

@@ -2,7 +2,6 @@
 #include "lockstep/cluster/doctor_facts.hpp"
 
 #include "lockstep/cluster/doctor.hpp"
-#include "lockstep/cluster/host_addresses.hpp"
 
 #include "cluster/placement/placement_cases.hpp"
 #include "support/caught.hpp"
