@@ -36,11 +36,19 @@ void forget_hidden_numa_node(const NodeTopology& node, PciPlace& place) {
         place.numa_node = -1;
 }
 
-Error contradiction(const std::string& origin, const std::string& what) {
-    return Error("E606",
-                 fmt::format("'{}': {}", origin, what),
-                 "a plan made from it would not fit any node",
-                 "correct the file, or write it again with 'lockstep map --save-topology FILE'");
+/// E606 naming `origin` and two facts that contradict each other, unless `ok`.
+template <class... Values>
+void require(bool ok,
+             const std::string& origin,
+             fmt::format_string<const Values&...> what,
+             const Values&... values) {
+    check(ok, [&] {
+        return Error(
+            "E606",
+            fmt::format("'{}': {}", origin, fmt::format(what, values...)),
+            "a plan made from it would not fit any node",
+            "correct the file, or write it again with 'lockstep map --save-topology FILE'");
+    });
 }
 
 void lower(std::string& text) {
@@ -53,19 +61,13 @@ std::set<int> check_members(std::span<const std::vector<int>> groups,
                             const NodeTopology& node,
                             const char* noun,
                             const std::string& origin) {
+    const std::string all = cpu_list_text(node.cpus);
     std::set<int> seen;
     for (const auto& group : groups)
         for (const int cpu : group) {
-            check(std::ranges::binary_search(node.cpus, cpu), [&] {
-                return contradiction(origin,
-                                     fmt::format("CPU {} is in a {}, but the CPUs are {}",
-                                                 cpu,
-                                                 noun,
-                                                 cpu_list_text(node.cpus)));
-            });
-            check(seen.insert(cpu).second, [&] {
-                return contradiction(origin, fmt::format("CPU {} is in two {}s", cpu, noun));
-            });
+            const bool is_known = std::ranges::binary_search(node.cpus, cpu);
+            require(is_known, origin, "CPU {} is in a {}, but the CPUs are {}", cpu, noun, all);
+            require(seen.insert(cpu).second, origin, "CPU {} is in two {}s", cpu, noun);
         }
     return seen;
 }
@@ -77,26 +79,21 @@ void check_groups(std::span<const std::vector<int>> groups,
                   const std::string& origin) {
     const auto seen = check_members(groups, node, noun, origin);
     for (const int cpu : node.cpus)
-        check(seen.contains(cpu),
-              [&] { return contradiction(origin, fmt::format("CPU {} is in no {}", cpu, noun)); });
+        require(seen.contains(cpu), origin, "CPU {} is in no {}", cpu, noun);
 }
 
 void check_cpus(const NodeTopology& node, const std::string& origin) {
-    check(!node.cpus.empty(), [&] { return contradiction(origin, "there are no CPUs"); });
-    for (const int cpu : node.allowed_cpus)
-        check(std::ranges::binary_search(node.cpus, cpu), [&] {
-            return contradiction(
-                origin,
-                fmt::format(
-                    "CPU {} is allowed, but the CPUs are {}", cpu, cpu_list_text(node.cpus)));
-        });
+    require(!node.cpus.empty(), origin, "there are no CPUs");
+    const std::string all = cpu_list_text(node.cpus);
+    for (const int cpu : node.allowed_cpus) {
+        const bool is_known = std::ranges::binary_search(node.cpus, cpu);
+        require(is_known, origin, "CPU {} is allowed, but the CPUs are {}", cpu, all);
+    }
     std::vector<std::vector<int>> by_numa;
     std::set<int> ids;
     for (const auto& numa : node.numa_nodes) {
         by_numa.push_back(numa.cpus);
-        check(ids.insert(numa.id).second, [&] {
-            return contradiction(origin, fmt::format("NUMA node {} is there twice", numa.id));
-        });
+        require(ids.insert(numa.id).second, origin, "NUMA node {} is there twice", numa.id);
     }
     check_groups(node.cores, node, "core", origin);
     check_groups(node.l3_groups, node, "cache", origin);
@@ -108,31 +105,27 @@ void check_device(const PciPlace& place,
                   const std::string& name,
                   const NodeTopology& node,
                   const std::string& origin) {
-    const bool is_known = std::ranges::any_of(
-        node.numa_nodes, [&](const NumaNode& numa) { return numa.id == place.numa_node; });
-    check(place.numa_node < 0 || is_known, [&] {
-        return contradiction(
-            origin, fmt::format("{} is on NUMA node {}, which is missing", name, place.numa_node));
-    });
+    const bool is_known = std::ranges::count(node.numa_nodes, place.numa_node, &NumaNode::id) > 0;
+    require(place.numa_node < 0 || is_known,
+            origin,
+            "{} is on NUMA node {}, which is missing",
+            name,
+            place.numa_node);
 }
 
 void check_devices(const NodeTopology& node, const std::string& origin) {
     std::set<std::string> addresses, uuids, ports;
     for (const auto& gpu : node.gpus) {
-        check_device(gpu.pci, "GPU " + gpu.pci.address, node, origin);
-        check(!gpu.pci.address.empty() && addresses.insert(gpu.pci.address).second, [&] {
-            return contradiction(origin,
-                                 fmt::format("two GPUs have the address '{}'", gpu.pci.address));
-        });
-        check(gpu.uuid.empty() || uuids.insert(gpu.uuid).second, [&] {
-            return contradiction(origin, fmt::format("two GPUs have the UUID '{}'", gpu.uuid));
-        });
+        const std::string& address = gpu.pci.address;
+        check_device(gpu.pci, "GPU " + address, node, origin);
+        const bool is_new = !address.empty() && addresses.insert(address).second;
+        require(is_new, origin, "two GPUs have the address '{}'", address);
+        const bool is_other = gpu.uuid.empty() || uuids.insert(gpu.uuid).second;
+        require(is_other, origin, "two GPUs have the UUID '{}'", gpu.uuid);
     }
     for (const auto& port : node.rdma_ports) {
         check_device(port.pci, port.name(), node, origin);
-        check(ports.insert(port.name()).second, [&] {
-            return contradiction(origin, fmt::format("port {} is there twice", port.name()));
-        });
+        require(ports.insert(port.name()).second, origin, "port {} is there twice", port.name());
     }
 }
 
