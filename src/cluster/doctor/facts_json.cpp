@@ -3,10 +3,8 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/cluster/rank_row.hpp"
-#include "lockstep/core/files.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/record.hpp"
-
-#include "topology/topology_readers.hpp"
 
 #include <optional>
 #include <string_view>
@@ -188,22 +186,6 @@ void describe(Record& record, NodeTopology& facts) {
     record.sparse("limits", facts.limits);
     record.sparse("kernel", facts.kernel);
     record.sparse("notes", facts.notes);
-}
-
-NodeTopology deserialize_topology(std::string_view text, const std::string& origin) {
-    auto node = deserialize<NodeTopology>(text, origin);
-    complete_topology(node);
-    check_topology(node, origin);
-    return node;
-}
-
-void save_topology(const NodeTopology& node, const fs::path& path) {
-    const auto text = json_of_record(node).dump(1);
-    write_file_atomically(path, text + "\n");
-}
-
-NodeTopology load_topology(const fs::path& path) {
-    return deserialize_topology(read_file(path), path.string());
 }
 
 void describe(Record& record, LaunchedRank& facts) {

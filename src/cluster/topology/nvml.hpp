@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 
 namespace lockstep {
 
@@ -33,7 +32,6 @@ struct NvmlFabric {
 
 /// Each may be null: older libraries lack some, and then those facts are unknown.
 struct NvmlFunctions {
-    NvmlStatus (*driver_version)(char* text, unsigned size);
     NvmlStatus (*count)(unsigned* devices);
     NvmlStatus (*device)(unsigned index, NvmlDevice* device);
     NvmlStatus (*pci)(NvmlDevice, NvmlPciInfo*);
@@ -56,27 +54,6 @@ struct NvmlFunctions {
     NvmlStatus (*link_remote)(NvmlDevice, unsigned link, NvmlPciInfo*);
     NvmlStatus (*peer_status)(NvmlDevice, NvmlDevice, int capability, int* status);
     NvmlStatus (*fabric)(NvmlDevice, NvmlFabric*);
-};
-
-/// Keeps libnvidia-ml.so.1 loaded and initialised during its lifetime.
-class NvmlLibrary {
-  public:
-    NvmlLibrary();
-    ~NvmlLibrary();
-    NvmlLibrary(const NvmlLibrary&) = delete;
-    NvmlLibrary& operator=(const NvmlLibrary&) = delete;
-
-    /// Returns null if the library is missing or does not start.
-    const NvmlFunctions* functions() const { return is_ready_ ? &functions_ : nullptr; }
-
-    /// Returns the reason why functions() is null; "" if it is not.
-    const std::string& why_not() const { return why_not_; }
-
-  private:
-    void* library_ = nullptr;
-    NvmlFunctions functions_{};
-    bool is_ready_ = false;
-    std::string why_not_;
 };
 
 }  // namespace lockstep

@@ -180,7 +180,6 @@ void find(void* library, const char* name, Function& function) {
 
 NvmlFunctions find_all(void* library) {
     NvmlFunctions f{};
-    find(library, "nvmlSystemGetDriverVersion", f.driver_version);
     find(library, "nvmlDeviceGetCount_v2", f.count);
     find(library, "nvmlDeviceGetHandleByIndex_v2", f.device);
     find(library, "nvmlDeviceGetPciInfo_v3", f.pci);
@@ -207,6 +206,34 @@ NvmlFunctions find_all(void* library) {
     return f;
 }
 
+/// libnvidia-ml.so.1, loaded and initialised during its lifetime.
+struct NvmlLibrary {
+    NvmlLibrary() {
+        if (handle == nullptr) return;
+        NvmlStatus (*start)() = nullptr;
+        find(handle, "nvmlInit_v2", start);
+        const NvmlStatus status = start == nullptr ? -1 : start();
+        functions = find_all(handle);
+        is_ready = status == 0 && functions.count != nullptr && functions.device != nullptr &&
+                   functions.pci != nullptr;
+        why_not = fmt::format("no NVML: nvmlInit_v2 gave status {}", status);
+    }
+    ~NvmlLibrary() {
+        if (handle == nullptr) return;
+        NvmlStatus (*stop)() = nullptr;
+        find(handle, "nvmlShutdown", stop);
+        if (is_ready && stop != nullptr) stop();
+        ::dlclose(handle);
+    }
+    NvmlLibrary& operator=(NvmlLibrary&&) = delete;
+
+    void* const handle = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    NvmlFunctions functions{};
+    bool is_ready = false;
+    std::string why_not =
+        "no NVML: libnvidia-ml.so.1 is not there, so GPUs have no UUIDs and no state";
+};
+
 }  // namespace
 
 void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node) {
@@ -227,26 +254,11 @@ void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node) {
     std::ranges::sort(node.gpus, {}, [](const GpuFacts& facts) { return facts.pci.address; });
 }
 
-NvmlLibrary::NvmlLibrary() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) {
-        why_not_ = "no NVML: libnvidia-ml.so.1 is not there, so GPUs have no UUIDs and no state";
-        return;
-    }
-    NvmlStatus (*start)() = nullptr;
-    find(library_, "nvmlInit_v2", start);
-    const NvmlStatus status = start == nullptr ? -1 : start();
-    functions_ = find_all(library_);
-    is_ready_ = status == 0 && functions_.count != nullptr && functions_.device != nullptr &&
-                functions_.pci != nullptr;
-    if (!is_ready_) why_not_ = fmt::format("no NVML: nvmlInit_v2 gave status {}", status);
-}
-
-NvmlLibrary::~NvmlLibrary() {
-    if (library_ == nullptr) return;
-    NvmlStatus (*stop)() = nullptr;
-    find(library_, "nvmlShutdown", stop);
-    if (is_ready_ && stop != nullptr) stop();
-    ::dlclose(library_);
+NodeTopology read_topology() {
+    const NvmlLibrary nvml;
+    NodeTopology node = read_topology({"/", nvml.is_ready ? &nvml.functions : nullptr});
+    if (!node.gpus.empty() && !nvml.is_ready) node.notes.push_back(nvml.why_not);
+    return node;
 }
 
 }  // namespace lockstep

@@ -2,9 +2,9 @@
 #include "lockstep/cluster/topology.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "topology/nvml.hpp"
 #include "topology/topology_readers.hpp"
 
 #include <algorithm>
@@ -129,6 +129,21 @@ void check_devices(const NodeTopology& node, const std::string& origin) {
     }
 }
 
+/// Fills in missing facts: every CPU is allowed and is a core of its own, and all are in one
+/// socket, one NUMA node and one cache. Addresses become lower case.
+void complete_topology(NodeTopology& node) {
+    if (node.allowed_cpus.empty()) node.allowed_cpus = node.cpus;
+    if (node.cores.empty())
+        for (const int cpu : node.cpus) node.cores.push_back({cpu});
+    if (node.sockets.empty()) node.sockets = {node.cpus};
+    if (node.numa_nodes.empty()) node.numa_nodes = {{0, node.cpus, node.memory_bytes}};
+    if (node.l3_groups.empty())
+        for (const auto& numa : node.numa_nodes)
+            if (!numa.cpus.empty()) node.l3_groups.push_back(numa.cpus);
+    for (auto& gpu : node.gpus) lower(gpu.pci.address);
+    for (auto& port : node.rdma_ports) lower(port.pci.address);
+}
+
 bool begins_with_any(const std::string& name, std::initializer_list<const char*> prefixes) {
     return std::ranges::any_of(prefixes, [&](const char* each) { return name.starts_with(each); });
 }
@@ -231,32 +246,6 @@ NodeTopology read_topology(const TopologySource& source) {
     return node;
 }
 
-NodeTopology read_topology() {
-    const NvmlLibrary library;
-    NodeTopology node = read_topology({"/", library.functions()});
-    if (!node.gpus.empty() && library.functions() == nullptr)
-        node.notes.push_back(library.why_not());
-    return node;
-}
-
-void complete_topology(NodeTopology& node) {
-    if (node.allowed_cpus.empty()) node.allowed_cpus = node.cpus;
-    if (node.cores.empty())
-        for (const int cpu : node.cpus) node.cores.push_back({cpu});
-    if (node.sockets.empty()) node.sockets = {node.cpus};
-    if (node.numa_nodes.empty()) node.numa_nodes = {{0, node.cpus, node.memory_bytes}};
-    if (node.l3_groups.empty())
-        for (const auto& numa : node.numa_nodes)
-            if (!numa.cpus.empty()) node.l3_groups.push_back(numa.cpus);
-    for (auto& gpu : node.gpus) lower(gpu.pci.address);
-    for (auto& port : node.rdma_ports) lower(port.pci.address);
-}
-
-void check_topology(const NodeTopology& node, const std::string& origin) {
-    check_cpus(node, origin);
-    check_devices(node, origin);
-}
-
 std::optional<std::string> network_of(std::string_view address_with_prefix) {
     const auto slash = address_with_prefix.find('/');
     if (slash == address_with_prefix.npos) return {};
@@ -298,6 +287,23 @@ std::vector<std::string> shared_networks(std::span<const NodeTopology* const> no
     for (const auto& [network, count] : seen)
         if (count == nodes.size()) shared.push_back(network);
     return shared;
+}
+
+NodeTopology deserialize_topology(std::string_view text, const std::string& origin) {
+    auto node = deserialize<NodeTopology>(text, origin);
+    complete_topology(node);
+    check_cpus(node, origin);
+    check_devices(node, origin);
+    return node;
+}
+
+void save_topology(const NodeTopology& node, const fs::path& path) {
+    const auto text = json_of_record(node).dump(1);
+    write_file_atomically(path, text + "\n");
+}
+
+NodeTopology load_topology(const fs::path& path) {
+    return deserialize_topology(read_file(path), path.string());
 }
 
 }  // namespace lockstep

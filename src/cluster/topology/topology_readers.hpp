@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of read_topology(), each reading one kind of fact below a root, and how they read the
-// small files of the kernel in /proc and /sys, where missing ones are empty; and what a topology
-// leaves open, and what it must not say.
+// small files of the kernel in /proc and /sys, where missing ones are empty.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
@@ -39,13 +38,6 @@ void add_live_addresses(std::vector<NetworkInterface>& interfaces);
 
 ResourceLimits read_resource_limits(const std::filesystem::path& root);
 KernelFacts read_kernel_facts(const std::filesystem::path& root);
-
-/// Fills in missing facts: every CPU is allowed and is a core of its own, and all are in one
-/// socket, one NUMA node and one cache. Addresses become lower case.
-void complete_topology(NodeTopology& node);
-
-/// Checks a topology. Errors: E606 naming `origin` and the two facts that contradict each other.
-void check_topology(const NodeTopology& node, const std::string& origin);
 
 /// Returns the value after "key :" or "key:" in a file of such lines; "" if there is none.
 std::string value_of(const std::string& text, std::string_view key);
