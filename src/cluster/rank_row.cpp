@@ -21,10 +21,6 @@ RankRow make_rank_row(const NodeFacts& node, int rank) {
             .memory_is_limited = node.memory_limit_bytes().has_value()};
 }
 
-RankRow deserialize_rank_row(std::string_view text, const std::string& origin) {
-    return deserialize<RankRow>(text, origin);
-}
-
 namespace {
 
 std::optional<std::uint64_t> number_in(const Environment& environment, const char* name) {
@@ -50,7 +46,7 @@ using Ranks = std::vector<const RankRow*>;
 std::string names_of(const Ranks& ranks) {
     std::vector<int> numbers;
     for (const auto* row : ranks) numbers.push_back(row->rank);
-    return fmt::format("{} {}", numbers.size() == 1 ? "rank" : "ranks", fold_ranks(numbers));
+    return ranks_text(numbers);
 }
 
 void warn_of_little_memory(const Ranks& on_node, std::vector<std::string>& warnings) {

@@ -176,7 +176,7 @@ class Run {
 void gather_rows(const Communicator& ranks, const NodeFacts& node) {
     std::vector<RankRow> rows;
     for (const std::string& text : ranks.all_gather(serialize(make_rank_row(node, ranks.rank()))))
-        rows.push_back(deserialize_rank_row(text));
+        rows.push_back(deserialize<RankRow>(text, "rank row"));
     cpu_share(rows, ranks.rank());
 }
 

@@ -42,14 +42,14 @@ TEST(RankRow, ComesBackFromItsText) {
     row.memory_is_limited = true;
     const auto text = serialize(row);
     EXPECT_EQ(text.find('\n'), std::string::npos);
-    EXPECT_EQ(deserialize_rank_row(text), row);
-    EXPECT_EQ(deserialize_rank_row(serialize(RankRow{})), RankRow{});
+    EXPECT_EQ(deserialize<RankRow>(text, "rank row"), row);
+    EXPECT_EQ(deserialize<RankRow>(serialize(RankRow{}), "rank row"), RankRow{});
 }
 
 TEST(RankRow, RefusesDamagedText) {
     const auto good = serialize(row_of(0, {0}));
     const auto code_of = [](const std::string& text) {
-        return test::caught_code([&] { deserialize_rank_row(text); });
+        return test::caught_code([&] { deserialize<RankRow>(text, "rank row"); });
     };
     EXPECT_EQ(code_of("{"), "E222");
     EXPECT_EQ(code_of(R"({"rang": 1})"), "E222");

@@ -33,9 +33,6 @@ RankRow make_rank_row(const NodeFacts& node, int rank);
 
 void describe(Record& record, RankRow& facts);  ///< for serialize() and back
 
-/// Reads the text of serialize(). Errors: E222 naming `origin`.
-RankRow deserialize_rank_row(std::string_view text, const std::string& origin = "rank row");
-
 /// Returns the number of ranks of the same node that may use some of the CPUs of `rank`, itself
 /// included; 0 if it has none.
 int ranks_sharing_cpus(std::span<const RankRow> rows, int rank);

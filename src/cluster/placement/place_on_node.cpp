@@ -197,12 +197,6 @@ void keep_or_share(const NodeTopology& node,
     }
 }
 
-std::string names_of(const std::vector<const RankSeat*>& seats) {
-    std::vector<int> ranks;
-    for (const auto* seat : seats) ranks.push_back(seat->rank);
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
-}
-
 void warn_of_far_cores(const NodeTopology& node,
                        const RankSeat& seat,
                        std::vector<std::string>& warnings) {
@@ -223,17 +217,21 @@ void warn_of_far_cores(const NodeTopology& node,
 void warn_of_too_many_threads(const NodeTopology& node,
                               std::span<const RankSeat> seats,
                               std::vector<std::string>& warnings) {
-    std::vector<const RankSeat*> crowded;
-    for (const auto& seat : seats)
-        if (seat.threads > static_cast<int>(seat.cpus.size())) crowded.push_back(&seat);
+    std::vector<int> crowded;
+    const RankSeat* first = nullptr;
+    for (const auto& seat : seats) {
+        if (seat.threads <= static_cast<int>(seat.cpus.size())) continue;
+        if (crowded.empty()) first = &seat;
+        crowded.push_back(seat.rank);
+    }
     if (crowded.empty()) return;
     warnings.push_back(
         fmt::format("{} of {}: {} threads on {} core(s); fix: fewer --threads, or "
                     "fewer ranks on a node",
-                    names_of(crowded),
+                    ranks_text(crowded),
                     node.host,
-                    crowded.front()->threads,
-                    crowded.front()->cpus.size()));
+                    first->threads,
+                    first->cpus.size()));
 }
 
 void warn_of_idle_gpus(const NodeTopology& node,

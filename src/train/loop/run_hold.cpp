@@ -169,7 +169,7 @@ std::vector<RankRow> share_node(const Start& start, RankShare& share) {
     const RankRow mine = make_rank_row(start.node, world.rank());
     std::vector<RankRow> rows;
     for (const std::string& text : world.all_gather(serialize(mine)))
-        rows.push_back(deserialize_rank_row(text));
+        rows.push_back(deserialize<RankRow>(text, "rank row"));
     const auto here = std::ranges::count(rows, mine.host_id, &RankRow::host_id);
     share = {.cpus = cpu_share(rows, world.rank()),
              .cores = core_share(rows, world.rank(), start.node.control_group),
