@@ -4,7 +4,7 @@
 /// host over ssh for its addresses and ports, and then to try those of the others.
 #pragma once
 
-#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/doctor.hpp"
 
 #include <span>
 #include <string>

@@ -4,7 +4,7 @@
 /// each rank takes its cores and GPU, before anything in it has threads.
 #pragma once
 
-#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/launch/rank_facts.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/cluster/rank_row.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/known_faults.hpp"

@@ -4,7 +4,7 @@
 // hosts do not reach each other, found from one of them without MPI.
 #pragma once
 
-#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"

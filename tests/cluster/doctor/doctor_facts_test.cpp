@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/doctor_facts.hpp"
 
 #include "lockstep/cluster/doctor.hpp"
 
