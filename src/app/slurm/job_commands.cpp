@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first and the last command of a batch script: prolog and epilog.
+#include "lockstep/cluster/job_request.hpp"
 #include "lockstep/cluster/requeue_rule.hpp"
-#include "lockstep/cluster/slurm_facts.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"

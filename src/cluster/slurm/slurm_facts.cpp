@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/slurm_facts.hpp"
-
+#include "lockstep/cluster/job_request.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"

@@ -3,7 +3,7 @@
 // `sinfo -h -o node_group_format`.
 #pragma once
 
-#include "lockstep/cluster/slurm_facts.hpp"
+#include "lockstep/cluster/job_request.hpp"
 
 namespace lockstep::test {
 

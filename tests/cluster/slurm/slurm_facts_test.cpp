@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/slurm_facts.hpp"
+#include "lockstep/cluster/job_request.hpp"
 
 #include "mini_cluster_text.hpp"
 #include "support/caught.hpp"
