@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/launch/rank_facts.hpp"
+#include "lockstep/launch/examine.hpp"
 #include "lockstep/train/export_script.hpp"
 #include "lockstep/train/infer.hpp"
 #include "lockstep/train/profile.hpp"

@@ -205,16 +205,4 @@ void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFac
     }
 }
 
-RankFacts::RankFacts() : RankFacts([] { return read_topology(); }) {}
-
-const LaunchFacts& RankFacts::launch() const {
-    if (!launch_) launch_ = read_launch_facts(Environment());
-    return *launch_;
-}
-
-const NodeTopology& RankFacts::node() const {
-    if (!node_) node_ = read_();
-    return *node_;
-}
-
 }  // namespace lockstep

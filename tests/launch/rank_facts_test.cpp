@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/rank_facts.hpp"
-
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/live_placement.hpp"

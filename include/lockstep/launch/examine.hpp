@@ -1,17 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The doctor over all ranks: gathers facts for its checks, and runs the fast checks before a job.
+/// Facts of this process about its launch and its node, read once and without communication; and
+/// the doctor over all ranks: gathers facts for its checks, and runs the fast checks before a job.
 #pragma once
 
 #include "lockstep/cluster/doctor.hpp"
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/launch/rank_facts.hpp"
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
+
+/// Each part is read on first use and then cached: all code that places, checks or binds this rank
+/// uses the same facts. Make it after the first thread has the cores that it is to keep. One
+/// thread.
+class RankFacts {
+  public:
+    /// Reads the node.
+    using Reader = std::function<NodeTopology()>;
+
+    /// Reads the node with its GPU drivers.
+    RankFacts();
+
+    /// `read` is called at most once.
+    explicit RankFacts(Reader read) : read_(std::move(read)) {}
+
+    /// Returns the launch. Errors: those of read_launch_facts().
+    const LaunchFacts& launch() const;
+
+    /// Returns the node. Errors: those of the reader.
+    const NodeTopology& node() const;
+
+  private:
+    Reader read_;
+    mutable std::optional<LaunchFacts> launch_;
+    mutable std::optional<NodeTopology> node_;
+};
 
 /// Collective. Returns the facts that this rank has by itself and from MPI, within a fraction of a
 /// second. Errors: those of read_topology, on all ranks.
@@ -35,8 +65,5 @@ void run_preflight(const Communicator& ranks,
                    const RankFacts& facts,
                    const DoctorPlan& plan,
                    const std::vector<std::string>& skip = {});
-
-/// Applies `findings` to a job that is about to start: logs warnings. Errors: E613.
-void judge_preflight(std::span<const DoctorFinding> findings);
 
 }  // namespace lockstep

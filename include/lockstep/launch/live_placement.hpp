@@ -4,10 +4,9 @@
 /// each rank takes its cores and GPU, before anything in it has threads.
 #pragma once
 
-#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/launch/rank_facts.hpp"
+#include "lockstep/launch/examine.hpp"
 
 #include <filesystem>
 #include <map>

@@ -119,7 +119,35 @@ void test_sums(const Communicator& ranks, const DoctorFacts& mine, SelfTestFacts
     if (can_compare_with_memory(ranks, mine)) test_against_memory(ranks, test);
 }
 
+/// Applies `findings` to a job that is about to start: logs warnings. Errors: E613.
+void judge_preflight(std::span<const DoctorFinding> findings) {
+    for (const DoctorFinding& finding : findings)
+        if (finding.severity == Severity::warning)
+            once(Level::warn, "{}: {}; fix: {}", finding.id, finding.what, finding.fix);
+    const auto errors = std::ranges::count(findings, Severity::error, &DoctorFinding::severity);
+    if (errors == 0) return;
+    const auto first = std::ranges::find(findings, Severity::error, &DoctorFinding::severity);
+    const auto others =
+        errors > 1 ? fmt::format("; and {} more, which 'lockstep doctor' shows", errors - 1) : "";
+    throw Error("E613",
+                fmt::format("check {}: {} ({})", first->id, first->what, ranks_text(first->ranks)),
+                first->why + others,
+                first->fix);
+}
+
 }  // namespace
+
+RankFacts::RankFacts() : RankFacts([] { return read_topology(); }) {}
+
+const LaunchFacts& RankFacts::launch() const {
+    if (!launch_) launch_ = read_launch_facts(Environment());
+    return *launch_;
+}
+
+const NodeTopology& RankFacts::node() const {
+    if (!node_) node_ = read_();
+    return *node_;
+}
 
 DoctorFacts examine_rank(const Communicator& ranks,
                          const RankFacts& facts,
@@ -168,21 +196,6 @@ std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFac
     for (const std::string& text : ranks.gather(serialize(mine)))
         all.push_back(deserialize<DoctorFacts>(text, "doctor facts"));
     return all;
-}
-
-void judge_preflight(std::span<const DoctorFinding> findings) {
-    for (const DoctorFinding& finding : findings)
-        if (finding.severity == Severity::warning)
-            once(Level::warn, "{}: {}; fix: {}", finding.id, finding.what, finding.fix);
-    const auto errors = std::ranges::count(findings, Severity::error, &DoctorFinding::severity);
-    if (errors == 0) return;
-    const auto first = std::ranges::find(findings, Severity::error, &DoctorFinding::severity);
-    const auto others =
-        errors > 1 ? fmt::format("; and {} more, which 'lockstep doctor' shows", errors - 1) : "";
-    throw Error("E613",
-                fmt::format("check {}: {} ({})", first->id, first->what, ranks_text(first->ranks)),
-                first->why + others,
-                first->fix);
 }
 
 void run_preflight(const Communicator& ranks,
