@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "submit/submit_check.hpp"
-
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -12,6 +10,8 @@
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_status.hpp"
+
+#include "submit/submit_plan.hpp"
 
 #include <algorithm>
 #include <bit>

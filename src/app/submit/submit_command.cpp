@@ -9,7 +9,6 @@
 #include "lockstep/core/process.hpp"
 
 #include "command.hpp"
-#include "submit/submit_check.hpp"
 #include "submit/submit_plan.hpp"
 #include "train/train_options.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/families.hpp"
-#include "placement/gpu_choice.hpp"
+#include "placement/choices.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "placement/launcher_cores.hpp"
+#include "placement/choices.hpp"
 
 #include <algorithm>
 #include <array>

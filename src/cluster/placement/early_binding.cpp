@@ -4,7 +4,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 
-#include "placement/launcher_cores.hpp"
+#include "placement/choices.hpp"
 
 #include <algorithm>
 #include <array>

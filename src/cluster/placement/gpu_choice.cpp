@@ -37,9 +37,9 @@
 // Ranks then take GPUs in order wherever sums are equal.
 //
 // Tested: cluster/placement/placement_test.cpp (against all permutations; order among equals).
-#include "gpu_choice.hpp"
-
 #include "lockstep/core/error.hpp"
+
+#include "placement/choices.hpp"
 
 #include <algorithm>
 #include <array>

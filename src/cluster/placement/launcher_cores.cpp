@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "placement/launcher_cores.hpp"
-
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 
+#include "placement/choices.hpp"
 #include "topology/topology_readers.hpp"
 
 #include <algorithm>

@@ -31,8 +31,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "gpu_choice.hpp"
-#include "placement/launcher_cores.hpp"
+#include "placement/choices.hpp"
 
 #include <algorithm>
 #include <map>

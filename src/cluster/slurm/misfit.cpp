@@ -30,6 +30,18 @@
 namespace lockstep {
 namespace {
 
+/// Returns true if nodes of `group` have the features that `constraint` requires of each. For
+/// counts of several kinds ("[a*2&b*1]") and for combinations SLURM has to decide: true.
+bool has_features(const NodeGroup& group, const std::string& constraint) {
+    if (constraint.find_first_of("()[]*") != constraint.npos) return true;
+    const auto names = feature_names_in(constraint);
+    const auto has = [&](const std::string& name) {
+        return std::ranges::count(group.features, name) > 0;
+    };
+    if (constraint.find('|') == constraint.npos) return std::ranges::all_of(names, has);
+    return constraint.find_first_of("&,") != constraint.npos || std::ranges::any_of(names, has);
+}
+
 // Nodes without those that the job must not get, and without those that lack what it needs.
 std::vector<NodeGroup> groups_of(const JobPart& part,
                                  const SlurmPartition& partition,
@@ -314,16 +326,6 @@ std::vector<std::string> feature_names_in(const std::string& constraint) {
     }
     std::erase_if(names, [](const std::string& name) { return name.empty() || name[0] == '*'; });
     return names;
-}
-
-bool has_features(const NodeGroup& group, const std::string& constraint) {
-    if (constraint.find_first_of("()[]*") != constraint.npos) return true;
-    const auto names = feature_names_in(constraint);
-    const auto has = [&](const std::string& name) {
-        return std::ranges::count(group.features, name) > 0;
-    };
-    if (constraint.find('|') == constraint.npos) return std::ranges::all_of(names, has);
-    return constraint.find_first_of("&,") != constraint.npos || std::ranges::any_of(names, has);
 }
 
 std::vector<Misfit> misfits(const JobPart& part,

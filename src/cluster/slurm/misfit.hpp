@@ -24,10 +24,6 @@ std::vector<Misfit> misfits(const JobPart& part,
 /// Returns the features that --constraint names.
 std::vector<std::string> feature_names_in(const std::string& constraint);
 
-/// Returns true if nodes of `group` have the features that `constraint` requires of each. For
-/// counts of several kinds ("[a*2&b*1]") and for combinations SLURM has to decide: true.
-bool has_features(const NodeGroup& group, const std::string& constraint);
-
 /// Returns true if a node of `group` has enough CPUs, memory and GPUs for a node's share of `part`.
 bool can_hold(const NodeGroup& group, const SlurmPartition& partition, const JobPart& part);
 

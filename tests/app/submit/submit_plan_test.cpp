@@ -4,7 +4,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/manifest.hpp"
 
-#include "submit/submit_check.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

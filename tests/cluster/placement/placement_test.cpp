@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "placement/gpu_choice.hpp"
+#include "placement/choices.hpp"
 #include "placement_cases.hpp"
 #include "support/caught.hpp"
 
