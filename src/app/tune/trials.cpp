@@ -208,28 +208,19 @@ std::string variant_text(const Knob& knob, const Variant& variant) {
     return own == variant.end() ? settings_text(variant) : own->second;
 }
 
-Trials::Trials(fs::path program,
-               fs::path scratch,
-               std::vector<std::string> words,
-               std::function<void(const std::string&)> look)
-    : program_(std::move(program)),
-      scratch_(std::move(scratch)),
-      words_(std::move(words)),
-      look_(std::move(look)) {}
-
 std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t steps) {
-    Variant all = fixed_;
+    Variant all = fixed;
     for (const auto& [name, value] : variant) all[name] = value;
     ShortTraining training{
-        .program = program_, .words = words_, .run = scratch_ / fmt::format("run{}", ++count_)};
+        .program = program, .words = words, .run = scratch / fmt::format("run{}", ++count)};
     for (const auto& [name, value] : all)
         if (name != "np") training.words.insert(training.words.end(), {"--" + name, value});
     if (all.contains("np")) training.np = static_cast<int>(parse_integer(all.at("np")).value_or(1));
     training.words.insert(training.words.end(), {"--max-steps", std::to_string(steps)});
     const double begin_s = now_s();
-    const TrainingEnd end = run_training(training, [&] { look_(settings_text(variant)); });
-    exit_code_ = end.exit_code;
-    why_not_ = end.exit_code == 0 ? "" : error_line(end.output);
+    const TrainingEnd end = run_training(training, [&] { look(settings_text(variant)); });
+    exit_code = end.exit_code;
+    why_not = end.exit_code == 0 ? "" : error_line(end.output);
     if (end.exit_code != 0) return {};
     TrialResult result{.step_s = mean_step(read_run_figures(training.run)).wall_s(),
                        .wall_s = now_s() - begin_s,
@@ -243,9 +234,9 @@ std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t st
 Error Trials::failure() const {
     return Error("E705",
                  "the training fails with its current settings",
-                 why_not_,
+                 why_not,
                  "fix that first; 'lockstep train' with the same options shows the whole error")
-        .exiting_as(exit_code_);
+        .exiting_as(exit_code);
 }
 
 void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial) {
@@ -273,7 +264,7 @@ KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int ro
         for (std::size_t i = 0; i < ways; ++i) {
             if (!result.why_not[i].empty()) continue;
             const auto trial = trials.train(knob.variants[i], steps);
-            result.why_not[i] = trials.why_not();
+            result.why_not[i] = trials.why_not;
             check(trial || i > 0, [&] { return trials.failure(); });
             if (!trial) continue;
             add_round(result, i, *trial);

@@ -83,37 +83,23 @@ struct TrialResult {
     std::string parameters{};  ///< hash
 };
 
-/// The common part of all trainings, and their results so far.
-class Trials {
-  public:
-    /// `words`: those of train, without options that trials choose. `look` is called ten times a
-    /// second with the present trial, and may throw. Runs are made in `scratch`, which must outlive
-    /// this.
-    Trials(fs::path program,
-           fs::path scratch,
-           std::vector<std::string> words,
-           std::function<void(const std::string&)> look);
+/// The common part of all trainings, and the end of the last one.
+struct Trials {
+    fs::path program;
+    fs::path scratch;                ///< where runs are made; must outlive this
+    std::vector<std::string> words;  ///< those of train, without options that trials choose
+    /// Called ten times a second with the present trial; may throw.
+    std::function<void(const std::string&)> look;
+    Variant fixed{};        ///< settings of every later training
+    std::string why_not{};  ///< why the last training refused to run
+    int exit_code = 0;      ///< of the last training
+    int count = 0;          ///< trainings so far
 
     /// Trains once. Returns nothing if the training refused to run, with the reason in `why_not`.
     std::optional<TrialResult> train(const Variant& variant, std::int64_t steps);
 
-    /// Fixes a setting for every later training.
-    void fix(const std::string& name, const std::string& value) { fixed_[name] = value; }
-
-    const std::string& why_not() const { return why_not_; }
-
     /// Returns E705 for a training that should have run; it ends with that one's code.
     Error failure() const;
-
-    int count() const { return count_; }
-
-  private:
-    fs::path program_, scratch_;
-    std::vector<std::string> words_;
-    std::function<void(const std::string&)> look_;
-    Variant fixed_;
-    std::string why_not_;
-    int exit_code_ = 0, count_ = 0;
 };
 
 /// The results of all values of a knob, in turns.
@@ -138,7 +124,6 @@ struct Tuning {
     int rounds = 0;                   ///< rounds of each knob
     int virtual_ranks = 1;            ///< V of all trainings
     int trainings = 0;                ///< number of trainings
-    double step_s = 0;                ///< original time of a step, by the first training
     std::vector<KnobResult> knobs{};  ///< knobs that were tried, in turn
     std::vector<std::string>
         left{};        ///< knobs that were not tried, with the reason: "io-threads: it was given"

@@ -131,7 +131,7 @@ class Search {
                    "give fewer options of train, or more --knobs");
         if (tuning_.chosen != original_) confirm();
         tuning_.parameters = common_parameters(tuning_.knobs, first_.parameters);
-        tuning_.trainings = trials_.count();
+        tuning_.trainings = trials_.count;
         return std::move(tuning_);
     }
 
@@ -142,12 +142,11 @@ class Search {
         original_ = {{"np", std::to_string(facts_.np)}};
         tuning_.chosen = original_;
         if (const int given = options_.train.settings.virtual_ranks; given > 0)
-            trials_.fix("virtual-ranks", std::to_string(given));
+            trials_.fixed["virtual-ranks"] = std::to_string(given);
         const auto first = trials_.train(original_, few);
         check(first.has_value(), [&] { return trials_.failure(); });
-        trials_.fix("virtual-ranks", std::to_string(first->virtual_ranks));
+        trials_.fixed["virtual-ranks"] = std::to_string(first->virtual_ranks);
         facts_.virtual_ranks = tuning_.virtual_ranks = first->virtual_ranks;
-        tuning_.step_s = first->step_s;
         return *first;
     }
 
@@ -239,11 +238,11 @@ int run(TuneOptions& options, const Invocation& call) {
                                      static_cast<std::uint64_t>(budget_s),
                                      ProgressUnit::count,
                                      progress_sink(options.json));
-    Trials trials(
+    Trials trials{
         program, scratch.path(), common_words(options, call), [&](const std::string& what) {
             give_up_if_asked("tuning");
             progress->update(static_cast<std::uint64_t>(now_s() - begin_s), "trying " + what);
-        });
+        }};
     const Tuning tuning = Search(options, facts_of(options, call), trials).run();
     progress.reset();
     write_file_atomically(options.out, config_of(tuning, utc_text(unix_time_s())));
