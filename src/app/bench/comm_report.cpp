@@ -36,28 +36,16 @@ std::string row_text(const Measurement& row, int ranks) {
 }
 
 std::string blocks_text(const CommReport& report) {
+    constexpr std::string_view columns =
+        "#       size         count                algo        time        best    algbw    busbw  "
+        "#wrong\n"
+        "#        (B)      (floats)                            (us)        (us)   (GB/s)   "
+        "(GB/s)\n";
     std::string text;
     for (const SumMethod method : report.plan.methods) {
-        text += fmt::format(
-            "#\n# {}\n#{:>11} {:>13} {:>19} {:>11} {:>11} {:>8} {:>8} {:>7}\n"
-            "#{:>11} {:>13} {:>19} {:>11} {:>11} {:>8} {:>8}\n",
-            method == SumMethod::lockstep ? fmt::format("lockstep ({})", report.measured.transport)
-                                          : name_of(method),
-            "size",
-            "count",
-            "algo",
-            "time",
-            "best",
-            "algbw",
-            "busbw",
-            "#wrong",
-            "(B)",
-            "(floats)",
-            "",
-            "(us)",
-            "(us)",
-            "(GB/s)",
-            "(GB/s)");
+        const std::string transport =
+            method == SumMethod::lockstep ? fmt::format(" ({})", report.measured.transport) : "";
+        text += fmt::format("#\n# {}{}\n{}", name_of(method), transport, columns);
         for (const Measurement& row : report.measured.rows)
             if (row.method == method) text += row_text(row, report.ranks);
     }
@@ -104,16 +92,9 @@ std::string limits_text(const CommReport& report) {
                             100 * fraction_of(limit, best_s, report.ranks));
     }
     if (text.empty()) return {};
-    return fmt::format(
-               "#\n# lockstep against this node's memory: every rank adds alone, as fast as it "
-               "can\n#{:>11} {:>13} {:>13} {:>11}\n#{:>11} {:>13} {:>13}\n",
-               "size",
-               "adding alone",
-               "lockstep",
-               "reached",
-               "",
-               "(GB/s)",
-               "(GB/s)") +
+    return "#\n# lockstep against this node's memory: every rank adds alone, as fast as it can\n"
+           "#       size  adding alone      lockstep     reached\n"
+           "#                   (GB/s)        (GB/s)\n" +
            text;
 }
 

@@ -211,23 +211,13 @@ std::string io_header_text(const IoPlan& plan, const std::string& cpu_model) {
 std::string io_table_text(const std::string& name, const IoMeasurements& measured) {
     std::string text = fmt::format(
         "#\n# {}: {} samples of {}, codec {}, {} stored as {}\n"
-        "#{:<7} {:<5} {:>7} {:>9} {:>9} {:>6} {:>6} {:>6} {:>6} {:>8}\n",
+        "#way     cache threads   decoded    stored  pread   read verify decode assemble\n",
         name,
         grouped(measured.samples),
         bytes_text(measured.bytes_per_sample),
         measured.codec,
         bytes_text(measured.decoded_bytes),
-        bytes_text(measured.stored_bytes),
-        "way",
-        "cache",
-        "threads",
-        "decoded",
-        "stored",
-        "pread",
-        "read",
-        "verify",
-        "decode",
-        "assemble");
+        bytes_text(measured.stored_bytes));
     for (const IoRow& row : measured.rows) text += row_text(measured, row);
     for (const std::string& note : measured.notes) text += "# " + note + "\n";
     for (const std::string& verdict : io_verdicts(measured))
