@@ -145,16 +145,13 @@ SitePreset read_site_preset(const fs::path& path) {
     return site;
 }
 
-bool is_path(const std::string& name, const std::string& ending) {
-    return name.find('/') != name.npos || name.ends_with(ending);
-}
-
 // A file of `folder` by its name, or any by its path.
 fs::path named_file(const fs::path& folder,
                     const std::string& kind,
                     const std::string& name,
                     const std::string& ending) {
-    const fs::path path = is_path(name, ending) ? fs::path(name) : folder / (name + ending);
+    const bool is_path = name.find('/') != name.npos || name.ends_with(ending);
+    const fs::path path = is_path ? fs::path(name) : folder / (name + ending);
     std::error_code missing;
     if (fs::is_regular_file(path, missing)) return path;
     std::vector<std::string> names;

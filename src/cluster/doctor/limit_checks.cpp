@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "doctor/families.hpp"
@@ -88,15 +89,9 @@ Ailments few_files(JobRanks ranks) {
     return found;
 }
 
-/// "2.28.9" is before 2.28? Compares the first two numbers.
-bool is_before_2_28(const std::string& version) {
-    int major = 0, minor = 0;
-    return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
-           std::pair(major, minor) < std::pair(2, 28);
-}
-
 Ailments unlimited_stack(const DoctorFacts& facts) {
-    if (facts.node.limits.stack_bytes || !is_before_2_28(facts.program.nccl_version)) return {};
+    const int nccl = version_number(facts.program.nccl_version);
+    if (facts.node.limits.stack_bytes || nccl == 0 || nccl >= 22800) return {};
     return {{fmt::format("the stack is unlimited, and NCCL is {}", facts.program.nccl_version)}};
 }
 

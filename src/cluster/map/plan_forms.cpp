@@ -169,12 +169,6 @@ std::vector<std::string> shape_of(const std::vector<HostSeats>& hosts) {
     return words;
 }
 
-std::string task_cpus(const HostSeats& host) {
-    std::size_t cpus = 0;
-    for (const auto& seat : host.seats) cpus = std::max(cpus, seat.cpus.size());
-    return fmt::format("--cpus-per-task={}", cpus);
-}
-
 /// A step with --cpus-per-task gets so many CPUs wherever SLURM picks them, and refuses masks that
 /// name others: it takes the whole node.
 std::string srun_line(const Placement& placement, const std::vector<HostSeats>& hosts) {
@@ -271,7 +265,9 @@ std::string sbatch_text(const Placement& placement) {
     check_form(hosts, "sbatch");
     std::string text = "#!/bin/bash\n";
     for (const auto& word : shape_of(hosts)) text += "#SBATCH " + word + "\n";
-    text += "#SBATCH " + task_cpus(hosts.front()) + "\n";
+    std::size_t cpus = 0;
+    for (const auto& seat : hosts.front().seats) cpus = std::max(cpus, seat.cpus.size());
+    text += fmt::format("#SBATCH --cpus-per-task={}\n", cpus);
     // Masks name CPUs of the whole node; a job with a part of it has others.
     text += "#SBATCH --exclusive\n#SBATCH --signal=USR1@120\n";
     return text + "\n" + srun_line(placement, hosts);

@@ -47,12 +47,6 @@ std::string first_set(const Environment& environment, const Names& names) {
     return "";
 }
 
-std::vector<LaunchedRank> local_ranks(const LaunchFacts& launch, const std::vector<int>& cpus) {
-    std::vector<LaunchedRank> ranks;
-    for (int i = 0; i < *launch.local_size; ++i) ranks.push_back({i, i, cpus, {}});
-    return ranks;
-}
-
 bool is_unbound(const NodeTopology& node, const std::vector<int>& offered) {
     return std::ranges::includes(node.allowed_cpus, available_cpus(node, offered));
 }
@@ -112,8 +106,9 @@ EarlyBinding early_binding(const NodeTopology& node,
         return binding;
     }
     // Ranks may each see other GPUs; the split must be the same for all.
-    const auto placement = place_on_node(
-        node, local_ranks(launch, node.allowed_cpus), {.compute_on = ComputeOn::cpus});
+    std::vector<LaunchedRank> ranks;
+    for (int i = 0; i < *launch.local_size; ++i) ranks.push_back({i, i, node.allowed_cpus, {}});
+    const auto placement = place_on_node(node, ranks, {.compute_on = ComputeOn::cpus});
     const auto& seat = placement.seats[static_cast<std::size_t>(*launch.local_rank)];
     binding.cpus = seat.cpus;
     binding.memory_node = memory_node_of(node, seat.cpus);

@@ -212,12 +212,6 @@ void pack(const std::vector<int>& ends, int each, std::vector<int>& starts) {
     }
 }
 
-std::vector<int> even_starts(int cores, int shares) {
-    std::vector<int> starts;
-    for (int share = 0; share < shares; ++share) starts.push_back(share * cores / shares);
-    return starts;
-}
-
 std::vector<int> best_starts(const NodeTopology& node,
                              std::span<const std::vector<int>> cores,
                              int shares,
@@ -232,7 +226,10 @@ std::vector<int> best_starts(const NodeTopology& node,
         pack(ends, each, *starts);
         return *starts;
     }
-    return even_starts(static_cast<int>(cores.size()), shares);
+    std::vector<int> even;
+    const auto count = static_cast<int>(cores.size());
+    for (int share = 0; share < shares; ++share) even.push_back(share * count / shares);
+    return even;
 }
 
 }  // namespace

@@ -258,10 +258,6 @@ Error no_such_gpu(const std::string& list, const std::string& why) {
                  "unset it, or name GPUs as `nvidia-smi -L` shows their UUIDs");
 }
 
-std::string name_of(const GpuFacts& gpu) {
-    return gpu.uuid.empty() ? gpu.pci.address : gpu.uuid;
-}
-
 /// CUDA numbers GPUs fastest first unless told otherwise: then only equal ones are in PCI's order.
 bool knows_order(std::span<const GpuFacts* const> gpus, const Environment& environment) {
     if (environment.text("CUDA_DEVICE_ORDER") == "PCI_BUS_ID") return true;
@@ -311,7 +307,8 @@ std::optional<std::vector<std::string>> visible_gpus(const NodeTopology& node,
                                "the GPUs differ, and without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA "
                                "numbers them by speed");
         });
-        visible.push_back(name_of(*gpus[static_cast<std::size_t>(*index)]));
+        const GpuFacts& gpu = *gpus[static_cast<std::size_t>(*index)];
+        visible.push_back(gpu.uuid.empty() ? gpu.pci.address : gpu.uuid);
     }
     check(!has_mig || std::ranges::all_of(visible,
                                           [](const auto& name) { return name.starts_with("MIG"); }),

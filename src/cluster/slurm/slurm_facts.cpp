@@ -70,10 +70,6 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-std::vector<std::string> feature_names(const std::string& column) {
-    return column == "(null)" ? std::vector<std::string>() : split(column, ',');
-}
-
 // "8+" where sinfo folded nodes that differ: at least 8.
 std::optional<std::int64_t> count_of(std::string text) {
     if (text.ends_with('+')) text.pop_back();
@@ -173,17 +169,19 @@ std::vector<NodeGroup> parse_node_groups(const std::string& text) {
             check(count.has_value(), [&] { return strange("sinfo", line); });
             return *count;
         };
-        groups.push_back({.partition = columns[0],
-                          .state = columns[1],
-                          .nodes = number(columns[2]),
-                          .cpus = number(columns[3]),
-                          .memory_mb = number(columns[4]),
-                          .gpus = parse_gpus(columns[5]),
-                          .sockets = number(shape[0]),
-                          .socket_cores = number(shape[1]),
-                          .core_threads = number(shape[2]),
-                          .features = feature_names(columns[7]),
-                          .names = expand_hosts(columns[8]).value_or(std::vector<std::string>())});
+        const bool has_features = columns[7] != "(null)";
+        groups.push_back(
+            {.partition = columns[0],
+             .state = columns[1],
+             .nodes = number(columns[2]),
+             .cpus = number(columns[3]),
+             .memory_mb = number(columns[4]),
+             .gpus = parse_gpus(columns[5]),
+             .sockets = number(shape[0]),
+             .socket_cores = number(shape[1]),
+             .core_threads = number(shape[2]),
+             .features = has_features ? split(columns[7], ',') : std::vector<std::string>(),
+             .names = expand_hosts(columns[8]).value_or(std::vector<std::string>())});
     }
     return groups;
 }

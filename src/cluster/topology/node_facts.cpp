@@ -51,12 +51,6 @@ std::string processor_name(const std::string& info) {
                                      : fmt::format("Arm processor {} of maker {}", part, maker);
 }
 
-void read_processor(const fs::path& root, NodeFacts& facts) {
-    const auto info = text_of(root / "proc/cpuinfo");
-    facts.cpu_model = processor_name(info);
-    facts.instruction_set = best_instruction_set(value_of(info, "flags"));
-}
-
 /// Returns the first list found on the way up; the kernel has already restricted it to those above.
 std::vector<int> first_list(const std::vector<fs::path>& folders,
                             std::initializer_list<const char*> names) {
@@ -161,7 +155,9 @@ NodeFacts read_node_facts(const fs::path& root) {
     facts.allowed_memory_nodes = allowed("Mems_allowed_list");
     facts.memory_bytes = total_memory(root);
     facts.control_group = read_control_group(root);
-    read_processor(root, facts);
+    const auto info = text_of(root / "proc/cpuinfo");
+    facts.cpu_model = processor_name(info);
+    facts.instruction_set = best_instruction_set(value_of(info, "flags"));
     return facts;
 }
 
