@@ -56,40 +56,39 @@ void check_names(const std::vector<std::string>& words) {
         });
 }
 
-/// Whose ailments one look found.
-struct Looked {
-    Ailments ailments;
-    std::vector<int> ranks;
-};
-
-std::vector<Looked> look_at(const DoctorCheck& row, JobRanks ranks) {
-    std::vector<Looked> looked;
+/// What a check finds. Each ailment names its ranks, if only those that the check examined.
+Ailments look_at(const DoctorCheck& row, JobRanks ranks) {
+    Ailments all;
+    const auto add = [&](Ailments found, const std::vector<int>& examined) {
+        for (Ailment& each : found) {
+            if (each.ranks.empty()) each.ranks = examined;
+            all.push_back(std::move(each));
+        }
+    };
     if (const auto* rank_look = std::get_if<RankLook>(&row.look))
-        for (const DoctorFacts& facts : ranks)
-            looked.push_back({(*rank_look)(facts), {facts.rank}});
+        for (const DoctorFacts& facts : ranks) add((*rank_look)(facts), {facts.rank});
     if (const auto* node_look = std::get_if<NodeLook>(&row.look))
-        for (const RanksOfNode& node : nodes_of(ranks))
-            looked.push_back({(*node_look)(node), numbers_of(node)});
+        for (const RanksOfNode& node : nodes_of(ranks)) add((*node_look)(node), numbers_of(node));
     if (const auto* job_look = std::get_if<JobLook>(&row.look)) {
-        std::vector<int> all;
-        for (const DoctorFacts& facts : ranks) all.push_back(facts.rank);
-        looked.push_back({(*job_look)(ranks), all});
+        std::vector<int> numbers;
+        for (const DoctorFacts& facts : ranks) numbers.push_back(facts.rank);
+        add((*job_look)(ranks), numbers);
     }
-    return looked;
+    return all;
 }
 
 std::string either(const std::string& own, std::string_view row) {
     return own.empty() ? std::string(row) : own;
 }
 
-DoctorFinding finding_of(const DoctorCheck& row, const Ailment& ailment, const Looked& looked) {
+DoctorFinding finding_of(const DoctorCheck& row, const Ailment& ailment) {
     return {.id = std::string(row.id),
             .severity = ailment.severity.value_or(row.severity),
             .title = std::string(row.title),
             .what = ailment.what,
             .why = either(ailment.why, row.why),
             .fix = either(ailment.fix, row.fix),
-            .ranks = ailment.ranks.empty() ? looked.ranks : ailment.ranks};
+            .ranks = ailment.ranks};
 }
 
 /// Returns the text that distinguishes findings: all but their ranks.
@@ -102,16 +101,13 @@ std::string words_of(const DoctorFinding& finding) {
                        finding.fix);
 }
 
+using HostByRank = std::unordered_map<int, std::string_view>;
+
 // Once for all that was folded in: thousands of ranks may have the same ailment.
-void sort_ranks(DoctorFinding& finding) {
+void sort_ranks_and_name_hosts(DoctorFinding& finding, const HostByRank& host_of) {
     std::ranges::sort(finding.ranks);
     const auto [repeated, end] = std::ranges::unique(finding.ranks);
     finding.ranks.erase(repeated, end);
-}
-
-using HostByRank = std::unordered_map<int, std::string_view>;
-
-void name_hosts(DoctorFinding& finding, const HostByRank& host_of) {
     std::unordered_set<std::string_view> named;
     for (const int rank : finding.ranks)
         if (const auto host = host_of.find(rank);
@@ -200,27 +196,23 @@ std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& sel
     std::vector<DoctorFinding> findings;  // in the order in which they were first made, each once
     std::unordered_map<std::string, std::size_t> place_of;
     for (const DoctorCheck* row : selected_checks(selection))
-        for (const Looked& looked : look_at(*row, ranks))
-            for (const Ailment& ailment : looked.ailments) {
-                DoctorFinding one = finding_of(*row, ailment, looked);
-                const auto [place, is_new] = place_of.try_emplace(words_of(one), findings.size());
-                if (is_new)
-                    findings.push_back(std::move(one));
-                else
-                    std::ranges::copy(one.ranks, std::back_inserter(findings[place->second].ranks));
-            }
+        for (const Ailment& ailment : look_at(*row, ranks)) {
+            DoctorFinding one = finding_of(*row, ailment);
+            const auto [place, is_new] = place_of.try_emplace(words_of(one), findings.size());
+            if (is_new)
+                findings.push_back(std::move(one));
+            else
+                std::ranges::copy(one.ranks, std::back_inserter(findings[place->second].ranks));
+        }
     HostByRank host_of;
     for (const DoctorFacts& facts : ranks) host_of.emplace(facts.rank, facts.node.host);
-    for (DoctorFinding& finding : findings) {
-        sort_ranks(finding);
-        name_hosts(finding, host_of);
-    }
+    for (DoctorFinding& finding : findings) sort_ranks_and_name_hosts(finding, host_of);
     std::ranges::stable_sort(findings, std::ranges::greater{}, &DoctorFinding::severity);
     return findings;
 }
 
 bool has_errors(std::span<const DoctorFinding> findings) {
-    return std::ranges::count(findings, Severity::error, &DoctorFinding::severity) > 0;
+    return count_of(findings, Severity::error) > 0;
 }
 
 std::string variable(const DoctorFacts& facts, const std::string& name) {

@@ -48,33 +48,20 @@ Ailments no_driver(const DoctorFacts& facts) {
     return {};
 }
 
-/// Ranks of a node by the GPU they use.
-std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users_of(const RanksOfNode& ranks,
-                                                                    std::set<std::string>& used) {
-    std::map<std::string, const GpuFacts*> first;
-    std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users;
-    for (const auto* facts : ranks) {
-        const GpuFacts* gpu = gpu_of(*facts);
-        if (!facts->plan.uses_gpus || gpu == nullptr) continue;
-        const std::string& key = gpu->uuid.empty() ? gpu->pci.address : gpu->uuid;
-        used.insert(gpu->pci.address);
-        users[first.try_emplace(key, gpu).first->second].push_back(facts);
-    }
-    return users;
-}
-
 Ailments shared_gpu(const RanksOfNode& ranks) {
-    std::set<std::string> used;
+    std::map<std::string, RanksOfNode> users_of;
+    for (const auto* facts : ranks)
+        if (const GpuFacts* gpu = gpu_of(*facts); facts->plan.uses_gpus && gpu != nullptr)
+            users_of[gpu->uuid.empty() ? gpu->pci.address : gpu->uuid].push_back(facts);
     Ailments found;
-    for (const auto& [gpu, users] : users_of(ranks, used)) {
+    for (const auto& [name, users] : users_of) {
         if (users.size() < 2) continue;
-        std::vector<int> numbers;
+        const GpuFacts* gpu = gpu_of(*users.front());
+        const std::vector<int> numbers = numbers_of(users);
         std::vector<std::string> values;
-        for (const auto* facts : users) {
-            numbers.push_back(facts->rank);
+        for (const auto* facts : users)
             values.push_back(fmt::format(
                 "rank {}: {}", facts->rank, variable_text(*facts, "CUDA_VISIBLE_DEVICES")));
-        }
         found.push_back({.what = fmt::format("{} use one GPU, {} {} ({})",
                                              ranks_text(numbers),
                                              gpu->pci.address,
@@ -87,21 +74,21 @@ Ailments shared_gpu(const RanksOfNode& ranks) {
 
 Ailments wrong_number_of_gpus(const RanksOfNode& ranks) {
     if (!ranks.front()->plan.uses_gpus) return {};
-    std::set<std::string> visible, used;
+    std::set<std::string> idle;
     for (const auto* facts : ranks)
-        for (const auto* gpu : visible_gpus(*facts)) visible.insert(gpu->pci.address);
-    (void)users_of(ranks, used);
-    if (ranks.size() > visible.size())
-        return {{.what = fmt::format("{} rank(s), {} usable GPU(s)", ranks.size(), visible.size()),
+        for (const auto* gpu : visible_gpus(*facts)) idle.insert(gpu->pci.address);
+    if (const std::size_t visible = idle.size(); ranks.size() > visible)
+        return {{.what = fmt::format("{} rank(s), {} usable GPU(s)", ranks.size(), visible),
                  .why = "Each rank needs a GPU of its own.",
-                 .fix = visible.empty()
+                 .fix = visible == 0
                             ? "train with --device cpu, or ask for a node with GPUs"
                             : fmt::format("start {} rank(s) on this node, or ask for {} GPUs",
-                                          visible.size(),
+                                          visible,
                                           ranks.size()),
                  .severity = Severity::error}};
-    std::vector<std::string> idle;
-    std::ranges::set_difference(visible, used, std::back_inserter(idle));
+    for (const auto* facts : ranks)
+        if (const GpuFacts* gpu = gpu_of(*facts); facts->plan.uses_gpus && gpu != nullptr)
+            idle.erase(gpu->pci.address);
     if (idle.empty()) return {};
     return {{fmt::format("nobody uses GPU {}", fmt::join(idle, ", "))}};
 }

@@ -119,22 +119,20 @@ Ailments two_mpis(const DoctorFacts& facts) {
              .severity = Severity::warning}};
 }
 
-Ailments version_differs(JobRanks ranks,
-                         const char* of_what,
-                         std::string (*version_of)(const DoctorFacts&)) {
-    RanksByValue versions;
-    for (const DoctorFacts& facts : ranks) versions[version_of(facts)].push_back(facts.rank);
-    if (versions.size() < 2) return {};
-    return {{fmt::format("{} differs: {}", of_what, values_text(versions))}};
-}
-
 Ailments mixed_versions(JobRanks ranks) {
-    Ailments all;
-    const auto add = [&](Ailments more) { all.insert(all.end(), more.begin(), more.end()); };
-    add(version_differs(ranks, "Lockstep", [](auto& facts) { return facts.program.version; }));
-    add(version_differs(ranks, "MPI", [](auto& facts) { return facts.program.mpi_version; }));
-    add(version_differs(ranks, "NCCL", [](auto& facts) { return facts.program.nccl_version; }));
-    return all;
+    const std::pair<const char*, std::string ProgramFacts::*> programs[] = {
+        {"Lockstep", &ProgramFacts::version},
+        {"MPI", &ProgramFacts::mpi_version},
+        {"NCCL", &ProgramFacts::nccl_version}};
+    Ailments found;
+    for (const auto& [name, version] : programs) {
+        RanksByValue versions;
+        for (const DoctorFacts& facts : ranks)
+            versions[facts.program.*version].push_back(facts.rank);
+        if (versions.size() > 1)
+            found.push_back({fmt::format("{} differs: {}", name, values_text(versions))});
+    }
+    return found;
 }
 
 Ailments thread_level(const DoctorFacts& facts) {
