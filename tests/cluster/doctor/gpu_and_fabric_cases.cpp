@@ -155,27 +155,26 @@ std::vector<Sick> gpu_cases() {
     cases.check("G9", warning, gpu_job).says("8 of 16 PCIe lanes", gpu([](GpuFacts& each) {
                                                  each.pci.link = {2.5, 32, 8, 16};
                                              }));
-    cases.check("G10", error, gpu_job).says("1 memory error", gpu([](GpuFacts& each) {
-                                                each.health.ecc_uncorrected = 1;
-                                            }));
-    cases.check("G10", warning, gpu_job).says("waits for a reset", gpu([](GpuFacts& each) {
-                                                  each.health.awaits_reset = true;
-                                              }));
+    const auto health = [&](auto member, auto value) {
+        return gpu([=](GpuFacts& each) { each.health.*member = value; });
+    };
+    using Texts = std::vector<std::string>;
+    cases.check("G10", error, gpu_job)
+        .says("1 memory error", health(&GpuHealth::ecc_uncorrected, 1));
+    cases.check("G10", warning, gpu_job)
+        .says("waits for a reset", health(&GpuHealth::awaits_reset, true));
     cases.check("G11", warning, gpu_job).says("2 process(es) hold 40 GiB", gpu([](GpuFacts& each) {
                                                   each.health = {
                                                       .memory_bytes = std::uint64_t{80} << 30,
                                                       .memory_used_bytes = std::uint64_t{40} << 30,
                                                       .processes = 2};
                                               }));
-    cases.check("G11", error, gpu_job).says("closed for computing", gpu([](GpuFacts& each) {
-                                                each.health.compute_mode = "prohibited";
-                                            }));
-    cases.check("G11", info, gpu_job).says("persistence mode off", gpu([](GpuFacts& each) {
-                                               each.health.keeps_driver_loaded = false;
-                                           }));
-    cases.check("G12", warning, gpu_job).says("slowed down: thermal", gpu([](GpuFacts& each) {
-                                                  each.health.slowed_by = {"thermal"};
-                                              }));
+    cases.check("G11", error, gpu_job)
+        .says("closed for computing", health(&GpuHealth::compute_mode, "prohibited"));
+    cases.check("G11", info, gpu_job)
+        .says("persistence mode off", health(&GpuHealth::keeps_driver_loaded, false));
+    cases.check("G12", warning, gpu_job)
+        .says("slowed down: thermal", health(&GpuHealth::slowed_by, Texts{"thermal"}));
     cases.check("G13", warning, gpu_job).says("MIG", gpu([](GpuFacts& each) {
                                                   each.has_mig = true;
                                               }));
