@@ -6,6 +6,7 @@
 #   LIFE_KEEP      a folder for what explains a failure
 #   LIFE_CLUSTER   the cluster to use, made where there is none, left for the next test where it is whole;
 #   LIFE_OWNER     with the process with which that ends. Its nodes see TMPDIR.
+# shellcheck disable=SC2317 # called by until_true and once
 
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 root=$(realpath "$here/../..")
@@ -79,7 +80,6 @@ once() {
 }
 
 # Nothing waits or runs, and all nodes could.
-# shellcheck disable=SC2317 # called by until_true
 cluster_is_whole() {
     [[ -z $(cluster squeue -h) && $(cluster sinfo -h -r -o '%T %D' -p debug) == "idle $nodes" ]]
 }
@@ -160,7 +160,6 @@ parameters() {
 # The same run without SLURM, by one rank, done once for each number of steps and settings.
 reference() {
     local known=$cache/parameters-${steps:-4}-${settings//[^a-z0-9]/}
-    # shellcheck disable=SC2317 # called by once
     make_reference() {
         [[ ! -s $known ]] || return 0
         # shellcheck disable=SC2086 # words

@@ -3,9 +3,9 @@
 # The ways in which a job ends, each as a case: run_case CASE. Whatever ends it, the job goes on by itself
 # or when it is submitted again, and ends with the bits of a run that nobody disturbed. For life_test and
 # tests/soak/slurm; includes job_life.sh. A case that breaks its cluster of four nodes says so in `broken`.
+# shellcheck disable=SC2034,SC2317 # for who includes this; called by until_true
 
 # Long enough to be disturbed, small steps: these ranks share two cores.
-# shellcheck disable=SC2034 # job_life.sh's
 batch=16
 settings="--model cnn --epochs 400 --batch $batch"
 : "${steps:=60}"
@@ -13,13 +13,11 @@ settings="--model cnn --epochs 400 --batch $batch"
 . "$(dirname "${BASH_SOURCE[0]}")/job_life.sh"
 
 # In the order of a round: first what is said, then what is lost.
-# shellcheck disable=SC2034 # for those who include this
 all_cases=(time-limit-{mpirun,srun} cancel-{mpirun,srun} preempt-{mpirun,srun} requeue-{mpirun,srun}
     ctrl-c-{mpirun,srun} refused missing deleted rank-killed orted-killed stepd-killed launcher-killed-{mpirun,srun}
     slurmd-killed-{mpirun,srun} cut-{mpirun,srun} stopped-{mpirun,srun} node-lost-{mpirun,srun} fewer-nodes fenced)
 # A limit that is met at least once, for CI; one that is a third of what the run needs: a quarter of an hour
 # where two go on at once, and nearly as many starts as a job may have.
-# shellcheck disable=SC2034
 more_cases=(limit-{mpirun,srun} third-{mpirun,srun})
 
 # start_job CASE TEMPLATE [OPTION of sbatch...]: returns when its first steps are done; sets `job`, `run`.
@@ -32,18 +30,12 @@ start_job() {
     until_true 90 test -s "$folder/$run/${first_sign:-metrics.jsonl}"
 }
 
-# shellcheck disable=SC2317 # called by until_true
 job_is_gone() { [[ -z $(cluster squeue -h -j "$job" 2>/dev/null) ]]; }
-# shellcheck disable=SC2317
 starts_are() { [[ $(cat "$folder/$run/incarnation") == "$1" ]]; }
-# shellcheck disable=SC2317
 job_is() { [[ $(cluster squeue -h -j "$job" -o %T) == "$1" ]]; }
 
-# shellcheck disable=SC2317
 has_steps() { (($(wc -l <"$folder/$run/metrics.jsonl") >= $1)); }
-# shellcheck disable=SC2317
 said_by_state() { grep -q "$1" "$folder/$run/state.json"; }
-# shellcheck disable=SC2317
 node2_is_down() { [[ $(cluster sinfo -h -n node2 -p debug -o %T) == down* ]]; }
 
 # hold_until SECONDS COMMAND...: the ranks stand still meanwhile, as if the training took that much longer;
@@ -56,7 +48,6 @@ hold_until() {
 }
 
 # Each rank has been sent USR2, or is gone. (0x800 among the pending signals of its process.)
-# shellcheck disable=SC2317
 ranks_are_signalled() {
     local host
     for host in node1 node2; do
@@ -296,7 +287,6 @@ fenced_case() {
     cluster scontrol update "NodeName=$first" State=DOWN Reason=lost
     until_true 150 starts_are 2
     on "$first" pkill -CONT -x lockstep-train
-    # shellcheck disable=SC2317 # called by until_true
     nobody_is_left() { ! on "$first" pgrep -f slurm_script >/dev/null; }
     until_true 60 nobody_is_left
     expect_same_bits fenced 2
