@@ -4,6 +4,7 @@
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -66,8 +67,7 @@ GpuNeed torch_need(const GpuNeedFacts& facts) {
 
 std::vector<ListedLibrary> parse_ldd(std::string_view text) {
     std::vector<ListedLibrary> libraries;
-    std::istringstream lines{std::string(text)};
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : split(text, '\n')) {
         std::istringstream words(line);
         std::string name, arrow, path;
         if (!(words >> name >> arrow >> path) || arrow != "=>") continue;

@@ -4,6 +4,7 @@
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/core/version.hpp"
 
 #include "topology/topology_readers.hpp"
@@ -80,9 +81,8 @@ std::map<std::string, std::string> extract_of(const Environment& environment) {
 
 /// Files mapped into this process whose name begins so, each once.
 std::vector<std::string> mapped_files(const fs::path& root, std::string_view name) {
-    std::istringstream lines(text_of(root / "proc/self/maps"));
     std::vector<std::string> files;
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : split(text_of(root / "proc/self/maps"), '\n')) {
         const auto begin = line.find('/');
         if (begin == line.npos) continue;
         const std::string file = line.substr(begin);
@@ -133,9 +133,8 @@ std::vector<std::string> words_of(const std::string& line) {
 }
 
 std::vector<std::string> addresses_in_hosts(const fs::path& root, const std::string& host) {
-    std::istringstream lines(text_of(root / "etc/hosts"));
     std::vector<std::string> addresses;
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : split(text_of(root / "etc/hosts"), '\n')) {
         const auto words = words_of(line);
         if (words.size() > 1 && std::count(words.begin() + 1, words.end(), host) > 0)
             addresses.push_back(words[0]);
@@ -144,9 +143,8 @@ std::vector<std::string> addresses_in_hosts(const fs::path& root, const std::str
 }
 
 bool says_remove_ipc(const fs::path& file) {
-    std::istringstream lines(text_of(file));
     bool removes = false;
-    for (std::string line; std::getline(lines, line);)
+    for (const std::string& line : split(text_of(file), '\n'))
         if (line.starts_with("RemoveIPC=")) removes = line == "RemoveIPC=yes";
     return removes;
 }
@@ -161,8 +159,7 @@ bool removes_ipc(const fs::path& root) {
 /// The user id that listens on port 28028, from /proc/net/tcp's columns.
 std::optional<std::uint64_t> ras_port_owner(const fs::path& root) {
     constexpr const char *port = ":6D7C", *listening = "0A";
-    std::istringstream lines(text_of(root / "proc/net/tcp"));
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : split(text_of(root / "proc/net/tcp"), '\n')) {
         const auto words = words_of(line);
         if (words.size() < 8 || !words[1].ends_with(port) || words[3] != listening) continue;
         if (const auto user = parse_integer(words[7])) return static_cast<std::uint64_t>(*user);
@@ -377,9 +374,9 @@ DoctorFacts read_doctor_facts(const FactSource& source, const NodeTopology& node
 // proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; user has guest.
 CpuTime read_cpu_time(const std::vector<int>& cpus, const fs::path& root) {
     const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-    std::istringstream lines(text_of(root / "proc/stat"));
     CpuTime time;
-    for (std::string line; std::getline(lines, line) && line.starts_with("cpu");) {
+    for (const std::string& line : split(text_of(root / "proc/stat"), '\n')) {
+        if (!line.starts_with("cpu")) break;
         std::istringstream words(line.substr(3));
         int cpu = -1;
         double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, softirq = 0;
@@ -414,9 +411,9 @@ std::map<std::string, std::uint64_t> read_port_errors(const fs::path& root) {
 std::vector<std::string> pmix_errors_in(std::string_view text) {
     constexpr std::array signs{
         "PMIX ERROR", "gds_ds12", "gds_ds21", "psec", "PMIX_ERR", "pmix_server_init"};
-    std::istringstream lines{std::string(text)};
     std::vector<std::string> errors;
-    for (std::string line; std::getline(lines, line) && errors.size() < most_messages;) {
+    for (const std::string& line : split(text, '\n')) {
+        if (errors.size() == most_messages) break;
         const bool is_sign = std::ranges::any_of(
             signs, [&](const char* sign) { return line.find(sign) != line.npos; });
         if (is_sign && std::ranges::count(errors, line) == 0) errors.push_back(line);

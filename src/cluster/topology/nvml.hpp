@@ -72,10 +72,6 @@ constexpr int uncorrected = 1, since_load = 0;  ///< ECC errors
 constexpr int read_capability = 0;              ///< from GPU to GPU
 constexpr unsigned char fabric_is_joined = 3;
 
-/// Modes in the order of their numbers, from 0.
-enum class ComputeMode { usual, exclusive_thread, prohibited, exclusive_process };
-enum class PeerStatus { ok, no_chipset, no_gpu, no_topology, disabled, not_supported };
-
 /// Bits of the reasons for low clocks.
 enum SlowReason : unsigned long long {
     power_cap = 0x4,

@@ -58,22 +58,13 @@ static_assert(ours::uncorrected == NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
 static_assert(ours::since_load == NVML_VOLATILE_ECC);
 static_assert(ours::read_capability == NVML_P2P_CAPS_INDEX_READ);
 
-constexpr bool is(ours::ComputeMode mine, nvmlComputeMode_t theirs) {
-    return static_cast<int>(mine) == static_cast<int>(theirs);
-}
-constexpr bool is(ours::PeerStatus mine, nvmlGpuP2PStatus_t theirs) {
-    return static_cast<int>(mine) == static_cast<int>(theirs);
-}
-static_assert(is(ours::ComputeMode::usual, NVML_COMPUTEMODE_DEFAULT));
-static_assert(is(ours::ComputeMode::exclusive_thread, NVML_COMPUTEMODE_EXCLUSIVE_THREAD));
-static_assert(is(ours::ComputeMode::prohibited, NVML_COMPUTEMODE_PROHIBITED));
-static_assert(is(ours::ComputeMode::exclusive_process, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS));
-static_assert(is(ours::PeerStatus::ok, NVML_P2P_STATUS_OK));
-static_assert(is(ours::PeerStatus::no_chipset, NVML_P2P_STATUS_CHIPSET_NOT_SUPPORED));
-static_assert(is(ours::PeerStatus::no_gpu, NVML_P2P_STATUS_GPU_NOT_SUPPORTED));
-static_assert(is(ours::PeerStatus::no_topology, NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED));
-static_assert(is(ours::PeerStatus::disabled, NVML_P2P_STATUS_DISABLED_BY_REGKEY));
-static_assert(is(ours::PeerStatus::not_supported, NVML_P2P_STATUS_NOT_SUPPORTED));
+// The order of the names in nvml_gpus.cpp.
+static_assert(NVML_COMPUTEMODE_DEFAULT == 0 && NVML_COMPUTEMODE_EXCLUSIVE_THREAD == 1);
+static_assert(NVML_COMPUTEMODE_PROHIBITED == 2 && NVML_COMPUTEMODE_EXCLUSIVE_PROCESS == 3);
+static_assert(NVML_P2P_STATUS_OK == 0 && NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED == 1);
+static_assert(NVML_P2P_STATUS_GPU_NOT_SUPPORTED == 2);
+static_assert(NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED == 3);
+static_assert(NVML_P2P_STATUS_DISABLED_BY_REGKEY == 4 && NVML_P2P_STATUS_NOT_SUPPORTED == 5);
 
 // The deprecated words: older headers have only these, and newer ones define them by the others.
 static_assert(ours::power_cap == nvmlClocksThrottleReasonSwPowerCap);

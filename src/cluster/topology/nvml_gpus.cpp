@@ -36,7 +36,7 @@ std::string address_of(const NvmlPciInfo& pci) {
 }
 
 std::string peer_text(int status) {
-    // By PeerStatus.
+    // In the order of nvmlGpuP2PStatus_t.
     constexpr std::array names{"ok",
                                "chipset does not support it",
                                "GPU does not support it",
@@ -48,7 +48,7 @@ std::string peer_text(int status) {
 }
 
 std::string mode_text(int mode) {
-    // By ComputeMode.
+    // In the order of nvmlComputeMode_t.
     constexpr std::array names{"default", "exclusive thread", "prohibited", "exclusive process"};
     const auto index = static_cast<std::size_t>(mode);
     return index < names.size() ? names[index] : "unknown";
