@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/doctor.hpp"
+#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
@@ -189,6 +190,177 @@ int run(const DoctorOptions& options, const Invocation& call) {
     return examine_all(options, call.process) ? static_cast<int>(ExitCode::config) : 0;
 }
 
+enum class PlanFormat { table, json, rankfile, mpirun, srun, sbatch };
+
+struct MapOptions {
+    fs::path topology, save_topology, check;
+    int nodes = 0, tasks_per_node = 0, np = 0;
+    std::string hosts;
+    MapBy map_by = MapBy::slot;
+    PlanFormat format = PlanFormat::table;
+    PlacementRules rules;
+    bool smt = false, share_gpu = false, oversubscribe = false;
+};
+
+constexpr const char* map_help =
+    R"(Shows the node, cores, GPU and nearest network port of each rank: of the current job (under mpirun or
+srun), of this node (-np), or of a planned job. It starts and binds nothing.
+
+Cores are split evenly next to the GPUs, without SMT siblings. Bindings of a launcher are kept; a '*'
+marks such cores. The path class is nvidia-smi's: PIX, PXB, PHB, NODE, SYS, from near to far.
+
+Examples:
+  lockstep map -np 2
+  mpirun -np 4 lockstep map
+  lockstep map --save-topology dgx.json                 on such a node, once
+  lockstep map --nodes 2 --ntasks-per-node 8 --topology dgx.json --format sbatch
+  lockstep map --hosts r1:4,r2:2 -np 6
+  lockstep map -np 2 --format json > plan.json; mpirun -np 2 lockstep map --check plan.json
+)";
+
+PlacementRules rules_of(const MapOptions& options) {
+    PlacementRules rules = options.rules;
+    if (options.smt) rules.siblings = SiblingUse::all_threads;
+    if (options.share_gpu) rules.gpus = SharingRule::allow;
+    if (options.oversubscribe) rules.cores = SharingRule::allow;
+    return rules;
+}
+
+/// A plan, and what it is made from: nothing where nobody knows the nodes.
+struct Mapped {
+    Placement plan;
+    std::optional<NodeTopology> node;
+};
+
+/// Hosts as given; where only numbers are, they are called node0, node1, ...
+std::vector<HostSlots> hosts_of(const MapOptions& options, const NodeTopology* node) {
+    if (!options.hosts.empty()) return parse_hosts(options.hosts);
+    const int nodes = std::max(1, options.nodes);
+    int tasks = options.tasks_per_node;
+    if (tasks == 0) tasks = options.np > 0 ? (options.np + nodes - 1) / nodes : 1;
+    if (nodes == 1 && node != nullptr) return {{node->host, tasks}};
+    std::vector<HostSlots> hosts;
+    for (int i = 0; i < nodes; ++i) hosts.push_back({fmt::format("node{}", i), tasks});
+    return hosts;
+}
+
+Mapped map_planned(const MapOptions& options, const RankFacts& facts) {
+    Mapped mapped;
+    const bool is_elsewhere = !options.hosts.empty() || options.nodes > 0;
+    if (!options.topology.empty())
+        mapped.node = load_topology(options.topology);
+    else if (!is_elsewhere)
+        mapped.node = facts.node();
+    const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
+    const auto hosts = hosts_of(options, node);
+    mapped.plan =
+        plan_job(hosts, lay_out(hosts, options.np, options.map_by), node, rules_of(options));
+    mapped.plan.names_hosts = !options.hosts.empty() || (!is_elsewhere && options.topology.empty());
+    return mapped;
+}
+
+std::string written(const Mapped& mapped, PlanFormat format) {
+    if (format == PlanFormat::json) return serialize(mapped.plan) + "\n";
+    if (format == PlanFormat::rankfile) return rankfile_text(mapped.plan);
+    if (format == PlanFormat::mpirun)
+        return mpirun_text(mapped.plan, mapped.node ? &*mapped.node : nullptr);
+    if (format == PlanFormat::srun) return srun_text(mapped.plan);
+    if (format == PlanFormat::sbatch) return sbatch_text(mapped.plan);
+    return placement_table(mapped.plan);
+}
+
+int map_live(const ProcessContext& process, const MapOptions& options) {
+    const Communicator& ranks = process.ranks;
+    if (!options.check.empty()) {
+        check_plan(ranks, *process.facts, options.check);
+        print_once(fmt::format("as planned: {} rank(s)\n", ranks.size()));
+        return 0;
+    }
+    const LivePlacement live = place_live(ranks, *process.facts, rules_of(options));
+    from_root(ranks, [&] {
+        if (!options.save_topology.empty()) save_topology(live.node, options.save_topology);
+        return std::string();
+    });
+    print_once(written({live.plan, live.node}, options.format));
+    return 0;
+}
+
+bool is_planned(const MapOptions& options) {
+    return !options.topology.empty() || !options.hosts.empty() || options.nodes > 0 ||
+           options.tasks_per_node > 0 || options.np > 0;
+}
+
+void refuse_both(const MapOptions& options) {
+    const bool names_both =
+        !options.hosts.empty() && (options.nodes > 0 || options.tasks_per_node > 0);
+    check_fits(!names_both,
+               "--hosts together with --nodes or --ntasks-per-node",
+               "both decide where ranks run",
+               "--hosts NAME:SLOTS,... alone");
+    check_fits(options.check.empty() || !is_planned(options),
+               "--check together with options of a plan",
+               "it compares a plan's file with the job that runs",
+               "mpirun -np N lockstep map --check FILE");
+}
+
+int run_map(const MapOptions& options, const ProcessContext& process) {
+    const Communicator& ranks = process.ranks;
+    agree(ranks, [&] { refuse_both(options); });
+    if (!is_planned(options)) return map_live(process, options);
+    if (!ranks.is_root()) return 0;
+    if (!options.save_topology.empty()) save_topology(process.facts->node(), options.save_topology);
+    print_once(written(map_planned(options, *process.facts), options.format));
+    return 0;
+}
+
+OptionTable map_table(MapOptions& o) {
+    return {
+        {"What to plan; without any of these, the job that runs",
+         {path_option("topology", "FILE", o.topology, "plan for nodes like the one in this file"),
+          whole_option("nodes", o.nodes, {0, 1 << 16}, "number of nodes; 0: one"),
+          whole_option("ntasks-per-node", o.tasks_per_node, {0, 1 << 16}, "ranks of each node"),
+          filled(list_option(
+              "hosts", "NAME:SLOTS,...", o.hosts, "hosts, and how many ranks each takes")),
+          whole_option("np", o.np, {0, 1 << 20}, "ranks, also -np; 0: one for each slot"),
+          choice_option<MapBy>("map-by",
+                               o.map_by,
+                               {{"slot", MapBy::slot}, {"node", MapBy::node}},
+                               "slot: fill one host after the other; node: hosts take turns")}},
+        {"Rules",
+         {whole_option("threads",
+                       o.rules.threads,
+                       {0, 4096},
+                       "threads that compute in each rank; 0: one per core"),
+          choice_option<CommCore>(
+              "comm-core",
+              o.rules.comm_core,
+              {{"auto", CommCore::automatic}, {"on", CommCore::reserve}, {"off", CommCore::none}},
+              "reserve a core for communication; auto: if ranks have GPUs"),
+          choice_option<ComputeOn>("device",
+                                   o.rules.compute_on,
+                                   {{"auto", ComputeOn::gpus}, {"cpu", ComputeOn::cpus}},
+                                   "device that ranks compute on; auto: GPUs if there are any"),
+          flag_option("smt", o.smt, "use all hardware threads of a core"),
+          flag_option("share-gpu", o.share_gpu, "allow more ranks than GPUs, for tests"),
+          flag_option("oversubscribe", o.oversubscribe, "allow more ranks than cores, for tests")}},
+        {"Output",
+         {choice_option<PlanFormat>("format",
+                                    o.format,
+                                    {{"table", PlanFormat::table},
+                                     {"json", PlanFormat::json},
+                                     {"rankfile", PlanFormat::rankfile},
+                                     {"mpirun", PlanFormat::mpirun},
+                                     {"srun", PlanFormat::srun},
+                                     {"sbatch", PlanFormat::sbatch}},
+                                    "format of the plan"),
+          path_option(
+              "save-topology", "FILE", o.save_topology, "write a file with this node's topology"),
+          path_option("check",
+                      "FILE",
+                      o.check,
+                      "fail unless the job runs as this plan says (a file of --format json)")}}};
+}
+
 }  // namespace
 
 Command doctor_command() {
@@ -199,6 +371,16 @@ Command doctor_command() {
             .text = doctor_help,
             .table = table_of(*options),
             .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+Command map_command() {
+    auto options = std::make_shared<MapOptions>();
+    return {.name = "map",
+            .summary = "show which rank runs on which cores, GPU and network port",
+            .usage = "lockstep map [options]   or   mpirun -np N lockstep map [options]",
+            .text = map_help,
+            .table = map_table(*options),
+            .run = [options](const Invocation& call) { return run_map(*options, call.process); }};
 }
 
 }  // namespace lockstep
