@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/topology.hpp"
 
+#include "lockstep/cluster/node_facts.hpp"
+
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+#include <sched.h>
 
 namespace lockstep {
 namespace {
@@ -107,5 +112,173 @@ TEST(Topology, ReadsThisMachine) {
     EXPECT_EQ(deserialize_topology(serialize(node)), node);
 }
 
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Optional;
+
+constexpr auto avx512_flags = "fpu fma avx2 avx512f avx512dq avx512bw avx512vl avx512_bf16";
+
+/// A node of which this process may use CPUs 2-5.
+class NodeFactsTest : public testing::Test {
+  protected:
+    NodeFactsTest() {
+        root_.file("proc/sys/kernel/hostname", "node-7\n");
+        root_.file("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555\n");
+        root_.file("proc/self/status",
+                   "Name:\tx\nCpus_allowed:\t3c\nCpus_allowed_list:\t2-5\n"
+                   "Mems_allowed_list:\t0-1\n");
+        root_.file("proc/meminfo", "MemTotal:       16384000 kB\nMemFree:  1 kB\n");
+        root_.file("proc/cpuinfo",
+                   std::string("processor\t: 0\nmodel\t\t: 1\nmodel name\t: Some CPU @ 2 GHz\n"
+                               "flags\t\t: ") +
+                       avx512_flags + "\n\nprocessor\t: 1\nmodel name\t: Other\n");
+    }
+
+    NodeFacts facts() const { return read_node_facts(root_.path()); }
+
+    test::TempDir root_;
+};
+
+TEST_F(NodeFactsTest, TellsHostAndBoot) {
+    EXPECT_EQ(facts().host, "node-7");
+    EXPECT_EQ(facts().host_id(), "11111111-2222-3333-4444-555555555555/node-7");
+}
+
+TEST_F(NodeFactsTest, FindsAllowedCpusAndMemory) {
+    EXPECT_THAT(facts().allowed_cpus, ElementsAre(2, 3, 4, 5));
+    EXPECT_THAT(facts().allowed_memory_nodes, ElementsAre(0, 1));
+}
+
+TEST_F(NodeFactsTest, ReadsTheFirstProcessorsModelAndLevel) {
+    EXPECT_EQ(facts().cpu_model, "Some CPU @ 2 GHz");
+    EXPECT_EQ(facts().instruction_set, InstructionSet::avx512);
+}
+
+TEST_F(NodeFactsTest, NamesProcessorsOfArmByTheirNumbers) {
+    const std::string grace =
+        "processor\t: 0\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve2 bf16\n"
+        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x0\n";
+    root_.file("proc/cpuinfo", grace + "CPU part\t: 0xd4f\nCPU revision\t: 0\n");
+    EXPECT_EQ(facts().cpu_model, "Arm Neoverse V2");
+    EXPECT_EQ(facts().instruction_set, InstructionSet::basic);
+    root_.file("proc/cpuinfo", grace + "CPU part\t: 0xfff\n");
+    EXPECT_EQ(facts().cpu_model, "Arm processor 0xfff of maker 0x41");
+}
+
+TEST_F(NodeFactsTest, HasTotalMemoryWhereNoGroupLimitsIt) {
+    EXPECT_EQ(facts().memory_bytes, 16384000ull * 1024);
+    EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);
+    EXPECT_EQ(facts().usable_memory_bytes(), 16384000ull * 1024);
+}
+
+TEST_F(NodeFactsTest, TakesTheSmallestVersion2LimitOnTheWayUp) {
+    root_.file("proc/self/cgroup", "0::/job/step/task\n");
+    root_.file("sys/fs/cgroup/job/memory.max", "2147483648\n");
+    root_.file("sys/fs/cgroup/job/step/memory.max", "4294967296\n");
+    root_.file("sys/fs/cgroup/job/step/task/memory.max", "max\n");
+    EXPECT_THAT(facts().memory_limit_bytes(), Optional(2147483648ull));
+    EXPECT_EQ(facts().usable_memory_bytes(), 2147483648ull);
+}
+
+TEST_F(NodeFactsTest, ReadsVersion1Limits) {
+    root_.file("proc/self/cgroup", "9:cpu:/x\n4:hugetlb,memory:/job\n");
+    root_.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
+    EXPECT_THAT(facts().memory_limit_bytes(), Optional(1073741824ull));
+}
+
+TEST_F(NodeFactsTest, KnowsVersion1sWordForNoLimit) {
+    root_.file("proc/self/cgroup", "4:memory:/job\n");
+    root_.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);
+}
+
+TEST_F(NodeFactsTest, FallsBackToTheMountInsideAContainer) {
+    root_.file("proc/self/cgroup", "0::/../../of/the/host\n");
+    root_.file("sys/fs/cgroup/memory.max", "536870912\n");
+    EXPECT_THAT(facts().memory_limit_bytes(), Optional(536870912ull));
+}
+
+TEST_F(NodeFactsTest, IgnoresALimitAboveTheTotal) {
+    root_.file("proc/self/cgroup", "0::/\n");
+    root_.file("sys/fs/cgroup/memory.max", "1099511627776\n");
+    EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);
+}
+
+TEST(NodeFacts, AreEmptyWhereNothingIsThere) {
+    const test::TempDir nothing;
+    const auto facts = read_node_facts(nothing.path());
+    EXPECT_EQ(facts.host, "");
+    EXPECT_THAT(facts.allowed_cpus, IsEmpty());
+    EXPECT_EQ(facts.usable_memory_bytes(), 0u);
+    EXPECT_EQ(facts.instruction_set, InstructionSet::basic);
+}
+
+TEST(NodeFacts, OfThisNodeAgreeWithTheKernel) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ASSERT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
+    const auto facts = read_node_facts();
+    EXPECT_EQ(static_cast<int>(facts.allowed_cpus.size()), CPU_COUNT(&set));
+    EXPECT_FALSE(facts.host.empty());
+    EXPECT_FALSE(facts.boot_id.empty());
+    EXPECT_GT(facts.usable_memory_bytes(), 0u);
+}
+
+TEST(InstructionSet, IsTheBestThatAllFlagsAllow) {
+    EXPECT_EQ(best_instruction_set("sse4_1 sse4_2 avx"), InstructionSet::basic);
+    EXPECT_EQ(best_instruction_set("avx2"), InstructionSet::basic);
+    EXPECT_EQ(best_instruction_set("avx2 fma"), InstructionSet::avx2);
+    EXPECT_EQ(best_instruction_set("avx2 fma avx512f"), InstructionSet::avx2);
+    const std::string avx512 = avx512_flags, bf16 = avx512 + " avx512_vnni avx512_bf16";
+    const std::string tiles = " avx512_fp16 amx_tile amx_int8 amx_bf16";
+    EXPECT_EQ(best_instruction_set(avx512), InstructionSet::avx512);
+    EXPECT_EQ(best_instruction_set(bf16), InstructionSet::avx512_bf16);
+    EXPECT_EQ(best_instruction_set(avx512 + tiles), InstructionSet::avx512);
+    EXPECT_EQ(best_instruction_set(bf16 + tiles), InstructionSet::amx);
+}
+
+TEST(InstructionSet, HasNamesInBothLibrariesWords) {
+    for (const auto level : {InstructionSet::basic,
+                             InstructionSet::avx2,
+                             InstructionSet::avx512,
+                             InstructionSet::avx512_bf16,
+                             InstructionSet::amx})
+        EXPECT_EQ(parse_instruction_set(instruction_set_name(level)), level);
+    EXPECT_EQ(instruction_set_name(InstructionSet::basic), "default");
+    EXPECT_EQ(onednn_isa_name(InstructionSet::avx512), "AVX512_CORE");
+    EXPECT_EQ(onednn_isa_name(InstructionSet::amx), "AVX512_CORE_AMX");
+    EXPECT_EQ(aten_capability(InstructionSet::amx), "avx512");
+    EXPECT_EQ(parse_instruction_set("sse9"), std::nullopt);
+    EXPECT_LT(InstructionSet::avx2, InstructionSet::avx512);
+}
+
+TEST(CpuList, ReadsRangesAndSingleCpus) {
+    EXPECT_THAT(parse_cpu_list("0-3,8"), Optional(ElementsAre(0, 1, 2, 3, 8)));
+    EXPECT_THAT(parse_cpu_list("5"), Optional(ElementsAre(5)));
+    EXPECT_THAT(parse_cpu_list(""), Optional(ElementsAre()));
+}
+
+TEST(CpuList, SortsAndMergesOverlaps) {
+    EXPECT_THAT(parse_cpu_list("8,0-2,1-3"), Optional(ElementsAre(0, 1, 2, 3, 8)));
+}
+
+TEST(CpuList, RefusesWhatIsNoList) {
+    for (const auto* text : {"x", "1-", "-1", "3-1", "1,,2", "0-999999999", "1 2"}) {
+        EXPECT_FALSE(parse_cpu_list(text)) << text;
+    }
+}
+
+TEST(CpuList, WritesADashForNone) {
+    EXPECT_EQ(cpu_list_text({}), "-");
+}
+
+RC_GTEST_PROP(CpuList, ComesBackFromItsText, ()) {
+    const auto cpus =
+        *rc::gen::nonEmpty(rc::gen::container<std::set<int>>(rc::gen::inRange(0, 300)));
+    const std::vector<int> list(cpus.begin(), cpus.end());
+    RC_ASSERT(parse_cpu_list(cpu_list_text(list)) == list);
+}
+
 }  // namespace
+
 }  // namespace lockstep
