@@ -58,13 +58,6 @@ std::vector<std::string> names_beside() {
     return names;
 }
 
-std::vector<Choice<RankSplit>> split_choices() {
-    std::vector<Choice<RankSplit>> choices;
-    for (const RankSplit split : {RankSplit::all, RankSplit::intra, RankSplit::inter})
-        choices.emplace_back(split_name(split), split);
-    return choices;
-}
-
 OptionTable bench_option_table(BenchOptions& o) {
     return {
         {"Sizes",
@@ -80,11 +73,12 @@ OptionTable bench_option_table(BenchOptions& o) {
                                   names_beside(),
                                   fmt::format("all-reduces to compare with: {}",
                                               fmt::join(names_beside(), ", ")))),
-          choice_option("split",
-                        o.split,
-                        split_choices(),
-                        "which ranks sum together: all; intra, those of each node; inter, one "
-                        "rank of each node")}},
+          choice_option<RankSplit>(
+              "split",
+              o.split,
+              {{"all", RankSplit::all}, {"intra", RankSplit::intra}, {"inter", RankSplit::inter}},
+              "which ranks sum together: all; intra, those of each node; "
+              "inter, one rank of each node")}},
         {"How",
          {with_letter("n",
                       whole_option("iterations",

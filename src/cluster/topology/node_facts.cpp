@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -157,36 +158,31 @@ std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
     return both;
 }
 
-/// Sets a variable of the environment as long as this lives.
-class ScopedVariable {
+/// What hwloc takes from the environment alone: a root, and no folder of plugins. The live system's
+/// environment is changed only while no other thread can be reading it, and set back at the end.
+class HwlocEnvironment {
   public:
-    ScopedVariable(const char* name, const std::string& value) : name_(name) {
-        if (const char* before = std::getenv(name)) before_ = before;
-        ::setenv(name, value.c_str(), 1);
+    explicit HwlocEnvironment(const fs::path& root) {
+        if (root != "/") set("HWLOC_FSROOT", root.string());
+        if (root != "/" || entries_of("/proc/self/task").size() == 1)
+            set("HWLOC_PLUGINS_PATH", "/nonexistent");
     }
-    ~ScopedVariable() {
-        if (before_)
-            ::setenv(name_, before_->c_str(), 1);
-        else
-            ::unsetenv(name_);
+    ~HwlocEnvironment() {
+        for (const auto& [name, value] : before_)
+            if (value)
+                ::setenv(name, value->c_str(), 1);
+            else
+                ::unsetenv(name);
     }
-    ScopedVariable(const ScopedVariable&) = delete;
-    ScopedVariable& operator=(const ScopedVariable&) = delete;
+    HwlocEnvironment& operator=(HwlocEnvironment&&) = delete;
 
   private:
-    const char* name_;
-    std::optional<std::string> before_;
-};
-
-/// What hwloc takes from the environment alone: a root, and no folder of plugins. The live system's
-/// environment is changed only while no other thread can be reading it.
-struct HwlocEnvironment {
-    explicit HwlocEnvironment(const fs::path& root) {
-        if (root != "/") below.emplace("HWLOC_FSROOT", root.string());
-        if (root != "/" || entries_of("/proc/self/task").size() == 1)
-            plugins.emplace("HWLOC_PLUGINS_PATH", "/nonexistent");
+    void set(const char* name, const std::string& value) {
+        const char* before = std::getenv(name);
+        before_[name] = before == nullptr ? std::nullopt : std::optional<std::string>(before);
+        ::setenv(name, value.c_str(), 1);
     }
-    std::optional<ScopedVariable> below, plugins;
+    std::map<const char*, std::optional<std::string>> before_;
 };
 
 Error unreadable(const fs::path& xml) {
