@@ -2,7 +2,7 @@
 #include "option_groups.hpp"
 
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"

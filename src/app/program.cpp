@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.hpp"
 
-#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/foreign_end.hpp"

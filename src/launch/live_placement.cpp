@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/live_placement.hpp"
 
-#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"

@@ -2,7 +2,7 @@
 #include "lockstep/launch/mpirun.hpp"
 
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"

@@ -8,8 +8,8 @@
 //                                            that all sent it, and MiB, on a machine of its own
 // Both print one JSON object.
 #include "lockstep/cluster/doctor.hpp"
-#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/measure.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/placement.hpp"
 
 #include "cluster/placement/placement_cases.hpp"
 #include "support/caught.hpp"

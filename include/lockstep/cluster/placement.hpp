@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cores, GPU and network port of each rank.
+/// The cores, GPU and network port of each rank of a node; plans of whole jobs, as tables, launch
+/// lines and files; and how a rank that its launcher did not bind takes its cores and memory,
+/// before MPI and OpenMP start.
 #pragma once
 
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/environment.hpp"
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -131,5 +135,110 @@ void describe(Record& record, Placement& facts);     ///< for serialize() and ba
 
 /// Reads the text of serialize(). Errors: E222 naming `origin`.
 Placement deserialize_placement(std::string_view text, const std::string& origin = "plan");
+
+/// A host and its number of ranks.
+struct HostSlots {
+    std::string host;
+    int slots = 1;
+    bool operator==(const HostSlots&) const = default;
+};
+
+/// Parses "r1:4,r2:2", as in mpirun's --host. A name alone is one slot; a repeated name adds slots.
+/// Errors: E607.
+std::vector<HostSlots> parse_hosts(std::string_view text);
+
+/// The distribution of ranks over hosts; see lay_out().
+enum class MapBy { slot, node };
+
+/// The host of a rank, by the rule of mpirun and srun.
+struct RankOnHost {
+    int rank = 0;
+    int host = 0;  ///< index into the hosts
+    int local_rank = 0;
+    bool operator==(const RankOnHost&) const = default;
+};
+
+/// Distributes ranks over hosts. By slot: the first host is filled first (mpirun's default, srun
+/// --distribution=block); by node: one rank to each in turn (--map-by node, cyclic). `ranks` 0: one
+/// for each slot. Errors: E607 more ranks than slots.
+std::vector<RankOnHost> lay_out(std::span<const HostSlots> hosts, int ranks, MapBy by);
+
+/// Makes a plan for hosts that all are like `node`; without `node`, it has only names and numbers.
+/// GPUs have UUIDs only on the host that `node` describes. Errors: those of lay_out and
+/// place_on_node.
+Placement plan_job(std::span<const HostSlots> hosts,
+                   std::span<const RankOnHost> ranks,
+                   const NodeTopology* node,
+                   const PlacementRules& rules);
+
+/// Returns the differences between `reality` and `plan`, one line each. Cores differ if a rank may
+/// run on one that the plan does not give it.
+std::vector<std::string> differences(const Placement& plan, std::span<const RankSeat> reality);
+
+/// Throws if there is a difference. Errors: E644 with the first one.
+void check_against_plan(const Placement& plan, std::span<const RankSeat> reality);
+
+/// Returns an aligned table with a head, and then the warnings; every line is ended.
+std::string placement_table(const Placement& placement);
+
+/// Returns mpirun's --rankfile, with CPUs as the kernel numbers them, for mpirun --mca
+/// rmaps_rank_file_physical 1. Errors: E645 if the cores are unknown.
+std::string rankfile_text(const Placement& placement);
+
+/// Returns the command line that starts this plan; if mpirun cannot express it, a command with a
+/// rankfile. srun: E645 if nodes differ. sbatch: a whole script.
+std::string mpirun_text(const Placement& placement, const NodeTopology* node);
+
+/// Does the same as mpirun_text(), for srun.
+std::string srun_text(const Placement& placement);
+
+/// Does the same as mpirun_text(), for sbatch.
+std::string sbatch_text(const Placement& placement);
+
+/// Returns the NUMA node of all `cpus`; nothing if they lie in several, if only one node has
+/// memory, or if it is unknown.
+std::optional<int> memory_node_of(const NodeTopology& node, const std::vector<int>& cpus);
+
+/// Makes this thread and those it creates take new memory from `numa_node` while there is some
+/// (set_mempolicy, MPOL_PREFERRED); kept over exec. Returns false if the system refuses, as
+/// containers do, or if another policy was chosen before (numactl), which is kept.
+bool prefer_memory_of(int numa_node);
+
+/// Returns the NUMA node that this thread prefers (get_mempolicy); nothing if it prefers none.
+std::optional<int> preferred_memory_node();
+
+/// Variable with the cores ("4-7") of a rank that was bound here; "off" forbids binding.
+inline constexpr const char* bound_variable = "LOCKSTEP_BOUND";
+
+/// Returns the first variable set by which an OpenMP runtime binds the first thread of a program
+/// when it is loaded; "" if none is.
+std::string openmp_binding(const Environment& environment);
+
+/// The binding of a rank before it has other threads.
+struct EarlyBinding {
+    std::vector<int> cpus;  ///< empty: no change
+    std::map<std::string, std::string>
+        variables;                   ///< variables for OpenMP, which reads them once, at start
+    std::optional<int> memory_node;  ///< node to take memory from, if that matters
+    std::string why_not;             ///< the setting that forbids binding
+};
+
+/// Returns true if early_binding() is needed. It is not if this rank was bound before, is alone on
+/// its node, or if LOCKSTEP_BOUND forbids it. Reads no topology.
+bool may_bind(const LaunchFacts& launch, const Environment& environment);
+
+/// Returns the seat that place_on_node() gives this rank, by its launcher's data about ranks on
+/// this node. Nothing is bound if the launcher bound, if there are more ranks than cores, or if
+/// GOMP_CPU_AFFINITY, KMP_AFFINITY or LOCKSTEP_BOUND=off show that the user binds. OMP_PLACES,
+/// OMP_PROC_BIND and OMP_NUM_THREADS are added unless the user set any of them. Memory comes from
+/// the NUMA node of the cores, even if the launcher chose those. `node` must be as this process
+/// sees it; `offered` is the result of launcher_cpus().
+EarlyBinding early_binding(const NodeTopology& node,
+                           const LaunchFacts& launch,
+                           const Environment& environment,
+                           const std::vector<int>& offered = {});
+
+/// Restricts the calling thread to `cpus`. Returns false if the system refuses.
+bool bind_thread(const std::vector<int>& cpus);
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/doctor.hpp"
-#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"

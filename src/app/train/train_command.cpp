@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"

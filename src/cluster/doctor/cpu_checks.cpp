@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 
 #include "doctor/families.hpp"
 

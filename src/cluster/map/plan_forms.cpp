@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "placement/choices.hpp"

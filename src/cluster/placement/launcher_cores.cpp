@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 

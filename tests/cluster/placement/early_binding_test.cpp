@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/placement.hpp"
 
 #include "placement_cases.hpp"
 
