@@ -111,9 +111,6 @@ std::map<std::string, std::string> parse_slurm_config(const std::string& text);
 /// Parses the names that `srun --mpi=list` offers.
 std::vector<std::string> parse_mpi_types(const std::string& text);
 
-/// Returns "gpu:h100:4(S:0-1),gpu:2" as counts by type.
-std::map<std::string, std::int64_t> parse_gpus(const std::string& gres);
-
 /// Returns SLURM's "D-HH:MM:SS", "HH:MM:SS", "MM:SS", "MM", "D-HH", "D-HH:MM" in seconds; nothing
 /// for other texts.
 std::optional<std::int64_t> parse_slurm_time(const std::string& text);
@@ -144,7 +141,6 @@ void remove_option(SbatchOptions& options, std::string_view name);
 
 /// A batch script, split at its \#SBATCH lines.
 struct JobTemplate {
-    std::string name;                  ///< name for messages
     std::string head;                  ///< lines before the options, with #!
     std::vector<SbatchOptions> parts;  ///< one part; more for a heterogeneous job
     std::string body;                  ///< commands of the script

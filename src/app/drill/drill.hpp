@@ -90,9 +90,6 @@ struct DrillPage {
 /// Returns Markdown that is readable as text.
 std::string page_text(const DrillPage& page);
 
-/// Returns the same for programs.
-Json page_json(const DrillPage& page);
-
 void describe(Record& record, FaultReport& report);  ///< as the page has it
 
 /// Checks the results. Errors: E740 if a fault did not end as it should, E741 if none was

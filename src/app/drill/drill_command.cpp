@@ -78,6 +78,23 @@ std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
     return faults;
 }
 
+/// The page for programs.
+Json page_json(const DrillPage& page) {
+    Json json = {{"drill", "lockstep"},
+                 {"lockstep", version_text()},
+                 {"host", page.host},
+                 {"when", page.when},
+                 {"ranks", page.ranks},
+                 {"steps", page.steps},
+                 {"parameters", page.parameters},
+                 {"passed", page.count(FaultEnd::passed)},
+                 {"failed", page.count(FaultEnd::failed)},
+                 {"skipped", page.count(FaultEnd::skipped)}};
+    json["faults"] = Json::array();
+    for (const FaultReport& fault : page.faults) json["faults"].push_back(json_of_record(fault));
+    return json;
+}
+
 FaultReport rehearse(const Fault& fault, DrillBed& bed) {
     const double begin_s = now_s();
     FaultReport report = fault.rehearse(bed);
@@ -242,22 +259,6 @@ void describe(Record& record, FaultReport& report) {
     record.field("seconds", report.seconds);
     record.sparse("why_skipped", report.why_skipped);
     record.field("expectations", report.expectations);
-}
-
-Json page_json(const DrillPage& page) {
-    Json json = {{"drill", "lockstep"},
-                 {"lockstep", version_text()},
-                 {"host", page.host},
-                 {"when", page.when},
-                 {"ranks", page.ranks},
-                 {"steps", page.steps},
-                 {"parameters", page.parameters},
-                 {"passed", page.count(FaultEnd::passed)},
-                 {"failed", page.count(FaultEnd::failed)},
-                 {"skipped", page.count(FaultEnd::skipped)}};
-    json["faults"] = Json::array();
-    for (const FaultReport& fault : page.faults) json["faults"].push_back(json_of_record(fault));
-    return json;
 }
 
 void check_drill(const DrillPage& page) {

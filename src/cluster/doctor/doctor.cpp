@@ -35,6 +35,12 @@ std::vector<DoctorCheck> joined_families() {
     return all;
 }
 
+std::string lower_case(std::string text) {
+    std::ranges::transform(
+        text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
+
 bool names(const std::string& wanted, std::string_view id) {
     const std::string word = lower_case(wanted), own = lower_case(std::string(id));
     return word == own || (word.size() == 1 && own.starts_with(word));
@@ -250,12 +256,6 @@ std::string values_text(const RanksByValue& values) {
     std::string text;
     for (const auto& [value, ranks] : values)
         text += fmt::format("{}{} on {}", text.empty() ? "" : ", ", value, ranks_text(ranks));
-    return text;
-}
-
-std::string lower_case(std::string text) {
-    std::ranges::transform(
-        text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return text;
 }
 

@@ -37,8 +37,6 @@ using RanksByValue = std::map<std::string, std::vector<int>>;
 /// Returns "A on ranks 0-3, B on rank 4".
 std::string values_text(const RanksByValue& values);
 
-std::string lower_case(std::string text);
-
 /// Returns the parts between commas, without empty ones.
 std::vector<std::string> comma_separated(const std::string& text);
 

@@ -158,7 +158,7 @@ void remove_option(SbatchOptions& options, std::string_view name) {
 
 JobTemplate parse_template(const std::string& name, const std::string& text) {
     check_form(name, text);
-    JobTemplate script{.name = name, .head = {}, .parts = {{}}, .body = {}};
+    JobTemplate script{.head = {}, .parts = {{}}, .body = {}};
     std::istringstream lines(text);
     bool has_options = false, has_begun = false;  // sbatch stops at the first command
     for (std::string line; std::getline(lines, line);) {

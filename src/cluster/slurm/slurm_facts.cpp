@@ -135,6 +135,25 @@ bool add_item(const std::string& item, std::vector<std::string>& names) {
     return !item.empty() && names.size() <= most_hosts;
 }
 
+// "gpu:h100:4(S:0-1),gpu:2" as counts by type.
+std::map<std::string, std::int64_t> parse_gpus(const std::string& gres) {
+    std::map<std::string, std::int64_t> counts;
+    int depth = 0;
+    std::string plain;  // without "(S:0-1)", which has commas of its own
+    for (const char c : gres) {
+        if (c == '(') ++depth;
+        if (depth == 0) plain += c;
+        if (c == ')') --depth;
+    }
+    for (const std::string& item : split(plain, ',')) {
+        const auto fields = split(item, ':');
+        if (fields[0] != "gpu") continue;
+        const auto count = parse_integer(fields.back());
+        counts[fields.size() > 2 || !count ? fields[1] : ""] += count.value_or(1);
+    }
+    return counts;
+}
+
 }  // namespace
 
 bool NodeGroup::is_usable() const {
@@ -241,24 +260,6 @@ std::vector<std::string> parse_mpi_types(const std::string& text) {
     for (std::string word; words >> word;)
         if (!word.ends_with('.') && !word.ends_with(':')) types.push_back(word);
     return types;
-}
-
-std::map<std::string, std::int64_t> parse_gpus(const std::string& gres) {
-    std::map<std::string, std::int64_t> counts;
-    int depth = 0;
-    std::string plain;  // without "(S:0-1)", which has commas of its own
-    for (const char c : gres) {
-        if (c == '(') ++depth;
-        if (depth == 0) plain += c;
-        if (c == ')') --depth;
-    }
-    for (const std::string& item : split(plain, ',')) {
-        const auto fields = split(item, ':');
-        if (fields[0] != "gpu") continue;
-        const auto count = parse_integer(fields.back());
-        counts[fields.size() > 2 || !count ? fields[1] : ""] += count.value_or(1);
-    }
-    return counts;
 }
 
 Error slurm_failure(const std::string& command, const std::string& output) {

@@ -154,8 +154,7 @@ TEST(JobRequest, CarriesStrangeTextsUnchangedOrRefusesThem) {
                 continue;
             }
             ++carried;
-            const JobTemplate script{
-                .name = {}, .head = "#!/bin/sh\n", .parts = {{{name, text}}}, .body = {}};
+            const JobTemplate script{.head = "#!/bin/sh\n", .parts = {{{name, text}}}, .body = {}};
             const auto again = parse_template("again", render_script(script, {}));
             EXPECT_EQ(value_of(again.parts.at(0), name), text) << name;
             EXPECT_EQ(again.parts[0].size(), 1u) << name << " " << text;
