@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -31,6 +32,13 @@ std::string output_of(const std::vector<std::string>& words, const ProcessContex
     return output;
 }
 
+/// Visits each option of each command.
+void each_option(const std::function<void(const Command&, const Option&)>& visit) {
+    for (const Command& command : all_commands())
+        for (const OptionSection& section : command.table)
+            for (const Option& option : section.options) visit(command, option);
+}
+
 TEST(Commands, HaveNamesSummariesAndUsage) {
     std::set<std::string> names;
     for (const Command& command : all_commands()) {
@@ -42,26 +50,22 @@ TEST(Commands, HaveNamesSummariesAndUsage) {
 }
 
 TEST(Commands, HaveOptionsThatCanBeSetFromAnySource) {
-    for (const Command& command : all_commands())
-        for (const OptionSection& section : command.table)
-            for (const Option& option : section.options) {
-                EXPECT_FALSE(option.help.empty()) << command.name << " --" << option.name;
-                EXPECT_TRUE(std::ranges::all_of(option.name, [](char c) {
-                    return std::islower(static_cast<unsigned char>(c)) || c == '-' ||
-                           std::isdigit(static_cast<unsigned char>(c));
-                })) << option.name;
-                EXPECT_EQ(option.value.empty(), option.kind == OptionKind::flag) << option.name;
-            }
+    each_option([](const Command& command, const Option& option) {
+        EXPECT_FALSE(option.help.empty()) << command.name << " --" << option.name;
+        EXPECT_TRUE(std::ranges::all_of(option.name, [](char c) {
+            return std::islower(static_cast<unsigned char>(c)) || c == '-' ||
+                   std::isdigit(static_cast<unsigned char>(c));
+        })) << option.name;
+        EXPECT_EQ(option.value.empty(), option.kind == OptionKind::flag) << option.name;
+    });
 }
 
 TEST(Commands, TakeTheirOwnDefaults) {
-    for (const Command& command : all_commands())
-        for (const OptionSection& section : command.table)
-            for (const Option& option : section.options) {
-                if (option.default_value.empty()) continue;
-                const auto assign = [&] { option.assign({option.default_value, "default"}); };
-                EXPECT_EQ(test::caught_text(assign), "") << command.name << " --" << option.name;
-            }
+    each_option([](const Command& command, const Option& option) {
+        if (option.default_value.empty()) return;
+        const auto assign = [&] { option.assign({option.default_value, "default"}); };
+        EXPECT_EQ(test::caught_text(assign), "") << command.name << " --" << option.name;
+    });
 }
 
 // The reference shows each group once.
@@ -81,27 +85,21 @@ TEST(Commands, TakeAGroupOfOptionsAsAllOthersDo) {
 
 TEST(Commands, TakeOnlyTheWordsOfAChoice) {
     std::size_t choices = 0;
-    for (const Command& command : all_commands())
-        for (const OptionSection& section : command.table)
-            for (const Option& option : section.options) {
-                if (option.words.empty()) continue;
-                const std::string where = command.name + " --" + option.name;
-                ++choices;
-                EXPECT_EQ(option.value,
-                          option.kind == OptionKind::list
-                              ? "NAME[,NAME]"
-                              : fmt::format("{}", fmt::join(option.words, "|")))
-                    << where;
-                EXPECT_EQ(test::caught_code([&] {
-                              option.assign({"nothing", "test"});
-                          }),
-                          "E103")
-                    << where;
-                for (const std::string& word : option.words) {
-                    option.assign({word, "test"});
-                    EXPECT_EQ(config_text(option.current()), word) << where;
-                }
-            }
+    each_option([&](const Command& command, const Option& option) {
+        if (option.words.empty()) return;
+        const std::string where = command.name + " --" + option.name;
+        const bool is_list = option.kind == OptionKind::list;
+        ++choices;
+        EXPECT_EQ(option.value,
+                  is_list ? "NAME[,NAME]" : fmt::format("{}", fmt::join(option.words, "|")))
+            << where;
+        const auto assign = [&] { option.assign({"nothing", "test"}); };
+        EXPECT_EQ(test::caught_code(assign), "E103") << where;
+        for (const std::string& word : option.words) {
+            option.assign({word, "test"});
+            EXPECT_EQ(config_text(option.current()), word) << where;
+        }
+    });
     EXPECT_GT(choices, 30u);
 }
 
