@@ -50,25 +50,6 @@ std::string heat_chart(const HeatMap& heat,
                        std::span<const std::string> hosts,
                        const std::string& id);
 
-/// Part of a drawing.
-struct Box {
-    double left, top, right, bottom;
-};
-
-/// The end of a text that is at its position.
-enum class Anchor { start, middle, end };
-
-/// Begins a drawing that screen readers call `title`. `id`: unique in the page.
-std::string open_svg(double width,
-                     double height,
-                     const std::string& id,
-                     const std::string& title,
-                     const std::string& description);
-
-std::string svg_text(
-    double x, double y, Anchor anchor, std::string_view css, const std::string& text);
-std::string svg_line(double x1, double y1, double x2, double y2, std::string_view css);
-
 enum class AxisScale { linear, logarithmic };
 
 /// Maps values to positions in a drawing.
@@ -93,8 +74,5 @@ Axis logarithmic_axis(double least, double most);
 
 /// Returns the text of a tick with the digits that these ticks need: "0.25", "1,500", "20k", "3M".
 std::string tick_text(const Axis& axis, double tick);
-
-/// Returns a position, to a tenth: "12.3", "12".
-std::string svg_number(double value);
 
 }  // namespace lockstep
