@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/svg_charts.hpp"
 
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-
-#include "report/html_parts.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -270,6 +270,17 @@ int digits_of(const Axis& axis, double tick) {
 }
 
 }  // namespace
+
+std::string html_text(std::string_view text) {
+    static const std::map<char, std::string_view> entities = {
+        {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+    std::string out;
+    for (const char c : printable(text)) {
+        const auto found = entities.find(c);
+        out += found == entities.end() ? std::string_view(&c, 1) : found->second;
+    }
+    return out;
+}
 
 std::string line_chart(const ReportChart& chart, std::int64_t batch, const std::string& id) {
     const Axis values = axis_of_values(chart), steps = axis_of_steps(chart);

@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+/// Returns `text` for use between tags or quotes of HTML; control characters become '?'.
+std::string html_text(std::string_view text);
+
 /// Draws curves against updates (below) and samples (above), with the range of values that one
 /// point represents. `id`: unique in the page. `batch` 0: no axis of samples.
 std::string line_chart(const ReportChart& chart, std::int64_t batch, const std::string& id);
