@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// The report as text for terminals, as Markdown and as JSON.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/log_text.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/text_table.hpp"
 
 #include "report/report_words.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+// Text for terminals.
 
 constexpr std::size_t most_text_rows = 16, bar_letters = 50, curve_lines = 8;
 
@@ -178,6 +183,196 @@ std::string starts_text(const RunStatus& status) {
     return text;
 }
 
+// Markdown. All text of the run is escaped: GitHub would take it for markup, links and HTML.
+
+using Cells = std::vector<std::string>;
+constexpr std::size_t most_markdown_rows = 32;
+
+std::string escaped(std::string_view text) {
+    constexpr std::string_view special = "\\`*_{}[]()<>#+!|~&@$:";
+    std::string out;
+    for (const char c : printable(text)) {
+        if (special.find(c) != special.npos) out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+/// Four spaces make a block in which nothing is markup.
+std::string block(const std::string& text) {
+    return "\n    " + printable(text) + "\n";
+}
+
+std::string table_row(const Cells& cells) {
+    std::string line = "|";
+    for (const std::string& cell : cells) line += " " + escaped(cell) + " |";
+    return line + "\n";
+}
+
+/// The first row is the heading. Columns from `numbers` on are aligned to the right.
+std::string table(std::size_t numbers, const std::vector<Cells>& rows) {
+    std::string text = "\n" + table_row(rows.front()) + "|";
+    for (std::size_t i = 0; i < rows.front().size(); ++i)
+        text += i < numbers ? " --- |" : " ---: |";
+    text += "\n";
+    for (std::size_t i = 1; i < rows.size() && i <= most_markdown_rows; ++i)
+        text += table_row(rows[i]);
+    if (rows.size() > 1 + most_markdown_rows)
+        text += fmt::format("\n... and {} more\n", rows.size() - 1 - most_markdown_rows);
+    return text;
+}
+
+std::string facts_table(const std::vector<ReportFact>& facts) {
+    std::vector<Cells> rows{Cells(2)};
+    for (const ReportFact& fact : facts) rows.push_back({fact.name, fact.value});
+    return table(2, rows);
+}
+
+std::string cause_part(const Report& report) {
+    if (!report.clues.cause) return "";
+    return "\n## Cause\n" + facts_table(cause_facts(*report.clues.cause));
+}
+
+std::string findings_part(const Report& report) {
+    std::string text = "\n## Findings\n";
+    for (const ReportFinding& finding : report.findings) {
+        text += fmt::format(
+            "\n**{}** {}\n", finding_weight_name(finding.weight), escaped(finding.title));
+        if (!finding.advice.empty()) text += "\n" + escaped(finding.advice) + "\n";
+        if (!finding.command.empty()) text += block(finding.command);
+    }
+    return text;
+}
+
+std::string facts_part(const Report& report) {
+    std::string text = "\n## What ran\n" + facts_table(report.facts);
+    const auto& placement = report.placement.rows;
+    if (placement.size() > 1)
+        text += "\n### Placement\n" + table(placement.front().size(), placement);
+    return text;
+}
+
+std::string curves_part(const Report& report) {
+    if (report.charts.empty()) return "";
+    std::vector<Cells> rows{{"figure", "curve", "first", "last", "least", "most"}};
+    for (const ReportChart& chart : report.charts)
+        for (const ReportCurve& curve : chart.curves)
+            rows.push_back(
+                {chart.title,
+                 curve.name,
+                 figure_text(curve.points.front().value),
+                 figure_text(curve.last),
+                 fmt::format("{} at step {}", figure_text(curve.best_low), curve.low_step),
+                 fmt::format("{} at step {}", figure_text(curve.best_high), curve.high_step)});
+    return "\n## Curves\n" + table(2, rows);
+}
+
+std::string budget_part(const Report& report) {
+    if (report.mean.steps == 0) return "";
+    return fmt::format("\n## Where a step goes\n\n{} on average over {} steps of start {}\n",
+                       step_length_text(report.mean.wall_s()),
+                       report.mean.steps,
+                       report.incarnation) +
+           table(2, budget_rows(report, most_markdown_rows));
+}
+
+std::string starts_part(const RunStatus& status) {
+    if (status.starts.empty()) return "";
+    std::vector<Cells> parts{{"part", "time", "share"}},
+        starts{{"start", "began", "took", "steps"}};
+    for (const TimePart& part : time_parts(status.times))
+        parts.push_back({std::string(part.word.name),
+                         duration_text(part.seconds),
+                         share_of(part.seconds, status.times.elapsed)});
+    for (const StartRecord& start : status.starts)
+        starts.push_back({fmt::format("{}", start.incarnation),
+                          utc_text(start.began_unix_s),
+                          start_length(start),
+                          start_steps(start)});
+    return "\n## Starts and goodput\n" + table(1, parts) + table(4, starts);
+}
+
+// JSON. The keys are documented in docs/report.md; later versions only add some.
+
+Json cause_json(const RootCause& cause) {
+    Json json = json_of(cause.error);
+    json["trouble"] = cause.trouble.empty() ? Json() : Json(cause.trouble);
+    json["consequences"] = cause.followers;
+    return json;
+}
+
+Json json_of(const ReportFinding& finding) {
+    return {{"kind", finding.kind},
+            {"weight", finding_weight_name(finding.weight)},
+            {"title", finding.title},
+            {"advice", finding.advice},
+            {"command", finding.command.empty() ? Json() : Json(finding.command)}};
+}
+
+Json json_of(const PlacementTable& placement) {
+    Json rows = Json::array();
+    for (const auto& row : placement.rows | std::views::drop(1)) {
+        Json cells = Json::object();
+        for (std::size_t i = 0; i < row.size(); ++i) cells[placement.rows.front()[i]] = row[i];
+        rows.push_back(std::move(cells));
+    }
+    return rows;
+}
+
+Json json_of(const ReportCurve& curve, std::int64_t batch) {
+    Json points = Json::array();
+    for (const ReportPoint& point : curve.points) {
+        Json one{{"step", point.step},
+                 {"value", point.value},
+                 {"least", point.least},
+                 {"most", point.most}};
+        if (batch > 0)
+            one["samples"] = static_cast<double>(point.step) * static_cast<double>(batch);
+        points.push_back(std::move(one));
+    }
+    Json json{{"name", curve.name},
+              {"last", curve.last},
+              {"least", curve.best_low},
+              {"least_step", curve.low_step},
+              {"most", curve.best_high},
+              {"most_step", curve.high_step}};
+    json["points"] = std::move(points);
+    return json;
+}
+
+Json json_of(const MeanStep& mean) {
+    Json phases = Json::object();
+    for (const Phase phase : phase_order) phases[phase_name(phase)] = mean.phases[phase];
+    return {{"steps", mean.steps}, {"wall_s", mean.wall_s()}, {"phases_s", std::move(phases)}};
+}
+
+Json json_of(const ReportRank& rank) {
+    Json json{{"rank", rank.rank}, {"host", rank.host}};
+    json.update(json_of(rank.mean));
+    if (!rank.damage.empty()) json["damage"] = rank.damage;
+    return json;
+}
+
+/// JSON has no NaN: what is not known is null.
+Json json_of(const HeatMap& heat) {
+    Json json{{"last_step", heat.last_step}};
+    json["first_step"] = heat.first_step;
+    json["rows"] = Json::array();
+    for (const HeatRow& row : heat.rows) {
+        Json one{{"first_rank", row.first}, {"last_rank", row.last}, {"mean", row.mean}};
+        one["ratio"] = row.ratio;
+        json["rows"].push_back(std::move(one));
+    }
+    return json;
+}
+
+template <class Items>
+Json list_of(const Items& items) {
+    Json list = Json::array();
+    for (const auto& item : items) list.push_back(json_of(item));
+    return list;
+}
+
 }  // namespace
 
 std::string report_text(const Report& report) {
@@ -190,6 +385,40 @@ std::string report_text(const Report& report) {
     if (!clues.resume.empty())
         text += fmt::format("{}: {}\n", going_on_label(clues.status), clues.resume);
     return text;
+}
+
+std::string report_markdown(const Report& report) {
+    std::string text = fmt::format("# {}\n\n{}\n", escaped(report.run()), escaped(report.outcome));
+    text += cause_part(report) + findings_part(report) + facts_part(report) + curves_part(report) +
+            budget_part(report) + starts_part(report.clues.status);
+    text += "\n## Next\n" + block(report.clues.next);
+    if (!report.clues.resume.empty()) text += block(report.clues.resume);
+    return text;
+}
+
+Json report_json(const Report& report) {
+    Json json{
+        {"run", report.run()}, {"incarnation", report.incarnation}, {"outcome", report.outcome}};
+    json["cause"] = report.clues.cause ? cause_json(*report.clues.cause) : Json();
+    json["findings"] = list_of(report.findings);
+    json["facts"] = Json::object();
+    for (const ReportFact& fact : report.facts) json["facts"][fact.name] = fact.value;
+    json["placement"] = json_of(report.placement);
+    json["charts"] = Json::array();
+    for (const ReportChart& chart : report.charts) {
+        Json curves = Json::array();
+        for (const ReportCurve& curve : chart.curves)
+            curves.push_back(json_of(curve, report.batch));
+        json["charts"].push_back({{"title", chart.title}, {"curves", std::move(curves)}});
+    }
+    json["step"] = json_of(report.mean);
+    json["ranks"] = list_of(report.ranks);
+    json["stragglers"] = list_of(report.stragglers);
+    json["heat_map"] = json_of(report.heat);
+    json["status"] = status_json(report.clues.status);
+    json["next"] = report.clues.next;
+    json["resume"] = report.clues.resume.empty() ? Json() : Json(report.clues.resume);
+    return json;
 }
 
 }  // namespace lockstep
