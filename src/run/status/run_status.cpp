@@ -7,7 +7,7 @@
 #include "lockstep/run/stragglers.hpp"
 
 #include "folder/run_lock.hpp"
-#include "logs/log_lines.hpp"
+#include "logs/rank_log.hpp"
 #include "run_history.hpp"
 
 #include <algorithm>
