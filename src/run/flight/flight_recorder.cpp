@@ -38,6 +38,7 @@
 #include <bit>
 #include <cerrno>
 #include <exception>
+#include <limits>
 #include <new>
 
 #include <fcntl.h>
@@ -58,6 +59,14 @@ std::uint64_t packed(const FlightCall& call, std::uint32_t channel) {
 
 std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(now_s() * 1e9);
+}
+
+bool is_known(FlightOp op) {
+    return op == FlightOp::all_reduce || (op >= FlightOp::all_gather && op <= FlightOp::publish);
+}
+
+double seconds(const RingWord& nanoseconds) {
+    return static_cast<double>(nanoseconds.load(std::memory_order_acquire)) * 1e-9;
 }
 
 template <std::size_t N>
@@ -82,6 +91,28 @@ std::string text_of(const FlightCall& call) {
 
 fs::path ring_path(const fs::path& folder, int rank) {
     return folder / fmt::format("rank-{:05}.ring", rank);
+}
+
+std::optional<FlightEntry> whole_entry(const RingEntry& entry, std::uint64_t index) {
+    constexpr auto acquire = std::memory_order_acquire;
+    const std::uint64_t stamp = 2 * index + 2;
+    if (entry.stamp.load(acquire) != stamp) return std::nullopt;
+    const std::uint64_t what = entry.what.load(acquire);
+    const std::int64_t bucket = static_cast<std::int64_t>(what >> 32) - 1;
+    if (bucket > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+    FlightEntry found;
+    found.channel = static_cast<std::uint32_t>(what >> 16 & 0xffff);
+    found.seq = entry.seq.load(acquire);
+    found.call = {.op = static_cast<FlightOp>(what & 0xff),
+                  .bytes = entry.bytes.load(acquire),
+                  .bucket = static_cast<std::int32_t>(bucket)};
+    found.enqueued_s = seconds(entry.enqueued);
+    found.started_s = seconds(entry.started);
+    found.ended_s = seconds(entry.ended);
+    const bool makes_sense =
+        found.channel < ring_channels && found.seq > 0 && is_known(found.call.op);
+    const bool is_same = entry.stamp.load(acquire) == stamp;
+    return makes_sense && is_same ? std::optional(found) : std::nullopt;
 }
 
 struct FlightRecorder::Mapping {

@@ -14,7 +14,7 @@
 //
 // Tested: run/flight/gpu_stall_test.cpp, e2e/device_test.cpp.
 
-#include "flight/mismatch.hpp"
+#include "flight/scene.hpp"
 
 #include <algorithm>
 #include <map>

@@ -14,9 +14,8 @@
 //
 // Tested: run/flight/verdict_test.cpp (minority, two ranks, a mismatch nobody hangs in).
 
-#include "flight/mismatch.hpp"
-
 #include "flight/ring_format.hpp"
+#include "flight/scene.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts that all ranks' traces show together; every verdict is based on them.
+// Facts that all ranks' traces show together; every verdict is based on them. And what a verdict
+// looks for in them: ranks that call different collectives under one number, GPUs that stand still.
 #pragma once
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/run/verdict.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -87,5 +89,18 @@ std::string rank_text(const RankTrace& trace);
 std::string ranks_text(const Traces& traces);
 
 std::vector<int> numbers_of(const Traces& traces);
+
+/// The first number with different calls: the call of most ranks, and the ranks with another one.
+struct Mismatch {
+    std::uint32_t channel = 0;
+    std::uint64_t seq = 0;
+    FlightCall usual, other;  ///< other: call of the first culprit
+    Traces culprits, rest;
+    bool is_order() const { return usual.op != other.op || usual.bucket != other.bucket; }
+};
+std::optional<Mismatch> find_mismatch(const Scene& scene);
+
+/// Returns Trouble::none if no rank reports its GPU. The speaker is not filled in.
+Verdict gpu_verdict(const Scene& scene);
 
 }  // namespace lockstep

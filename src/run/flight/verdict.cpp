@@ -34,7 +34,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "flight/mismatch.hpp"
 #include "flight/scene.hpp"
 
 #include <algorithm>
