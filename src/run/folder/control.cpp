@@ -7,7 +7,6 @@
 #include "lockstep/core/record.hpp"
 
 #include "run_lock.hpp"
-#include "run_record.hpp"
 
 #include <array>
 

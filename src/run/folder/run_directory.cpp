@@ -23,18 +23,18 @@
 //
 // Tested: run/run_directory_test.cpp, run_status_test.cpp, control_test.cpp;
 // e2e/run_directory_test.cpp and soak/kill_resume with whole runs.
-
 #include "lockstep/run/run_directory.hpp"
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 
 #include "run_lock.hpp"
-#include "run_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <span>
 #include <thread>
@@ -45,6 +45,57 @@
 
 namespace lockstep {
 namespace {
+
+// That of the whole run directory: of state.json, control.json, logs and metrics, too, in which
+// later versions only add fields.
+constexpr std::int64_t format_version = 1;
+constexpr std::size_t most_record_bytes = 4 << 20;  // as values it takes many times as much
+constexpr std::array<std::string_view, 4> phase_names{
+    "running", "checkpointed", "complete", "failed"};
+
+}  // namespace
+
+// The schema of run.json.
+static void describe(Record& file, RunRecord& run) {
+    file.mark("format", "lockstep-run");
+    file.version("format_version", format_version);
+    file.field("run_id", run.run_id);
+    file.field("created_at", run.created_at);
+    file.field("created_by", run.created_by);
+    file.later("created_in", run.created_in);
+    file.field("contract", run.contract);
+    file.field("deciding", run.deciding);
+    file.field("config", run.config);
+    file.field("versions", run.versions);
+}
+
+// The schema of state.json; states of earlier versions lack some fields.
+static void describe(Record& file, RunState& state) {
+    file.field("phase", state.phase, phase_names);
+    file.field("step", state.step);
+    file.field("epoch", state.epoch);
+    file.field("reason", state.reason);
+    file.field("exit", state.exit);
+    file.later("steps_total", state.steps_total);
+    file.later("epochs", state.epochs);
+    file.later("max_steps", state.max_steps);
+    file.later("incarnation", state.incarnation);
+    file.later("answered", state.answered);
+    file.field("updated", state.updated);
+}
+
+namespace {
+
+std::string pretty(const Json& json) {
+    return json.dump(2) + '\n';
+}
+
+std::string state_text(const RunState& state, std::int64_t incarnation) {
+    RunState now = state;
+    now.incarnation = incarnation;
+    now.updated = utc_text(unix_time_s());
+    return pretty(json_of_record(now));
+}
 
 bool is_starting(const fs::path& path) {
     return path.filename().string().starts_with(RunPaths{}.starting("").filename().string());
@@ -206,6 +257,10 @@ std::string way_of_weights(const fs::path& root, const Json& ours, const Json& t
 
 }  // namespace
 
+std::string_view run_phase_name(RunPhase phase) {
+    return phase_names.at(static_cast<std::size_t>(phase));
+}
+
 fs::path RunPaths::logs(std::int64_t incarnation) const {
     return root / "logs" / fmt::format("i{}", incarnation);
 }
@@ -272,7 +327,7 @@ const RunRecord& RunDirectory::create(RunRecord record) {
     record.created_by = user_at_host();
     std::error_code unknown;
     record.created_in = fs::current_path(unknown).string();
-    write_file_atomically(paths_.record(), record_text(record));
+    write_file_atomically(paths_.record(), pretty(json_of_record(record)));
     return record_.emplace(std::move(record));
 }
 
@@ -349,6 +404,24 @@ std::vector<std::string> RunDirectory::warnings() const {
             break;
         }
     return found;
+}
+
+RunRecord read_run_record(const fs::path& root) {
+    const auto path = RunPaths{root}.record();
+    std::error_code failed;
+    check(!fs::is_directory(root, failed) || fs::exists(path, failed) || failed, [&] {
+        return Error("E201",
+                     fmt::format("'{}' is no run", root.string()),
+                     "it has no run.json",
+                     "give the folder that was given to 'train --run'");
+    });
+    return record_from_json<RunRecord>(read_json(path, most_record_bytes), path.string());
+}
+
+std::optional<RunState> read_run_state(const fs::path& root) {
+    const auto path = RunPaths{root}.state();
+    if (!fs::exists(status_of(path))) return {};
+    return record_from_json<RunState>(read_json(path, most_record_bytes), path.string());
 }
 
 }  // namespace lockstep

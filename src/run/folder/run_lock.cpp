@@ -41,6 +41,7 @@
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -183,6 +184,14 @@ UniqueFd take_over(const fs::path& path) {
 
 std::string user_at_host() {
     return user_name() + '@' + host_name();
+}
+
+std::string random_run_id() {
+    std::array<std::uint64_t, 2> words{};
+    if (::getrandom(words.data(), sizeof(words), 0) != sizeof(words)) {
+        throw system_error("read", "getrandom", errno);
+    }
+    return hex64(words[0]) + hex64(words[1]);
 }
 
 UniqueFd take_run_lock(const fs::path& path, double wait_s) {

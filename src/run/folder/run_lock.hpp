@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lock of a run directory: one process at a time.
+// Lock of a run directory: one process at a time, and the names of who writes there.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -11,6 +11,9 @@ namespace lockstep {
 
 /// Returns "user@host" of this process.
 std::string user_at_host();
+
+/// Returns 128 bits from the kernel as 32 hexadecimal digits.
+std::string random_run_id();
 
 /// Locks `path` (created 0600) for the lifetime of the descriptor, trying for `wait_s` seconds, and
 /// writes a lease into it: user, host, time, and the start of the SLURM job. flock belongs to the
