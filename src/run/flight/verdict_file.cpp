@@ -15,17 +15,12 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t most_verdict_bytes = 1u << 20;
+constexpr int as_new = O_WRONLY | O_CREAT | O_EXCL;
 
 std::optional<Trouble> trouble_named(std::string_view name) {
     for (int i = 0; i <= static_cast<int>(Trouble::ended); ++i)
         if (name_of(static_cast<Trouble>(i)) == name) return static_cast<Trouble>(i);
     return {};
-}
-
-/// Returns the file; null, with errno, if it exists or cannot be made.
-UniqueFd new_file(const fs::path& path) {
-    return UniqueFd(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 bool is_of_this_host(const fs::path& verdict) try {
@@ -60,7 +55,7 @@ Json json_of(const Verdict& verdict) {
 
 bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
     const fs::path path = verdict_path(folder);
-    const UniqueFd file = new_file(path);
+    const UniqueFd file = open_for_writing(path, as_new);
     if (!file) return errno != EEXIST;
     Json content = json_of(verdict);
     content["host"] = host_name();
@@ -80,7 +75,8 @@ bool claim_unheard_verdict(const fs::path& folder, double patience_s) {
     const auto given = fs::last_write_time(verdict_path(folder), missing);
     if (missing || fs::file_time_type::clock::now() - given < while_ranks_end) return false;
     if (is_of_this_host(verdict_path(folder))) return false;
-    return new_file(folder / fmt::format("verdict-{}", host_name())) || errno != EEXIST;
+    return open_for_writing(folder / fmt::format("verdict-{}", host_name()), as_new) ||
+           errno != EEXIST;
 }
 
 std::optional<Verdict> read_verdict(const fs::path& folder) {
