@@ -16,10 +16,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -111,11 +109,10 @@ std::string difference_text(const TensorDifference& one) {
     if (one.first != one.second)
         return fmt::format(
             "shape {} and {}", fmt::join(*one.first, "x"), fmt::join(*one.second, "x"));
-    return fmt::format(
-        "{} of {} elements differ, by {:.3g} at most",
-        one.differing,
-        std::accumulate(one.first->begin(), one.first->end(), std::int64_t{1}, std::multiplies<>()),
-        one.largest);
+    return fmt::format("{} of {} elements differ, by {:.3g} at most",
+                       one.differing,
+                       elements_of(*one.first),
+                       one.largest);
 }
 
 int compare(const fs::path& a, const fs::path& b) {
