@@ -1,32 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
+// All facts about a run, by one clock and from one source: the newest start's records, on rank 0's
+// clock, and its ranks' own records of their end.
+//
+// What must never happen:
+// - A time of another host is compared with this host's clock as it stands: see RunClock.
+// - A run "ended without a word" though a rank's log, or the verdict of its ranks, has that word.
+//
+// Tested: run/cause/root_cause_test.cpp, app/runs/run_clues_test.cpp.
 #include "lockstep/run/root_cause.hpp"
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_figures.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include <algorithm>
 #include <deque>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
+/// Returns what `read` returns; nothing where files cannot tell.
+template <class Read>
+auto if_any(Read&& read) -> decltype(read()) {
+    try {
+        return read();
+    } catch (const Error&) {
+        return {};
+    }
+}
+
 // Bytes read from the end of each rank's log: a rank's error is the last line that it logs, except
 // for other output to its stderr.
 constexpr std::uint64_t end_bytes = 8 << 20;
-
-// Returns nothing if there are no flight records, or they are damaged.
-std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t incarnation) try {
-    return diagnosis_of(run, incarnation);
-} catch (const Error&) {
-    return {};
-}
 
 // If no rank is to blame more than others, the trouble concerns all ranks, on all hosts.
 void add_whereabouts(RankError& error, std::span<const RankTrace> traces) {
@@ -42,18 +59,17 @@ void add_whereabouts(RankError& error, std::span<const RankTrace> traces) {
 }
 
 std::optional<RootCause> verdict_cause(const fs::path& run, std::int64_t incarnation) {
-    const auto found = diagnosis_if_any(run, incarnation);
-    if (!found || found->verdict.trouble == Trouble::none ||
-        found->verdict.trouble == Trouble::ended)
+    const Diagnosis found = if_any([&] { return diagnosis_of(run, incarnation); });
+    if (found.verdict.trouble == Trouble::none || found.verdict.trouble == Trouble::ended)
         return {};
-    const Error said = error_of(found->verdict);
-    RootCause cause{.is_verdict = true, .trouble = std::string(name_of(found->verdict.trouble))};
-    cause.error = {.ranks = found->verdict.culprits,
+    const Error said = error_of(found.verdict);
+    RootCause cause{.is_verdict = true, .trouble = std::string(name_of(found.verdict.trouble))};
+    cause.error = {.ranks = found.verdict.culprits,
                    .code = said.code(),
                    .what = said.what(),
                    .why = said.why(),
                    .fix = said.fix()};
-    add_whereabouts(cause.error, found->traces);
+    add_whereabouts(cause.error, found.traces);
     if (cause.error.ranks.empty()) return {};
     return cause;
 }
@@ -103,13 +119,6 @@ std::string last_lines(const fs::path& folder, int rank) {
     return last.text();
 }
 
-// None where the files cannot tell.
-std::vector<Straggler> slow_ranks(const fs::path& run, std::int64_t incarnation) try {
-    return find_stragglers(read_rank_figures(run, incarnation));
-} catch (const Error&) {
-    return {};
-}
-
 std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {
     return fmt::format(
         "lockstep report {}{}",
@@ -142,6 +151,95 @@ void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t
     claim_verdict(flight, verdict);
     run.mark_failed(error);
     throw error;
+}
+
+/// The flight records of a start and the present, on its rank 0's clock.
+struct Records {
+    RunClock clock;
+    std::vector<RankTrace> traces;
+    double heard_s = 0;  ///< the newest sign of life; 0: none
+    double now_s = 0;
+};
+
+// Errors: E663.
+Records read_records(const fs::path& run, std::int64_t start) {
+    Records found{.clock = read_run_clock(RunPaths{run}.logs(start))};
+    found.traces = read_rank_traces(RunPaths{run}.flight(start));
+    for (RankTrace& trace : found.traces) {
+        if (!trace.damage.empty()) continue;
+        put_on_clock(trace, found.clock.ahead_s(trace.rank));
+        found.heard_s = std::max(found.heard_s, trace.heartbeat_s);
+    }
+    found.now_s = found.clock.present_s(unix_time_s(), host_name(), found.heard_s);
+    return found;
+}
+
+// Without traces where the ranks have left no records, or have not made them yet.
+Records records_if_any(const fs::path& run) {
+    Records none{.now_s = unix_time_s()};
+    try {
+        const std::int64_t start = read_incarnation(run);
+        none.clock = read_run_clock(RunPaths{run}.logs(start));
+        none.now_s = none.clock.present_s(none.now_s, host_name(), 0);
+        return read_records(run, start);
+    } catch (const Error&) {
+        return none;
+    }
+}
+
+std::string trouble_text(const Verdict& verdict) {
+    if (verdict.trouble == Trouble::none || verdict.trouble == Trouble::ended) return "";
+    return fmt::format("{}: {}", name_of(verdict.trouble), verdict.what);
+}
+
+// Its ranks have said that they give up, or one that it failed, and all are silent since.
+bool has_ended(const fs::path& flight, const Records& found) {
+    const auto failed = [](const RankTrace& trace) { return trace.end == FlightEnd::failed; };
+    const bool is_said =
+        std::ranges::any_of(found.traces, failed) || if_any([&] { return read_verdict(flight); });
+    return is_said && found.now_s - found.heard_s > silence_after_end_s;
+}
+
+// By the run's own files and flight records alone.
+RunStatus recorded_status(const fs::path& run, StatusDepth depth) {
+    const Records found = records_if_any(run);
+    StatusClues clues{
+        .now_unix_s = found.now_s,
+        .heartbeat_unix_s = found.heard_s,
+        .clock = found.clock,
+        .trouble = trouble_text(diagnose(found.traces, found.now_s, patience_of(found.traces)))};
+    if (!found.traces.empty())
+        clues.has_ended = has_ended(RunPaths{run}.flight(read_incarnation(run)), found);
+    const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
+    if (!checkpoints.empty()) clues.saved_step = checkpoints.back().step;
+    return read_run_status(run, clues, depth);
+}
+
+// A rank that was killed in the middle of its end has logged why, though nobody wrote a state.
+void tell_end(RunStatus& status) {
+    const auto cause = if_any([&] { return root_cause(status.root, status.incarnation); });
+    if (!cause) return;
+    const RankError& error = cause->error;
+    const fs::path flight = RunPaths{status.root}.flight(status.incarnation);
+    const auto given = if_any([&] { return read_verdict(flight); });
+    if (cause->is_verdict && !given) {
+        status.trouble = fmt::format("{}: {}", cause->trouble, error.what);
+        return;
+    }
+    status.condition = RunCondition::failed;
+    status.reason = printable(fmt::format("{}: {}{}",
+                                          error.code,
+                                          cause->is_verdict ? "" : ranks_text(error.ranks) + ": ",
+                                          error.what));
+    const ErrorEntry* const known = find_error(error.code);
+    status.exit = static_cast<int>(known ? known->exit_code : ExitCode::bug);
+}
+
+// A start is over when a newer one has begun, and when the run says so or nobody holds it.
+bool is_start_over(const fs::path& run, std::int64_t incarnation) {
+    if (!is_run(run)) return false;
+    const RunStatus status = recorded_status(run, StatusDepth::now);
+    return incarnation < status.incarnation || !status.is_alive();
 }
 
 }  // namespace
@@ -230,7 +328,9 @@ std::string next_command(const RunStatus& status,
 
 FirstError first_error(const RunStatus& status, std::int64_t incarnation) {
     FirstError found{.cause = root_cause(status.root, incarnation)};
-    if (!found.cause) found.slow = slow_ranks(status.root, incarnation);
+    if (!found.cause)
+        found.slow =
+            if_any([&] { return find_stragglers(read_rank_figures(status.root, incarnation)); });
     found.next = found.slow.empty()
                      ? next_command(status, incarnation, AlreadyTold::cause, found.cause)
                      : next_about_slow(status, incarnation);
@@ -292,6 +392,37 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch, cons
         throw Error("E612", "the ranks ended: memory ran out", lack, fix_of_memory());
     if (killed) std::rethrow_exception(killed);
     return code;
+}
+
+Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
+    check_is_there(run);
+    Diagnosis found{.incarnation = incarnation > 0 ? incarnation : read_incarnation(run)};
+    const fs::path folder = RunPaths{run}.flight(found.incarnation);
+    Records records = read_records(run, found.incarnation);
+    found.traces = std::move(records.traces);
+    found.is_over = is_start_over(run, found.incarnation);
+    // For a start that is over all signs of life are old, whatever this host's clock shows.
+    found.now_s = found.is_over && records.heard_s > records.now_s + early_s
+                      ? records.heard_s + silence_after_end_s + 1
+                      : records.now_s;
+    found.verdict = diagnose(found.traces,
+                             found.now_s,
+                             patience_of(found.traces),
+                             found.is_over ? silence_after_end_s : silence_s);
+    if (const auto given = read_verdict(folder)) found.verdict = *given;
+    return found;
+}
+
+double patience_of(std::span<const RankTrace> traces) {
+    double patience_s = 0;
+    for (const RankTrace& trace : traces) patience_s = std::max(patience_s, trace.warn_s);
+    return patience_s;
+}
+
+RunStatus status_of_run(const fs::path& run, StatusDepth depth) {
+    RunStatus status = recorded_status(run, depth);
+    if (status.condition == RunCondition::lost) tell_end(status);
+    return status;
 }
 
 }  // namespace lockstep
