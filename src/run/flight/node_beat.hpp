@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's heartbeat: the state of its ranks every few seconds, in a small file that other nodes
-// read.
+// What a node tells. Its heartbeat: the state of its ranks every few seconds, in a small file that
+// other nodes read. Its network: to which hosts it sends in vain, as a firewall between two hosts
+// stops no process and no link; and whether a link went down lately.
 #pragma once
 
 #include "lockstep/run/rank_trace.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -46,5 +49,27 @@ void add_node_beats(const fs::path& folder, std::vector<RankTrace>& traces);
 
 /// Adds the ranks of NodeWatch::lost() to `traces`; ranks without a record are missing there.
 void add_lost_ranks(const std::vector<RankTrace>& lost, std::vector<RankTrace>& traces);
+
+/// Returns the addresses to which a TCP connection of this network namespace resends unacknowledged
+/// data, with the seconds since the last answer. Empty if the kernel does not tell.
+std::map<std::string, double> unanswered_addresses();
+
+/// Returns the addresses of this network namespace, without loopback.
+std::vector<std::string> own_addresses();
+
+/// Watches the interfaces in `folder` that had a carrier at construction. Loopback and bridges do
+/// not count; a bridge loses its carrier with its last container.
+class LinkWatch {
+  public:
+    explicit LinkWatch(fs::path folder = "/sys/class/net");
+
+    /// Returns true if one of them lost its carrier within the last minute and is still without.
+    /// Call it every few seconds.
+    bool lost_one(double now_s);
+
+  private:
+    fs::path folder_;
+    std::map<std::string, double> lost_at_s_;  // by name; 0: it has a carrier
+};
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
-#include "flight/unanswered.hpp"
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
 
