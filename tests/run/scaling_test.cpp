@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/scaling.hpp"
 
-#include "scale/least_squares.hpp"
+#include "scale/scale_model.hpp"
 #include "support/caught.hpp"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Least squares with a few factors that are not negative.
+// Least squares with a few factors that are not negative, by which the model is fitted.
 #pragma once
 
 #include <vector>
