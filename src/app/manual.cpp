@@ -58,11 +58,6 @@ std::string man_options(const OptionSection& section) {
     return text;
 }
 
-const char* scope_text(OptionScope scope) {
-    constexpr const char* texts[] = {"", "shared", "bits", "bits of a cosine"};
-    return texts[static_cast<std::size_t>(scope)];
-}
-
 // In a cell of a table.
 std::string cell(const std::string& text) {
     std::string out;
@@ -80,6 +75,7 @@ std::string code_cell(const std::string& text) {
 }
 
 std::string reference_options(const OptionSection& section, const std::string& heading) {
+    constexpr const char* scopes[] = {"", "shared", "bits", "bits of a cosine"};
     const bool has_scopes = std::ranges::any_of(
         section.options, [](const Option& o) { return o.scope != OptionScope::own; });
     std::string text = fmt::format("\n{}\n\n| option | default |{} |\n|---|---|{}---|\n",
@@ -87,11 +83,12 @@ std::string reference_options(const OptionSection& section, const std::string& h
                                    has_scopes ? " scope |" : "",
                                    has_scopes ? "---|" : "");
     for (const Option& option : section.options)
-        text += fmt::format("| {} | {} |{} {} |\n",
-                            code_cell(head_of(option)),
-                            shows_default(option) ? code_cell(option.default_value) : "",
-                            has_scopes ? fmt::format(" {} |", scope_text(option.scope)) : "",
-                            cell(help_of(option)));
+        text += fmt::format(
+            "| {} | {} |{} {} |\n",
+            code_cell(head_of(option)),
+            shows_default(option) ? code_cell(option.default_value) : "",
+            has_scopes ? fmt::format(" {} |", scopes[static_cast<std::size_t>(option.scope)]) : "",
+            cell(help_of(option)));
     return text;
 }
 

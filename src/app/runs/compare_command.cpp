@@ -195,19 +195,15 @@ std::string value_text(const std::string& value, const std::string& origin) {
     return value + (origin.empty() ? "" : " (" + origin + ")");
 }
 
-std::string kind_text(SettingKind kind) {
-    if (kind == SettingKind::free) return "";
-    return kind == SettingKind::deciding ? "decides bits" : "bits stand on it";
-}
-
 std::string settings_text(const RunComparison& runs) {
+    constexpr const char* kinds[] = {"decides bits", "bits stand on it", ""};
     if (runs.settings.empty()) return "no setting differs\n";
     std::vector<Cells> rows{{"setting", root_text(runs.first), root_text(runs.second), " "}};
     for (const SettingDifference& setting : runs.settings)
         rows.push_back({setting.name,
                         value_text(setting.first, setting.first_origin),
                         value_text(setting.second, setting.second_origin),
-                        kind_text(setting.kind)});
+                        kinds[static_cast<std::size_t>(setting.kind)]});
     return "settings that differ:\n" + text_table(rows, Align::left, Align::left);
 }
 

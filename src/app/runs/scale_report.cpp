@@ -7,6 +7,7 @@
 #include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -154,11 +155,6 @@ std::string losses_text(const ScaleReport& report) {
     return text;
 }
 
-std::string_view term_text(ScaleTerm term) {
-    constexpr std::string_view texts[] = {" / P", "", " log2 P", " (P-1)/P", " sqrt(2 ln P)"};
-    return texts[static_cast<std::size_t>(term)];
-}
-
 double sum_of(const ScaleModel& model, ScaleTerm term) {
     double seconds = 0;
     for (const FittedTerm& fitted : model.terms)
@@ -168,11 +164,11 @@ double sum_of(const ScaleModel& model, ScaleTerm term) {
 
 std::string model_text(const ScaleReport& report) {
     if (report.model.terms.empty()) return "";
+    constexpr std::array laws{" / P", "", " log2 P", " (P-1)/P", " sqrt(2 ln P)"};
     std::vector<std::string> terms;
-    for (const ScaleTerm term :
-         {ScaleTerm::work, ScaleTerm::fixed, ScaleTerm::hops, ScaleTerm::bytes, ScaleTerm::spread})
-        if (const double seconds = sum_of(report.model, term); seconds > 0)
-            terms.push_back(fmt::format("{}{}", seconds_text(seconds), term_text(term)));
+    for (std::size_t i = 0; i < laws.size(); ++i)
+        if (const double seconds = sum_of(report.model, static_cast<ScaleTerm>(i)); seconds > 0)
+            terms.push_back(seconds_text(seconds) + laws[i]);
     return fmt::format("model: {}, within {} of what was measured\n",
                        fmt::join(terms, " + "),
                        percent_text(report.model.misfit));

@@ -154,12 +154,6 @@ int launch(const TrainOptions& options, const Invocation& call) {
     });
 }
 
-int exit_of(const TrainResult& result) {
-    constexpr ExitCode codes[] = {
-        ExitCode::complete, ExitCode::saved_please_requeue, ExitCode::interrupted};
-    return static_cast<int>(codes[static_cast<std::size_t>(result.end)]);
-}
-
 void show_result(const TrainSettings& settings, const TrainResult& result) {
     if (!result.summary.empty()) print_once(result.summary);
     if (result.end != TrainEnd::complete) return;
@@ -263,7 +257,9 @@ int run(TrainOptions& options, const Invocation& call) {
     check_job(options, call.process);
     const TrainResult result = program.train(options.settings, ranks);
     show_result(options.settings, result);
-    return exit_of(result);
+    constexpr ExitCode codes[] = {
+        ExitCode::complete, ExitCode::saved_please_requeue, ExitCode::interrupted};
+    return static_cast<int>(codes[static_cast<std::size_t>(result.end)]);
 }
 
 }  // namespace

@@ -77,12 +77,6 @@ void remove_old(const fs::path& root, const fs::path& victim) {
              failed.message());
 }
 
-std::vector<std::int64_t> steps_of(const std::vector<CheckpointInfo>& found) {
-    std::vector<std::int64_t> steps;
-    for (const CheckpointInfo& info : found) steps.push_back(info.step);
-    return steps;
-}
-
 // Checkpoints beyond the one just written were passed over as damaged: they must not count as new.
 void retain(std::int64_t newest_step, const Retention& retention, const fs::path& root) {
     auto present = list_checkpoints(root);
@@ -90,7 +84,9 @@ void retain(std::int64_t newest_step, const Retention& retention, const fs::path
         remove_old(root, present.back().path);
         present.pop_back();
     }
-    const auto kept = kept_because(retention, steps_of(present));
+    std::vector<std::int64_t> steps;
+    for (const CheckpointInfo& info : present) steps.push_back(info.step);
+    const auto kept = kept_because(retention, steps);
     for (std::size_t i = 0; i < present.size(); ++i)
         if (!kept[i].any()) remove_old(root, present[i].path);
 }

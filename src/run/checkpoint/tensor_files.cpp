@@ -79,12 +79,6 @@ struct NewEntry {
     }
 };
 
-std::string local_header(const NewEntry& entry) {
-    LittleEndian out;
-    entry.describe(out.u32(0x04034b50));
-    return out.text(entry.name).bytes();
-}
-
 std::string directory_of(std::span<const NewEntry> entries) {
     LittleEndian out;
     for (const NewEntry& entry : entries) {
@@ -243,7 +237,9 @@ void write_npz(NewFile& file, std::span<const ExportedTensor> tensors) {
                              .crc = zip_crc(values, zip_crc(bytes_of(header), 0)),
                              .bytes = header.size() + values.size(),
                              .offset = file.bytes()};
-        file.write(bytes_of(local_header(entry)));
+        LittleEndian local;
+        entry.describe(local.u32(0x04034b50));
+        file.write(bytes_of(local.text(entry.name).bytes()));
         file.write(bytes_of(header));
         file.write(values);
         entries.push_back(entry);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/step_line.hpp"
 
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
@@ -57,11 +58,7 @@ std::size_t columns_of(int fd) {
 /// mpirun's ranks write to terminals of its own making, which have no width: the one that the user
 /// looks at still controls them.
 std::size_t controlling_columns() {
-    const int fd = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    const std::size_t columns = columns_of(fd);
-    ::close(fd);
-    return columns;
+    return columns_of(UniqueFd(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC)).value());
 }
 
 }  // namespace

@@ -32,10 +32,6 @@ std::string facts_text(std::string_view title, const std::vector<ReportFact>& fa
     return text;
 }
 
-std::string cause_text(const Report& report) {
-    return report.clues.cause ? facts_text("cause", cause_facts(*report.clues.cause)) : "";
-}
-
 std::string findings_text(const Report& report) {
     constexpr std::size_t indent = 11, width = 89;
     std::string text = heading("findings");
@@ -228,11 +224,6 @@ std::string facts_table(const std::vector<ReportFact>& facts) {
     return table(2, rows);
 }
 
-std::string cause_part(const Report& report) {
-    if (!report.clues.cause) return "";
-    return "\n## Cause\n" + facts_table(cause_facts(*report.clues.cause));
-}
-
 std::string findings_part(const Report& report) {
     std::string text = "\n## Findings\n";
     for (const ReportFinding& finding : report.findings) {
@@ -377,7 +368,8 @@ Json list_of(const Items& items) {
 
 std::string report_text(const Report& report) {
     std::string text = fmt::format("{}: {}\n", plain_text(report.run()), report.outcome);
-    text += cause_text(report) + findings_text(report) + facts_text("what ran", report.facts) +
+    if (report.clues.cause) text += facts_text("cause", cause_facts(*report.clues.cause));
+    text += findings_text(report) + facts_text("what ran", report.facts) +
             placement_text(report.placement) + curves_text(report) + budget_text(report) +
             heat_text(report) + starts_text(report.clues.status);
     text += "\nnext: " + report.clues.next + "\n";
@@ -389,8 +381,9 @@ std::string report_text(const Report& report) {
 
 std::string report_markdown(const Report& report) {
     std::string text = fmt::format("# {}\n\n{}\n", escaped(report.run()), escaped(report.outcome));
-    text += cause_part(report) + findings_part(report) + facts_part(report) + curves_part(report) +
-            budget_part(report) + starts_part(report.clues.status);
+    if (report.clues.cause) text += "\n## Cause\n" + facts_table(cause_facts(*report.clues.cause));
+    text += findings_part(report) + facts_part(report) + curves_part(report) + budget_part(report) +
+            starts_part(report.clues.status);
     text += "\n## Next\n" + block(report.clues.next);
     if (!report.clues.resume.empty()) text += block(report.clues.resume);
     return text;

@@ -138,12 +138,6 @@ void add_history(RunStatus& status, const StatusClues& clues) {
 
 constexpr int deepest = 6;  // folders below the one that was given
 
-/// Returns true for a run's own folders, which hold no other runs, but many files.
-bool is_part_of_run(const fs::path& path) {
-    constexpr std::array<std::string_view, 3> parts{"ckpt", "logs", "ledger"};
-    return std::ranges::find(parts, path.filename().string()) != parts.end();
-}
-
 /// One that nobody may look into is listed: its status tells so.
 bool is_run_or_closed(const fs::path& folder) {
     try {
@@ -154,12 +148,15 @@ bool is_run_or_closed(const fs::path& folder) {
 }
 
 void add_runs(const fs::path& folder, int depth, std::vector<fs::path>& runs) {
+    // A run's own folders hold no other runs, but many files.
+    constexpr std::array<std::string_view, 3> parts{"ckpt", "logs", "ledger"};
     const bool is_one = is_run_or_closed(folder);
     if (is_one) runs.push_back(folder);
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(folder, failed)) {
         const bool is_folder = !entry.is_symlink(failed) && entry.is_directory(failed);
-        if (depth == deepest || !is_folder || (is_one && is_part_of_run(entry.path()))) continue;
+        const bool is_part = std::ranges::count(parts, entry.path().filename().string()) > 0;
+        if (depth == deepest || !is_folder || (is_one && is_part)) continue;
         add_runs(entry.path(), depth + 1, runs);
     }
 }
