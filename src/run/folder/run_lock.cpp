@@ -59,29 +59,29 @@ std::string user_name() {
     return fmt::format("uid-{}", uid);
 }
 
-// One start of a SLURM job; a requeued job keeps its number, and SLURM counts the restarts.
-struct JobStart {
-    std::string job;  // empty: no SLURM job
-    std::int64_t restarts = 0;
-};
-
-JobStart own_job_start() {
-    const Environment environment;
-    const auto job = environment.text("SLURM_JOB_ID");
-    if (!job) return {};
-    const std::string cluster = environment.text("SLURM_CLUSTER_NAME").value_or("");
-    const auto restarts = parse_integer(environment.text("SLURM_RESTART_COUNT").value_or("0"));
-    return {*job + '@' + cluster, restarts.value_or(0)};
-}
-
 // The holder's own description.
 struct Lease {
     std::string by, host;
     std::int64_t pid = 0;
     std::string since;
-    std::string job;  // empty: no SLURM job
-    std::int64_t restarts = 0;
+    std::string job;            // of SLURM; a requeued job keeps its number. Empty: none
+    std::int64_t restarts = 0;  // of the job, as SLURM counts them
 };
+
+Lease own_lease() {
+    const Environment environment;
+    Lease own{.by = user_at_host(),
+              .host = host_name(),
+              .pid = ::getpid(),
+              .since = utc_text(unix_time_s()),
+              .job = {}};
+    const auto job = environment.text("SLURM_JOB_ID");
+    if (!job) return own;
+    own.job = *job + '@' + environment.text("SLURM_CLUSTER_NAME").value_or("");
+    const auto restarts = parse_integer(environment.text("SLURM_RESTART_COUNT").value_or("0"));
+    own.restarts = restarts.value_or(0);
+    return own;
+}
 
 void describe(Record& record, Lease& lease) {
     record.field("by", lease.by);
@@ -91,17 +91,6 @@ void describe(Record& record, Lease& lease) {
     if (!record.wants("job", !lease.job.empty())) return;
     record.field("job", lease.job);
     record.field("restarts", lease.restarts);
-}
-
-std::string lease_text() {
-    const JobStart own = own_job_start();
-    const Lease lease{.by = user_at_host(),
-                      .host = host_name(),
-                      .pid = ::getpid(),
-                      .since = utc_text(unix_time_s()),
-                      .job = own.job,
-                      .restarts = own.restarts};
-    return json_of_record(lease).dump() + '\n';
 }
 
 // Returns nothing for a torn lease, or for an empty one after a proper end.
@@ -122,7 +111,7 @@ std::string holder_text(const fs::path& path) {
 /// Returns true if the holder is an earlier start of this job. SLURM starts a job again only when
 /// it has ended it, or has lost its node: what is left of it there must not stop us.
 bool is_held_by_earlier_start(const fs::path& path) {
-    const JobStart own = own_job_start();
+    const Lease own = own_lease();
     const auto lease = own.job.empty() ? std::nullopt : read_lease(path);
     return lease && lease->job == own.job && lease->restarts < own.restarts;
 }
@@ -161,7 +150,7 @@ bool is_still_at(const UniqueFd& file, const fs::path& path) {
 
 void write_lease(const UniqueFd& file, const fs::path& path) {
     clear_lease(file);
-    write_all(file.value(), bytes_of(lease_text()), path);
+    write_all(file.value(), bytes_of(json_of_record(own_lease()).dump() + '\n'), path);
 }
 
 // A lock cannot be torn out of a hand: a new one, held already, takes the place of its file.
