@@ -39,46 +39,36 @@ struct Missing {
     const RankTrace* at;
 };
 
-class Stall {
-  public:
-    explicit Stall(const Scene& scene);
-    Verdict verdict() const;
-
-  private:
-    std::vector<Missing> missing_parts() const;
-    Traces suspects() const;
-    std::string call_text() const;
-    std::string why_text() const;
-    Verdict blaming(const Traces& culprits, const std::string& how) const;
-    Verdict between() const;
-    Traces at(GpuPlace place) const;
-
-    const Scene& scene_;
-    Traces behind_;   ///< in, or before, the first group that any GPU has not finished
-    Traces further_;  ///< ranks that have finished it
+/// The first group that any GPU has not finished.
+struct Stall {
+    const Scene& scene;
+    Traces behind;   ///< in it, or before it
+    Traces further;  ///< ranks that have finished it
 };
 
-Stall::Stall(const Scene& scene) : scene_(scene) {
+Stall stall_in(const Scene& scene) {
+    Stall stall{scene, {}, {}};
     const Traces known = scene.where([&](const RankTrace& t) {
         return t.gpu.seq > 0 && t.gpu.channel == scene.waiting().channel;
     });
     const auto group_of = [](const RankTrace* t) { return std::pair(t->gpu.seq, t->gpu.round); };
     const auto first = std::ranges::min_element(known, {}, group_of);
     for (const RankTrace* trace : known)
-        (group_of(trace) == group_of(*first) ? behind_ : further_).push_back(trace);
+        (group_of(trace) == group_of(*first) ? stall.behind : stall.further).push_back(trace);
+    return stall;
 }
 
-Traces Stall::at(GpuPlace place) const {
-    Traces found = behind_;
+Traces at(const Stall& stall, GpuPlace place) {
+    Traces found = stall.behind;
     std::erase_if(found, [&](const RankTrace* t) { return t->gpu.place != place; });
     return found;
 }
 
-std::vector<Missing> Stall::missing_parts() const {
+std::vector<Missing> missing_parts(const Stall& stall) {
     std::map<int, const RankTrace*> by_rank;
-    for (const RankTrace* trace : scene_.traces()) by_rank[trace->rank] = trace;
+    for (const RankTrace* trace : stall.scene.traces()) by_rank[trace->rank] = trace;
     std::vector<Missing> parts;
-    for (const RankTrace* at : behind_)
+    for (const RankTrace* at : stall.behind)
         for (const int rank : at->gpu.missing)
             if (const auto from = by_rank.find(rank); from != by_rank.end())
                 parts.push_back({from->second, at});
@@ -87,8 +77,8 @@ std::vector<Missing> Stall::missing_parts() const {
 
 /// Returns the rank at one end of all missing parts; else all ranks whose parts are missing, unless
 /// one of them is believed, too.
-Traces Stall::suspects() const {
-    std::vector<Missing> parts = missing_parts();
+Traces suspects(const Stall& stall) {
+    std::vector<Missing> parts = missing_parts(stall);
     std::erase_if(parts, [](const Missing& part) { return part.at->gpu.arrived == 0; });
     std::map<const RankTrace*, std::size_t> sent, touched;
     for (const auto& [from, at] : parts) {
@@ -96,7 +86,7 @@ Traces Stall::suspects() const {
         ++touched[from];
         ++touched[at];
     }
-    const Traces senders = scene_.where([&](const RankTrace& t) { return sent.contains(&t); });
+    const Traces senders = stall.scene.where([&](const RankTrace& t) { return sent.contains(&t); });
     Traces ends = senders;
     std::erase_if(ends, [&](const RankTrace* t) { return touched[t] < parts.size(); });
     if (ends.size() == 1) return ends;
@@ -104,19 +94,19 @@ Traces Stall::suspects() const {
     return std::ranges::any_of(parts, is_sender) ? Traces{} : senders;
 }
 
-std::string Stall::call_text() const {
-    const RankTrace& trace = *behind_.front();
+std::string call_text(const Stall& stall) {
+    const RankTrace& trace = *stall.behind.front();
     const auto entry = std::ranges::find_if(trace.entries, [&](const FlightEntry& e) {
         return e.channel == trace.gpu.channel && e.seq == trace.gpu.seq;
     });
-    const std::string number = scene_.number_text(trace.gpu.channel, trace.gpu.seq);
+    const std::string number = stall.scene.number_text(trace.gpu.channel, trace.gpu.seq);
     return entry == trace.entries.end() ? number : number + " " + text_of(entry->call);
 }
 
-std::string Stall::why_text() const {
+std::string stall_why(const Stall& stall) {
     constexpr std::size_t most_shown = 4;
-    std::vector<std::string> sentences{scene_.waiting_text()};
-    for (const RankTrace* trace : behind_)
+    std::vector<std::string> sentences{stall.scene.waiting_text()};
+    for (const RankTrace* trace : stall.behind)
         if (!trace->gpu.missing.empty() && sentences.size() <= most_shown)
             sentences.push_back(fmt::format("at rank {} the {} of {} {} not arrived",
                                             trace->rank,
@@ -124,13 +114,13 @@ std::string Stall::why_text() const {
                                             ranks_text(trace->gpu.missing),
                                             trace->gpu.missing.size() == 1 ? "has" : "have"));
     if (sentences.size() == 1) sentences.emplace_back("whose part has not arrived is not known");
-    if (!further_.empty())
-        sentences.push_back(ranks_text(numbers_of(further_)) + " finished theirs");
+    if (!stall.further.empty())
+        sentences.push_back(ranks_text(numbers_of(stall.further)) + " finished theirs");
     sentences.emplace_back("NCCL reports no error");
     return fmt::format("{}", fmt::join(sentences, "; "));
 }
 
-Verdict Stall::blaming(const Traces& culprits, const std::string& how) const {
+Verdict blaming(const Stall& stall, const Traces& culprits, const std::string& how) {
     const bool is_one = culprits.size() == 1;
     return {.trouble = Trouble::stuck_gpu,
             .culprits = numbers_of(culprits),
@@ -139,8 +129,8 @@ Verdict Stall::blaming(const Traces& culprits, const std::string& how) const {
                                 ranks_text(culprits),
                                 is_one ? "is" : "are",
                                 how,
-                                call_text()),
-            .why = why_text(),
+                                call_text(stall)),
+            .why = stall_why(stall),
             .fix = nccl_fix};
 }
 
@@ -167,33 +157,32 @@ std::string ends_text(const std::vector<Missing>& parts) {
 }
 
 /// No GPU stands out: what is known of the ways between them.
-Verdict Stall::between() const {
-    const std::string ends = ends_text(missing_parts());
+Verdict between(const Stall& stall) {
+    const std::string ends = ends_text(missing_parts(stall));
     return {.trouble = Trouble::network_slow,
             .what = ends.empty() ? fmt::format("the GPUs of {} are in {}, and it does not end",
-                                               ranks_text(numbers_of(behind_)),
-                                               call_text())
-                                 : fmt::format("nothing arrives {} in {}", ends, call_text()),
-            .why = why_text(),
+                                               ranks_text(numbers_of(stall.behind)),
+                                               call_text(stall))
+                                 : fmt::format("nothing arrives {} in {}", ends, call_text(stall)),
+            .why = stall_why(stall),
             .fix = nccl_fix};
-}
-
-Verdict Stall::verdict() const {
-    if (behind_.empty()) return {};
-    if (const Traces silent = at(GpuPlace::silent); !silent.empty())
-        return blaming(silent, "without an answer, even to a copy on another stream, in");
-    const Traces before = at(GpuPlace::before);
-    if (!before.empty() && (before.size() < behind_.size() || !further_.empty()))
-        return blaming(before, "still in other work before");
-    if (behind_.size() == 1 && !further_.empty()) return blaming(behind_, "stuck in");
-    if (const Traces found = suspects(); !found.empty()) return blaming(found, "stuck in");
-    return between();
 }
 
 }  // namespace
 
 Verdict gpu_verdict(const Scene& scene) {
-    return Stall(scene).verdict();
+    const Stall stall = stall_in(scene);
+    if (stall.behind.empty()) return {};
+    if (const Traces silent = at(stall, GpuPlace::silent); !silent.empty())
+        return blaming(stall, silent, "without an answer, even to a copy on another stream, in");
+    const Traces before = at(stall, GpuPlace::before);
+    if (!before.empty() && (before.size() < stall.behind.size() || !stall.further.empty()))
+        return blaming(stall, before, "still in other work before");
+    if (stall.behind.size() == 1 && !stall.further.empty())
+        return blaming(stall, stall.behind, "stuck in");
+    if (const Traces found = suspects(stall); !found.empty())
+        return blaming(stall, found, "stuck in");
+    return between(stall);
 }
 
 }  // namespace lockstep
