@@ -99,12 +99,16 @@ std::string why_text(const Scene& scene, const Traces& culprits) {
     return text;
 }
 
-Verdict blaming(const Scene& scene, Trouble trouble, const Traces& culprits, std::string what) {
+Verdict blaming(const Scene& scene,
+                Trouble trouble,
+                const Traces& culprits,
+                std::string what,
+                std::string fix = resume_fix) {
     return {.trouble = trouble,
             .culprits = numbers_of(culprits),
             .what = std::move(what),
             .why = why_text(scene, culprits),
-            .fix = resume_fix};
+            .fix = std::move(fix)};
 }
 
 Verdict mismatch(const Scene& scene, double) {
@@ -155,16 +159,14 @@ std::string placed_text(const Traces& traces) {
 
 Verdict crash_verdict(const Scene& scene, const Traces& crashed) {
     const int signal = crashed.front()->signal;
-    Verdict verdict = blaming(
+    return blaming(
         scene,
         Trouble::dead,
         crashed,
         fmt::format(
-            "{} crashed with signal {} ({})", placed_text(crashed), signal, ::strsignal(signal)));
-    verdict.fix =
+            "{} crashed with signal {} ({})", placed_text(crashed), signal, ::strsignal(signal)),
         std::string("its last lines are its stack under mpirun, which names the library; ") +
-        resume_fix;
-    return verdict;
+            resume_fix);
 }
 
 Verdict dead(const Scene& scene, double) {
@@ -175,24 +177,23 @@ Verdict dead(const Scene& scene, double) {
     if (!crashed.empty()) return crash_verdict(scene, crashed);
     const bool all = gone.size() == scene.traces().size();
     if (all && gone.size() > 1) gone = silent_first(scene, gone);
+    if (gone.front()->life == Life::cut_off)
+        return blaming(scene,
+                       Trouble::dead,
+                       gone,
+                       fmt::format("{} {} cut off: a network link of {} node is down",
+                                   placed_text(gone),
+                                   is_or_are(gone),
+                                   gone.size() == 1 ? "its" : "their"),
+                       "check that node's cable, port and switch; " + std::string(resume_fix));
     const bool is_known = gone.front()->life == Life::gone;
-    const bool is_cut_off = gone.front()->life == Life::cut_off;
     std::string what = fmt::format("{} {} gone without a word", placed_text(gone), is_or_are(gone));
-    if (is_cut_off)
-        what = fmt::format("{} {} cut off: a network link of {} node is down",
-                           placed_text(gone),
-                           is_or_are(gone),
-                           gone.size() == 1 ? "its" : "their");
-    else if (!is_known)
+    if (!is_known)
         what = fmt::format("{} {} given no sign of life for {}",
                            placed_text(gone),
                            gone.size() == 1 ? "has" : "have",
                            duration_text(scene.heartbeat_age_s(*gone.front())));
     Verdict verdict = blaming(scene, Trouble::dead, gone, what);
-    if (is_cut_off) {
-        verdict.fix = "check that node's cable, port and switch; " + std::string(resume_fix);
-        return verdict;
-    }
     verdict.why += fmt::format(
         "{}likely it was killed (kill -9, or by the kernel because memory ran out: see dmesg){}, "
         "or a library ended it",
@@ -205,14 +206,13 @@ Verdict failed(const Scene& scene, double) {
     const Traces found =
         scene.where([](const RankTrace& t) { return t.end == FlightEnd::failed && !gave_up(t); });
     if (found.empty()) return {};
-    Verdict verdict = blaming(
+    return blaming(
         scene,
         Trouble::failed,
         found,
         fmt::format(
-            "{} ended with an error (exit code {})", ranks_text(found), found.front()->exit_code));
-    verdict.fix = "its own log says which error";
-    return verdict;
+            "{} ended with an error (exit code {})", ranks_text(found), found.front()->exit_code),
+        "its own log says which error");
 }
 
 // A firewall or a broken switch: both nodes are well, and do not hear each other.
@@ -252,13 +252,11 @@ Verdict did_not_join(const Scene& scene, double patience_s) {
 Verdict stopped(const Scene& scene, double) {
     const Traces found = scene.where([](const RankTrace& t) { return t.life == Life::stopped; });
     if (found.empty()) return {};
-    Verdict verdict =
-        blaming(scene,
-                Trouble::stopped,
-                found,
-                fmt::format("{} {} stopped (state T)", ranks_text(found), is_or_are(found)));
-    verdict.fix = "a debugger, Ctrl-Z, kill -STOP or a suspended job did it; kill -CONT wakes it";
-    return verdict;
+    return blaming(scene,
+                   Trouble::stopped,
+                   found,
+                   fmt::format("{} {} stopped (state T)", ranks_text(found), is_or_are(found)),
+                   "a debugger, Ctrl-Z, kill -STOP or a suspended job did it; kill -CONT wakes it");
 }
 
 bool is_late(const Scene& scene, const RankTrace& trace) {
@@ -389,13 +387,14 @@ Verdict no_progress(const Scene& scene, double patience_s) {
                     who,
                     is_set_up ? "come further in its set-up" : "finished a phase",
                     duration_text(least_s));
-    Verdict verdict = blaming(scene, Trouble::no_progress, all, what);
-    verdict.fix =
-        std::ranges::any_of(all, [](const RankTrace* trace) { return saves(*trace); })
+    const bool are_saving =
+        std::ranges::any_of(all, [](const RankTrace* trace) { return saves(*trace); });
+    const char* const fix =
+        are_saving
             ? disk_fix
             : "the model, or a library that it uses, loops or waits for ever: check it; if it may "
               "take so long, give --comm-timeout more time";
-    return verdict;
+    return blaming(scene, Trouble::no_progress, all, what, fix);
 }
 
 Verdict ended(const Scene& scene, double) {
