@@ -83,26 +83,18 @@ std::string place_text(const RunStatus& status) {
 }
 
 std::string condition_sentence(const RunStatus& status) {
+    using enum RunCondition;
+    const std::string place = place_text(status);
     const double elapsed_s = status.times.elapsed;
-    switch (status.condition) {
-        case RunCondition::complete:
-            return fmt::format("complete: {} steps{}",
-                               count_words(reached_step(status)),
-                               elapsed_s > 0 ? " in " + duration_text(elapsed_s) : "");
-        case RunCondition::failed:
-            return "failed at " + place_text(status);
-        case RunCondition::lost:
-            return "lost at " + place_text(status) + ", nobody is there any more";
-        case RunCondition::stuck:
-            return "stuck at " + place_text(status);
-        case RunCondition::checkpointed:
-            return "saved at " + place_text(status) + ", to be continued";
-        case RunCondition::running:
-            return "running, at " + place_text(status);
-        case RunCondition::starting:
-            return "starting";
-    }
-    return "";
+    if (status.condition == complete)
+        return fmt::format("complete: {} steps{}",
+                           count_words(reached_step(status)),
+                           elapsed_s > 0 ? " in " + duration_text(elapsed_s) : "");
+    if (status.condition == failed) return "failed at " + place;
+    if (status.condition == lost) return "lost at " + place + ", nobody is there any more";
+    if (status.condition == stuck) return "stuck at " + place;
+    if (status.condition == checkpointed) return "saved at " + place + ", to be continued";
+    return status.condition == running ? "running, at " + place : "starting";
 }
 
 /// "loss 0.4183, test accuracy 98.37"

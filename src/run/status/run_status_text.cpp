@@ -58,19 +58,16 @@ std::string start_text(const StartRecord& start) {
         "{}: {} | {} | {}", start.incarnation, utc_text(start.began_unix_s), length, steps);
 }
 
-std::array<std::pair<const char*, double>, 6> losses(const RunTimes& times) {
-    return {{{"steps done again or lost", times.repeated},
-             {"saving", times.saving},
-             {"evaluating", times.evaluating},
-             {"starting", times.starting},
-             {"between starts", times.down},
-             {"other", times.other}}};
-}
-
 std::string lost_text(const RunTimes& times) {
     if (times.elapsed <= 0) return "";
+    const std::pair<const char*, double> losses[] = {{"steps done again or lost", times.repeated},
+                                                     {"saving", times.saving},
+                                                     {"evaluating", times.evaluating},
+                                                     {"starting", times.starting},
+                                                     {"between starts", times.down},
+                                                     {"other", times.other}};
     std::string parts;
-    for (const auto& [name, seconds] : losses(times))
+    for (const auto& [name, seconds] : losses)
         if (seconds >= 0.0005)
             parts +=
                 fmt::format("{}{} {}", parts.empty() ? ": " : ", ", name, duration_text(seconds));
