@@ -5,7 +5,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/version.hpp"
 
-#include "exit_meanings.hpp"
 #include "option_groups.hpp"
 
 #include <algorithm>

@@ -2,13 +2,49 @@
 // Manual pages of the commands, made from their tables, so that they always agree.
 #pragma once
 
+#include "lockstep/core/error.hpp"
+
 #include "command.hpp"
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// The meaning of an exit code, for `lockstep explain`, the manual page and docs/reference.md.
+struct ExitMeaning {
+    ExitCode code;
+    std::string_view meaning;     ///< "missing input or program"
+    std::string_view next_start;  ///< effect of another start: "would fail again"
+};
+
+/// Meanings, sorted by code.
+inline constexpr ExitMeaning exit_meanings[] = {
+    {ExitCode::complete, "complete", "is not needed"},
+    {ExitCode::usage, "wrong usage: option, value, argument", "would fail again"},
+    {ExitCode::bad_data, "bad data or checkpoint", "would fail again"},
+    {ExitCode::missing_input, "missing input or program", "would fail again"},
+    {ExitCode::service_away,
+     "a service is away (SLURM, a download), or a run is in use",
+     "perhaps later, by hand"},
+    {ExitCode::bug, "a bug of ours, or a model that ended the process", "would fail again"},
+    {ExitCode::cannot_create, "an output cannot be made", "would fail again"},
+    {ExitCode::io, "input or output error", "would fail again"},
+    {ExitCode::saved_please_requeue,
+     "saved after a signal or before --deadline, or told to end before anything began: please "
+     "requeue",
+     "goes on"},
+    {ExitCode::peer_lost,
+     "a rank, node or daemon was lost, or hangs",
+     "goes on from the newest checkpoint"},
+    {ExitCode::permission, "permission", "would fail again"},
+    {ExitCode::config, "configuration", "would fail again"},
+    {ExitCode::do_not_requeue,
+     "do not requeue: three starts without a new checkpoint, or too many restarts",
+     "find out why first"},
+    {ExitCode::interrupted, "interrupted by hand, saved", "goes on, by hand"}};
 
 std::string bash_completion(const std::vector<Command>& commands);
 std::string zsh_completion(const std::vector<Command>& commands);

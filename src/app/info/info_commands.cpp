@@ -12,7 +12,6 @@
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
-#include "exit_meanings.hpp"
 #include "manual.hpp"
 #include "train/train_options.hpp"
 

@@ -23,7 +23,7 @@ std::string absolute_text(const fs::path& path) {
 
 std::string resuming_line(const fs::path& run,
                           const std::string& program,
-                          const ChangedOptions& changed) {
+                          const ChangedSettings& changed) {
     std::string words =
         fmt::format("{} train --resume {}", program, shell_word(absolute_text(run)));
     for (const auto& [name, value] : changed)
@@ -65,10 +65,10 @@ std::string in_its_folder(const std::string& line, const std::string& folder) {
 
 std::string resume_command(const fs::path& run,
                            const std::string& program,
-                           const ChangedOptions& changed) {
+                           const ChangedSettings& changed) {
     try {
         const RunRecord record = read_run_record(run);
-        if (std::ranges::find(changed, "run", &ChangedOptions::value_type::first) == changed.end())
+        if (std::ranges::find(changed, "run", &ChangedSettings::value_type::first) == changed.end())
             return resuming_line(run, program, changed);
         Json config = record.config;
         for (const auto& [name, value] : changed)
