@@ -185,27 +185,15 @@ class Folded {
 };
 
 TEST(LogFold, PutsEqualLinesOfRanksTogether) {
-    Folded fold;
+    Folded fold, repeated, apart({.window_s = 1}), alike;
     fold.add(0, 1, "a").add(1, 1.1, "b").add(2, 1.2, "a").add(1, 1.3, "a").finish();
     EXPECT_THAT(fold.lines, ElementsAre("0-2 a", "1 b"));
-}
-
-TEST(LogFold, KeepsARanksOwnRepetitions) {
-    Folded fold;
-    fold.add(0, 1, "a").add(1, 1, "a").add(0, 1.1, "a").add(1, 1.1, "a").finish();
-    EXPECT_THAT(fold.lines, ElementsAre("0-1 a", "0-1 a"));
-}
-
-TEST(LogFold, KeepsLinesApartThatAreFarApart) {
-    Folded fold({.window_s = 1});
-    fold.add(0, 1, "a").add(1, 2.5, "a").finish();
-    EXPECT_THAT(fold.lines, ElementsAre("0 a", "1 a"));
-}
-
-TEST(LogFold, PutsLinesTogetherThatAreAlike) {
-    Folded fold;
-    fold.add(0, 1, "step 3 | 90 us", "step 3").add(1, 1, "step 3 | 70 us", "step 3").finish();
-    EXPECT_THAT(fold.lines, ElementsAre("0-1 step 3 | 90 us"));
+    repeated.add(0, 1, "a").add(1, 1, "a").add(0, 1.1, "a").add(1, 1.1, "a").finish();
+    EXPECT_THAT(repeated.lines, ElementsAre("0-1 a", "0-1 a")) << "a rank's own repetitions";
+    apart.add(0, 1, "a").add(1, 2.5, "a").finish();
+    EXPECT_THAT(apart.lines, ElementsAre("0 a", "1 a")) << "they are far apart";
+    alike.add(0, 1, "step 3 | 90 us", "step 3").add(1, 1, "step 3 | 70 us", "step 3").finish();
+    EXPECT_THAT(alike.lines, ElementsAre("0-1 step 3 | 90 us"));
 }
 
 TEST(LogFold, TellsLevelsAndKindsApart) {

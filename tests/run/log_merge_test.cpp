@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <random>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 
@@ -23,6 +24,13 @@ using test::merged;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
+
+/// The next line, which there must be.
+const LogLine& next_of(LogMerge& merge) {
+    const LogLine* const line = merge.next();
+    if (line == nullptr) throw std::runtime_error("no line");
+    return *line;
+}
 
 class LogMergeTest : public testing::Test {
   protected:
@@ -89,19 +97,14 @@ TEST_F(LogMergeTest, ReadsWhatTheLogWrites) {
     log_event("steps", {{"step", 5}});
     open_log({});
     LogMerge merge(logs_.path(), {});
-    const LogLine* line = merge.next();
-    ASSERT_NE(line, nullptr);
-    EXPECT_EQ(line->text, "a plain line");
-    EXPECT_EQ(line->rank, 3);
-    EXPECT_EQ(line->host, "n1");
-    EXPECT_GE(line->time_s, before_s);
-    EXPECT_FALSE(line->is_for_all);
-    line = merge.next();
-    ASSERT_NE(line, nullptr);
-    EXPECT_EQ(line->text, "with \"quotes\", a \\ and \xC3\xA4");
-    line = merge.next();
-    ASSERT_NE(line, nullptr);
-    EXPECT_EQ(line->alike, "step 5");
+    const LogLine& line = next_of(merge);
+    EXPECT_EQ(line.text, "a plain line");
+    EXPECT_EQ(line.rank, 3);
+    EXPECT_EQ(line.host, "n1");
+    EXPECT_GE(line.time_s, before_s);
+    EXPECT_FALSE(line.is_for_all);
+    EXPECT_EQ(next_of(merge).text, "with \"quotes\", a \\ and \xC3\xA4");
+    EXPECT_EQ(next_of(merge).alike, "step 5");
     EXPECT_EQ(merge.next(), nullptr);
     EXPECT_EQ(merge.damaged(), 0u);
 }
@@ -111,11 +114,10 @@ TEST_F(LogMergeTest, ReadsLogsOfOlderVersions) {
                 R"({"event":"log","level":"warn","t":5.5,"text":"old"})"
                 "\n");
     LogMerge merge(logs_.path(), {});
-    const LogLine* const line = merge.next();
-    ASSERT_NE(line, nullptr);
-    EXPECT_EQ(line->text, "old");
-    EXPECT_EQ(line->level, Level::warn);
-    EXPECT_EQ(line->rank, 1);
+    const LogLine& line = next_of(merge);
+    EXPECT_EQ(line.text, "old");
+    EXPECT_EQ(line.level, Level::warn);
+    EXPECT_EQ(line.rank, 1);
 }
 
 TEST_F(LogMergeTest, ReadsErrorsAndCapturedLines) {
@@ -128,17 +130,15 @@ TEST_F(LogMergeTest, ReadsErrorsAndCapturedLines) {
                  {"ranks", Json::Array{Json(1), Json(3)}}});
     logs_.event(1, 6, {{"event", "stderr"}, {"text", "terminate called"}, {"end", 17}});
     LogMerge merge(logs_.path(), {});
-    const LogLine* line = merge.next();
-    ASSERT_NE(line, nullptr);
-    EXPECT_EQ(line->kind, LogKind::error);
-    EXPECT_EQ(line->code, "E204");
-    EXPECT_EQ(line->text, "cut short");
-    EXPECT_EQ(line->why, "a copy");
-    EXPECT_THAT(line->failed, ElementsAre(1, 3));
-    line = merge.next();
-    ASSERT_NE(line, nullptr);
-    EXPECT_EQ(line->kind, LogKind::captured);
-    EXPECT_EQ(line->text, "terminate called");
+    const LogLine& line = next_of(merge);
+    EXPECT_EQ(line.kind, LogKind::error);
+    EXPECT_EQ(line.code, "E204");
+    EXPECT_EQ(line.text, "cut short");
+    EXPECT_EQ(line.why, "a copy");
+    EXPECT_THAT(line.failed, ElementsAre(1, 3));
+    const LogLine& second = next_of(merge);
+    EXPECT_EQ(second.kind, LogKind::captured);
+    EXPECT_EQ(second.text, "terminate called");
 }
 
 TEST_F(LogMergeTest, EndsWithWhatACrashedRankHadNoTimeToLog) {

@@ -49,16 +49,11 @@ TEST(MetricsFile, CutsStepsThatWillBeDoneAgain) {
     EXPECT_EQ(content_of(path), line(100) + line(200) + line(200, "test") + "{\"step\":300}\n");
 }
 
-TEST(MetricsFile, CutsALineThatIsNotWhole) {
+TEST(MetricsFile, CutsWhatIsNotWhole) {
     EXPECT_EQ(left_of(line(100) + "{\"step\":150,\"lo", 200), line(100));
-}
-
-TEST(MetricsFile, CutsZerosThatACrashLeftBehind) {
-    EXPECT_EQ(left_of(line(100) + std::string(5000, '\0') + "\n[1]\n", 200), line(100));
-}
-
-TEST(MetricsFile, BecomesEmptyWhenNothingIsToKeep) {
-    EXPECT_EQ(left_of(line(100) + line(200), 0), "");
+    EXPECT_EQ(left_of(line(100) + std::string(5000, '\0') + "\n[1]\n", 200), line(100))
+        << "zeros that a crash left behind";
+    EXPECT_EQ(left_of(line(100) + line(200), 0), "") << "nothing is to keep";
 }
 
 TEST(MetricsFile, RefusesAFolder) {

@@ -218,18 +218,15 @@ std::vector<ScalePoint> made_points(const ScaleModel& model, std::vector<int> ra
     return points;
 }
 
-TEST(LeastSquares, AreThePlainOnesWhereNoFactorIsBelowZero) {
+TEST(LeastSquares, AreThePlainOnesOfFactorsThatAreNotBelowZero) {
     const Solution found = solve_not_negative({{{1, 0}, {0, 2}, {1, 1}}, {3, 8, 7}});
     EXPECT_NEAR(found.factors[0], 3, 1e-9);
     EXPECT_NEAR(found.factors[1], 4, 1e-9);
     EXPECT_NEAR(found.squares, 0, 1e-9);
-}
-
-TEST(LeastSquares, LeaveOutWhatWouldBeBelowZeroAndWhatIsZero) {
-    const Solution found = solve_not_negative({{{1, 1, 0}, {1, 2, 0}}, {2, 1}});
-    EXPECT_NEAR(found.factors[0], 1.5, 1e-9);
-    EXPECT_EQ(found.factors[1], 0);
-    EXPECT_EQ(found.factors[2], 0);
+    const Solution less = solve_not_negative({{{1, 1, 0}, {1, 2, 0}}, {2, 1}});
+    EXPECT_NEAR(less.factors[0], 1.5, 1e-9);
+    EXPECT_EQ(less.factors[1], 0) << "it would be below zero";
+    EXPECT_EQ(less.factors[2], 0) << "it is of zeros";
 }
 
 RC_GTEST_PROP(LeastSquares, AreNoWorseThanAnyOtherFactors, ()) {

@@ -190,6 +190,8 @@ TEST_F(ProgressTest, SaysNothingOfItsEndWhereAProgramReads) {
 
 TEST(MemoryUse, IsReadFromTheKernelsFiles) {
     const test::TempDir root;
+    EXPECT_EQ(memory_use(root.path()).resident_bytes, 0u) << "the kernel says nothing";
+    EXPECT_EQ(proportional_memory_bytes(root.path()), 0u);
     root.file("proc/self/status", "VmPeak: 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n");
     root.file("proc/self/smaps_rollup",
               "55-7f ---p [rollup]\nRss:  9 kB\nPss:   512 kB\n"
@@ -197,12 +199,6 @@ TEST(MemoryUse, IsReadFromTheKernelsFiles) {
     EXPECT_EQ(memory_use(root.path()).resident_bytes, 1024u << 10);
     EXPECT_EQ(memory_use(root.path()).peak_resident_bytes, 2048u << 10);
     EXPECT_EQ(proportional_memory_bytes(root.path()), 512u << 10);
-}
-
-TEST(MemoryUse, IsZeroWhereTheKernelSaysNothing) {
-    const test::TempDir root;
-    EXPECT_EQ(memory_use(root.path()).resident_bytes, 0u);
-    EXPECT_EQ(proportional_memory_bytes(root.path()), 0u);
 }
 
 TEST(MemoryUse, GrowsWithTheProcess) {
@@ -252,9 +248,6 @@ TEST(TextTable, AlignsColumnsAndLeavesEmptyOnesOut) {
               "     16  6 ms\n");
     EXPECT_EQ(text_table({{"a", "b"}, {"10", "200"}}, Align::left, Align::right, ""),
               "a     b\n10  200\n");
-}
-
-TEST(TextTable, KeepsEscapesFromTerminals) {
     EXPECT_EQ(text_table({{"a"}, {"\033[31m"}}, Align::left, Align::left, ""), "a\n?[31m\n");
 }
 
