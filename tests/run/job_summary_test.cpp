@@ -77,6 +77,8 @@ TEST(JobSummary, AddsNodesUp) {
               "time          backward 100 %\n");
     const JobSummary read = record_from_json<JobSummary>(json_of_record(job), "log");
     EXPECT_EQ(summary_text(read), summary_text(job));
+    EXPECT_EQ(summary_text(summary_of(std::vector{RankUse{.rank = 0, .host = "n1"}})), "")
+        << "without steps";
 }
 
 TEST(JobSummary, TellsTheMostOfEachKindOfMemoryAndOfANodesState) {
@@ -236,10 +238,6 @@ TEST(JobSummary, AdvisesNothingForLessThanSomeSeconds) {
     for (StepBudget& stretch : rank.stretches)
         for (double& seconds : stretch.phases) seconds *= 0.01;
     EXPECT_EQ(summary_of(std::vector{rank}).why, "");
-}
-
-TEST(JobSummary, IsEmptyWithoutSteps) {
-    EXPECT_EQ(summary_text(summary_of(std::vector{RankUse{.rank = 0, .host = "n1"}})), "");
 }
 
 }  // namespace

@@ -230,12 +230,9 @@ TEST_F(RunDirectoryTest, IsNotTakenOverFromOthers) {
     EXPECT_EQ(caught_code([&] { open(); }), "E404");
 }
 
-TEST_F(RunDirectoryTest, GoesOnWithEqualSettings) {
+TEST_F(RunDirectoryTest, NamesEverySettingThatDiffers) {
     EXPECT_NO_THROW(
         check_same_deciding(root_, {{"seed", 1}, {"lr", 0.1}}, {{"lr", 0.1}, {"seed", 1}}));
-}
-
-TEST_F(RunDirectoryTest, NamesEverySettingThatDiffers) {
     const Error error = test::error_of([&] {
         check_same_deciding(root_,
                             {{"lr", 0.1}, {"model", "cnn"}, {"seed", 1}, {"old", true}},

@@ -162,6 +162,9 @@ TEST(ScalePoint, IsTheMeanOfTheRanksSteps) {
     EXPECT_EQ(point.seconds, 1.5);
     EXPECT_EQ((*point.parts)[StepPart::waiting], 0.5);
     EXPECT_TRUE(std::isinf(point.room)) << "nobody recorded cores";
+    RunFigures run = run_of(1, "{}");
+    run.ranks[0].steps.clear();
+    EXPECT_EQ(test::caught_code([&] { scale_point(run); }), "E420");
 }
 
 TEST(ScalePoint, KnowsHowManyRanksItsCoresCanComputeFor) {
@@ -173,12 +176,6 @@ TEST(ScalePoint, KnowsHowManyRanksItsCoresCanComputeFor) {
     EXPECT_EQ(room(1, "cpu", {.cores = 8, .sharers = 1}), 8);
     EXPECT_EQ(room(4, "cpu", {.cores = 2, .sharers = 1, .quota = 3}), 3) << "of the node";
     EXPECT_TRUE(std::isinf(room(4, "cuda", {.cores = 2, .sharers = 4})));
-}
-
-TEST(ScalePoint, NeedsSteps) {
-    RunFigures run = run_of(1, "{}");
-    run.ranks[0].steps.clear();
-    EXPECT_EQ(test::caught_code([&] { scale_point(run); }), "E420");
 }
 
 TEST(SameWork, IsTheSameModelDataAndBatch) {

@@ -222,6 +222,7 @@ TEST(EventFile, BeginsWithItsVersion) {
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(events[0].version, "brain.Event:2");
     EXPECT_GT(events[0].wall_time, 1.7e9);
+    EXPECT_EQ(test::caught_code([&] { EventFile(folder / "none"); }), "E201");
 }
 
 TEST(EventFile, HoldsScalarsOfAStep) {
@@ -306,11 +307,6 @@ TEST(EventFile, VoidsLaterStepsAfterAResume) {
     const auto later = events_of(from_the_begin.path());
     ASSERT_EQ(later.size(), 2u);
     EXPECT_EQ(later[1].step, 1);
-}
-
-TEST(EventFile, RefusesAMissingFolder) {
-    const test::TempDir folder;
-    EXPECT_EQ(test::caught_code([&] { EventFile(folder / "none"); }), "E201");
 }
 
 }  // namespace

@@ -206,17 +206,13 @@ TEST(FirstError, NamesWhoMetAnErrorThatAllAgreedOn) {
                    {{"event", "error"},
                     {"code", "E204"},
                     {"what", "cut short"},
+                    {"fix", "copy it"},
                     {"ranks", Json::Array{Json(2)}}});
     const RankErrors errors = errors_in(logs);
+    EXPECT_EQ(errors.first->fix, "copy it");
     EXPECT_THAT(errors.first->ranks, ElementsAre(2));
     EXPECT_EQ(errors.first->host, "n2");
     EXPECT_THAT(errors.followers, IsEmpty());
-}
-
-TEST(FirstError, HasTheFixThatTheLogHas) {
-    LogFolder logs;
-    logs.event(0, 1, {{"event", "error"}, {"code", "E204"}, {"what", "a"}, {"fix", "copy it"}});
-    EXPECT_EQ(errors_in(logs).first->fix, "copy it");
 }
 
 TEST(FirstError, IsOnlyToldWhereOnlyPeersAreToldOf) {
