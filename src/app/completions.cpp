@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The completions of shells: commands, their options, and the values of options with a few words.
+#include "lockstep/run/text_table.hpp"
+
 #include "manual.hpp"
 
 #include <map>
@@ -44,12 +46,7 @@ std::string shell_quoted(const std::string& text) {
 
 // fish knows \' within single quotes.
 std::string fish_quoted(const std::string& text) {
-    std::string out = "'";
-    for (const char c : text) {
-        if (c == '\'' || c == '\\') out += '\\';
-        out += c;
-    }
-    return out + "'";
+    return "'" + backslashed(text, "'\\") + "'";
 }
 
 std::string fish_option(const Command& command, const Option& option) {
@@ -68,12 +65,7 @@ std::string fish_option(const Command& command, const Option& option) {
 }
 
 std::string zsh_option(const Option& option, const std::string& spelling) {
-    std::string spec = spelling + "[";
-    for (const char c : option.help) {
-        if (c == '[' || c == ']' || c == '\\') spec += '\\';
-        spec += c;
-    }
-    spec += ']';
+    std::string spec = spelling + "[" + backslashed(option.help, "[]\\") + "]";
     if (option.kind == OptionKind::list) spec = "*" + spec;
     if (!option.words.empty())
         spec += fmt::format(":word:({})", fmt::join(option.words, " "));

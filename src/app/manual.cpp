@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include "option_groups.hpp"
 
@@ -57,20 +58,8 @@ std::string man_options(const OptionSection& section) {
     return text;
 }
 
-// In a cell of a table.
-std::string cell(const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '|' || c == '<' || c == '*' || c == '_') out += '\\';
-        out += c;
-    }
-    return out;
-}
-
 std::string code_cell(const std::string& text) {
-    std::string out = "`";
-    for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-    return out + "`";
+    return "`" + backslashed(text, "|") + "`";
 }
 
 std::string reference_options(const OptionSection& section, const std::string& heading) {
@@ -87,7 +76,7 @@ std::string reference_options(const OptionSection& section, const std::string& h
             code_cell(head_of(option)),
             shows_default(option) ? code_cell(option.default_value) : "",
             has_scopes ? fmt::format(" {} |", scopes[static_cast<std::size_t>(option.scope)]) : "",
-            cell(help_of(option)));
+            backslashed(help_of(option), "|<*_"));
     return text;
 }
 

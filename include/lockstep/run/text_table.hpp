@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -23,6 +24,9 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
 /// Returns `text` in lines of at most `width` columns, broken between words. Later lines begin with
 /// `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
+
+/// Returns `text` with a backslash before each character of `special`.
+std::string backslashed(std::string_view text, std::string_view special);
 
 /// Returns `text` as a cell of a CSV file, by RFC 4180.
 std::string csv_cell(const std::string& text);

@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include <algorithm>
 #include <array>
@@ -171,12 +172,10 @@ std::string proto_of(const Histogram& values) {
 
 /// A cell of a Markdown table.
 std::string cell(std::string_view text) {
-    std::string cell;
-    for (const char c : text) {
-        if (c == '|' || c == '\\') cell += '\\';
-        cell += c == '\n' || c == '\r' ? ' ' : c;
-    }
-    return cell;
+    std::string line = backslashed(text, "|\\");
+    std::ranges::replace_if(
+        line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    return line;
 }
 
 fs::path new_path(const fs::path& directory) {

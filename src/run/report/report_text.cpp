@@ -185,13 +185,7 @@ using Cells = std::vector<std::string>;
 constexpr std::size_t most_markdown_rows = 32;
 
 std::string escaped(std::string_view text) {
-    constexpr std::string_view special = "\\`*_{}[]()<>#+!|~&@$:";
-    std::string out;
-    for (const char c : printable(text)) {
-        if (special.find(c) != special.npos) out += '\\';
-        out += c;
-    }
-    return out;
+    return backslashed(printable(text), "\\`*_{}[]()<>#+!|~&@$:");
 }
 
 /// Four spaces make a block in which nothing is markup.

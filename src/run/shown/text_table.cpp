@@ -76,6 +76,15 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
     return out;
 }
 
+std::string backslashed(std::string_view text, std::string_view special) {
+    std::string out;
+    for (const char letter : text) {
+        if (special.find(letter) != special.npos) out += '\\';
+        out += letter;
+    }
+    return out;
+}
+
 std::string csv_cell(const std::string& text) {
     if (text.find_first_of(",\"\r\n") == text.npos) return text;
     std::string quoted = "\"";
