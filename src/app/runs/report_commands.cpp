@@ -36,10 +36,12 @@ Examples:
   lockstep report runs/a --format json --incarnation 2
 )";
 
-enum class ReportFormat { text, json, markdown, html };
+std::string json_text(const Report& report) {
+    return report_json(report).dump(2) + "\n";
+}
 
 struct ReportOptions {
-    ReportFormat format = ReportFormat::text;
+    std::string (*form)(const Report&) = report_text;
     fs::path out;
     std::int64_t incarnation = 0;  // 0: the newest
 };
@@ -58,18 +60,12 @@ Report report_of(const fs::path& run, std::int64_t asked, const std::string& pro
     return make_report(read_run_figures(run, asked), std::move(clues));
 }
 
-std::string rendered(const Report& report, ReportFormat format) {
-    if (format == ReportFormat::json) return report_json(report).dump(2) + "\n";
-    if (format == ReportFormat::markdown) return report_markdown(report);
-    return format == ReportFormat::html ? report_html(report) : report_text(report);
-}
-
 int show(const ReportOptions& options, const Invocation& call) {
     const fs::path run = call.positionals[0];
     if (!options.out.empty()) check_output_place(options.out);
     const Report report = report_of(run, options.incarnation, call.process.program.name);
-    const std::string text = rendered(report, options.format);
-    const bool is_page = options.format == ReportFormat::html;
+    const std::string text = options.form(report);
+    const bool is_page = options.form == report_html;
     if (options.out.empty() && !is_page) {
         print_once(text);
         return 0;
@@ -95,21 +91,14 @@ Examples:
       && mv /var/lib/node_exporter/a.tmp /var/lib/node_exporter/a.prom
 )";
 
-enum class MetricsFormat { csv, jsonl, prometheus };
-
 struct MetricsOptions {
-    MetricsFormat format = MetricsFormat::csv;
+    std::string (*form)(const RunFigures&) = metrics_csv;
     fs::path out;
 };
 
-std::string text_in(MetricsFormat format, const RunFigures& run) {
-    if (format == MetricsFormat::csv) return metrics_csv(run);
-    return format == MetricsFormat::jsonl ? metrics_jsonl(run) : metrics_prometheus(run);
-}
-
 int export_metrics(const MetricsOptions& options, const fs::path& run) {
     if (!options.out.empty()) check_output_place(options.out);
-    const std::string text = text_in(options.format, read_run_figures(run));
+    const std::string text = options.form(read_run_figures(run));
     if (options.out.empty())
         print_once(text);
     else
@@ -180,13 +169,13 @@ Command report_command() {
         .text = report_help,
         .table =
             {{"Options",
-              {choice_option<ReportFormat>("format",
-                                           options->format,
-                                           {{"text", ReportFormat::text},
-                                            {"json", ReportFormat::json},
-                                            {"markdown", ReportFormat::markdown},
-                                            {"html", ReportFormat::html}},
-                                           "format of the page"),
+              {choice_option("format",
+                             options->form,
+                             {{"text", report_text},
+                              {"json", json_text},
+                              {"markdown", report_markdown},
+                              {"html", report_html}},
+                             "format of the page"),
                path_option(
                    "out",
                    "FILE",
@@ -204,12 +193,12 @@ Command metrics_command() {
             .usage = "lockstep metrics RUN [--format csv|jsonl|prometheus] [--out FILE]",
             .text = metrics_help,
             .table = {{"Options",
-                       {choice_option<MetricsFormat>("format",
-                                                     options->format,
-                                                     {{"csv", MetricsFormat::csv},
-                                                      {"jsonl", MetricsFormat::jsonl},
-                                                      {"prometheus", MetricsFormat::prometheus}},
-                                                     "format of the output"),
+                       {choice_option("format",
+                                      options->form,
+                                      {{"csv", metrics_csv},
+                                       {"jsonl", metrics_jsonl},
+                                       {"prometheus", metrics_prometheus}},
+                                      "format of the output"),
                         path_option("out", "FILE", options->out, "file to write; unset: stdout")}}},
             .positionals = 1,
             .run = [options](const Invocation& call) {
