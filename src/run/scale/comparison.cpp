@@ -35,18 +35,6 @@ double mean_of(std::span<const double> values) {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-const RankFigures* first_with_steps(const RunFigures& run) {
-    const auto found = std::ranges::find_if(
-        run.ranks, [](const RankFigures& rank) { return !rank.steps.empty(); });
-    return found == run.ranks.end() ? nullptr : &*found;
-}
-
-// The steps that mean_step() averages over.
-std::span<const StepBudget> averaged_steps(const RankFigures& rank) {
-    const std::span<const StepBudget> steps(rank.steps);
-    return steps.size() > 1 ? steps.subspan(1) : steps;
-}
-
 // Sums over all ranks, by the step's number: ranks may have kept different steps, and some twice.
 struct PhaseSum {
     double seconds = 0, times = 0;
@@ -60,6 +48,18 @@ std::map<std::int64_t, PhaseSum> sums_by_step(const RunFigures& run, Phase phase
             ++sum.times;
         }
     return sums;
+}
+
+// Of the first rank that kept steps, and of the steps that mean_step() averages over.
+template <class Seconds>
+Scatter scatter_of_steps(const RunFigures& run, Seconds&& seconds) {
+    const auto rank =
+        std::ranges::find_if(run.ranks, [](const RankFigures& one) { return !one.steps.empty(); });
+    if (rank == run.ranks.end()) return {};
+    std::vector<double> all;
+    for (const StepBudget& step : rank->steps)
+        if (&step != &rank->steps.front() || rank->steps.size() == 1) all.push_back(seconds(step));
+    return scatter_of(all);
 }
 
 }  // namespace
@@ -111,23 +111,15 @@ Scatter scatter_of(std::span<const double> values) {
 }
 
 Scatter step_scatter(const RunFigures& run) {
-    const RankFigures* const rank = first_with_steps(run);
-    if (!rank) return {};
-    std::vector<double> seconds;
-    for (const StepBudget& step : averaged_steps(*rank)) seconds.push_back(step.wall_s());
-    return scatter_of(seconds);
+    return scatter_of_steps(run, [](const StepBudget& step) { return step.wall_s(); });
 }
 
 Scatter phase_scatter(const RunFigures& run, Phase phase) {
-    const RankFigures* const rank = first_with_steps(run);
-    if (!rank) return {};
     const auto sums = sums_by_step(run, phase);
-    std::vector<double> seconds;
-    for (const StepBudget& step : averaged_steps(*rank)) {
+    return scatter_of_steps(run, [&](const StepBudget& step) {
         const PhaseSum& sum = sums.at(step.step);
-        seconds.push_back(sum.seconds / sum.times);
-    }
-    return scatter_of(seconds);
+        return sum.seconds / sum.times;
+    });
 }
 
 bool is_beyond_scatter(const Scatter& first, const Scatter& second) {
