@@ -10,116 +10,78 @@ namespace F = torch::nn::functional;
 
 // Sequences [T, F], which a model is given as [n, 1, T, F].
 
-template <class Net, class Options>
-struct Recurrent : Classifier {
-    Recurrent(const ModelShape& shape, const Options& options, std::int64_t outputs)
-        : net(register_module("net", Net(options))),
-          last(register_module("last", nn::Linear(outputs, shape.classes))) {}
+template <class Net>
+struct Recurrent : Own {
+    template <class Options>
+    Recurrent(const ModelShape& of, const Options& options, std::int64_t outputs)
+        : Own(of),
+          net(register_module("net", Net(Options(options).batch_first(true)))),
+          last(register_module("last", nn::Linear(outputs, of.classes))) {}
     Tensor forward(const Tensor& input) override {
         return last(std::get<0>(net->forward(input.squeeze(1))).select(1, -1));
     }
-    Net net{nullptr};
+    Net net;
     nn::Linear last;
 };
 
-struct Lstm : Recurrent<nn::LSTM, nn::LSTMOptions> {
-    explicit Lstm(const ModelShape& shape)
-        : Recurrent(shape, nn::LSTMOptions(shape.width, 32).batch_first(true), 32) {}
-};
-
-struct DeepLstm : Recurrent<nn::LSTM, nn::LSTMOptions> {
-    explicit DeepLstm(const ModelShape& shape)
-        : Recurrent(shape,
-                    nn::LSTMOptions(shape.width, 32)
-                        .batch_first(true)
-                        .num_layers(2)
-                        .dropout(0.2)
-                        .bidirectional(true),
-                    64) {}
-};
-
-struct Gru : Recurrent<nn::GRU, nn::GRUOptions> {
-    explicit Gru(const ModelShape& shape)
-        : Recurrent(shape, nn::GRUOptions(shape.width, 24).batch_first(true), 24) {}
-};
-
-struct Attention : Classifier {
-    explicit Attention(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(shape.width, 32))),
-          heads(register_module("heads", nn::MultiheadAttention(32, 4))),
-          last(register_module("last", nn::Linear(32, shape.classes))) {}
+struct Attention : Own {
+    using Own::Own;
     Tensor forward(const Tensor& input) override {
         const Tensor x = first(input.squeeze(1)).transpose(0, 1);
         return last(std::get<0>(heads(x, x, x)).mean(0));
     }
-    nn::Linear first;
-    nn::MultiheadAttention heads;
-    nn::Linear last;
+    nn::Linear first = register_module("first", nn::Linear(shape.width, 32));
+    nn::MultiheadAttention heads = register_module("heads", nn::MultiheadAttention(32, 4));
+    nn::Linear last = register_module("last", nn::Linear(32, shape.classes));
 };
 
-struct Transformer : Classifier {
-    explicit Transformer(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(shape.width, 32))),
-          encoder(register_module(
-              "encoder",
-              nn::TransformerEncoder(
-                  nn::TransformerEncoderLayer(
-                      nn::TransformerEncoderLayerOptions(32, 4).dim_feedforward(64)),
-                  2))),
-          last(register_module("last", nn::Linear(32, shape.classes))) {}
+struct Transformer : Own {
+    using Own::Own;
     Tensor forward(const Tensor& input) override {
         return last(encoder(first(input.squeeze(1)).transpose(0, 1)).mean(0));
     }
-    nn::Linear first;
-    nn::TransformerEncoder encoder;
-    nn::Linear last;
+    nn::Linear first = register_module("first", nn::Linear(shape.width, 32));
+    nn::TransformerEncoder encoder = register_module(
+        "encoder",
+        nn::TransformerEncoder(nn::TransformerEncoderLayer(
+                                   nn::TransformerEncoderLayerOptions(32, 4).dim_feedforward(64)),
+                               2));
+    nn::Linear last = register_module("last", nn::Linear(32, shape.classes));
 };
 
-struct LanguageLstm : Classifier {
-    explicit LanguageLstm(const ModelShape& shape)
-        : words(register_module("words", nn::Embedding(shape.vocabulary, 32))),
-          net(register_module("net", nn::LSTM(nn::LSTMOptions(32, 48).batch_first(true)))),
-          last(register_module("last", nn::Linear(48, shape.vocabulary))) {}
+struct LanguageLstm : Own {
+    using Own::Own;
     Tensor forward(const Tensor& tokens) override {
         return last(std::get<0>(net->forward(words(tokens))));
     }
-    nn::Embedding words;
-    nn::LSTM net;
-    nn::Linear last;
+    nn::Embedding words = register_module("words", nn::Embedding(shape.vocabulary, 32));
+    nn::LSTM net = register_module("net", nn::LSTM(nn::LSTMOptions(32, 48).batch_first(true)));
+    nn::Linear last = register_module("last", nn::Linear(48, shape.vocabulary));
 };
 
 // Images, volumes, points and graphs.
 
-struct Norms : Classifier {
-    explicit Norms(const ModelShape& shape)
-        : conv(register_module("conv",
-                               nn::Conv2d(nn::Conv2dOptions(shape.channels, 8, 3).padding(1)))),
-          groups(register_module("groups", nn::GroupNorm(2, 8))),
-          each(register_module(
-              "each",
-              nn::InstanceNorm2d(
-                  nn::InstanceNorm2dOptions(8).affine(true).track_running_stats(true)))),
-          layer(register_module("layer", nn::LayerNorm(nn::LayerNormOptions({8})))),
-          last(register_module("last", nn::Linear(8, shape.classes))) {}
+struct Norms : Own {
+    using Own::Own;
     Tensor forward(const Tensor& images) override {
         return last(layer(torch::silu(each(groups(conv(images)))).mean({2, 3})));
     }
-    nn::Conv2d conv;
-    nn::GroupNorm groups;
-    nn::InstanceNorm2d each;
-    nn::LayerNorm layer;
-    nn::Linear last;
+    nn::Conv2d conv =
+        register_module("conv", nn::Conv2d(nn::Conv2dOptions(shape.channels, 8, 3).padding(1)));
+    nn::GroupNorm groups = register_module("groups", nn::GroupNorm(2, 8));
+    nn::InstanceNorm2d each = register_module(
+        "each",
+        nn::InstanceNorm2d(nn::InstanceNorm2dOptions(8).affine(true).track_running_stats(true)));
+    nn::LayerNorm layer = register_module("layer", nn::LayerNorm(nn::LayerNormOptions({8})));
+    nn::Linear last = register_module("last", nn::Linear(8, shape.classes));
 };
 
 Tensor unit(const Tensor& x, std::int64_t dimension) {
     return F::normalize(x, F::NormalizeFuncOptions().dim(dimension));
 }
 
-struct SpectralNorm : Classifier {
-    explicit SpectralNorm(const ModelShape& shape)
-        : w(register_parameter("w", 0.1 * torch::randn({32, numbers_of(shape)}))),
-          u(register_buffer("u", unit(torch::randn({32}), 0))),
-          last(register_module("last", nn::Linear(32, shape.classes))) {}
+struct SpectralNorm : Own {
+    using Own::Own;
     Tensor forward(const Tensor& input) override {
         const Tensor v = [&] {
             const torch::NoGradGuard none;
@@ -130,61 +92,60 @@ struct SpectralNorm : Classifier {
         const Tensor sigma = torch::dot(u.clone(), torch::mv(w, v));
         return last(torch::relu(F::linear(input.flatten(1), w / sigma)));
     }
-    Tensor w, u;
-    nn::Linear last;
+    Tensor w = register_parameter("w", 0.1 * torch::randn({32, numbers()}));
+    Tensor u = register_buffer("u", unit(torch::randn({32}), 0));
+    nn::Linear last = register_module("last", nn::Linear(32, shape.classes));
 };
 
-struct Volume : Classifier {  // [n, C, D, H, W]
-    explicit Volume(const ModelShape& shape)
-        : conv(register_module("conv",
-                               nn::Conv3d(nn::Conv3dOptions(shape.channels, 8, 3).padding(1)))),
-          norm(register_module("norm", nn::BatchNorm3d(8))),
-          last(register_module("last", nn::Linear(8, shape.classes))) {}
+struct Volume : Own {  // [n, C, D, H, W]
+    using Own::Own;
     Tensor forward(const Tensor& volumes) override {
         return last(torch::relu(norm(conv(volumes))).mean({2, 3, 4}));
     }
-    nn::Conv3d conv;
-    nn::BatchNorm3d norm;
-    nn::Linear last;
+    nn::Conv3d conv =
+        register_module("conv", nn::Conv3d(nn::Conv3dOptions(shape.channels, 8, 3).padding(1)));
+    nn::BatchNorm3d norm = register_module("norm", nn::BatchNorm3d(8));
+    nn::Linear last = register_module("last", nn::Linear(8, shape.classes));
 };
 
-struct ImageToImage : Classifier {
-    explicit ImageToImage(const ModelShape& shape)
-        : first(register_module("first",
-                                nn::Conv2d(nn::Conv2dOptions(shape.channels, 8, 3).padding(1)))),
-          last(register_module("last", nn::Conv2d(nn::Conv2dOptions(8, 1, 3).padding(1)))) {}
+struct ImageToImage : Own {
+    using Own::Own;
     Tensor forward(const Tensor& images) override {
         return last(torch::relu(first(images))).flatten(1);
     }
-    nn::Conv2d first, last;
+    nn::Conv2d first =
+        register_module("first", nn::Conv2d(nn::Conv2dOptions(shape.channels, 8, 3).padding(1)));
+    nn::Conv2d last = register_module("last", nn::Conv2d(nn::Conv2dOptions(8, 1, 3).padding(1)));
 };
 
-struct Points : TwoLayers {
-    explicit Points(const ModelShape& shape) : TwoLayers(shape.width, 64, shape.classes) {}
+struct Points : Own {
+    using Own::Own;
     Tensor forward(const Tensor& input) override {
         return last(std::get<0>(torch::relu(first(input.squeeze(1))).max(1)));
     }
+    nn::Linear first = register_module("first", nn::Linear(shape.width, 64));
+    nn::Linear last = register_module("last", nn::Linear(64, shape.classes));
 };
 
-struct IndexAdd : TwoLayers {
-    explicit IndexAdd(const ModelShape& shape) : TwoLayers(shape.width, 32, shape.classes) {}
+struct IndexAdd : Own {
+    using Own::Own;
     Tensor forward(const Tensor& input) override {
         const std::int64_t samples = input.size(0), points = input.size(2);
         const Tensor features = torch::relu(first(input.reshape({samples * points, -1})));
         const Tensor owner = torch::arange(samples).repeat_interleave(points);
         return last(torch::zeros({samples, 32}).index_add(0, owner, features));
     }
+    nn::Linear first = register_module("first", nn::Linear(shape.width, 32));
+    nn::Linear last = register_module("last", nn::Linear(32, shape.classes));
 };
 
-struct SeveralInputs : Classifier {
+struct SeveralInputs : Own {
+    using Own::Own;
     Tensor forward(const Tensor&) override { throw std::runtime_error("more inputs are needed"); }
 };
 
 struct Graph : SeveralInputs {
-    explicit Graph(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(shape.width, 32))),
-          second(register_module("second", nn::Linear(32, 32))),
-          last(register_module("last", nn::Linear(32, shape.classes))) {}
+    using SeveralInputs::SeveralInputs;
     Tensor forward_all(const std::vector<Tensor>& inputs) override {
         const Tensor nodes = inputs.at(0).squeeze(1);
         const Tensor edges = (inputs.at(1).squeeze(1) > 0.5).to(torch::kFloat);
@@ -192,28 +153,28 @@ struct Graph : SeveralInputs {
         const Tensor x = torch::relu(first(torch::bmm(edges, nodes) / degree + nodes));
         return last(torch::relu(second(torch::bmm(edges, x) / degree + x)).mean(1));
     }
-    nn::Linear first, second, last;
+    nn::Linear first = register_module("first", nn::Linear(shape.width, 32));
+    nn::Linear second = register_module("second", nn::Linear(32, 32));
+    nn::Linear last = register_module("last", nn::Linear(32, shape.classes));
 };
 
 struct ImageAndNumbers : SeveralInputs {
-    explicit ImageAndNumbers(const ModelShape& shape)
-        : conv(register_module("conv",
-                               nn::Conv2d(nn::Conv2dOptions(shape.channels, 8, 3).padding(1)))),
-          numbers(register_module("numbers", nn::Linear(shape.further.at(0).channels, 8))),
-          last(register_module("last", nn::Linear(16, shape.classes))) {}
+    using SeveralInputs::SeveralInputs;
     Tensor forward_all(const std::vector<Tensor>& inputs) override {
         return last(torch::cat({torch::relu(conv(inputs.at(0))).mean({2, 3}),
                                 torch::relu(numbers(inputs.at(1).flatten(1)))},
                                1));
     }
-    nn::Conv2d conv;
-    nn::Linear numbers, last;
+    nn::Conv2d conv =
+        register_module("conv", nn::Conv2d(nn::Conv2dOptions(shape.channels, 8, 3).padding(1)));
+    nn::Linear numbers = register_module("numbers", nn::Linear(shape.further.at(0).channels, 8));
+    nn::Linear last = register_module("last", nn::Linear(16, shape.classes));
 };
 
 // Losses of their own, for --task program.
 
-struct Pinn : TwoLayers {  // u'' + u = 0, u(0) = 0, u'(0) = 1
-    explicit Pinn(const ModelShape& shape) : TwoLayers(numbers_of(shape), 32, 1) {}
+struct Pinn : Own {  // u'' + u = 0, u(0) = 0, u'(0) = 1
+    using Own::Own;
     Tensor u(const Tensor& t) { return last(torch::tanh(first(t))); }
     static Tensor derivative(const Tensor& y, const Tensor& t) {
         return torch::autograd::grad({y}, {t}, {torch::ones_like(y)}, true, true)[0];
@@ -229,14 +190,12 @@ struct Pinn : TwoLayers {  // u'' + u = 0, u(0) = 0, u'(0) = 1
             residual.pow(2) + at_start.pow(2) + (derivative(at_start, start) - 1).pow(2);
         return loss.squeeze(1);
     }
+    nn::Linear first = register_module("first", nn::Linear(numbers(), 32));
+    nn::Linear last = register_module("last", nn::Linear(32, 1));
 };
 
 struct Vae : SeveralInputs {
-    explicit Vae(const ModelShape& shape)
-        : encoder(register_module("encoder", nn::Linear(numbers_of(shape), 64))),
-          mean(register_module("mean", nn::Linear(64, 8))),
-          variance(register_module("variance", nn::Linear(64, 8))),
-          decoder(register_module("decoder", nn::Linear(8, numbers_of(shape)))) {}
+    using SeveralInputs::SeveralInputs;
     NamedTensors forward_named(const std::vector<Tensor>& inputs) override {
         const Tensor x = inputs.at(0).flatten(1), h = torch::relu(encoder(x));
         const Tensor m = mean(h), l = variance(h);
@@ -244,11 +203,14 @@ struct Vae : SeveralInputs {
         const Tensor divergence = -0.5 * (1 + l - m.pow(2) - l.exp()).mean(1);
         return {{"divergence", divergence}, {"loss", (decoder(z) - x).pow(2).mean(1) + divergence}};
     }
-    nn::Linear encoder, mean, variance, decoder;
+    nn::Linear encoder = register_module("encoder", nn::Linear(numbers(), 64));
+    nn::Linear mean = register_module("mean", nn::Linear(64, 8));
+    nn::Linear variance = register_module("variance", nn::Linear(64, 8));
+    nn::Linear decoder = register_module("decoder", nn::Linear(8, numbers()));
 };
 
-struct Contrastive : TwoLayers {  // NT-Xent over the samples of a leaf
-    explicit Contrastive(const ModelShape& shape) : TwoLayers(numbers_of(shape), 64, 16) {}
+struct Contrastive : Own {  // NT-Xent over the samples of a leaf
+    using Own::Own;
     Tensor view(const Tensor& x) {
         return unit(last(torch::relu(first(x + 0.1 * torch::randn_like(x)))), 1);
     }
@@ -258,25 +220,22 @@ struct Contrastive : TwoLayers {  // NT-Xent over the samples of a leaf
         const auto each = F::CrossEntropyFuncOptions().reduction(torch::kNone);
         return F::cross_entropy(likeness, torch::arange(x.size(0)), each);
     }
+    nn::Linear first = register_module("first", nn::Linear(numbers(), 64));
+    nn::Linear last = register_module("last", nn::Linear(64, 16));
 };
 
 struct OwnLoss : SeveralInputs {
-    explicit OwnLoss(const ModelShape& shape)
-        : net(register_module("net",
-                              nn::Linear(numbers_of(shape), shape.further.at(0).vocabulary))) {}
+    using SeveralInputs::SeveralInputs;
     NamedTensors forward_named(const std::vector<Tensor>& in) override {
         const Tensor logits = net(in[0].flatten(1) + torch::randn({}));
         const Tensor loss = torch::cross_entropy_loss(logits, in[1], {}, at::Reduction::None);
         return {{"right", logits.argmax(1).eq(in[1])}, {"loss", loss}};
     }
-    nn::Linear net;
+    nn::Linear net = register_module("net", nn::Linear(numbers(), shape.further.at(0).vocabulary));
 };
 
 struct TwoTasks : SeveralInputs {  // a class and a number
-    explicit TwoTasks(const ModelShape& shape)
-        : first(register_module("first", nn::Linear(numbers_of(shape), 32))),
-          classes(register_module("classes", nn::Linear(32, shape.further.at(0).vocabulary))),
-          number(register_module("number", nn::Linear(32, 1))) {}
+    using SeveralInputs::SeveralInputs;
     NamedTensors forward_named(const std::vector<Tensor>& inputs) override {
         const Tensor x = torch::relu(first(inputs.at(0).flatten(1))), logits = classes(x);
         const auto each = F::CrossEntropyFuncOptions().reduction(torch::kNone);
@@ -285,7 +244,9 @@ struct TwoTasks : SeveralInputs {  // a class and a number
                 {"right", logits.argmax(1).eq(inputs.at(1))},
                 {"spread", apart.mean()}};
     }
-    nn::Linear first, classes, number;
+    nn::Linear first = register_module("first", nn::Linear(numbers(), 32));
+    nn::Linear classes = register_module("classes", nn::Linear(32, shape.further.at(0).vocabulary));
+    nn::Linear number = register_module("number", nn::Linear(32, 1));
 };
 
 }  // namespace
@@ -293,14 +254,26 @@ struct TwoTasks : SeveralInputs {  // a class and a number
 OwnModels architectures() {
     return {{"Attention", made<Attention>},
             {"Contrastive", made<Contrastive>},
-            {"DeepLstm", made<DeepLstm>},
+            {"DeepLstm",
+             [](const ModelShape& of) {
+                 const auto deep = nn::LSTMOptions(of.width, 32).num_layers(2).dropout(0.2);
+                 return std::make_shared<Recurrent<nn::LSTM>>(
+                     of, nn::LSTMOptions(deep).bidirectional(true), 64);
+             }},
             {"Graph", made<Graph>},
-            {"Gru", made<Gru>},
+            {"Gru",
+             [](const ModelShape& of) {
+                 return std::make_shared<Recurrent<nn::GRU>>(of, nn::GRUOptions(of.width, 24), 24);
+             }},
             {"ImageAndNumbers", made<ImageAndNumbers>},
             {"ImageToImage", made<ImageToImage>},
             {"IndexAdd", made<IndexAdd>},
             {"LanguageLstm", made<LanguageLstm>},
-            {"Lstm", made<Lstm>},
+            {"Lstm",
+             [](const ModelShape& of) {
+                 return std::make_shared<Recurrent<nn::LSTM>>(
+                     of, nn::LSTMOptions(of.width, 32), 32);
+             }},
             {"Norms", made<Norms>},
             {"OwnLoss", made<OwnLoss>},
             {"Pinn", made<Pinn>},

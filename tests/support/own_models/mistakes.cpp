@@ -13,73 +13,22 @@
 namespace lockstep::test {
 namespace {
 
-// Exceptions.
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
 
-struct ThrowsInConstructor : OneLayer {
-    explicit ThrowsInConstructor(const ModelShape& shape) : OneLayer(shape) {
-        TORCH_CHECK(shape.classes == 77, "I need 77 classes, not ", shape.classes);
-    }
-};
-
-struct LoopsInConstructor : OneLayer {
-    explicit LoopsInConstructor(const ModelShape& shape) : OneLayer(shape) {
-        while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
-    }
-};
-
-struct ThrowsInForward : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor&) override { throw std::runtime_error("first line\nsecond line"); }
-};
-
-struct ThrowsLater : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        if (++calls > 40) throw std::runtime_error("after 40 calls\nand more");
-        return logits(input);
-    }
-    int calls = 0;
-};
-
-/// On rank OWN_RANK alone, in the way that OWN_WAY names.
-struct FailsLater : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        if (++calls <= 40 || !is("OWN_RANK", variable("OMPI_COMM_WORLD_RANK")))
-            return logits(input);
-        if (is("OWN_WAY", "throw")) throw std::runtime_error("after 40 calls");
-        if (is("OWN_WAY", "exit")) std::exit(0);
-        if (is("OWN_WAY", "_exit")) std::_Exit(0);
-        if (is("OWN_WAY", "abort")) std::abort();
-        if (is("OWN_WAY", "segv")) std::raise(SIGSEGV);
-        if (is("OWN_WAY", "shape")) return logits(input).unsqueeze(2);
-        return logits(input) * std::numeric_limits<float>::quiet_NaN();
-    }
-    static std::string variable(const char* name) {
-        const char* value = std::getenv(name);
-        return value == nullptr ? "" : value;
-    }
-    static bool is(const char* name, const std::string& value) { return variable(name) == value; }
-    int calls = 0;
-};
-
-struct ThrowsInTrain : OneLayer {
-    using OneLayer::OneLayer;
-    void train(bool) override { throw std::runtime_error("no modes here"); }
-};
-
-struct ThrowsInEvaluation : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        if (!is_training()) throw std::runtime_error("nothing to test");
-        return logits(input);
-    }
-};
-
-struct ThrowsNumber : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor&) override { throw 42; }
-};
+/// In the way that OWN_WAY names.
+Tensor failed(const Tensor& output) {
+    const std::string way = variable("OWN_WAY");
+    if (way == "throw") throw std::runtime_error("after 40 calls");
+    if (way == "exit") std::exit(0);
+    if (way == "_exit") std::_Exit(0);
+    if (way == "abort") std::abort();
+    if (way == "segv") std::raise(SIGSEGV);
+    if (way == "shape") return output.unsqueeze(2);
+    return output * std::numeric_limits<float>::quiet_NaN();
+}
 
 struct ThrowingFunction : torch::autograd::Function<ThrowingFunction> {
     static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) { return x.clone(); }
@@ -89,73 +38,19 @@ struct ThrowingFunction : torch::autograd::Function<ThrowingFunction> {
     }
 };
 
-struct ThrowsInBackward : OneLayer {
+struct ThrowsInTrain : OneLayer {
     using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override { return ThrowingFunction::apply(logits(input)); }
+    void train(bool) override { throw std::runtime_error("no modes here"); }
 };
 
-// Outputs.
-
-struct Detached : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override { return logits(input).detach(); }
-};
-
-struct WrongShape : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override { return logits(input).unsqueeze(2); }
-};
-
-struct WrongInput : OneLayer {
-    explicit WrongInput(const ModelShape& shape) : OneLayer(shape) {
-        layer = register_module("narrow", nn::Linear(3, shape.classes));
-    }
-};
-
-// Tensors.
-
-struct Tied : TwoLayers {
-    explicit Tied(const ModelShape& shape) : TwoLayers(shape) {
-        register_parameter("again", last->weight);
-    }
-};
-
-struct SparseGradients : Classifier {
-    explicit SparseGradients(const ModelShape& shape)
-        : words(register_module("words", nn::Embedding(nn::EmbeddingOptions(64, 8).sparse(true)))),
-          last(register_module("last", nn::Linear(8, shape.classes))) {}
+struct SparseGradients : Own {
+    using Own::Own;
     Tensor forward(const Tensor& input) override {
         return last(words((input.flatten(1) * 8).to(torch::kLong).clamp(0, 63)).mean(1));
     }
-    nn::Embedding words;
-    nn::Linear last;
-};
-
-struct NoParameter : Classifier {
-    explicit NoParameter(const ModelShape& shape) : classes(shape.classes) {}
-    Tensor forward(const Tensor& input) override { return input.flatten(1).narrow(1, 0, classes); }
-    std::int64_t classes;
-};
-
-struct AllFrozen : OneLayer {
-    explicit AllFrozen(const ModelShape& shape) : OneLayer(shape) {
-        for (Tensor& parameter : parameters()) parameter.set_requires_grad(false);
-    }
-};
-
-struct WrongShapeLater : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        return ++calls > 40 ? logits(input).unsqueeze(2) : logits(input);
-    }
-    int calls = 0;
-};
-
-struct WrongShapeInEvaluation : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        return is_training() ? logits(input) : logits(input).unsqueeze(2);
-    }
+    nn::Embedding words =
+        register_module("words", nn::Embedding(nn::EmbeddingOptions(64, 8).sparse(true)));
+    nn::Linear last = register_module("last", nn::Linear(8, shape.classes));
 };
 
 /// For --task program; the first call is that which names outputs.
@@ -180,72 +75,105 @@ struct Thawing : TwoLayers {
     int calls = 0;
 };
 
-struct DoubleParameter : OneLayer {
-    explicit DoubleParameter(const ModelShape& shape) : OneLayer(shape) {
-        scale = register_parameter("scale", torch::ones({1}, torch::kDouble));
-    }
-    Tensor forward(const Tensor& input) override { return logits(input) * scale.to(torch::kFloat); }
-    Tensor scale;
-};
+OwnModels that_throw() {
+    return {
+        {"LoopsInConstructor",
+         [](const ModelShape&) -> std::shared_ptr<Classifier> {
+             while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+         }},
+        {"ThrowsInBackward", one_layer([](OneLayer& of, const Tensor& input) {
+             return ThrowingFunction::apply(of.logits(input));
+         })},
+        {"ThrowsInConstructor", changed<OneLayer>([](const OneLayer& of) {
+             TORCH_CHECK(of.shape.classes == 77, "I need 77 classes, not ", of.shape.classes);
+         })},
+        {"ThrowsInEvaluation", one_layer([](OneLayer& of, const Tensor& input) {
+             if (!of.is_training()) throw std::runtime_error("nothing to test");
+             return of.logits(input);
+         })},
+        {"ThrowsInForward", one_layer([](OneLayer&, const Tensor&) -> Tensor {
+             throw std::runtime_error("first line\nsecond line");
+         })},
+        {"ThrowsInTrain", made<ThrowsInTrain>},
+        {"ThrowsLater", one_layer([calls = 0](OneLayer& of, const Tensor& input) mutable {
+             if (++calls > 40) throw std::runtime_error("after 40 calls\nand more");
+             return of.logits(input);
+         })},
+        {"ThrowsNumber", one_layer([](OneLayer&, const Tensor&) -> Tensor { throw 42; })},
+    };
+}
 
-struct BoolBuffer : OneLayer {
-    explicit BoolBuffer(const ModelShape& shape) : OneLayer(shape) {
-        register_buffer("mask", torch::ones({4}, torch::kBool));
-    }
-};
+OwnModels of_wrong_tensors() {
+    return {
+        {"AllFrozen", changed<OneLayer>([](OneLayer& of) {
+             for (Tensor& parameter : of.parameters()) parameter.set_requires_grad(false);
+         })},
+        {"BoolBuffer", changed<OneLayer>([](OneLayer& of) {
+             of.register_buffer("mask", torch::ones({4}, torch::kBool));
+         })},
+        {"Detached",
+         one_layer([](OneLayer& of, const Tensor& input) { return of.logits(input).detach(); })},
+        {"DoubleParameter", changed<OneLayer>([](OneLayer& of) {
+             of.register_parameter("scale", torch::ones({1}, torch::kDouble));
+         })},
+        {"NoParameter", changed<OneLayer>([](OneLayer& of) {
+             of.unregister_module("layer");
+             of.output = [](OneLayer& it, const Tensor& input) {
+                 return input.flatten(1).narrow(1, 0, it.shape.classes);
+             };
+         })},
+        {"SparseGradients", made<SparseGradients>},
+        {"Thawing", made<Thawing>},
+        {"Tied", changed<TwoLayers>([](TwoLayers& of) {
+             of.register_parameter("again", of.last->weight);
+         })},
+        {"WrongInput", changed<OneLayer>([](OneLayer& of) {
+             of.layer = of.register_module("narrow", nn::Linear(3, of.shape.classes));
+         })},
+        {"WrongShape", one_layer([](OneLayer& of, const Tensor& input) {
+             return of.logits(input).unsqueeze(2);
+         })},
+        {"WrongShapeInEvaluation", one_layer([](OneLayer& of, const Tensor& input) {
+             return of.is_training() ? of.logits(input) : of.logits(input).unsqueeze(2);
+         })},
+        {"WrongShapeLater", one_layer([calls = 0](OneLayer& of, const Tensor& input) mutable {
+             return ++calls > 40 ? of.logits(input).unsqueeze(2) : of.logits(input);
+         })},
+    };
+}
 
-// What equal ranks do not compute alike.
-
-struct OwnGenerator : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        return logits(input + 0.1 * torch::randn(input.sizes(), generator));
-    }
-    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(42);
-};
-
-struct Counting : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override { return logits(input) / (1 + ++calls % 5); }
-    int calls = 0;
-};
-
-struct Clock : OneLayer {
-    using OneLayer::OneLayer;
-    Tensor forward(const Tensor& input) override {
-        const auto ticks = std::chrono::steady_clock::now().time_since_epoch().count();
-        return logits(input) * (1 + 1e-5 * static_cast<double>(ticks % 1009));
-    }
-};
+/// What equal ranks do not compute alike, or not all of them.
+OwnModels of_unequal_ranks() {
+    return {
+        {"Clock", one_layer([](OneLayer& of, const Tensor& input) {
+             const auto ticks = std::chrono::steady_clock::now().time_since_epoch().count();
+             return of.logits(input) * (1 + 1e-5 * static_cast<double>(ticks % 1009));
+         })},
+        {"Counting", one_layer([calls = 0](OneLayer& of, const Tensor& input) mutable {
+             return of.logits(input) / (1 + ++calls % 5);
+         })},
+        {"FailsLater", one_layer([calls = 0](OneLayer& of, const Tensor& input) mutable {
+             const bool here =
+                 ++calls > 40 && variable("OWN_RANK") == variable("OMPI_COMM_WORLD_RANK");
+             return here ? failed(of.logits(input)) : of.logits(input);
+         })},
+        {"OtherNames", made<OtherNames>},
+        {"OwnGenerator", changed<OneLayer>([](OneLayer& model) {
+             model.output = [generator = at::make_generator<at::CPUGeneratorImpl>(42)](
+                                OneLayer& of, const Tensor& input) {
+                 return of.logits(input + 0.1 * torch::randn(input.sizes(), generator));
+             };
+         })},
+    };
+}
 
 }  // namespace
 
 OwnModels mistakes() {
-    return {{"AllFrozen", made<AllFrozen>},
-            {"BoolBuffer", made<BoolBuffer>},
-            {"Clock", made<Clock>},
-            {"Counting", made<Counting>},
-            {"Detached", made<Detached>},
-            {"DoubleParameter", made<DoubleParameter>},
-            {"FailsLater", made<FailsLater>},
-            {"LoopsInConstructor", made<LoopsInConstructor>},
-            {"NoParameter", made<NoParameter>},
-            {"OtherNames", made<OtherNames>},
-            {"OwnGenerator", made<OwnGenerator>},
-            {"SparseGradients", made<SparseGradients>},
-            {"Thawing", made<Thawing>},
-            {"ThrowsInBackward", made<ThrowsInBackward>},
-            {"ThrowsInConstructor", made<ThrowsInConstructor>},
-            {"ThrowsInEvaluation", made<ThrowsInEvaluation>},
-            {"ThrowsInForward", made<ThrowsInForward>},
-            {"ThrowsInTrain", made<ThrowsInTrain>},
-            {"ThrowsLater", made<ThrowsLater>},
-            {"ThrowsNumber", made<ThrowsNumber>},
-            {"Tied", made<Tied>},
-            {"WrongInput", made<WrongInput>},
-            {"WrongShape", made<WrongShape>},
-            {"WrongShapeInEvaluation", made<WrongShapeInEvaluation>},
-            {"WrongShapeLater", made<WrongShapeLater>}};
+    OwnModels all = that_throw();
+    all.merge(of_wrong_tensors());
+    all.merge(of_unequal_ranks());
+    return all;
 }
 
 }  // namespace lockstep::test
