@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run as a thing of its own: resumed without other words, used without its data and in another
 // folder, on photos and tables as they are, and as the beginning of another run.
-
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace lockstep::test {
 namespace {
-
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
 
 ProcessResult in_folder(const fs::path& folder, const std::string& line) {
     return in_shell(folder, "lockstep " + line);
@@ -59,17 +50,17 @@ TEST_F(Alone, IsResumedWithoutOtherWords) {
         fs::remove_all(run / "ckpt" / fmt::format("step-{:06}", step));
     fs::remove(run / "state.json");  // as if it had been killed after step 10
     const std::string resumed = output_of(from_root("train --resume " + run.string()));
-    EXPECT_THAT(resumed, HasSubstr("resumed from step 10"));
+    EXPECT_THAT(resumed, has("resumed from step 10"));
     EXPECT_EQ(state_of(run), "complete, step 20, exit 0");
     EXPECT_EQ(printed_hash(resumed),
               printed_hash(from_root("train --resume " + (*home_ / "a").string()).output));
 
     const std::string again = fmt::format("train --resume {} ", run.string());
-    EXPECT_THAT(from_root(again + "--max-steps 5").output,
-                HasSubstr("E106: --max-steps 5 ends run '" + run.string() +
-                          "' at step 5, and it has done 20"));
-    EXPECT_THAT(from_root(again + "--lr 0.5").output, HasSubstr("lr is 0.001 in the run, now 0.5"));
-    EXPECT_THAT(from_root(again + "--run b").output, HasSubstr("E106: --resume and --run"));
+    EXPECT_THAT(
+        from_root(again + "--max-steps 5"),
+        says("E106: --max-steps 5 ends run '" + run.string() + "' at step 5, and it has done 20"));
+    EXPECT_THAT(from_root(again + "--lr 0.5"), says("lr is 0.001 in the run, now 0.5"));
+    EXPECT_THAT(from_root(again + "--run b"), says("E106: --resume and --run"));
     EXPECT_EQ(state_of(run), "complete, step 20, exit 0");
 
     EXPECT_THAT(from_root(again + "--epochs 3"),
@@ -77,11 +68,11 @@ TEST_F(Alone, IsResumedWithoutOtherWords) {
                      "the run was complete after 20 steps and goes on to 30: --schedule cosine "
                      "spans all of them, so the learning rate is 0.00025 now"));
     EXPECT_EQ(state_of(run), "complete, step 30, exit 0");
-    EXPECT_THAT(from_root(again).output, HasSubstr("the run is complete: 30 of 30 steps"));
+    EXPECT_THAT(from_root(again), says("the run is complete: 30 of 30 steps"));
     const auto settings_of = [&](const fs::path& of) {
         return from_root("config show --resume " + of.string()).output;
     };
-    EXPECT_THAT(settings_of(run), HasSubstr("\nepochs = 3\n"));
+    EXPECT_THAT(settings_of(run), has("\nepochs = 3\n"));
     // As a configuration file they give the whole run once more, bit for bit.
     const fs::path file = folder_.file("a.toml", settings_of(*home_ / "a"));
     const std::string anew = output_of(from_root(
@@ -97,18 +88,17 @@ TEST_F(Alone, IsUsedWithoutItsDataWhereverItIs) {
     };
     const auto figures = [&](const std::string& more) { return output_of(evaluated(more)); };
     const std::string newest = figures("");
-    EXPECT_THAT(newest, HasSubstr("weights       step 20\n"));
+    EXPECT_THAT(newest, has("weights       step 20\n"));
     EXPECT_THAT(figures("--np 2 --oversubscribe"), EndsWith(newest.substr(newest.find("samples"))));
-    EXPECT_THAT(figures("--step 5"), HasSubstr("weights       step 5\n"));
-    const auto is_evaluated = testing::AnyOf(HasSubstr("step 10"), HasSubstr("step 20"));
+    EXPECT_THAT(figures("--step 5"), has("weights       step 5\n"));
+    const auto is_evaluated = testing::AnyOf(has("step 10"), has("step 20"));
     EXPECT_THAT(figures("--step best"), is_evaluated);
     EXPECT_THAT(evaluated("--step 7"), says("E301: there is no checkpoint of step 7"));
     EXPECT_THAT(evaluated("--step last"), says("E103: 'last' is no checkpoint of a run"));
-    EXPECT_THAT(from_root(fmt::format("export {} --out {} --step best",
-                                      run.string(),
-                                      (folder_ / "w.safetensors").string()))
-                    .output,
-                testing::AllOf(HasSubstr("tensors of step"), is_evaluated));
+    EXPECT_THAT(
+        from_root(fmt::format(
+            "export {} --out {} --step best", run.string(), (folder_ / "w.safetensors").string())),
+        says("tensors of step", is_evaluated));
     fs::remove(run / "data.json");  // as in runs of earlier versions
     EXPECT_THAT(evaluated(""), says("E201"));
 }
@@ -130,7 +120,7 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
         return output_of(in_folder(folder_.path(), fmt::format("predict {} {}", run, words)));
     };
     EXPECT_THAT(predicted("photos --out photos.npy"),
-                HasSubstr("photos.npy: f32 [5, 10], step 20; names in photos.names.json\n"));
+                has("photos.npy: f32 [5, 10], step 20; names in photos.names.json\n"));
     EXPECT_EQ(content_of(folder_ / "photos.names.json"),
               R"({"names":["p0.pgm","p1.pgm","p2.pgm","p3.pgm","p4.pgm"]})"
               "\n");
@@ -140,24 +130,23 @@ TEST_F(Alone, PredictsPhotosAsTheyAre) {
     EXPECT_EQ(content_of(folder_ / "photos.npy"), content_of(folder_ / "packed.npy"));
     predicted("photos --out c.csv --as classes");
     const std::string lines = content_of(folder_ / "c.csv");
-    EXPECT_THAT(lines, testing::StartsWith("file,class\np0.pgm,"));
+    EXPECT_THAT(lines, StartsWith("file,class\np0.pgm,"));
     EXPECT_EQ(std::ranges::count(lines, '\n'), 6);
     predicted("photos --out p.csv --as probabilities --step 5");
-    EXPECT_THAT(content_of(folder_ / "p.csv"), testing::StartsWith("file,0,1,2,3,4,5,6,7,8,9\n"));
-    EXPECT_THAT(predicted("photos --out p.h5"),
-                HasSubstr("p.h5: f32 [5, 10], step 20; with names\n"));
-    EXPECT_THAT(content_of(folder_ / "p.h5"), HasSubstr("p0.pgmp1.pgmp2.pgm"));
+    EXPECT_THAT(content_of(folder_ / "p.csv"), StartsWith("file,0,1,2,3,4,5,6,7,8,9\n"));
+    EXPECT_THAT(predicted("photos --out p.h5"), has("p.h5: f32 [5, 10], step 20; with names\n"));
+    EXPECT_THAT(content_of(folder_ / "p.h5"), has("p0.pgmp1.pgmp2.pgm"));
     predicted("photos/p1.pgm --out one.csv --as classes");
-    EXPECT_THAT(content_of(folder_ / "one.csv"), testing::StartsWith("file,class\np1.pgm,"));
-    EXPECT_THAT(lines, HasSubstr(content_of(folder_ / "one.csv").substr(11)));
+    EXPECT_THAT(content_of(folder_ / "one.csv"), StartsWith("file,class\np1.pgm,"));
+    EXPECT_THAT(lines, has(content_of(folder_ / "one.csv").substr(11)));
     predicted("photos --out c.npy --as classes");
-    EXPECT_THAT(content_of(folder_ / "c.npy"), HasSubstr("'<i8'"));
+    EXPECT_THAT(content_of(folder_ / "c.npy"), has("'<i8'"));
     // That the outputs exist is said before all photos are read.
     folder_.file("photos/z.png", "no image");
-    EXPECT_THAT(in_folder(folder_.path(), fmt::format("predict {} photos --out c.npy", run)).output,
-                HasSubstr("error E407: 'c.npy' exists"));
+    EXPECT_THAT(in_folder(folder_.path(), fmt::format("predict {} photos --out c.npy", run)),
+                says("error E407: 'c.npy' exists"));
     for (const auto& entry : fs::directory_iterator(folder_.path()))
-        EXPECT_THAT(entry.path().filename().string(), Not(testing::StartsWith(".")));
+        EXPECT_THAT(entry.path().filename().string(), Not(StartsWith(".")));
 }
 
 TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
@@ -183,24 +172,23 @@ TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
         return in_folder(folder_.path(), "predict r " + words).output;
     };
     predict("t.csv --out all.csv --as classes");
-    EXPECT_THAT(content_of(folder_ / "all.csv"), testing::StartsWith("row,class\n0,"));
+    EXPECT_THAT(content_of(folder_ / "all.csv"), StartsWith("row,class\n0,"));
     const std::string said = predict("new.csv --id id --out new.out.csv");
-    EXPECT_THAT(said, HasSubstr("new.out.csv: f32 [10, 2], step 8\n"));
+    EXPECT_THAT(said, has("new.out.csv: f32 [10, 2], step 8\n"));
     const std::string lines = content_of(folder_ / "new.out.csv");
-    EXPECT_THAT(lines, testing::StartsWith("id,large,\"small, or so\"\nn0,"));
+    EXPECT_THAT(lines, StartsWith("id,large,\"small, or so\"\nn0,"));
     predict("new.csv --out new.npy");
     predict("t.csv --out all.npy");
     const std::string few = content_of(folder_ / "new.npy"), all = content_of(folder_ / "all.npy");
     constexpr std::size_t header = 128, bytes = 10 * 2 * sizeof(float);
     EXPECT_EQ(few.substr(header), all.substr(header, bytes)) << "the same rows, bit for bit";
-    EXPECT_THAT(predict("less.csv --out x.csv"), HasSubstr("has no column 'length'"));
+    EXPECT_THAT(predict("less.csv --out x.csv"), has("has no column 'length'"));
     EXPECT_THAT(predict("twice.csv --out x.csv"),
-                HasSubstr("has two columns with the same name, 'mass'"));
-    EXPECT_THAT(predict("t --out t.csv.npy --id id"),
-                HasSubstr("and --encoding do not go with 't'"));
-    EXPECT_THAT(in_folder(folder_.path(), "predict nosuch new.csv --out x.csv").output,
-                HasSubstr("E201: cannot open 'nosuch/run.json'"));
-    EXPECT_THAT(predict("new.csv --data t --out x.csv"), HasSubstr("E106"));
+                has("has two columns with the same name, 'mass'"));
+    EXPECT_THAT(predict("t --out t.csv.npy --id id"), has("and --encoding do not go with 't'"));
+    EXPECT_THAT(in_folder(folder_.path(), "predict nosuch new.csv --out x.csv"),
+                says("E201: cannot open 'nosuch/run.json'"));
+    EXPECT_THAT(predict("new.csv --data t --out x.csv"), has("E106"));
 }
 
 // Two targets, a column of texts, cells without a value, and one column that is no feature.
@@ -220,48 +208,46 @@ TEST_F(Alone, PredictsTablesAsTheTrainingTableWasRead) {
     const auto said = [&](const std::string& words) {
         return in_folder(folder_.path(), words).output;
     };
-    EXPECT_THAT(
-        said("data pack --csv t.csv --separator semicolon --decimal comma --drop id "
-             "--categorical kind --missing mean --target y1 --target y2 --out t"),
-        testing::AllOf(HasSubstr("column 4 ('age'): 13 of 64 cells have no value; they get "
-                                 "the mean of the others, 51.3725"),
-                       HasSubstr("column 3 ('kind'): 2 text(s), a number each: blue, red")));
+    EXPECT_THAT(said("data pack --csv t.csv --separator semicolon --decimal comma --drop id "
+                     "--categorical kind --missing mean --target y1 --target y2 --out t"),
+                has("column 4 ('age'): 13 of 64 cells have no value; they get "
+                    "the mean of the others, 51.3725",
+                    "column 3 ('kind'): 2 text(s), a number each: blue, red"));
     EXPECT_THAT(said("train --data t --run r --model mlp --batch 16 --max-steps 8 --scale-targets "
                      "--skip-checks all"),
-                HasSubstr("targets: scaled by mean 31500, -31.5 and deviation 18473, 18.473"));
+                has("targets: scaled by mean 31500, -31.5 and deviation 18473, 18.473"));
     said("predict r t.csv --id id --out all.csv");
-    EXPECT_THAT(content_of(folder_ / "all.csv"), testing::StartsWith("id,y1,y2\nn0,"));
+    EXPECT_THAT(content_of(folder_ / "all.csv"), StartsWith("id,y1,y2\nn0,"));
     said("predict r t.csv --out all.npy");
     EXPECT_THAT(said("predict r new.csv --out new.npy --np 2 --oversubscribe"),
-                testing::AllOf(HasSubstr("they get the training data's mean"),
-                               HasSubstr("new.npy: f32 [64, 2]")));
+                has("they get the training data's mean", "new.npy: f32 [64, 2]"));
     EXPECT_EQ(content_of(folder_ / "new.npy"), content_of(folder_ / "all.npy")) << "bit for bit";
     const std::string unknown = said("predict r green.csv --out x.csv");
-    EXPECT_THAT(unknown, HasSubstr("E239: 'green.csv', line 3, column 2 ('kind'): 'green' is not"));
-    EXPECT_THAT(unknown, HasSubstr("why: these are blue, red"));
-    EXPECT_THAT(said("predict r points.csv --out x.csv"), HasSubstr("fix: give --decimal point"));
+    EXPECT_THAT(unknown, has("E239: 'green.csv', line 3, column 2 ('kind'): 'green' is not"));
+    EXPECT_THAT(unknown, has("why: these are blue, red"));
+    EXPECT_THAT(said("predict r points.csv --out x.csv"), has("fix: give --decimal point"));
     EXPECT_THAT(said("predict r points.csv --decimal point --encoding latin1 --out x.csv"),
-                HasSubstr("x.csv: f32 [1, 2]"));
+                has("x.csv: f32 [1, 2]"));
     EXPECT_THAT(said("data pack --csv points.csv --separator semicolon --like t --decimal point "
                      "--encoding latin1 --out points"),
-                HasSubstr("packed 1 samples"));
-    EXPECT_THAT(said("eval r --data t"), testing::ContainsRegex("\ny2  +-?[0-9.]+ +[0-9.]+ "));
+                has("packed 1 samples"));
+    EXPECT_THAT(said("eval r --data t"), ContainsRegex("\ny2  +-?[0-9.]+ +[0-9.]+ "));
     said("export r --out w.safetensors");
     EXPECT_THAT(
         said("train --data t --run w --model mlp --batch 16 --max-steps 1 --skip-checks all "
              "--load-weights w.safetensors"),
-        HasSubstr("the weights of 'w.safetensors' give scaled targets, and here they"));
+        has("the weights of 'w.safetensors' give scaled targets, and here they"));
     const std::string tested = said("eval r --data t --json");
     said("data pack --csv t.csv --separator semicolon --like t --target y1 --target y2 --out like");
-    EXPECT_THAT(said("data pack --csv t.csv --like t --real f64 --out x"), HasSubstr("error E106"));
+    EXPECT_THAT(said("data pack --csv t.csv --like t --real f64 --out x"), has("error E106"));
     EXPECT_EQ(said("eval r --data like --json"), tested) << "the same samples and numbers";
     said(
         "data pack --csv t.csv --separator semicolon --like t --target y2 --target y1 --out "
         "turned");
     EXPECT_THAT(said("eval r --data turned"),
-                testing::AllOf(HasSubstr("column 1 of 'targets' is 'y2', and in the training data "
-                                         "'y1'; their order is: y1, y2"),
-                               HasSubstr("again with --target y1 --target y2, in this order")));
+                has("column 1 of 'targets' is 'y2', and in the training data "
+                    "'y1'; their order is: y1, y2",
+                    "again with --target y1 --target y2, in this order"));
 }
 
 TEST_F(Alone, TablesOfOtherTargetsAreRefused) {
@@ -284,16 +270,14 @@ TEST_F(Alone, TablesOfOtherTargetsAreRefused) {
     const std::string rest = " --model mlp --batch 16 --max-steps 1 --run ";
     said("train --data y" + rest + "ry");
     said("predict ry t.csv --out p.csv");
-    EXPECT_THAT(content_of(folder_ / "p.csv"), testing::StartsWith("row,y\n0,"));
-    EXPECT_THAT(said("eval ry --data z"),
-                HasSubstr("'targets' is 'z', and in the training data 'y'"));
-    EXPECT_THAT(said("train --data y --data z" + rest + "both"), HasSubstr("error E208"));
+    EXPECT_THAT(content_of(folder_ / "p.csv"), StartsWith("row,y\n0,"));
+    EXPECT_THAT(said("eval ry --data z"), has("'targets' is 'z', and in the training data 'y'"));
+    EXPECT_THAT(said("train --data y --data z" + rest + "both"), has("error E208"));
     EXPECT_THAT(said("train --data k --test-data l" + rest + "labels"),
-                HasSubstr("again with --label k, in this order"));
+                has("again with --label k, in this order"));
     const std::string steps = "f32 has steps of 128, so that numbers become equal; --real f64";
-    EXPECT_THAT(said("data pack --csv times.csv --target y --out f32"), HasSubstr(steps));
-    EXPECT_THAT(said("data pack --csv times.csv --target y --out f64 --real f64"),
-                testing::Not(HasSubstr(steps)));
+    EXPECT_THAT(said("data pack --csv times.csv --target y --out f32"), has(steps));
+    EXPECT_THAT(said("data pack --csv times.csv --target y --out f64 --real f64"), Not(has(steps)));
 }
 
 TEST_F(Alone, BeginsAnotherRun) {
@@ -311,19 +295,19 @@ TEST_F(Alone, BeginsAnotherRun) {
     EXPECT_EQ(state_of(folder_ / "one"), "complete, step 10, exit 0");
     EXPECT_EQ(printed_hash(begin("two", "--lr 0.01 --epochs 1 --np 2 --oversubscribe").output),
               printed_hash(one));
-    EXPECT_THAT(one, Not(HasSubstr("learned with others")));
+    EXPECT_THAT(one, Not(has("learned with others")));
     const std::string test = SmallData::get().test().string();
-    EXPECT_THAT(begin("dim", "--max-steps 1 --data " + test).output,
-                HasSubstr("the weights of '" + source + "' learned with others: --normalise RUN"));
+    EXPECT_THAT(begin("dim", "--max-steps 1 --data " + test),
+                says("the weights of '" + source + "' learned with others: --normalise RUN"));
     EXPECT_THAT(begin("kept", "--max-steps 1 --data " + test + " --normalise " + source), ends(0));
     EXPECT_THAT(begin("one", "--lr 0.01 --epochs 1"),
                 ends(0, "the run is complete: 10 of 10 steps"));
 
     EXPECT_THAT(begin("other", "--optimizer sgd --max-steps 1 --epochs 1 --schedule constant"),
                 ends(0, ", and a new optimizer; "));
-    EXPECT_THAT(begin("shape", "--channels 9 --max-steps 1").output, HasSubstr("E304"));
-    EXPECT_THAT(in_folder(folder_.path(), fmt::format("train --from {0} --run {0}", source)).output,
-                HasSubstr("E106: --from and --run both name"));
+    EXPECT_THAT(begin("shape", "--channels 9 --max-steps 1"), says("E304"));
+    EXPECT_THAT(in_folder(folder_.path(), fmt::format("train --from {0} --run {0}", source)),
+                says("E106: --from and --run both name"));
     EXPECT_THAT(
         begin("frozen", "--freeze 'fc1.*' --load-skip 'fc2.*' --max-steps 1 --schedule constant"),
         ends(0, "step-000005' loaded, 2 skipped"));
@@ -331,8 +315,7 @@ TEST_F(Alone, BeginsAnotherRun) {
     const auto longer = [&](const char* more) {
         return in_folder(folder_.path(), fmt::format("train --resume frozen --epochs 1 {}", more));
     };
-    EXPECT_THAT(longer("").output,
-                HasSubstr("--epochs 1 has no effect, because the run has --max-steps 1"));
+    EXPECT_THAT(longer(""), says("--epochs 1 has no effect, because the run has --max-steps 1"));
     EXPECT_THAT(longer("--max-steps 0"), ends(0));
     EXPECT_EQ(state_of(folder_ / "frozen"), "complete, step 10, exit 0");
     fs::remove(*home_ / "train");

@@ -6,8 +6,6 @@
 #include <regex>
 #include <set>
 
-#include <gtest/gtest.h>
-
 namespace lockstep::test {
 
 void PrintTo(const BadInput& input, std::ostream* out) {

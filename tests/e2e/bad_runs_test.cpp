@@ -3,7 +3,6 @@
 #include "lockstep/core/error.hpp"
 
 #include "program.hpp"
-#include "small_data.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -37,7 +36,7 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
                  "--from " +
                  run_ + ", and another --run\n")));
     EXPECT_THAT(run_lockstep(train({"--max-steps", "1", "--channels", "32"})).output,
-                testing::EndsWith("fix: go on without --channels, or use another run directory\n"))
+                EndsWith("fix: go on without --channels, or use another run directory\n"))
         << "the weights would not fit";
 }
 
@@ -85,10 +84,9 @@ TEST_F(BadRuns, BelongToOneJobAtATime) {
 TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
     EXPECT_THAT(run_lockstep(train({"--np", "4096"})),
                 ends(64,
-                     testing::MatchesRegex(
-                         "lockstep: error E601: --np 4096 asks for more ranks than cores\n"
-                         "  why: this process may use [0-9]+ core\\(s\\)\n"
-                         "  fix: use --np [0-9]+, or --oversubscribe for a test\n")));
+                     MatchesRegex("lockstep: error E601: --np 4096 asks for more ranks than cores\n"
+                                  "  why: this process may use [0-9]+ core\\(s\\)\n"
+                                  "  fix: use --np [0-9]+, or --oversubscribe for a test\n")));
     EXPECT_FALSE(fs::exists(run_));
 }
 

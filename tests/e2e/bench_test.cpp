@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep bench comm` as users call it: what it prints, and how it fails.
-#include "lockstep/core/json.hpp"
-
 #include "program.hpp"
 
 namespace lockstep::test {
 namespace {
-
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
 
 const Words quick = {"bench", "comm", "-b", "8", "-e", "4KiB", "-f", "8", "-n", "2", "-w", "1"};
 
@@ -23,7 +17,7 @@ std::string bench_output(int ranks, const Words& more) {
 
 TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
     const std::string text = bench_output(2, {"--beside", "all"});
-    EXPECT_THAT(text, testing::StartsWith("# lockstep "));
+    EXPECT_THAT(text, StartsWith("# lockstep "));
     EXPECT_THAT(text, ContainsRegex("size +count +algo +time +best +algbw +busbw +#wrong"));
     for (const char* method :
          {"lockstep", "ring", "recursive-doubling", "tree", "parameter-server"})
@@ -32,7 +26,7 @@ TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
     EXPECT_THAT(text,
                 ContainsRegex("\nverdict: every sum is exact; [a-z-]+ is the fastest at .*; "
                               "lockstep is [0-9.]+ \\(at .* times as fast as open-mpi\n"));
-    EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(text, Not(has("\x1b")));
 }
 
 TEST(BenchComm, MeasuresOneRankAndThree) {
@@ -40,7 +34,7 @@ TEST(BenchComm, MeasuresOneRankAndThree) {
         const std::string text = bench_output(ranks, {"--beside", "parameter-server"});
         for (const char* method : {"lockstep", "parameter-server"})
             EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +") + method + " .* 0\n"));
-        EXPECT_THAT(text, Not(HasSubstr("open-mpi")));
+        EXPECT_THAT(text, Not(has("open-mpi")));
     }
 }
 

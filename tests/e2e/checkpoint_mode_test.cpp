@@ -2,27 +2,19 @@
 // Checkpoints that are written beside the steps: the bytes of those that are written between two
 // steps, also on disks that are slow or fail, and under signals.
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/files.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <algorithm>
 #include <csignal>
-#include <memory>
 #include <set>
 #include <string_view>
 #include <tuple>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr int last_step = 20;
 constexpr const char* saved_between_steps =
@@ -65,7 +57,7 @@ std::int64_t expect_saved_end(const fs::path& run) {
     EXPECT_EQ(state_of(run), fmt::format("checkpointed, step {}, exit 75", step));
     const auto there = checkpoints_of(run);
     EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
-    EXPECT_THAT(there, Not(testing::Contains(testing::StartsWith("."))));
+    EXPECT_THAT(there, Not(testing::Contains(StartsWith("."))));
     return step;
 }
 
@@ -118,7 +110,7 @@ TEST_F(CheckpointModes, GiveTheSameBytes) {
             return result;
         };
         run("blocking");
-        EXPECT_THAT(run("overlapped"), Not(HasSubstr(saved_between_steps)));
+        EXPECT_THAT(run("overlapped"), Not(has(saved_between_steps)));
         const auto there = checkpoints_of(folder_ / name("blocking"));
         EXPECT_EQ(there.size(), last_step / 2);
         EXPECT_EQ(checkpoints_of(folder_ / name("overlapped")), there);
@@ -176,7 +168,7 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
     };
     const std::string late = at_steps("late", "40");
     EXPECT_LT(late.find(told), late.find("step 20 | ")) << "before the first one is due: " << late;
-    EXPECT_THAT(at_steps("last", "30"), Not(HasSubstr(told))) << "the last one needs no copy";
+    EXPECT_THAT(at_steps("last", "30"), Not(has(told))) << "the last one needs no copy";
 }
 
 // Of runs that fail every second, and may spend half of their time on saves.
@@ -188,10 +180,9 @@ TEST_F(CheckpointModes, ComeAsOftenAsTheirCostAndTheFailuresSay) {
     };
     const std::string chosen = output_of(run_lockstep(words(
         "chosen", typed("--checkpoint-every auto --mtbf 1s --checkpoint-overhead 0.5", {}), 2)));
-    EXPECT_THAT(
-        chosen,
-        testing::ContainsRegex("checkpoints: one each [0-9.]+m?s, as a save costs [0-9.]+m?s "
-                               "and failures are [0-9.]+s apart; saves then cost [0-9.]+ % of"));
+    EXPECT_THAT(chosen,
+                ContainsRegex("checkpoints: one each [0-9.]+m?s, as a save costs [0-9.]+m?s "
+                              "and failures are [0-9.]+s apart; saves then cost [0-9.]+ % of"));
     EXPECT_GE(checkpoints_of(folder_ / "chosen").size(), 2u);
     const auto rare = run_lockstep(words("rare", {"--checkpoint-every", "auto"}));
     EXPECT_EQ(checkpoints_of(folder_ / "rare").size(), 1u) << "the end's";
@@ -205,9 +196,9 @@ TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
     const std::string slow =
         output_of(trained("slow", 2, {}, with_disk({{"FAULTY_DISK_MS", "60"}})));
     EXPECT_EQ(printed_hash(slow), hash());
-    EXPECT_THAT(slow, HasSubstr("is left out, because that of step 2 is still being"));
-    EXPECT_THAT(slow, HasSubstr("(1 left out so far)"));
-    EXPECT_THAT(slow, testing::ContainsRegex("[2-9] checkpoints were left out, each because the"));
+    EXPECT_THAT(slow, has("is left out, because that of step 2 is still being"));
+    EXPECT_THAT(slow, has("(1 left out so far)"));
+    EXPECT_THAT(slow, ContainsRegex("[2-9] checkpoints were left out, each because the"));
     const auto there = checkpoints_of(folder_ / "slow");
     EXPECT_LT(there.size(), last_step / 2 - 1);
     EXPECT_TRUE(there.contains(fmt::format("step-{:06}", last_step)));
@@ -226,7 +217,7 @@ TEST_F(CheckpointModes, AreNotWaitedForWhereAStepIsSkipped) {
                           2,
                           typed("--precision fp16 --loss-scale %", {"1073741824"}),
                           with_disk({{"FAULTY_DISK_MS", "60"}})));
-    EXPECT_THAT(output, HasSubstr("the checkpoint of step 4 is left out, because that of step 2"));
+    EXPECT_THAT(output, has("the checkpoint of step 4 is left out, because that of step 2"));
     EXPECT_EQ(json_lines(folder_ / "run/metrics.jsonl").at(3).at("skipped_steps"), 4);
 }
 
@@ -240,7 +231,7 @@ TEST_F(CheckpointModes, LeavePeriodsOfAClockOutAndCountThem) {
     EXPECT_TRUE(eventually([&] { return is_told() || job->has_ended(); }, 60));
     job->send(SIGTERM);
     EXPECT_EQ(job->wait(100), 75) << output();
-    EXPECT_THAT(output(), testing::ContainsRegex("is still being written after [1-9][0-9.]*s"));
+    EXPECT_THAT(output(), ContainsRegex("is still being written after [1-9][0-9.]*s"));
 }
 
 TEST_F(CheckpointModes, WarnOfAnOldOneThatStays) {
@@ -298,7 +289,7 @@ TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
     const double begin = now_s();
     EXPECT_EQ(job->wait(120), 76) << output();
     EXPECT_LT(now_s() - begin, 18) << "not four times as long";
-    EXPECT_THAT(output(), HasSubstr(told));
+    EXPECT_THAT(output(), has(told));
     EXPECT_TRUE(checkpoints_of(run).contains("step-000002"));
     expect_undisturbed_end("signal", 1, blocking);
 }
@@ -311,7 +302,7 @@ TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
     flip_last_byte(saved / "step-000004" / flipped);
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), fails());
     const std::string resumed = output_of(trained("run", 3, all_));
-    EXPECT_THAT(resumed, HasSubstr("checkpoint step-000006 is skipped: cannot open"));
+    EXPECT_THAT(resumed, has("checkpoint step-000006 is skipped: cannot open"));
     EXPECT_THAT(resumed, has("checkpoint step-000004 is skipped: ", "resumed from step 2 "));
     EXPECT_EQ(printed_hash(resumed), hash());
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), ends(0));
@@ -346,8 +337,8 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereNoThreadCanBeMade) {
     folder_.file("refusal", "");
     EXPECT_THAT(run_lockstep({"save", run}), ends(0));
     EXPECT_THAT(output(),
-                HasSubstr("checkpoints are written between two steps: the system refuses this "
-                          "process memory or threads"));
+                has("checkpoints are written between two steps: the system refuses this "
+                    "process memory or threads"));
     EXPECT_THAT(run_lockstep({"stop", run, "--now"}), ends(0));
     EXPECT_EQ(job->wait(100), 130) << output();
     EXPECT_EQ(checkpoints_of(run).size(), 1u);

@@ -4,19 +4,11 @@
 #include "lockstep/run/control.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <csignal>
-#include <memory>
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::ContainsRegex;
-using testing::HasSubstr;
 
 constexpr const char* endless = "1000000";
 
@@ -95,10 +87,9 @@ TEST_F(Control, SavesAndGoesOnThenStopsWithACheckpoint) {
     EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
     EXPECT_EQ(saved_step(), end);
     EXPECT_EQ(phase(), "checkpointed");
-    EXPECT_THAT(
-        stopped.output,
-        HasSubstr(fmt::format("run: stopped; the same command goes on from step {}\n", end)));
-    EXPECT_THAT(status().at("reason").get<std::string>(), HasSubstr("stopped by request of "));
+    EXPECT_THAT(stopped,
+                says(fmt::format("run: stopped; the same command goes on from step {}\n", end)));
+    EXPECT_THAT(status().at("reason").get<std::string>(), has("stopped by request of "));
     EXPECT_FALSE(has_request());
     expect_undisturbed_end(end + 30);
 }
@@ -146,7 +137,7 @@ TEST_F(Control, IgnoresARequestToAnEarlierStart) {
     const auto step = newest_step(run_);
     EXPECT_TRUE(eventually([&] { return newest_step(run_) > step || job->has_ended(); }, 60));
     EXPECT_FALSE(job->has_ended()) << output();
-    EXPECT_THAT(output(), HasSubstr("a request to an earlier start of the run was found"));
+    EXPECT_THAT(output(), has("a request to an earlier start of the run was found"));
 }
 
 TEST_F(Control, KnowsARunThatWasKilled) {
@@ -160,8 +151,7 @@ TEST_F(Control, KnowsARunThatWasKilled) {
     // A process without a command line may hold its lock for a moment yet.
     EXPECT_TRUE(eventually([&] { return phase() == "lost"; }, 60)) << phase();
     EXPECT_EQ(status().at("seconds").at("training"), 0.0);
-    EXPECT_THAT(expect_done({"status", run_}).output,
-                HasSubstr("no process works on it: process "));
+    EXPECT_THAT(expect_done({"status", run_}), says("no process works on it: process "));
     EXPECT_THAT(run_lockstep({"stop", run_}),
                 ends(69, "lockstep: error E683: nothing runs in '", "is gone\n"));
     EXPECT_FALSE(has_request());
@@ -178,7 +168,7 @@ TEST_F(Control, KeepsARequestThatWasNotMetInTime) {
     const auto late = run_lockstep({"save", run_, "--timeout", "1s"});
     for (const pid_t rank : ranks) ::kill(rank, SIGCONT);
     EXPECT_EQ(late.exit_code, 69);
-    EXPECT_THAT(late.output, HasSubstr("lockstep: error E685: "));
+    EXPECT_THAT(late, says("lockstep: error E685: "));
     EXPECT_TRUE(eventually([&] { return saved_step() > 0 || job->has_ended(); }, 60));
     EXPECT_TRUE(eventually([&] { return !has_request(); }, 30));
     EXPECT_FALSE(job->has_ended()) << output();
@@ -204,8 +194,7 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
     EXPECT_THAT(expect_done({"status", "--all", folder_.path()}).output,
                 ContainsRegex("/run +complete +60 of 60 \\(100 %\\) +- +1 +[0-9]"));
     EXPECT_THAT(expect_done({"status", run_}).output, ContainsRegex("goodput +[0-9]+ % of "));
-    EXPECT_THAT(run_lockstep({"save", run_}).output,
-                HasSubstr("why: the run is complete at step 60\n"));
+    EXPECT_THAT(run_lockstep({"save", run_}), says("why: the run is complete at step 60\n"));
 }
 
 TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
@@ -221,11 +210,10 @@ TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
     const std::string table = expect_done({"status", "--all", folder_.path()}).output;
     EXPECT_THAT(table, ContainsRegex("goodput +metric +best +best step .* lr .*"));
     EXPECT_THAT(table, ContainsRegex("/lr0.02 .* accuracy +0.[0-9]+ +[24] .* 0.02"));
-    EXPECT_THAT(table, testing::Not(HasSubstr("batch")));
-    EXPECT_THAT(table, testing::Not(HasSubstr(" data ")));
+    EXPECT_THAT(table, Not(has("batch")));
+    EXPECT_THAT(table, Not(has(" data ")));
     const std::string csv = expect_done({"status", "--all", folder_.path(), "--csv"}).output;
-    EXPECT_THAT(csv,
-                testing::StartsWith("run,phase,step,steps_total,goodput,metric,best,best step,"));
+    EXPECT_THAT(csv, StartsWith("run,phase,step,steps_total,goodput,metric,best,best step,"));
     EXPECT_THAT(csv, ContainsRegex("/none,complete,1,1,[0-9.]+,,,"));
     const auto all = expect_done({"status", "--all", folder_.path(), "--json"}).output;
     const Json first = parse_json(all, "status")[std::size_t{0}];
@@ -243,7 +231,7 @@ TEST(ControlCommands, RefuseWhatIsNoRun) {
         EXPECT_THAT(run_lockstep({command, "a", "b"}), ends(64));
     }
     EXPECT_THAT(run_lockstep({"stop", "a", "--now", "--after-checkpoint"}), ends(64));
-    EXPECT_THAT(run_lockstep({"status", "--all", folder.path()}).output, HasSubstr("no runs in '"));
+    EXPECT_THAT(run_lockstep({"status", "--all", folder.path()}), says("no runs in '"));
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the program advises about data is done as it says: each command is copied and run.
 #include "program.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 #include <algorithm>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 // Commands of one folder.
 class DataAdvice : public testing::Test {
@@ -62,7 +58,7 @@ TEST_P(DataAdviceWorks, AsItIsPrinted) {
     const Advised& advised = GetParam();
     python(advised.python);
     const std::string refused = output_of(shell(advised.mistake), testing::Ne(0));
-    EXPECT_THAT(refused, HasSubstr("error " + advised.code + ": "));
+    EXPECT_THAT(refused, has("error " + advised.code + ": "));
     if (!advised.option.empty()) {
         const std::string option = option_in(refused, advised.option);
         EXPECT_THAT(shell(advised.then + " " + option), ends(0)) << option << '\n';
@@ -332,7 +328,7 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
     const std::string train = "lockstep train --model mlp --batch 8 --max-steps 3 ";
     const std::string fields = "--field images=/x:HWC --field labels=/y:label";
     const ProcessResult refused = shell(train + "--run R --data x.h5 --data y.h5 " + fields);
-    ASSERT_THAT(refused.output, HasSubstr("error E207: "));
+    ASSERT_THAT(refused, says("error E207: "));
     const std::string begin = " with their fields: ";
     const std::string advised = line_from(refused.output, begin).substr(begin.size());
     EXPECT_THAT(
@@ -350,23 +346,19 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
         << refused.output;
     // Each fix that has no command leads to the command above.
     const std::string inspect = "lockstep data inspect x.h5 --field ";
-    EXPECT_THAT(shell(inspect + "images=x.h5:/x:HWC --field labels=y.h5:/y").output,
-                HasSubstr("labels"));
-    EXPECT_THAT(shell(inspect + "images=one.h5:/x:HWC --field labels=y.h5:/y").output,
-                HasSubstr("error E235: each field has a file of its own"));
+    EXPECT_THAT(shell(inspect + "images=x.h5:/x:HWC --field labels=y.h5:/y"), says("labels"));
+    EXPECT_THAT(shell(inspect + "images=one.h5:/x:HWC --field labels=y.h5:/y"),
+                says("error E235: each field has a file of its own"));
     EXPECT_THAT(shell("cp x.h5 z.h5; lockstep data inspect x.h5 z.h5 --field images=/x:HWC --field "
-                      "labels=x.h5:/x")
-                    .output,
-                HasSubstr("error E235: "));
+                      "labels=x.h5:/x"),
+                says("error E235: "));
     EXPECT_THAT(
         shell("lockstep data inspect x.h5 z.h5 --field images=/x:HWC --field labels=y.h5:/y "
-              "&& exit 1; lockstep data inspect y.h5")
-            .output,
-        HasSubstr("error E209: "));
+              "&& exit 1; lockstep data inspect y.h5"),
+        says("error E209: "));
     EXPECT_THAT(shell(train + "--run S --data one.h5 --field images=/x:HWC --field "
-                              "labels=y.h5:/y --test-data x.h5 --test-field images=/x:HWC")
-                    .output,
-                HasSubstr("error E105: where is field 'labels'"));
+                              "labels=y.h5:/y --test-data x.h5 --test-field images=/x:HWC"),
+                says("error E105: where is field 'labels'"));
 }
 
 // The last command that is shown for files of public data is run.
@@ -411,10 +403,10 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
         EXPECT_TRUE(trains || worked.output.find("\n  lockstep train --data") != command.npos)
             << shown << command << worked.output;
     }
-    EXPECT_THAT(shell("lockstep data inspect g").output,
-                HasSubstr("no command to train on it: '/all' is a group of data sets"));
-    EXPECT_THAT(shell("lockstep train --data v.h5 --run V").output,
-                HasSubstr("such as --field features=/x --field labels=/y"));
+    EXPECT_THAT(shell("lockstep data inspect g"),
+                says("no command to train on it: '/all' is a group of data sets"));
+    EXPECT_THAT(shell("lockstep train --data v.h5 --run V"),
+                says("such as --field features=/x --field labels=/y"));
 }
 
 // What NumPy deflates, and what it stores, are the same rows; so are two data sets, and both.
@@ -469,8 +461,8 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     const std::string train =
         "lockstep train --model mlp --batch 32 --max-steps 4 --data x.h5 --field images=/images "
         "--field labels=/labels --run ";
-    EXPECT_THAT(shell(train + "x3 --normalise none").output, HasSubstr("E306"));
-    EXPECT_THAT(shell(train + "n --normalise f1").output, HasSubstr("E217: 'f1' has no mean"));
+    EXPECT_THAT(shell(train + "x3 --normalise none"), says("E306"));
+    EXPECT_THAT(shell(train + "n --normalise f1"), says("E217: 'f1' has no mean"));
     // A file may go, and another one is told; a run that begins with its weights has them, too.
     EXPECT_THAT(
         shell("cp x1/data.json s.json && " + train +
@@ -480,10 +472,10 @@ TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
         ends(0));
     const std::string other =
         "lockstep data pack --hdf5 z.h5 --field images=/images --field labels=/labels --out Z >o; ";
-    EXPECT_THAT(shell(other + "lockstep train --resume s --max-steps 7 --normalise Z").output,
-                HasSubstr("error E306: run 's' was made with other"));
+    EXPECT_THAT(shell(other + "lockstep train --resume s --max-steps 7 --normalise Z"),
+                says("error E306: run 's' was made with other"));
     for (const char* wrong : {"nowhere", "never", "3/2"})
-        EXPECT_THAT(shell(train + "n --normalise " + wrong).output, HasSubstr("E103"));
+        EXPECT_THAT(shell(train + "n --normalise " + wrong), says("E103"));
     // Packing finds the same of whole numbers, whatever their order.
     EXPECT_THAT(
         shell("lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out "
@@ -567,7 +559,7 @@ TEST_F(LookLine, TrainsOnEachKindOfData) {
     make_files();
     for (const Look& look : looks()) {
         const std::string looked = output_of(shell("lockstep data inspect " + look.place));
-        EXPECT_THAT(looked, HasSubstr(look.words));
+        EXPECT_THAT(looked, has(look.words));
         const std::string line = line_from(looked, "lockstep train --data ");
         if (line.empty()) continue;
         EXPECT_THAT(shell(line + " --max-steps 2"), ends(0)) << line << '\n';

@@ -2,14 +2,9 @@
 // Training reads its data one way or another: the model is the same, and every sample counts once.
 #include "data/foreign_files.hpp"
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 #include <csignal>
 #include <functional>
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
@@ -64,7 +59,7 @@ TEST_F(TrainData, AndRunMayHaveNamesThatAreNotUtf8) {
     fs::create_directory(data_.parent_path());
     copy_train_set(data_);
     hash("r\xff", 2, {"--max-steps", "1"});
-    EXPECT_THAT(run("r\xff", 1, {"--max-steps", "2"}).output, testing::HasSubstr("step 2 "));
+    EXPECT_THAT(run("r\xff", 1, {"--max-steps", "2"}), says("step 2 "));
     EXPECT_THAT(run_lockstep({"status", folder_ / "r\xff"}), ends(0));
 }
 
@@ -135,7 +130,7 @@ TEST_F(ForeignTrainData, MayHaveItsChannelsLast) {
     EXPECT_EQ(hash_of("HWC", 2), wanted);
     const ProcessResult small = run("small", 1, {"--field", "images=/x/data:nhwc,labels=/y"});
     EXPECT_EQ(printed_hash(small.output), wanted);
-    EXPECT_THAT(small.output, testing::HasSubstr("images: u8, C 3, H 6, W 5 (stored H, W, C)"));
+    EXPECT_THAT(small, says("images: u8, C 3, H 6, W 5 (stored H, W, C)"));
     EXPECT_THAT(run("unsaid", 1, {"--field", "images=/x/data,labels=/y"}),
                 ends(64, "images=/x/data:HWC, or"));
 }
@@ -212,8 +207,8 @@ TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
         write(2, 7);
         EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
         EXPECT_THAT(content_of(folder_ / "output"),
-                    testing::HasSubstr("error E251: '" + part(2).string() + "' changed"));
-        EXPECT_THAT(state_of(run), testing::StartsWith("failed, step "));
+                    has("error E251: '" + part(2).string() + "' changed"));
+        EXPECT_THAT(state_of(run), StartsWith("failed, step "));
         EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
         const auto failed = read_json(run / "state.json").at("step").get<std::int64_t>();
         EXPECT_FALSE(fs::exists(run / fmt::format("ckpt/step-{:06}", failed)));
@@ -231,7 +226,7 @@ TEST_F(ChangingTrainData, WithOtherTimesGoesOnIfAllSamplesAreTheSame) {
     EXPECT_THAT(end_at("40"), ends(78, "all samples were compared and are the same"));
     const std::string accepted = output_of(end_at("40", {"--accept-data"}));
     EXPECT_EQ(printed_hash(accepted), wanted);
-    EXPECT_THAT(accepted, testing::HasSubstr("have other names or times"));
+    EXPECT_THAT(accepted, has("have other names or times"));
     const Words evaluated = Words{"eval", folder_ / "run", "--data", data_} + fields_;
     EXPECT_THAT(run_lockstep(evaluated), ends(0));
     write(2, 3);
@@ -247,7 +242,7 @@ TEST_F(ChangingTrainData, IsNamedWhereTheRunIsTestedOnIt) {
     EXPECT_TRUE(eventually([&] { return job.has_ended() || newest_step(folder_ / "run") > 60; }));
     overwrite(folder_ / "test.h5", 0, content_of(folder_ / "whole.h5"));
     EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
-    EXPECT_THAT(content_of(folder_ / "output"), testing::HasSubstr("test.h5' changed while"));
+    EXPECT_THAT(content_of(folder_ / "output"), has("test.h5' changed while"));
 }
 
 TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
@@ -308,8 +303,7 @@ TEST_F(TableTrainData, KnowsTestDataWithFewerClassesByTheirNames) {
 
 TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
     EXPECT_THAT(run("run", 1, {"--max-steps", "1"}), ends(0));
-    EXPECT_THAT(run_lockstep({"data", "inspect", data_}).output,
-                testing::HasSubstr("\npressure of features: mean 101"));
+    EXPECT_THAT(run_lockstep({"data", "inspect", data_}), says("\npressure of features: mean 101"));
     write_file_atomically(folder_ / "moved.csv", "drift,pressure,kind\n0,101000,calm\n");
     ASSERT_THAT(run_lockstep(typed("data pack --csv % --label kind --out %",
                                    {folder_ / "moved.csv", folder_ / "moved"})),

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep drill`: quick faults that have to pass, what is skipped, and nothing left after Ctrl-C.
-#include "lockstep/core/json.hpp"
-
 #include "program.hpp"
-#include "support/temp_dir.hpp"
 
 #include <csignal>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 /// How many things are in a folder.
 std::size_t count_in(const fs::path& folder) {
@@ -28,9 +23,9 @@ TEST(Drill, SeesAKilledRankEndAsItShould) {
     EXPECT_EQ(page["passed"].get<int>(), 1) << page;
     EXPECT_EQ(page["skipped"].get<int>(), 1) << page;
     EXPECT_EQ(page["faults"][0]["fault"].get<std::string>(), "killed-rank");
-    EXPECT_THAT(page["faults"][0]["done"].get<std::string>(), HasSubstr("kill -9 of rank 1"));
+    EXPECT_THAT(page["faults"][0]["done"].get<std::string>(), has("kill -9 of rank 1"));
     EXPECT_EQ(page["faults"][0]["expectations"].size(), 4u) << page;
-    EXPECT_THAT(page["faults"][1]["why_skipped"].get<std::string>(), HasSubstr("two nodes"));
+    EXPECT_THAT(page["faults"][1]["why_skipped"].get<std::string>(), has("two nodes"));
     EXPECT_EQ(count_in(scratch.path()), 0u);
 }
 
@@ -53,12 +48,12 @@ TEST(Drill, LeavesNothingAfterCtrlC) {
 TEST(Drill, SaysWhatIsWrongWithItsOptions) {
     const TempDir folder;
     const auto code_of = [](const Words& words) { return run_lockstep(Words{"drill"} + words); };
-    EXPECT_THAT(code_of({"--out", folder / "none" / "page.md"}).output, HasSubstr("error E401: "));
-    EXPECT_THAT(code_of({"--out", folder.path()}).output, HasSubstr("it is a folder"));
-    EXPECT_THAT(code_of({"--scratch", folder / "none"}).output, HasSubstr("error E401: "));
-    EXPECT_THAT(code_of({"--np", "1"}).output, HasSubstr("error E102: "));
-    EXPECT_THAT(code_of({"--fault", "killed-rnk"}).output, HasSubstr("'killed-rank'"));
-    EXPECT_THAT(code_of({"--killed-rank"}).output, HasSubstr("fix: --fault killed-rank"));
+    EXPECT_THAT(code_of({"--out", folder / "none" / "page.md"}), says("error E401: "));
+    EXPECT_THAT(code_of({"--out", folder.path()}), says("it is a folder"));
+    EXPECT_THAT(code_of({"--scratch", folder / "none"}), says("error E401: "));
+    EXPECT_THAT(code_of({"--np", "1"}), says("error E102: "));
+    EXPECT_THAT(code_of({"--fault", "killed-rnk"}), says("'killed-rank'"));
+    EXPECT_THAT(code_of({"--killed-rank"}), says("fix: --fault killed-rank"));
 }
 
 }  // namespace

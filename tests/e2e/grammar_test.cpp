@@ -2,14 +2,9 @@
 // Every command that reads data takes the same words for them.
 #include "data/foreign_files.hpp"
 #include "program.hpp"
-#include "support/temp_dir.hpp"
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 class DataGrammar : public testing::Test {
   protected:
@@ -41,14 +36,13 @@ class DataGrammar : public testing::Test {
 
 TEST_F(DataGrammar, IsThatOfCommandsThatTakeWords) {
     for (const Words& where : ways()) {
-        EXPECT_THAT(output(Words{"data", "inspect"} + where + fields_),
-                    HasSubstr("samples    120 in"));
-        EXPECT_THAT(output(Words{"data", "verify"} + where + fields_), HasSubstr("every block"));
+        EXPECT_THAT(output(Words{"data", "inspect"} + where + fields_), has("samples    120 in"));
+        EXPECT_THAT(output(Words{"data", "verify"} + where + fields_), has("every block"));
         EXPECT_THAT(output(Words{"data", "export", "--out", folder_ / "npy"} + where + fields_),
-                    HasSubstr("labels.npy: 120 samples of i64"));
+                    has("labels.npy: 120 samples of i64"));
         fs::remove_all(folder_ / "npy");
         output(Words{"data", "pack", "--out", folder_ / "p"} + repeated("--hdf5", where) + fields_);
-        EXPECT_THAT(output({"data", "inspect", folder_ / "p"}), HasSubstr("samples    120 in"));
+        EXPECT_THAT(output({"data", "inspect", folder_ / "p"}), has("samples    120 in"));
         fs::remove_all(folder_ / "p");
     }
 }
@@ -59,14 +53,14 @@ TEST_F(DataGrammar, IsThatOfCommandsWithTheOptionData) {
     const Words train{"train", "--model", "mlp", "--batch", "8", "--max-steps", "2"};
     for (const Words& where : ways()) {
         const Words data = repeated("--data", where) + fields_;
-        EXPECT_THAT(output(once + data), HasSubstr(" 120 samples of "));
+        EXPECT_THAT(output(once + data), has(" 120 samples of "));
         const std::string run = folder_ / "run";
         output(train + data + Words{"--run", run} + repeated("--test-data", where));
         const Words used = Words{run} + repeated("--data", where);
-        EXPECT_THAT(output(Words{"eval"} + used), HasSubstr("samples       120"))
+        EXPECT_THAT(output(Words{"eval"} + used), has("samples       120"))
             << "whose fields are the run's";
         EXPECT_THAT(output(Words{"predict", "--out", folder_ / "o.npy"} + used + fields_),
-                    HasSubstr("f32 [120, 7]"));
+                    has("f32 [120, 7]"));
         fs::remove_all(run);
         fs::remove(folder_ / "o.npy");
     }
@@ -87,8 +81,8 @@ TEST_F(DataGrammar, IsRefusedAlikeWhereItIsNone) {
         const auto refused = [&](const std::string& field) {
             return output_of(run_lockstep(command + Words{"--field", field}), testing::Ne(0));
         };
-        EXPECT_THAT(refused("images=/x/data:banana"), HasSubstr("'banana' is no layout"));
-        EXPECT_THAT(refused("images"), HasSubstr("E235"));
+        EXPECT_THAT(refused("images=/x/data:banana"), has("'banana' is no layout"));
+        EXPECT_THAT(refused("images"), has("E235"));
         EXPECT_FALSE(fs::exists(folder_ / "o"));
     }
 }
@@ -109,7 +103,7 @@ TEST_F(DataGrammar, FollowsLinksWhereTheyAreTrusted) {
     const std::string run = folder_ / "run";
     output(typed("train --model mlp --batch 8 --max-steps 2 --data % --run %", {file, run}) +
            followed);
-    EXPECT_THAT(output({"eval", run, "--data", file}), HasSubstr("samples       60"));
+    EXPECT_THAT(output({"eval", run, "--data", file}), has("samples       60"));
     output(typed("train --model mlp --batch 8 --max-steps 4 --data % --run %", {file, run}) +
            followed);
 }

@@ -2,8 +2,6 @@
 // Which checkpoints stay, what one holds, and how one is removed. A resume takes all of the
 // checkpoint with which it begins, and nothing of what came after that.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <algorithm>
 
@@ -12,8 +10,6 @@
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 // The scale of the loss overflows at first, so that it changes in the first steps.
 Words kept_words(const fs::path& run, int steps) {
@@ -108,7 +104,7 @@ TEST_F(Kept, ResumeFromAnOlderOneLeavesNoFutureInItsRecords) {
     ASSERT_EQ(std::ranges::count_if(files, is_later), 1);
     // A session that starts at step 11 makes TensorBoard drop earlier files' steps from there on.
     EXPECT_THAT(content_of(*std::ranges::find_if(files, is_later)),
-                HasSubstr("\x10\x0b\x3a\x02\x08\x01"));
+                has("\x10\x0b\x3a\x02\x08\x01"));
 }
 
 TEST_F(Kept, OnesAreListedWithWhatKeepsThem) {
@@ -133,14 +129,13 @@ TEST_F(Kept, OneIsShownWithAllItHolds) {
     for (const auto& [name, size] : facts.at("files").items()) files += size.get<std::uint64_t>();
     EXPECT_EQ(bytes, files);
     EXPECT_THAT(run_lockstep({"ckpt", "inspect", whole / "ckpt/step-000010"}),
-                says(testing::ContainsRegex("\n  step +10, after [0-9]+ updates\n"),
+                says(ContainsRegex("\n  step +10, after [0-9]+ updates\n"),
                      "\n  written by  1 rank of 4 virtual ranks\n",
-                     testing::ContainsRegex("\n  fc1.weight +f32 +\\[[0-9]+,784\\] +[0-9,]+\n")));
+                     ContainsRegex("\n  fc1.weight +f32 +\\[[0-9]+,784\\] +[0-9,]+\n")));
 }
 
 TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
-    EXPECT_THAT(run_lockstep({"ckpt", "export", made().whole}).output,
-                HasSubstr("fix: lockstep export\n"));
+    EXPECT_THAT(run_lockstep({"ckpt", "export", made().whole}), says("fix: lockstep export\n"));
     EXPECT_THAT(run_lockstep(typed("export % --step 10 --average --out %",
                                    {made().whole, folder_ / "w.safetensors"})),
                 says("exported 4 tensors of step 10 to "));
@@ -151,19 +146,18 @@ TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10", "20", "25"}),
                 ends(65, "error E303: no whole checkpoint would be left"));
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10", "15"}), ends(66)) << "there is no 15";
-    EXPECT_THAT(
-        run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"}),
-        says(testing::ContainsRegex("step 25 +[0-9.]+ [kKM]+iB +newest, best\nwould free")));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "newest", "--dry-run"}),
+                says(ContainsRegex("step 25 +[0-9.]+ [kKM]+iB +newest, best\nwould free")));
     EXPECT_EQ(kept_in(run).size(), 3u);
     EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "newest"}),
                 ends(0, "the run goes on from step 20\n"));
-    EXPECT_THAT(content_of(run / "latest"), testing::StartsWith("step-000020 "));
+    EXPECT_THAT(content_of(run / "latest"), StartsWith("step-000020 "));
     flip_last_byte(run / "ckpt/step-000020/shard-00000-of-00001.safetensors");
-    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10"}).output, HasSubstr("that of step 10 is"));
-    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "20"}).output, HasSubstr("goes on from step 10"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "10"}), says("that of step 10 is"));
+    EXPECT_THAT(run_lockstep({"ckpt", "rm", run, "20"}), says("goes on from step 10"));
     EXPECT_EQ(kept_in(run).size(), 1u);
     const ProcessResult resumed = run_lockstep({"train", "--resume", run});
-    EXPECT_THAT(resumed.output, has("resumed from step 10 ", testing::Not(HasSubstr("longer"))));
+    EXPECT_THAT(resumed, says("resumed from step 10 ", Not(has("longer"))));
     EXPECT_EQ(printed_hash(resumed.output), printed_hash(made().whole_output));
     EXPECT_EQ(training_steps(run), all_steps(25));
 }

@@ -2,22 +2,16 @@
 // Starting and ending ranks on this machine: signals at any moment, too little room, low limits,
 // other launchers, and what mpirun says of itself. Also run with the mpirun of Open MPI 5.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
-#include <utility>
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::int64_t usual_steps = 600, few_steps = 3;
 
@@ -64,15 +58,15 @@ class Launch : public testing::Test {
     /// What is said of a stop is what the run's state says.
     void expect_true_word() const {
         if (!fs::exists(run_ / "incarnation")) {
-            EXPECT_THAT(output(), HasSubstr("stopped before the ranks began: nothing was done"));
+            EXPECT_THAT(output(), has("stopped before the ranks began: nothing was done"));
             return;
         }
         const auto step = read_json(run_ / "state.json").at("step").get<std::int64_t>();
-        EXPECT_THAT(state_of(run_), testing::StartsWith("checkpointed, step "));
+        EXPECT_THAT(state_of(run_), StartsWith("checkpointed, step "));
         EXPECT_EQ(step > 0, fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
         EXPECT_THAT(output(),
-                    HasSubstr(step > 0 ? fmt::format("stopped after step {}; ", step)
-                                       : "stopped before anything was saved; "));
+                    has(step > 0 ? fmt::format("stopped after step {}; ", step)
+                                 : "stopped before anything was saved; "));
     }
 
     // Steps are logged once in an epoch of 25: some were done after the newest one.
@@ -131,14 +125,14 @@ TEST_F(Launch, GoesOnAndSavesWithoutAReader) {
         EXPECT_THAT(run_process(Words{"bash", "-c", line, "bash", program()} + train(ranks),
                                 {{"ERRORS", folder_ / "errors"}},
                                 100),
-                    says(testing::EndsWith("\n0\n")))
+                    says(EndsWith("\n0\n")))
             << ranks;
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", usual_steps));
         const std::string errors = content_of(folder_ / "errors");
         const std::string said = "warn: stdout is closed: the training continues";
-        EXPECT_THAT(errors, HasSubstr(said));
+        EXPECT_THAT(errors, has(said));
         EXPECT_EQ(errors.find(said), errors.rfind(said));
-        EXPECT_THAT(run_lockstep({"logs", run_}).output, HasSubstr("stdout is closed"));
+        EXPECT_THAT(run_lockstep({"logs", run_}), says("stdout is closed"));
         fs::remove_all(run_);
     }
 }
@@ -152,8 +146,8 @@ TEST_F(Launch, NamesAModelThatEndsTheProcess) {
     for (const auto& [ranks, how] : {std::pair{1, "exit"}, {1, "_Exit"}, {2, "exit"}}) {
         EXPECT_THAT(run_lockstep(train(ranks), without_numbers(how)),
                     ends(70, "error E713: the model ended the process: it called"));
-        EXPECT_THAT(state_of(run_), testing::MatchesRegex("failed, step [0-9]+, exit 70"));
-        EXPECT_THAT(run_lockstep({"status", run_}).output, HasSubstr("E713: "));
+        EXPECT_THAT(state_of(run_), MatchesRegex("failed, step [0-9]+, exit 70"));
+        EXPECT_THAT(run_lockstep({"status", run_}), says("E713: "));
         fs::remove_all(run_);
     }
 }
@@ -164,9 +158,9 @@ TEST_F(Launch, NamesAModelThatLoopsForEver) {
                      "error E660: rank 0 (",
                      ") has not finished a phase for ",
                      "and is in update since "));
-    EXPECT_THAT(state_of(run_), testing::EndsWith("exit 76"));
+    EXPECT_THAT(state_of(run_), EndsWith("exit 76"));
     EXPECT_THAT(run_lockstep({"diagnose", run_}), ends(76, "no progress: rank 0 ("));
-    EXPECT_THAT(run_lockstep({"logs", run_, "--first-error"}).output, HasSubstr("no progress"));
+    EXPECT_THAT(run_lockstep({"logs", run_, "--first-error"}), says("no progress"));
 }
 
 TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
@@ -271,7 +265,7 @@ TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {
                               {"SLURM_STEP_ID", "0"},
                               {"SLURM_STEP_NUM_TASKS", "1"},
                               {"OMPI_MCA_plm_rsh_agent", "no-such-agent"}}),
-                ends(0, testing::Not(HasSubstr("D3"))));
+                ends(0, Not(has("D3"))));
 }
 
 // Files that Open MPI 4.1 and 5.0 read.
@@ -286,7 +280,7 @@ TEST_F(Launch, PassesOnWhyMpirunStartsNoRank) {
                 ends(78,
                      "Open MPI: Your job has requested more processes",
                      "PPR: 1:node",
-                     testing::Not(HasSubstr("-----")),
+                     Not(has("-----")),
                      "error E697: mpirun ended with exit code ",
                      "take the lines out of " + (folder_ / ".openmpi/mca-params.conf").string()));
     fs::remove_all(folder_ / ".openmpi");
@@ -325,8 +319,7 @@ TEST_F(Launch, RefusesAHostNameThatOpenMpi4DoesNotSurvive) {
         run_process({"mpirun", "--version"}).output.find("(Open MPI) 4.") != std::string::npos;
     const std::string longer = output_of(on_host(57), is_old ? 78 : 0);
     if (!is_old) return;
-    EXPECT_THAT(longer,
-                HasSubstr("E697: this mpirun crashes on a host whose name has 57 characters"));
+    EXPECT_THAT(longer, has("E697: this mpirun crashes on a host whose name has 57 characters"));
     EXPECT_THAT(on_host(56), ends(0));
 }
 
@@ -350,7 +343,7 @@ TEST_F(Launch, BindsRanksAlsoWhereVariablesHaveOpenMpBindThem) {
     EXPECT_THAT(run_lockstep(words, binding), ends(0));
     fs::remove_all(run_);
     EXPECT_THAT(run_lockstep(train(1, few_steps) + Words{"--threads", "2"}, binding),
-                ends(0, testing::Not(HasSubstr("threads share CPU"))));
+                ends(0, Not(has("threads share CPU"))));
 }
 
 TEST_F(Launch, NamesAPlaceForTemporaryFilesThatIsNotThere) {

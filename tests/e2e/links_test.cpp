@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A slow link between nodes: hosts in namespaces, one of which sends through a narrow pipe.
 #include "program.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 /// On hosts a, b and c, of which `slow` ("": none) sends 25 MB/s at most.
 ProcessResult train_on_hosts(const fs::path& run, const std::string& slow) {
@@ -34,10 +29,10 @@ testing::AssertionResult is_named_where_slow(const fs::path& folder) {
     const ProcessResult report = run_lockstep({"report", folder / "slow"});
     EXPECT_EQ(alike.exit_code, 0) << alike.output;
     EXPECT_EQ(slow.exit_code, 0) << slow.output;
-    const auto at_end = AllOf(HasSubstr("\nwhy           " + named), HasSubstr(cause));
-    const bool holds = testing::Value(alike.output, Not(HasSubstr("link is slow"))) &&
+    const auto at_end = has("\nwhy           " + named, cause);
+    const bool holds = testing::Value(alike.output, Not(has("link is slow"))) &&
                        testing::Value(slow.output, at_end) &&
-                       testing::Value(report.output, AllOf(HasSubstr(named), HasSubstr(cause)));
+                       testing::Value(report, says(named, cause));
     if (holds) return testing::AssertionSuccess();
     return testing::AssertionFailure() << alike.output << slow.output << report.output;
 }

@@ -8,22 +8,12 @@
 #include "lockstep/run/step_budget.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <csignal>
 #include <fstream>
 
-#include <fmt/format.h>
-
 namespace lockstep::test {
 namespace {
-
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 Words logged_train(const fs::path& data, const fs::path& run, int ranks, std::int64_t length) {
     return train_words(data, run, "mlp", 24) + on_ranks(ranks) +
@@ -45,7 +35,7 @@ Json first_error_of(const fs::path& run) {
     EXPECT_EQ(report.at("cause").value("trouble", Json()), told.value("trouble", Json()));
     EXPECT_EQ(report.at("findings").at(0).at("kind"), "failure");
     EXPECT_THAT(report.at("outcome").get<std::string>(),
-                HasSubstr(fmt::format(" {} on {}: ", told.at("rank").get<int>(), host_name())));
+                has(fmt::format(" {} on {}: ", told.at("rank").get<int>(), host_name())));
     return told;
 }
 
@@ -67,13 +57,13 @@ class Logs : public testing::Test {
 
 TEST_F(Logs, AreOneAndEndWithTheNextCommand) {
     const std::string text = logs_of(run());
-    EXPECT_THAT(text, HasSubstr(fmt::format("start 1: 2 ranks on {}\n", host_name())));
+    EXPECT_THAT(text, has(fmt::format("start 1: 2 ranks on {}\n", host_name())));
     EXPECT_THAT(text, ContainsRegex("Z \\[all\\] info  run .* \\| incarnation 1 \\|"));
     for (const int step : {5, 10, 15, 20})
         EXPECT_THAT(text, ContainsRegex(fmt::format("Z \\[0-1\\] info  step {} \\| loss", step)));
     EXPECT_TRUE(text.ends_with(fmt::format("next: lockstep status {}\n", run().string()))) << text;
     EXPECT_EQ(text.find('\033'), std::string::npos);
-    EXPECT_THAT(logs_of(run(), {"--first-error"}), HasSubstr("no error in its logs"));
+    EXPECT_THAT(logs_of(run(), {"--first-error"}), has("no error in its logs"));
 }
 
 TEST_F(Logs, HaveRankHostAndStartInEveryRecord) {
@@ -91,11 +81,11 @@ TEST_F(Logs, HaveRankHostAndStartInEveryRecord) {
 
 TEST_F(Logs, HaveWhatRanksSaidBeforeTheirLogsWereOpen) {
     const std::string said = "ERROR: ld.so: object '/nonexistent/library.so' from LD_PRELOAD";
-    EXPECT_THAT(made().output, HasSubstr(said));
+    EXPECT_THAT(made().output, has(said));
     EXPECT_THAT(logs_of(run()), ContainsRegex("Z \\[launcher\\] warn  " + said));
-    EXPECT_THAT(logs_of(run(), {"--node", host_name()}), HasSubstr(said));
-    EXPECT_THAT(logs_of(run(), {"--rank", "0-1"}), Not(HasSubstr("launcher")));
-    EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(HasSubstr("launcher")));
+    EXPECT_THAT(logs_of(run(), {"--node", host_name()}), has(said));
+    EXPECT_THAT(logs_of(run(), {"--rank", "0-1"}), Not(has("launcher")));
+    EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(has("launcher")));
     const std::string json = logs_of(run(), {"--json"});
     const Json line = parse_json(json.substr(0, json.find('\n')), "line");
     EXPECT_EQ(line.at("from"), "launcher");
@@ -103,10 +93,10 @@ TEST_F(Logs, HaveWhatRanksSaidBeforeTheirLogsWereOpen) {
 }
 
 TEST_F(Logs, ShowWhatIsChosen) {
-    EXPECT_THAT(logs_of(run(), {"--rank", "1"}), Not(HasSubstr("[all]")));
-    EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(HasSubstr("Z [")));
+    EXPECT_THAT(logs_of(run(), {"--rank", "1"}), Not(has("[all]")));
+    EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(has("Z [")));
     const std::string difference = logs_of(run(), {"--diff-rank", "1"});
-    EXPECT_THAT(difference, Not(HasSubstr("step 5"))) << "both said it";
+    EXPECT_THAT(difference, Not(has("step 5"))) << "both said it";
     for (const std::string& line : {logs_of(run(), {"--json", "--rank", "0-1"})})
         EXPECT_EQ(parse_json(line.substr(0, line.find('\n')), "line").at("level"), "info");
 }
@@ -115,13 +105,13 @@ TEST_F(Logs, RefuseWhatTheyDoNotHave) {
     const auto refused = [&](const Words& words) {
         return run_lockstep(Words{"logs", run()} + words).output;
     };
-    EXPECT_THAT(refused({"--rank", "0,7"}), HasSubstr("error E102: '7' is no rank of this start"));
-    EXPECT_THAT(refused({"--rank", "x"}), HasSubstr("error E103: --rank is 'x'"));
-    EXPECT_THAT(refused({"--diff-rank", "2"}), HasSubstr("error E102"));
-    EXPECT_THAT(refused({"--node", "nowhere"}), HasSubstr("error E103: --node is 'nowhere'"));
-    EXPECT_THAT(refused({"--since", "soon"}), HasSubstr("error E103: --since is 'soon'"));
-    EXPECT_THAT(refused({"--incarnation", "2"}), HasSubstr("error E102: --incarnation is 2"));
-    EXPECT_THAT(refused({"--follow", "--first-error"}), HasSubstr("error E106"));
+    EXPECT_THAT(refused({"--rank", "0,7"}), has("error E102: '7' is no rank of this start"));
+    EXPECT_THAT(refused({"--rank", "x"}), has("error E103: --rank is 'x'"));
+    EXPECT_THAT(refused({"--diff-rank", "2"}), has("error E102"));
+    EXPECT_THAT(refused({"--node", "nowhere"}), has("error E103: --node is 'nowhere'"));
+    EXPECT_THAT(refused({"--since", "soon"}), has("error E103: --since is 'soon'"));
+    EXPECT_THAT(refused({"--incarnation", "2"}), has("error E102: --incarnation is 2"));
+    EXPECT_THAT(refused({"--follow", "--first-error"}), has("error E106"));
     EXPECT_THAT(run_lockstep({"logs", run() / "none"}), ends(66));
     EXPECT_THAT(run_lockstep({"logs", SmallData::get().train()}), ends(66));
 }
@@ -179,14 +169,14 @@ class MadeUpLogs : public testing::Test {
 
 TEST_F(MadeUpLogs, NameTheRankThatOthersWaitForWhereNothingElseIsWrong) {
     EXPECT_THAT(logs_of(run_, {"--first-error"}),
-                HasSubstr("start 2: no error in its logs; the run is checkpointed"));
+                has("start 2: no error in its logs; the run is checkpointed"));
     slow_rank_2_down(2);
     EXPECT_THAT(logs_of(run_, {"--first-error"}),
-                AllOf(HasSubstr("start 2: no error in its logs; rank 2 on n2 holds the others up "
-                                "by 5ms a step (50 %): it computes slower"),
-                      HasSubstr("\n  fix: top on n2 shows other programs on its cores"),
-                      HasSubstr("\n  the run is checkpointed\nnext: lockstep report "),
-                      Not(HasSubstr("--incarnation"))));
+                has("start 2: no error in its logs; rank 2 on n2 holds the others up "
+                    "by 5ms a step (50 %): it computes slower",
+                    "\n  fix: top on n2 shows other programs on its cores",
+                    "\n  the run is checkpointed\nnext: lockstep report ",
+                    Not(has("--incarnation"))));
     const Json told = parse_json(logs_of(run_, {"--first-error", "--json"}), "first error");
     EXPECT_EQ(told.at("kind"), "slow");
     EXPECT_EQ(told.at("next"), "lockstep report " + run_.string());
@@ -207,31 +197,31 @@ TEST_F(MadeUpLogs, NameAnErrorAndNotWhoWasSlowBeforeIt) {
     log_event(ErrorEvent{"E402", "cannot write 'a'", "the disk is full"});
     open_log({});
     const std::string text = logs_of(run_, {"--first-error", "--incarnation", "1"});
-    EXPECT_THAT(text, HasSubstr("start 1: rank 1 on n1: error E402\n"));
-    EXPECT_THAT(text, Not(HasSubstr("holds the others up")));
+    EXPECT_THAT(text, has("start 1: rank 1 on n1: error E402\n"));
+    EXPECT_THAT(text, Not(has("holds the others up")));
 }
 
 TEST_F(MadeUpLogs, ShowWhereARankDiffers) {
     const std::string text = logs_of(run_, {"--diff-rank", "1"});
     EXPECT_THAT(text, ContainsRegex("\n\\+ 20[^ ]*Z \\[1 n1\\] warn  the disk is slow\n"));
     EXPECT_THAT(text, ContainsRegex("\n- 20[^ ]*Z \\[0,2\\] info  most say this\n"));
-    EXPECT_THAT(text, Not(HasSubstr("all say this")));
-    EXPECT_THAT(text, Not(HasSubstr("begins")));
+    EXPECT_THAT(text, Not(has("all say this")));
+    EXPECT_THAT(text, Not(has("begins")));
 }
 
 TEST_F(MadeUpLogs, AreThoseOfTheNewestStartUnlessOthersAreAskedFor) {
-    EXPECT_THAT(logs_of(run_), HasSubstr("start 2: 3 ranks on n1, n2\n"));
-    EXPECT_THAT(logs_of(run_, {"--incarnation", "1"}), HasSubstr("[all] info  start 1 begins\n"));
+    EXPECT_THAT(logs_of(run_), has("start 2: 3 ranks on n1, n2\n"));
+    EXPECT_THAT(logs_of(run_, {"--incarnation", "1"}), has("[all] info  start 1 begins\n"));
     const std::string both = logs_of(run_, {"--all-starts"});
     EXPECT_LT(both.find("start 1 begins"), both.find("start 2 begins"));
     EXPECT_NE(both.find("start 2 begins"), both.npos);
 }
 
 TEST_F(MadeUpLogs, AreOfOneNodeOrLevelWhereThatIsAskedFor) {
-    EXPECT_THAT(logs_of(run_, {"--node", "n2"}), HasSubstr("[2 n2] info  all say this\n"));
-    EXPECT_THAT(logs_of(run_, {"--node", "n2"}), Not(HasSubstr("disk")));
-    EXPECT_THAT(logs_of(run_, {"--level", "warn"}), Not(HasSubstr("info")));
-    EXPECT_THAT(run_lockstep({"logs", run_, "--node", "n3"}).output, HasSubstr("n1, n2"));
+    EXPECT_THAT(logs_of(run_, {"--node", "n2"}), has("[2 n2] info  all say this\n"));
+    EXPECT_THAT(logs_of(run_, {"--node", "n2"}), Not(has("disk")));
+    EXPECT_THAT(logs_of(run_, {"--level", "warn"}), Not(has("info")));
+    EXPECT_THAT(run_lockstep({"logs", run_, "--node", "n3"}), says("n1, n2"));
 }
 
 // A rank ruins a run.
@@ -282,7 +272,7 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
     EXPECT_EQ(cause.at("trouble"), "rank dead");
     EXPECT_EQ(cause.at("next"), "lockstep diagnose " + run_.string());
     EXPECT_THAT(logs_of(run_, {"--first-error"}),
-                HasSubstr(fmt::format("start 1: rank 1 on {}: rank dead\n", host_name())));
+                has(fmt::format("start 1: rank 1 on {}: rank dead\n", host_name())));
 }
 
 TEST_F(RuinedLogs, NameARankThatWasStopped) {
@@ -316,7 +306,7 @@ TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
     EXPECT_THAT(state.at("reason").get<std::string>(), StartsWith("E213: "));
     const std::string text = logs_of(run_, {"--level", "error"});
     EXPECT_EQ(text.find("E213"), text.rfind("E213")) << "told once:\n" << text;
-    EXPECT_THAT(result, HasSubstr(fmt::format("rank {}", cause.at("rank").get<int>())));
+    EXPECT_THAT(result, has(fmt::format("rank {}", cause.at("rank").get<int>())));
 
     EXPECT_THAT(run_lockstep(logged_train(data, run_, 2, 25) + Words{"--lr", "0.5"}), ends(78));
     for (const Words& words : {Words{}, Words{"--first-error"}})

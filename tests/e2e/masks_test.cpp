@@ -3,15 +3,9 @@
 #include "lockstep/core/split.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "support/temp_dir.hpp"
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 // A bright square on a dark ground; its mask is 255 there.
 void write_cell(const fs::path& folder, const std::string& name, int number, bool has_mask) {
@@ -52,19 +46,18 @@ TEST(MaskFolders, AreTrainedOnByThePagesCommands) {
         ASSERT_EQ(result.exit_code, 0) << line << '\n' << result.output;
         said += result.output;
     }
-    EXPECT_THAT(said, HasSubstr("packed 50 samples into D/cells"));
-    EXPECT_THAT(said, testing::Not(HasSubstr("do not occur")));
+    EXPECT_THAT(said, has("packed 50 samples into D/cells"));
+    EXPECT_THAT(said, Not(has("do not occur")));
     EXPECT_THAT(said, has("new.npy: i64 [4, 64, 64]", "names in new.names.json"));
     // 16 % of each photo; the training is short.
-    EXPECT_THAT(said, HasSubstr("['c50.ppm', 'c51.ppm', 'c52.ppm', 'c53.ppm'] [0."));
+    EXPECT_THAT(said, has("['c50.ppm', 'c51.ppm', 'c52.ppm', 'c53.ppm'] [0."));
     const std::size_t at = said.find("iou ");
     ASSERT_NE(at, said.npos) << said;
     EXPECT_GT(std::stod(said.substr(at + 4)), 0.6) << said;
     // What the page does, too.
     EXPECT_THAT(
-        in_shell(folder.path(), "lockstep data pack --folder images --masks masks --out many")
-            .output,
-        HasSubstr("(a folder of masks: --mask-values 0,255)"));
+        in_shell(folder.path(), "lockstep data pack --folder images --masks masks --out many"),
+        says("(a folder of masks: --mask-values 0,255)"));
     EXPECT_THAT(
         in_shell(folder.path(),
                  "rm masks/c07.pgm; lockstep data pack --folder images --masks masks --out no"),

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training takes of the machine besides its processors.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
-#include <cstdint>
 #include <fstream>
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 long faults_of_children() {
     rusage used{};
@@ -99,7 +92,7 @@ TEST(Memory, OfAControlGroupThatHasNoRoomForTheCopyOfACheckpointLeavesItOut) {
     const std::string without = output_of(trained("without", "never"));
     group.allow(group.peak() - 100'000'000);
     const std::string within = output_of(trained("within", "2steps"));
-    EXPECT_THAT(within, HasSubstr("checkpoints are written between two steps: a copy of"));
+    EXPECT_THAT(within, has("checkpoints are written between two steps: a copy of"));
     EXPECT_EQ(printed_hash(within), printed_hash(without));
     EXPECT_THAT(run_lockstep({"ckpt", "verify", folder / "within"}), ends(0));
     EXPECT_TRUE(fs::exists(folder / "within/ckpt/step-000002"));
@@ -118,8 +111,8 @@ std::size_t refusals(const std::string& line, int from_kib, int to_kib, int step
         if (result.exit_code == 0) continue;
         ++refused;
         EXPECT_EQ(result.exit_code, 78) << kib << ": " << result.output;
-        EXPECT_THAT(result.output, HasSubstr("error E225: ")) << kib;
-        EXPECT_THAT(result.output, HasSubstr("'ulimit -v' leaves")) << kib;
+        EXPECT_THAT(result, says("error E225: ")) << kib;
+        EXPECT_THAT(result, says("'ulimit -v' leaves")) << kib;
     }
     return refused;
 }
@@ -177,8 +170,7 @@ TEST_F(FewAddresses, AreTrainedWithinOrRefused) {
     EXPECT_GT(refusals(line, 200'000, 460'000, 65'000), 0u);
     EXPECT_GT(refusals(line, 450'000, 498'000, 8'000), 0u);
     EXPECT_EQ(refusals(line, 3'000'000, 3'000'000, 1), 0u);
-    EXPECT_THAT(limited("-v 300000", line).output,
-                HasSubstr("lockstep-train' has too little memory to start"));
+    EXPECT_THAT(limited("-v 300000", line), says("lockstep-train' has too little memory to start"));
     for (const char* ranks : {" --np 1", " --np 2"}) {
         EXPECT_THAT(limited("-v 400000", line + ranks),
                     ends(78, "E225", "a process 390.6 MiB of addresses"));

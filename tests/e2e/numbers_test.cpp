@@ -2,13 +2,9 @@
 // What the environment says of threads, kernels and numbers changes no bit, or is refused by name;
 // ranks and starts that compute other bits are told apart before they train together.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 // Convolutions, batch norm and dropout on two threads.
 Words train_on_two_threads(const fs::path& run) {
@@ -62,9 +58,8 @@ TEST_F(Numbers, VariablesThatAreTakenBackChangeNoBit) {
                                                 {"CUDNN_CONV_WSCAP_DBG", "64"},
                                                 {"MALLOC_PERTURB_", "85"}}));
     for (const char* setting : {"DNNL_DEFAULT_FPMATH_MODE=ANY", "CUDNN_CONV_WSCAP_DBG=64"})
-        EXPECT_THAT(
-            result,
-            HasSubstr(std::string(setting) + " is ignored: it could decide the run's bits"));
+        EXPECT_THAT(result,
+                    has(std::string(setting) + " is ignored: it could decide the run's bits"));
     ASSERT_EQ(undisturbed_hash().size(), 32u);
     EXPECT_EQ(printed_hash(result), undisturbed_hash());
 }

@@ -2,11 +2,6 @@
 // Training in 16 bits keeps the promise: equal parameters on any number of ranks, after overflows
 // and after a resume.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
@@ -33,11 +28,10 @@ TEST_P(EveryPrecision, IsEqualOnAnyNumberOfRanks) {
     const Words steps = {"--steps", GetParam().steps};
     const std::string reduced =
         output_of(verify_precision(Words{"--ranks", "1,3,4"} + model + steps + precision));
-    EXPECT_THAT(reduced,
-                testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+    EXPECT_THAT(reduced, EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
     const std::string whole = output_of(verify_precision(Words{"--ranks", "1,2"} + model + steps));
     const std::string heads_and_first = whole.substr(0, whole.find("\n    2  "));
-    EXPECT_THAT(reduced, testing::Not(testing::StartsWith(heads_and_first)));
+    EXPECT_THAT(reduced, Not(StartsWith(heads_and_first)));
     const Words plain = {"--ranks", "1,2", "--steps", "6", "--plain"};
     EXPECT_THAT(verify_precision(plain + model + precision), says("different"));
 }
@@ -51,7 +45,7 @@ TEST(TokensIn16Bits, AreEqualOnAnyNumberOfRanks) {
                         "verify --data % --precision % --ranks 1,3 --batch 48 --virtual-ranks 4 "
                         "--steps 3 --model gpt --layers 1 --heads 2 --width 32",
                         {folder / "data", precision}))),
-                    testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+                    EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
 }
 
 class Overflows : public testing::Test {
@@ -76,7 +70,7 @@ TEST_F(Overflows, AreSkippedUntilTheScaleFits) {
     EXPECT_GT(skipped, 3);
     EXPECT_LT(skipped, 16);
     EXPECT_EQ(lines.back().at("loss_scale").get<double>(), 1073741824.0 / (1 << skipped));
-    EXPECT_THAT(straight, testing::HasSubstr("the loss is scaled by"));
+    EXPECT_THAT(straight, has("the loss is scaled by"));
 
     // In the midst of what overflows, too, and on another number of ranks.
     EXPECT_THAT(train("resumed", 2, 3), ends(0));

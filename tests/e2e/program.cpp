@@ -4,8 +4,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "support/temp_dir.hpp"
-
 #include <csignal>
 #include <cstdlib>
 #include <sstream>

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running the program as a user does: by its path, from outside, looking only at what it leaves.
+// With what each test of this folder needs beside it.
 #pragma once
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "run_files.hpp"
+#include "small_data.hpp"
 #include "support/ends.hpp"
 #include "support/eventually.hpp"
+#include "support/temp_dir.hpp"
 
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <sys/types.h>
 
 namespace lockstep::test {
+
+using testing::AllOf, testing::ContainsRegex, testing::ElementsAre, testing::EndsWith;
+using testing::MatchesRegex, testing::Not, testing::StartsWith;
 
 using Words = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;

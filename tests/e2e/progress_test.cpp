@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What commands that last show of their progress: on a terminal, a narrow one, one without escapes.
 #include "program.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 #include <array>
 #include <cstdlib>
@@ -119,7 +117,7 @@ TEST_F(Lasting, ShowOneLiveLineThatFitsTwentyColumns) {
         const Screened result = run_on_terminal(words, 20, "xterm");
         EXPECT_EQ(result.exit_code, 0) << result.shown;
         const auto lines = live_lines(result.shown);
-        EXPECT_THAT(lines, testing::Contains(testing::HasSubstr(" % "))) << result.shown;
+        EXPECT_THAT(lines, testing::Contains(has(" % "))) << result.shown;
         EXPECT_THAT(lines, testing::Each(testing::SizeIs(testing::Le(19u)))) << result.shown;
         std::string rest = result.shown;
         for (std::size_t at = 0; (at = rest.find("\r\x1b[K")) != rest.npos;) rest.erase(at, 4);

@@ -5,20 +5,13 @@
 #include "lockstep/core/host_name.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <fstream>
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 // One run of two ranks, 30 steps long.
 class ReportOfRun : public testing::Test {
@@ -45,15 +38,15 @@ class ReportOfRun : public testing::Test {
 TEST_F(ReportOfRun, SaysInTextHowItWent) {
     const std::string text = report().output;
     EXPECT_THAT(text,
-                AllOf(HasSubstr(": complete: 30 steps in "),
-                      HasSubstr("  model             mlp\n"),
-                      HasSubstr("  batch             24\n"),
-                      HasSubstr(fmt::format("2 on {}\n", host_name())),
-                      HasSubstr("\nplacement\n  rank  node "),
-                      HasSubstr("  test accuracy "),
-                      HasSubstr("over 29 steps of start 1"),
-                      HasSubstr("\nstarts: goodput "),
-                      HasSubstr("next: lockstep status " + run().string())));
+                has(": complete: 30 steps in ",
+                    "  model             mlp\n",
+                    "  batch             24\n",
+                    fmt::format("2 on {}\n", host_name()),
+                    "\nplacement\n  rank  node ",
+                    "  test accuracy ",
+                    "over 29 steps of start 1",
+                    "\nstarts: goodput ",
+                    "next: lockstep status " + run().string()));
     EXPECT_EQ(text.find('\033'), std::string::npos);
 }
 
@@ -74,25 +67,24 @@ TEST_F(ReportOfRun, HasInJsonWhatItsFilesHave) {
 }
 
 TEST_F(ReportOfRun, IsAPageInTheRunOrWhereItIsWanted) {
-    EXPECT_THAT(report({"--format", "html"}).output, HasSubstr("/report.html ("));
+    EXPECT_THAT(report({"--format", "html"}), says("/report.html ("));
     const fs::path page = run() / "report.html";
-    EXPECT_THAT(content_of(page), HasSubstr("<path class=\"line s0\""));
+    EXPECT_THAT(content_of(page), has("<path class=\"line s0\""));
     struct stat facts {};
     ASSERT_EQ(::stat(page.c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 0777, 0600u);
     EXPECT_THAT(report({"--format", "markdown", "--out", beside("a.md")}), ends(0));
-    EXPECT_THAT(content_of(beside("a.md")), HasSubstr("\n## Where a step goes\n"));
+    EXPECT_THAT(content_of(beside("a.md")), has("\n## Where a step goes\n"));
     EXPECT_EQ(::stat(beside("a.md").c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 0777, 0600u);
 }
 
 TEST_F(ReportOfRun, RefusesWhatItDoesNotKnow) {
-    EXPECT_THAT(report({"--format", "pdf"}).output,
-                AllOf(HasSubstr("error E103: --format is 'pdf'"), HasSubstr("markdown")));
-    EXPECT_THAT(report({"--incarnation", "2"}).output, HasSubstr("error E102: --incarnation is 2"));
+    EXPECT_THAT(report({"--format", "pdf"}), says("error E103: --format is 'pdf'", "markdown"));
+    EXPECT_THAT(report({"--incarnation", "2"}), says("error E102: --incarnation is 2"));
     EXPECT_THAT(run_lockstep({"report", beside("none")}), ends(66));
-    EXPECT_THAT(run_lockstep({"report", SmallData::get().train()}).output, HasSubstr("error E688"));
-    EXPECT_THAT(run_lockstep({"report"}).output, HasSubstr("error E105"));
+    EXPECT_THAT(run_lockstep({"report", SmallData::get().train()}), says("error E688"));
+    EXPECT_THAT(run_lockstep({"report"}), says("error E105"));
 }
 
 TEST_F(ReportOfRun, SaysWhereItCannotWrite) {
@@ -101,7 +93,7 @@ TEST_F(ReportOfRun, SaysWhereItCannotWrite) {
     EXPECT_THAT(report({"--out", beside("run")}), fails());
     EXPECT_TRUE(fs::is_directory(beside("run")));
     for (const auto& entry : fs::directory_iterator(beside(".")))
-        EXPECT_THAT(entry.path().string(), Not(HasSubstr(".tmp-"))) << "nothing half is left";
+        EXPECT_THAT(entry.path().string(), Not(has(".tmp-"))) << "nothing half is left";
 }
 
 TEST_F(ReportOfRun, PassesOverWhatIsDamaged) {
@@ -113,10 +105,9 @@ TEST_F(ReportOfRun, PassesOverWhatIsDamaged) {
     EXPECT_EQ(json.at("charts").at(0).at("curves").at(0).at("points").size(), 6u);
     EXPECT_EQ(json.at("ranks").at(0).at("steps"), 29);
     EXPECT_EQ(json.at("ranks").at(1).at("steps"), 0);
-    EXPECT_THAT(json.at("findings").dump(), HasSubstr("the steps of rank 1 are not known"));
+    EXPECT_THAT(json.at("findings").dump(), has("the steps of rank 1 are not known"));
     fs::remove_all(copy / "logs");
-    EXPECT_THAT(report_as_json(copy).at("findings").dump(),
-                HasSubstr("no rank recorded its steps"));
+    EXPECT_THAT(report_as_json(copy).at("findings").dump(), has("no rank recorded its steps"));
 }
 
 }  // namespace

@@ -5,13 +5,9 @@
 #include "lockstep/core/random.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <algorithm>
 #include <csignal>
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
@@ -244,7 +240,7 @@ TEST(ResumeOfAnAverage, GoesOnExactlyAndLeavesTheWeightsAlone) {
     hash_of("cut", 5, 2, averaged);
     EXPECT_EQ(hash_of("cut", 8, 3, averaged), hash);
     EXPECT_EQ(hash_of("plain", 8, 1, {}), hash);
-    EXPECT_THAT(last_evaluation(folder / "whole"), testing::HasSubstr("\"step\":8"));
+    EXPECT_THAT(last_evaluation(folder / "whole"), has("\"step\":8"));
     EXPECT_EQ(last_evaluation(folder / "cut"), last_evaluation(folder / "whole"));
     EXPECT_NE(last_evaluation(folder / "plain"), last_evaluation(folder / "whole"));
 }
@@ -260,19 +256,18 @@ TEST(ResumeOfAnEarlyStop, KeepsTheBestAndCountsOn) {
                         Words{"--checkpoint-every", "4steps", "--keep", "last=1"};
     EXPECT_THAT(run_lockstep(words + Words{"--max-steps", "10"} + on_ranks(2)), ends(0));
     for (const int ranks : {3, 1}) {
-        EXPECT_THAT(
-            run_lockstep(words + Words{"--max-steps", "90"} + on_ranks(ranks)),
-            ends(0,
-                 testing::ContainsRegex("stopped early after step 20: 3 evaluations without a "
-                                        "better accuracy than [0-9.]+ of step 5\n")));
+        EXPECT_THAT(run_lockstep(words + Words{"--max-steps", "90"} + on_ranks(ranks)),
+                    ends(0,
+                         ContainsRegex("stopped early after step 20: 3 evaluations without a "
+                                       "better accuracy than [0-9.]+ of step 5\n")));
         EXPECT_EQ(state_of(folder / "run"), "complete, step 20, exit 0");
         EXPECT_THAT(read_json(folder / "run/state.json").at("reason").get<std::string>(),
-                    testing::StartsWith("stopped early: 3 evaluations without"));
+                    StartsWith("stopped early: 3 evaluations without"));
     }
     EXPECT_THAT(run_lockstep({"ckpt", "ls", folder / "run"}).output,
-                testing::MatchesRegex("step .*\n5 .* best +best accuracy [0-9.]+ +[0-9a-f]{32}\n"
-                                      "10 .* read +accuracy [0-9.]+ .* +[0-9a-f]{32}\n"
-                                      "20 .* newest +accuracy [0-9.]+ .* +[0-9a-f]{32}\n"));
+                MatchesRegex("step .*\n5 .* best +best accuracy [0-9.]+ +[0-9a-f]{32}\n"
+                             "10 .* read +accuracy [0-9.]+ .* +[0-9a-f]{32}\n"
+                             "20 .* newest +accuracy [0-9.]+ .* +[0-9a-f]{32}\n"));
 }
 
 TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
@@ -289,12 +284,11 @@ TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
     hash_of("cut", 3, 2);
     hash_of("cut", 6, 3);
     EXPECT_EQ(hash_of("cut", 10, 2), hash);
-    EXPECT_THAT(
-        run_lockstep({"data", "ledger", folder / "cut"}),
-        ends(0,
-             testing::StartsWith("600 samples, 88 of them in no epoch (--drop-last, --split)"),
-             "512          0          0           0        0  "
-             "every sample but those dropped exactly once\n"));
+    EXPECT_THAT(run_lockstep({"data", "ledger", folder / "cut"}),
+                ends(0,
+                     StartsWith("600 samples, 88 of them in no epoch (--drop-last, --split)"),
+                     "512          0          0           0        0  "
+                     "every sample but those dropped exactly once\n"));
 }
 
 }  // namespace

@@ -5,20 +5,13 @@
 #include "lockstep/run/step_budget.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include <fmt/format.h>
-
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::MatchesRegex;
 
 // One run on two ranks that all tests of this file look at.
 class RunDirectory : public testing::Test {
@@ -95,7 +88,7 @@ TEST_F(RunDirectory, RecordsWhereEverySettingComesFrom) {
     EXPECT_EQ(config.at("model").at("origin"), "command line");
     EXPECT_EQ(config.at("lr").at("value"), "0.002");
     EXPECT_EQ(config.at("lr").at("origin"), "LOCKSTEP_LR");
-    EXPECT_THAT(config.at("batch").at("origin").get<std::string>(), HasSubstr("train.toml:2:9"));
+    EXPECT_THAT(config.at("batch").at("origin").get<std::string>(), has("train.toml:2:9"));
     EXPECT_EQ(config.at("seed").at("origin"), "default");
     const Json& deciding = record.at("deciding");
     EXPECT_EQ(deciding.at("model"), "mlp");
@@ -156,16 +149,14 @@ TEST_F(RunDirectory, HasStepsWhosePhasesSumToTheWallTime) {
 
 // As seff does at the end of a job, but of all ranks.
 TEST_F(RunDirectory, EndsWithWhatTheJobUsed) {
-    const auto number = [](const std::string& text) {
-        return testing::ContainsRegex("\n" + text + "\n");
-    };
+    const auto number = [](const std::string& text) { return ContainsRegex("\n" + text + "\n"); };
     EXPECT_THAT(output(),
                 number("cpu           [0-9]+ % of [0-9.]+ core.s. for .* \\(2 ranks on 1 node\\)"));
     EXPECT_THAT(output(), number("memory        .* at most \\(rank [01]\\), .* on .* of .*"));
     EXPECT_THAT(output(),
                 number("efficiency    [0-9]+ % of the ranks' time in steps \\(.*\\) is computing"));
     EXPECT_THAT(output(), number("time          .*(forward|backward|evaluate|update) [0-9]+ %.*"));
-    EXPECT_THAT(content_of(log(0, "log")), HasSubstr("\nefficiency    "));
+    EXPECT_THAT(content_of(log(0, "log")), has("\nefficiency    "));
     std::vector<JobSummary> found;
     for (const int rank : {0, 1})
         for (const Json& record : json_lines(log(rank, "jsonl")))
@@ -206,17 +197,17 @@ TEST_F(RunDirectory, HasNoControlCharacterInAnyTextOrOutput) {
 }
 
 TEST_F(RunDirectory, IsToldOnTheTerminalInTheFormThatTheBookShows) {
-    EXPECT_THAT(output(),
-                has("\nrank  node",
-                    fmt::format("run {} | incarnation 1 | ", path().string()),
-                    testing::ContainsRegex(
-                        "\nstep 10 \\| loss [0-9.]+ \\| lr 2.0e-3 \\| [0-9.]+[kM]? samples/s "
-                        "\\| data [0-9]+ % comm [0-9]+ % wait [0-9]+ % \\| mem "),
-                    testing::ContainsRegex("\nepoch 2 \\| test accuracy [0-9.]+ % \\([0-9]+ of "
-                                           "200\\) \\| test loss ")));
+    EXPECT_THAT(
+        output(),
+        has("\nrank  node",
+            fmt::format("run {} | incarnation 1 | ", path().string()),
+            ContainsRegex("\nstep 10 \\| loss [0-9.]+ \\| lr 2.0e-3 \\| [0-9.]+[kM]? samples/s "
+                          "\\| data [0-9]+ % comm [0-9]+ % wait [0-9]+ % \\| mem "),
+            ContainsRegex("\nepoch 2 \\| test accuracy [0-9.]+ % \\([0-9]+ of "
+                          "200\\) \\| test loss ")));
     EXPECT_EQ(printed_hash(output()).size(), 32u);
-    EXPECT_THAT(content_of(log(0, "log")), HasSubstr("info  step 20 | loss "));
-    EXPECT_THAT(content_of(log(1, "log")), HasSubstr("info  step 20 | loss "));
+    EXPECT_THAT(content_of(log(0, "log")), has("info  step 20 | loss "));
+    EXPECT_THAT(content_of(log(1, "log")), has("info  step 20 | loss "));
 }
 
 TEST_F(RunDirectory, ListsItsCheckpoints) {
@@ -237,14 +228,13 @@ TEST_F(RunDirectory, ListsItsCheckpoints) {
 
 TEST_F(RunDirectory, HasCheckpointsThatAreCompared) {
     EXPECT_THAT(run_lockstep({"ckpt", "diff", path(), path() / "ckpt/step-000020"}),
-                ends(0, testing::ContainsRegex("\nall [0-9]+ tensors and counters have the same")));
-    EXPECT_THAT(
-        run_lockstep({"ckpt", "diff", path() / "ckpt/step-000016", path()}),
-        ends(1,
-             "first   step 16 of ",
-             "second  step 20 of ",
-             testing::ContainsRegex("[a-z0-9.]+ +[0-9]+ of [0-9]+ elements differ, by [0-9.e-]+"),
-             testing::ContainsRegex("[0-9]+ of [0-9]+ tensors and counters differ")));
+                ends(0, ContainsRegex("\nall [0-9]+ tensors and counters have the same")));
+    EXPECT_THAT(run_lockstep({"ckpt", "diff", path() / "ckpt/step-000016", path()}),
+                ends(1,
+                     "first   step 16 of ",
+                     "second  step 20 of ",
+                     ContainsRegex("[a-z0-9.]+ +[0-9]+ of [0-9]+ elements differ, by [0-9.e-]+"),
+                     ContainsRegex("[0-9]+ of [0-9]+ tensors and counters differ")));
     EXPECT_THAT(run_lockstep({"ckpt", "diff", path(), path() / "nothing"}), ends(66, "E201"));
 }
 
@@ -252,7 +242,7 @@ TEST_F(RunDirectory, HasFlightRecordsThatDiagnoseIsContentWith) {
     EXPECT_THAT(run_lockstep({"diagnose", path()}),
                 ends(0,
                      "incarnation 1: is over: all its ranks finished\n",
-                     testing::ContainsRegex("\n   1 .* finished .* #[0-9]+ ")));
+                     ContainsRegex("\n   1 .* finished .* #[0-9]+ ")));
     const std::string json =
         output_of(run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"}));
     const Json content = parse_json(json, "diagnose --json");
@@ -289,7 +279,7 @@ TEST_F(RunDirectory, ResumesFromTheNewestWholeCheckpoint) {
     const std::string again = output_of(
         run_lockstep(typed("train --data % --run % --model mlp --batch 60 --epochs 2 --lr 0.002",
                            {SmallData::get().train(), copy})));
-    EXPECT_THAT(again, HasSubstr("resumed from step 16 (epoch 1)\n"));
+    EXPECT_THAT(again, has("resumed from step 16 (epoch 1)\n"));
     EXPECT_EQ(printed_hash(again), printed_hash(output()));
     EXPECT_THAT(run_lockstep({"ckpt", "verify", copy}), ends(0));
 }

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep scale` and `lockstep compare`: of tiny runs of one and two ranks, and of times by hand.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace lockstep::test {
 namespace {
-
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* book_times = "1=707,2=393,3=276,4=208,5=172,6=142,7=122,8=109";
 
@@ -86,7 +78,7 @@ TEST_F(ScaleRuns, AreComparedWithBitsAndWithAccuracy) {
     const Json ranks = told({"compare", run("p1"), run("p2")});
     EXPECT_TRUE(ranks.at("bits").at("equal").get<bool>()) << "the same model on one rank and two";
     EXPECT_EQ(ranks.at("bits").at("step"), 60);
-    EXPECT_THAT(ranks.at("verdict").get<std::string>(), HasSubstr("equal, bit for bit"));
+    EXPECT_THAT(ranks.at("verdict").get<std::string>(), has("equal, bit for bit"));
     const auto names = [](const Json& answer) {
         std::vector<std::string> found;
         for (const Json& setting : answer.at("settings"))
@@ -112,20 +104,20 @@ TEST_F(ScaleRuns, AreComparedWithBitsAndWithAccuracy) {
 
 TEST_F(ScaleRuns, AreRefusedWhereTheyTellNothing) {
     const auto refused = [](const Words& words) { return run_lockstep(words).output; };
-    EXPECT_THAT(refused({"scale"}), HasSubstr("error E105: neither runs nor --times"));
-    EXPECT_THAT(refused({"scale", run("p1")}), HasSubstr("error E105: one number of ranks"));
-    EXPECT_THAT(refused({"scale", run("p1"), run("p1")}), HasSubstr("error E106"));
+    EXPECT_THAT(refused({"scale"}), has("error E105: neither runs nor --times"));
+    EXPECT_THAT(refused({"scale", run("p1")}), has("error E105: one number of ranks"));
+    EXPECT_THAT(refused({"scale", run("p1"), run("p1")}), has("error E106"));
     EXPECT_THAT(refused({"scale", run("batch"), run("p2")}),
-                HasSubstr("error E421: the runs do different work: batch is 40 in"));
-    EXPECT_THAT(refused({"scale", run("p1"), "--times", "1=2,2=1"}), HasSubstr("error E106"));
-    EXPECT_THAT(refused({"scale", run("p1"), run("none")}), HasSubstr("error E201"));
-    EXPECT_THAT(refused({"compare", run("p1"), run("none")}), HasSubstr("error E201"));
-    EXPECT_THAT(refused({"compare", run("p1")}), HasSubstr("error E105"));
+                has("error E421: the runs do different work: batch is 40 in"));
+    EXPECT_THAT(refused({"scale", run("p1"), "--times", "1=2,2=1"}), has("error E106"));
+    EXPECT_THAT(refused({"scale", run("p1"), run("none")}), has("error E201"));
+    EXPECT_THAT(refused({"compare", run("p1"), run("none")}), has("error E201"));
+    EXPECT_THAT(refused({"compare", run("p1")}), has("error E105"));
     fs::copy(run("p2"), run("cut"), fs::copy_options::recursive);
     for (const char* rank : {"0", "1"})
         fs::remove(run("cut") / fmt::format("logs/i1/rank-0000{}.steps", rank));
-    EXPECT_THAT(refused({"scale", run("p1"), run("cut")}), HasSubstr("error E420"));
-    EXPECT_THAT(said({"compare", run("p1"), run("cut")}), HasSubstr("speed cannot be compared"));
+    EXPECT_THAT(refused({"scale", run("p1"), run("cut")}), has("error E420"));
+    EXPECT_THAT(said({"compare", run("p1"), run("cut")}), has("speed cannot be compared"));
 }
 
 TEST(ScaleTimes, OfTheBookGiveItsTableAndForetellItsSixteen) {
@@ -134,7 +126,7 @@ TEST(ScaleTimes, OfTheBookGiveItsTableAndForetellItsSixteen) {
         << text;
     for (const char* efficiency :
          {"100.0 %", "89.9 %", "85.4 %", "85.0 %", "82.2 %", "83.0 %", "82.8 %", "81.1 %"})
-        EXPECT_THAT(text, HasSubstr(efficiency));
+        EXPECT_THAT(text, has(efficiency));
     EXPECT_TRUE(said({"scale", "--times", book_times, "--forecast", "4"})
                     .starts_with("distribute over 8 ranks: 6.49 times as fast as 1, 81.1 % "
                                  "efficient\n"))
@@ -160,9 +152,9 @@ TEST(ScaleTimes, SayWhetherToDistributeAtAll) {
 
 TEST(ScaleTimes, ForetellNothingOfRanksThatShareCores) {
     const Words times{"scale", "--times", "1=10,2=5.5", "--forecast", "4,8"};
-    EXPECT_THAT(said(times), Not(HasSubstr("share cores")));
+    EXPECT_THAT(said(times), Not(has("share cores")));
     const Words crowded = times + Words{"--cores", "4"};
-    EXPECT_THAT(said(crowded), HasSubstr("\nno forecast of 8 ranks: they would share cores"));
+    EXPECT_THAT(said(crowded), has("\nno forecast of 8 ranks: they would share cores"));
     const Json scale = told(crowded);
     ASSERT_EQ(scale.at("forecasts").size(), 1u);
     EXPECT_EQ(scale.at("forecasts")[0].at("ranks"), 4);
@@ -172,13 +164,12 @@ TEST(ScaleTimes, ThatAreNoneAreRefused) {
     for (const std::string& times :
          typed("1=707,1=393 1=707,2 1=707,2= 1=707,2=-3 1=707,0=3 1=707,x=3 1=707, 1=707,2=inf "
                "1=707,2=nan 707,393 1=707,2=0 1=707,2=1e300 1=707,2=1e-300"))
-        EXPECT_THAT(run_lockstep({"scale", "--times", times}).output,
-                    HasSubstr("error E103: --times is '"))
+        EXPECT_THAT(run_lockstep({"scale", "--times", times}), says("error E103: --times is '"))
             << times;
-    EXPECT_THAT(run_lockstep({"scale", "--times", "1=2"}).output, HasSubstr("error E105"));
+    EXPECT_THAT(run_lockstep({"scale", "--times", "1=2"}), says("error E105"));
     for (const char* ranks : {"0", "8,", "-1", "many", "1e3"})
-        EXPECT_THAT(run_lockstep({"scale", "--times", "1=3,2=2", "--forecast", ranks}).output,
-                    HasSubstr("error E103: --forecast is '"))
+        EXPECT_THAT(run_lockstep({"scale", "--times", "1=3,2=2", "--forecast", ranks}),
+                    says("error E103: --forecast is '"))
             << ranks;
 }
 

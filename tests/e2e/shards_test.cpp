@@ -2,16 +2,9 @@
 // Optimizer state that all ranks of a job divide among them: less memory on each node, the same
 // bits, and checkpoints for every other layout.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 /// How ranks are started, and how they divide the state.
 struct ShardLayout {
@@ -67,16 +60,15 @@ class SharedState : public testing::Test {
 
 // Each host has a /dev/shm of its own.
 TEST_F(SharedState, IsNotTrainedWhereNodesHaveFoldersOfTheirOwn) {
-    EXPECT_THAT(
-        run_process(on_hosts("a:1,b:1", "all").start +
-                        typed("train --data % --run /dev/shm/run --max-steps 2",
-                              {SmallData::get().train().string()}),
-                    {},
-                    ample_s),
-        ends(78,
-             testing::ContainsRegex("E605: this node has another folder '/dev/shm/run' than "
-                                    "rank 0's, or none \\(rank 1 on b only\\)"),
-             "give --run on a file system that all nodes share"));
+    EXPECT_THAT(run_process(on_hosts("a:1,b:1", "all").start +
+                                typed("train --data % --run /dev/shm/run --max-steps 2",
+                                      {SmallData::get().train().string()}),
+                            {},
+                            ample_s),
+                ends(78,
+                     ContainsRegex("E605: this node has another folder '/dev/shm/run' than "
+                                   "rank 0's, or none \\(rank 1 on b only\\)"),
+                     "give --run on a file system that all nodes share"));
 }
 
 TEST_F(SharedState, OfANodeIsHalfOfItOnTwoNodesWithTheSameBits) {
@@ -87,9 +79,9 @@ TEST_F(SharedState, OfANodeIsHalfOfItOnTwoNodesWithTheSameBits) {
     EXPECT_EQ(printed_hash(all.output), alone);
     EXPECT_EQ(printed_hash(train("messages", 6, by_messages()).output), alone);
     EXPECT_THAT(
-        node.output,
-        has("for optimizer state, which 2 nodes each have", "buckets, summed by hierarchical"));
-    EXPECT_THAT(all.output, HasSubstr("for parameters that 2 ranks share"));
+        node,
+        says("for optimizer state, which 2 nodes each have", "buckets, summed by hierarchical"));
+    EXPECT_THAT(all, says("for parameters that 2 ranks share"));
 
     const Json of_node = summary("node"), of_all = summary("all");
     const auto state = [](const Json& job) { return job.at("node_state_bytes").get<double>(); };

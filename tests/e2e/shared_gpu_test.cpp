@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share one GPU, where they are told to: one simulated GPU, whose NCCL goes by MPI.
 #include "program.hpp"
-#include "run_files.hpp"
 #include "simulated_gpus.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 ProcessResult on_one_gpu(const Words& words, Variables variables = {}) {
     variables.insert({"SIMCUDA_GPUS", "1"});
@@ -39,7 +34,7 @@ TEST(SharedGpu, IsATrialWhichTheLogSaysOnceAndHasTheTimeOfCopiesInItsMetrics) {
     const auto first = run.find(warning);
     ASSERT_NE(first, std::string::npos) << run;
     EXPECT_EQ(run.find(warning, first + 1), std::string::npos);
-    EXPECT_THAT(run, HasSubstr("network: 2 ranks on 2 nodes: sockets (lo) between"));
+    EXPECT_THAT(run, has("network: 2 ranks on 2 nodes: sockets (lo) between"));
     const auto on_gpu = json_lines(folder / "run/metrics.jsonl");
     ASSERT_EQ(on_gpu.size(), 4u);
     EXPECT_EQ(on_gpu.front().at("copy_s").get<double>(), 0);

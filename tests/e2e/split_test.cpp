@@ -5,14 +5,9 @@
 
 #include "data/foreign_files.hpp"
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 namespace lockstep::test {
 namespace {
-
-using testing::HasSubstr;
 
 class TestedOn : public testing::Test {
   protected:
@@ -76,7 +71,7 @@ TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
         EXPECT_THAT(eval({"--part", "held-out", "--np", ranks}),
                     ends(0, "samples       66\n" + last));
     }
-    EXPECT_THAT(eval({"--part", "train"}).output, HasSubstr("of 534)"));
+    EXPECT_THAT(eval({"--part", "train"}), says("of 534)"));
     EXPECT_THAT(
         run_lockstep({"eval", run, "--data", SmallData::get().test(), "--part", "held-out"}),
         says("E106", "of the data that the run was trained on"));
@@ -118,11 +113,11 @@ TEST_F(Split, GoesOnOverAResumeAndCannotChange) {
 
 TEST_F(Split, OfImpossibleSharesIsRefused) {
     for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
-        EXPECT_THAT(error(split(share)), HasSubstr("--split")) << share;
+        EXPECT_THAT(error(split(share)), has("--split")) << share;
     EXPECT_THAT(error(split("0.9", {"--test-data", SmallData::get().test()})),
-                HasSubstr("--split 0.9 does not go with --test-data"));
-    EXPECT_THAT(error(split("0.9999999")), HasSubstr("leaves 600 samples to train on and 0"));
-    EXPECT_THAT(error(split("0.0000001")), HasSubstr("leaves 0 samples to train on and 600"));
+                has("--split 0.9 does not go with --test-data"));
+    EXPECT_THAT(error(split("0.9999999")), has("leaves 600 samples to train on and 0"));
+    EXPECT_THAT(error(split("0.0000001")), has("leaves 0 samples to train on and 600"));
 }
 
 // Training and test samples in one file, as many publish them; names of classes are texts.
@@ -189,7 +184,7 @@ TEST_F(OneFile, NamesClassesInLogAndConfusion) {
               Words{"--data", both_} + fields("--field", "train") + fields("--test-field", "test")),
         says("classes of labels: 0 ant, 1 cat, 2 owl, 3 yak"));
     EXPECT_THAT(read_file(folder_ / "run/confusion.csv"),
-                testing::StartsWith("class,ant,cat,owl,yak\nant,"));
+                StartsWith("class,ant,cat,owl,yak\nant,"));
 }
 
 TEST_F(OneFile, MayBePackedForTrainingOrForTesting) {
@@ -211,18 +206,18 @@ TEST_F(OneFile, MayBePackedForTrainingOrForTesting) {
 
 TEST_F(OneFile, WhoseTestFieldsDoNotFitIsRefused) {
     const Words train = Words{"--data", both_} + fields("--field", "train");
-    EXPECT_THAT(error(train + Words{"--test-field", "labels=/none"}), HasSubstr("E207"));
-    EXPECT_THAT(error(train + Words{"--test-field", "images=/x_test:HWC"}), HasSubstr("E209"))
+    EXPECT_THAT(error(train + Words{"--test-field", "labels=/none"}), has("E207"));
+    EXPECT_THAT(error(train + Words{"--test-field", "images=/x_test:HWC"}), has("E209"))
         << "labels are still those of training";
     write_foreign(tested_, {images("/x_test", 200, 2), names("/y_test", 200)});
     EXPECT_THAT(error(Words{"--data", tested_, "--test-data", trained_} +
                       fields("--field", "test") + fields("--test-field", "nowhere")),
-                HasSubstr("E207"));
+                has("E207"));
     const fs::path packed_train = packed(trained_, "train");
     const std::string asks = error({"--data", packed_train, "--test-data", tested_});
-    EXPECT_THAT(asks, HasSubstr("--test-field images=/x_test:CHW --test-field labels=/y_test"));
+    EXPECT_THAT(asks, has("--test-field images=/x_test:CHW --test-field labels=/y_test"));
     EXPECT_THAT(error({"--data", packed_train, "--field", "images=/x"}),
-                HasSubstr("is a packed data set"));
+                has("is a packed data set"));
 }
 
 // Labels as Keras has them.

@@ -4,14 +4,11 @@
 #include "lockstep/core/random.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
 #include "simulated_gpus.hpp"
-#include "support/temp_dir.hpp"
 
 #include <cmath>
 #include <set>
 
-#include <fmt/format.h>
 #include <hdf5.h>
 
 namespace lockstep::test {
@@ -130,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Tasks,
 void expect_same_afterwards(const fs::path& run, const fs::path& data, const std::string& test) {
     const Words eval = {"eval", run, "--data", data, "--np"};
     const ProcessResult one = run_lockstep(eval + Words{"1"});
-    EXPECT_THAT(one.output, testing::HasSubstr(test));
+    EXPECT_THAT(one, says(test));
     EXPECT_EQ(run_lockstep(eval + Words{"3", "--oversubscribe"}).output, one.output);
     const fs::path first = run / "1.npy", second = run / "2.npy";
     const Words predict = {"predict", run, "--data", data};
@@ -147,8 +144,7 @@ TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
             "train --np 2 --oversubscribe --data % --test-data % --run % --batch 32 --keep-best %",
             {folder_ / "data/train", folder_ / "data/test", run, task().metric.substr(5)}) +
         task().options));
-    EXPECT_THAT(run_lockstep({"ckpt", "ls", run}).output,
-                testing::HasSubstr("  best " + task().metric.substr(5)));
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", run}), says("  best " + task().metric.substr(5)));
     const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
     EXPECT_GE(found, task().least) << trained;
     EXPECT_LE(found, task().most) << trained;
@@ -189,7 +185,7 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
         const std::string run = fmt::format("skipped-{}", ranks);
         const std::string skipped = output_of(trained(run, ranks, {"--on-nonfinite", "skip"}));
         hashes.insert(printed_hash(skipped));
-        EXPECT_THAT(skipped, testing::HasSubstr("2 step(s) skipped so far, the last is step"));
+        EXPECT_THAT(skipped, has("2 step(s) skipped so far, the last is step"));
         const Json last = json_lines(folder / run / "metrics.jsonl").back();
         EXPECT_EQ(last.at("skipped_steps"), 2);
         EXPECT_TRUE(last.at("loss").is_number());
@@ -211,8 +207,8 @@ TEST(NonFinite, TestDataAreNamed) {
              "the test loss is nan: 'features' of sample ",
              "test/test-00000-of-00001.h5",
              "stopped early after step 20: 2 evaluations, and none with a finite loss"));
-    EXPECT_THAT(run_lockstep({"eval", folder / "run", "--data", folder / "test"}).output,
-                testing::HasSubstr("the test loss is nan: 'features' of sample "));
+    EXPECT_THAT(run_lockstep({"eval", folder / "run", "--data", folder / "test"}),
+                says("the test loss is nan: 'features' of sample "));
 }
 
 TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
@@ -221,9 +217,8 @@ TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
     EXPECT_THAT(run_lockstep(train_mlp(folder, "data", "run", "")),
                 ends(65, "why: 'targets' of sample ", "fix: begin a new run with --scale-targets"));
     expect_success(run_lockstep(train_mlp(folder, "data", "scaled", "--scale-targets")));
-    EXPECT_THAT(
-        run_lockstep({"export", folder / "scaled", "--out", folder / "w.safetensors"}).output,
-        testing::HasSubstr("multiply by std and add mean of 'targets' in"));
+    EXPECT_THAT(run_lockstep({"export", folder / "scaled", "--out", folder / "w.safetensors"}),
+                says("multiply by std and add mean of 'targets' in"));
 }
 
 // The GPU withholds the update before the host knows.
@@ -260,8 +255,8 @@ TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
     EXPECT_THAT(trained("nan", "--max-steps 10"),
                 ends(0,
                      "timing micro-batches of 20 sample(s) in fp32 and",
-                     testing::ContainsRegex("warn: [0-9]+ step.s. skipped so far, the last is "
-                                            "step 7: [^|]*\nstep 10 ")));
+                     ContainsRegex("warn: [0-9]+ step.s. skipped so far, the last is "
+                                   "step 7: [^|]*\nstep 10 ")));
     // Losses are finite, and gradients are beyond fp16 whatever the scale.
     make_sums(folder / "large", {}, 1e15F);
     EXPECT_THAT(trained("large", ""),
@@ -359,7 +354,7 @@ TEST_F(StoredTypes, OfTargetsAreAnyNumbers) {
                                   Stored{"targets", "<i4", "8, 2", bytes_in(pairs)},
                                   Stored{"targets", "|u1", "8,", "12345678"}}) {
         const fs::path data = packed("data" + targets.descr.substr(1), {features, targets});
-        EXPECT_THAT(trained(data, data, {"mlp"}), testing::HasSubstr("RMSE")) << targets.descr;
+        EXPECT_THAT(trained(data, data, {"mlp"}), has("RMSE")) << targets.descr;
     }
 }
 
@@ -369,7 +364,7 @@ TEST_F(StoredTypes, OfTokensMayDifferInTestData) {
     const fs::path data = packed("data", {{"tokens", "<i4", "4, 4", bytes_in(numbers)}});
     const fs::path test = packed("test", {{"tokens", "|u1", "4, 4", bytes_in(bytes)}});
     const Words model{"gpt", "--layers", "1", "--heads", "1", "--width", "8"};
-    EXPECT_THAT(trained(data, test, model), testing::HasSubstr("perplexity"));
+    EXPECT_THAT(trained(data, test, model), has("perplexity"));
 }
 
 class Infer : public testing::Test {
@@ -389,26 +384,25 @@ class Infer : public testing::Test {
 };
 
 TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
-    using testing::HasSubstr;
     const fs::path test = folder_ / "data/test", file = folder_.file("there.npy", "x");
-    EXPECT_THAT(said("eval", {}), HasSubstr("E105: --data is missing"));
-    EXPECT_THAT(said("predict", {"--data", test}), HasSubstr("E105: --out is missing"));
-    EXPECT_THAT(said("sample", {"--prompt", "a"}), HasSubstr("E106: '"));
-    EXPECT_THAT(said("predict", {"--data", test, "--out", file}), HasSubstr("E407: '"));
+    EXPECT_THAT(said("eval", {}), has("E105: --data is missing"));
+    EXPECT_THAT(said("predict", {"--data", test}), has("E105: --out is missing"));
+    EXPECT_THAT(said("sample", {"--prompt", "a"}), has("E106: '"));
+    EXPECT_THAT(said("predict", {"--data", test, "--out", file}), has("E407: '"));
     EXPECT_EQ(content_of(file), "x");
     EXPECT_THAT(said("predict", {"--data", test, "--out", folder_ / "x.txt"}),
-                HasSubstr("why: its ending says what it is: .csv, .npy for NPY, .h5 or .hdf5 "));
+                has("why: its ending says what it is: .csv, .npy for NPY, .h5 or .hdf5 "));
     EXPECT_FALSE(fs::exists(folder_ / "x.txt"));
     EXPECT_THAT(said("predict", {"--data", test, "--out", folder_ / "x.csv", "--as", "classes"}),
-                HasSubstr("E106: --as probabilities and classes are for runs with classes"));
+                has("E106: --as probabilities and classes are for runs with classes"));
     expect_success(run_lockstep(
         typed("data synth --kind regression --size 5 --samples 50 --out %", {folder_ / "wide"})));
-    EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), HasSubstr("they are 5x1x1"));
+    EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), has("they are 5x1x1"));
     EXPECT_THAT(said("eval", {"--data", test, "--train-data", test}),
-                HasSubstr("is not what the run was trained on"));
-    EXPECT_THAT(said("eval", {"--data", test, "--weights", file}), HasSubstr("E309"));
+                has("is not what the run was trained on"));
+    EXPECT_THAT(said("eval", {"--data", test, "--weights", file}), has("E309"));
     fs::remove_all(run_ / "ckpt");
-    EXPECT_THAT(said("eval", {"--data", test}), HasSubstr("E301: no checkpoint in"));
+    EXPECT_THAT(said("eval", {"--data", test}), has("E301: no checkpoint in"));
 }
 
 // The one data set in the file, as the HDF5 library reads it.
@@ -436,7 +430,7 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
     const fs::path two = predicted("2.hdf5", {"--np", "2", "--oversubscribe"});
     EXPECT_EQ(content_of(one), content_of(two));
     EXPECT_EQ(predictions_in(one).size(), 100 * sizeof(float));
-    EXPECT_THAT(content_of(predicted("1.npy", {})), testing::EndsWith(predictions_in(one)));
+    EXPECT_THAT(content_of(predicted("1.npy", {})), EndsWith(predictions_in(one)));
     EXPECT_FALSE(fs::exists(folder_ / ".1.h5.partial"));
 }
 
@@ -463,7 +457,7 @@ TEST(Sample, GoesOnWithATextWhereverTheRunLies) {
     const std::string hot = said("--temperature 100", "abcd");
     EXPECT_EQ(said("--temperature 100", "abcd"), hot);
     EXPECT_NE(said("--temperature 100 --seed 2", "abcd"), hot);
-    EXPECT_THAT(said("", ""), testing::HasSubstr("E105: --prompt is missing"));
+    EXPECT_THAT(said("", ""), has("E105: --prompt is missing"));
 }
 
 TEST(MultiLabel, RefusesNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
@@ -475,7 +469,7 @@ TEST(MultiLabel, RefusesNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
     };
     EXPECT_THAT(trained("sevens", '\7'),
                 ends(65,
-                     testing::ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "),
+                     ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "),
                      "fix: if it is unknown, store -1; to predict"));
     EXPECT_THAT(trained("unknown", '\xff'), ends(0, " % unknown, left out)"));
 }

@@ -5,22 +5,12 @@
 #include "lockstep/run/trace.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 #include <algorithm>
 #include <set>
 
-#include <fmt/format.h>
-
 namespace lockstep::test {
 namespace {
-
-using testing::ContainsRegex;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 // Of 25 steps an epoch, without evaluations.
 ProcessResult traced_train(const fs::path& run, int ranks, int length, const Words& more) {
@@ -55,7 +45,7 @@ class Traces : public testing::Test {
 TEST_F(Traces, ChangeNoBit) {
     EXPECT_FALSE(printed_hash(made().traced).empty());
     EXPECT_EQ(printed_hash(made().traced), printed_hash(made().plain));
-    EXPECT_THAT(made().traced, HasSubstr("lockstep trace merge"));
+    EXPECT_THAT(made().traced, has("lockstep trace merge"));
     EXPECT_FALSE(fs::exists(trace_path(RunPaths{resumed()}.logs(1), 0)));
 }
 
@@ -140,7 +130,7 @@ TEST_F(Traces, EndWithTheRun) {
     for (const TraceSlice& slice : trace.slices)
         if (slice.kind == SliceKind::step) steps.push_back(slice.step);
     EXPECT_THAT(steps, ElementsAre(9, 10));
-    EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}).output, HasSubstr("start 2: "));
+    EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}), says("start 2: "));
     EXPECT_THAT(run_lockstep({"trace", "merge", resumed(), "--incarnation", "1"}), ends(66));
 }
 
@@ -158,15 +148,13 @@ TEST_F(Traces, GoWithFiguresForOtherPrograms) {
     };
     const std::string csv = metrics({});
     EXPECT_THAT(csv, ContainsRegex("^kind,step,epoch,loss,lr,"));
-    for (const int step : {2, 4, 6, 8})
-        EXPECT_THAT(csv, HasSubstr(fmt::format("\nreport,{},", step)));
-    EXPECT_THAT(metrics({"--format", "jsonl"}), HasSubstr("{\"kind\":\"report\",\"step\":2,"));
+    for (const int step : {2, 4, 6, 8}) EXPECT_THAT(csv, has(fmt::format("\nreport,{},", step)));
+    EXPECT_THAT(metrics({"--format", "jsonl"}), has("{\"kind\":\"report\",\"step\":2,"));
     const fs::path out = run() / "run.prom";
     EXPECT_EQ(metrics({"--format", "prometheus", "--out", out}), "");
     const std::string text = content_of(out);
-    EXPECT_THAT(text, HasSubstr(fmt::format("lockstep_step{{run=\"{}\"}} 8\n", run().string())));
-    for (const int rank : {0, 1})
-        EXPECT_THAT(text, HasSubstr(fmt::format("rank=\"{}\",host=", rank)));
+    EXPECT_THAT(text, has(fmt::format("lockstep_step{{run=\"{}\"}} 8\n", run().string())));
+    for (const int rank : {0, 1}) EXPECT_THAT(text, has(fmt::format("rank=\"{}\",host=", rank)));
     EXPECT_THAT(run_lockstep({"metrics", run() / "none"}), ends(66));
     EXPECT_THAT(run_lockstep({"metrics", run(), "--format", "xml"}), ends(64));
 }
@@ -177,7 +165,7 @@ TEST_F(Traces, GoWithTextsAndHistogramsForTensorBoard) {
         if (file.path().filename().string().starts_with("events.out.tfevents."))
             events += content_of(file.path());
     for (const char* tag : {"run/settings", "| trace | steps=3-5 |", "time/step_ms", "weights/"})
-        EXPECT_THAT(events, HasSubstr(tag));
+        EXPECT_THAT(events, has(tag));
 }
 
 }  // namespace

@@ -2,9 +2,6 @@
 // The promise itself: `lockstep verify` finds equal parameters on different numbers of ranks.
 // Models, tasks, optimizers and schedules are in soak/equal_bits.
 #include "program.hpp"
-#include "run_files.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 #include <set>
 #include <sstream>
@@ -54,7 +51,7 @@ void expect_equal_on(const std::vector<int>& ranks, const ProcessResult& result)
     EXPECT_EQ(seen, ranks);
     EXPECT_EQ(different_hashes(rows), 1u) << result.output;
     EXPECT_THAT(result.output,
-                testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+                EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
 }
 
 TEST(Verify, EndsAsTheTrainingThatFailed) {
@@ -111,7 +108,7 @@ TEST(Verify, FindsFrozenAndSlowerParametersEqual) {
 TEST(Verify, ShowsThatPlainSummationDiffers) {
     const std::string result = output_of(verify(typed("--ranks 1,2 --virtual-ranks 4 --plain")));
     EXPECT_GT(different_hashes(rows_of(result)), 1u) << result;
-    EXPECT_THAT(result, testing::EndsWith("different, as ordinary summation is expected to be\n"));
+    EXPECT_THAT(result, EndsWith("different, as ordinary summation is expected to be\n"));
 }
 
 /// Trainings of one rank or several, whose eight leaves of six samples have batch statistics.
@@ -141,11 +138,10 @@ class LeafModes : public testing::Test {
 
 TEST_F(LeafModes, DecideNoBit) {
     const auto together = run_lockstep(train("together", "together"));
-    EXPECT_THAT(together.output,
-                testing::HasSubstr("leaves: 8 a rank of 6 samples, computed together"));
+    EXPECT_THAT(together, says("leaves: 8 a rank of 6 samples, computed together"));
     const std::string hash = printed_hash(together.output);
     const auto one_by_one = run_lockstep(train("one", "one-by-one"));
-    EXPECT_THAT(one_by_one.output, testing::Not(testing::HasSubstr("computed together")));
+    EXPECT_THAT(one_by_one.output, Not(has("computed together")));
     EXPECT_EQ(printed_hash(one_by_one.output), hash) << one_by_one.output;
     const auto mixed = run_mixed("mixed");
     EXPECT_EQ(printed_hash(mixed.output), hash) << mixed.output;
@@ -169,10 +165,10 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
                             Words{std::to_string(ranks), "--run", folder / std::to_string(ranks)});
     };
     const auto alone = train(1);
-    EXPECT_THAT(alone.output,
-                testing::HasSubstr("virtual ranks: 8 by default, for as many ranks with the same "
-                                   "bits\n"));
-    EXPECT_THAT(alone.output, testing::HasSubstr("8 a rank of 8 samples, computed together"));
+    EXPECT_THAT(alone,
+                says("virtual ranks: 8 by default, for as many ranks with the same "
+                     "bits\n"));
+    EXPECT_THAT(alone, says("8 a rank of 8 samples, computed together"));
     EXPECT_EQ(printed_hash(output_of(train(3))), printed_hash(alone.output));
 }
 
@@ -200,9 +196,8 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
     const Words measured = {"--noise-scale-every", "2"};
     const std::string one = output_of(train("one", 1, measured));
     EXPECT_THAT(train("three", 3, measured), ends(0));
-    EXPECT_THAT(one,
-                testing::ContainsRegex(
-                    "gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
+    EXPECT_THAT(
+        one, ContainsRegex("gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
     const auto found = [&](const std::string& run) {
         return json_lines(folder / run / "metrics.jsonl").back().at("noise_scale").get<double>();
     };
