@@ -132,8 +132,6 @@ std::vector<BadInput> missing_files() {
 }
 
 std::vector<BadInput> bad_files_to_pack() {
-    const auto images = [] { return SmallData::get().images().string(); };
-    const auto labels = [] { return SmallData::get().labels().string(); };
     return {
         {"PackLabelOutOfRange",
          pack() + Words{"--classes", "5"},
@@ -146,8 +144,8 @@ std::vector<BadInput> bad_files_to_pack() {
          "lockstep: error E209: 600 images but 599 labels\n"
          "  why: in '<tmp>/images' and '<tmp>/labels'\n"
          "  fix: give the two files of the same split\n",
-         [=](const TempDir& folder) {
-             fs::copy_file(images(), folder / "images");
+         [](const TempDir& folder) {
+             copy_inputs(folder);
              folder.file("labels", idx_text({599}, std::string(599, '\1')));
          }},
         {"PackNotIdx",
@@ -164,9 +162,9 @@ std::vector<BadInput> bad_files_to_pack() {
          "lockstep: error E214: '<tmp>/images' is not a whole IDX file\n"
          "  why: 600 x 28 x 28 need 470,400 bytes; it has 99,984\n"
          "  fix: make or download it again, or check that it is the file you mean\n",
-         [=](const TempDir& folder) {
-             folder.file("images", content_of(images()).substr(0, 100'000));
-             fs::copy_file(labels(), folder / "labels");
+         [](const TempDir& folder) {
+             copy_inputs(folder);
+             fs::resize_file(folder / "images", 100'000);
          }},
         {"VerifyFindsDamage",
          {"data", "verify", "<tmp>/bad"},
@@ -184,56 +182,50 @@ std::vector<BadInput> bad_files_to_pack() {
     };
 }
 
-BadInput output_that_exists() {
-    return {"PackOutputExists",
-            pack(),
-            "lockstep: error E407: '<tmp>/out' exists already\n"
-            "  why: a data set is never overwritten\n"
-            "  fix: give another name, or remove it first\n",
-            [=](const TempDir& folder) {
-                copy_inputs(folder);
-                folder.file("out/thesis.tex", "");
-            }};
-}
-
-BadInput output_that_cannot_be_made() {
-    return {"PackOutputCannotBeMade",
-            pack("<tmp>/labels/out"),
-            "lockstep: error E401: cannot create folder '<tmp>/labels': File exists\n"
-            "  fix: a file has that name: give another one\n",
-            copy_inputs};
-}
-
-BadInput run_that_cannot_be_made() {
-    return {"RunCannotBeMade",
-            train_on("<data>", "<tmp>/file/run"),
-            "lockstep: error E613: check L7: '<tmp>/file/run' is a file, or lies below one <rank>\n"
-            "  why: A run is a folder to which logs and checkpoints are written.\n"
-            "  fix: name a folder that you may write to: --run runs/NAME\n",
-            [](const TempDir& folder) { folder.file("file", ""); }};
-}
-
-BadInput run_with_other_files() {
-    return {"RunHasOtherFiles",
-            train_on("<data>", "<tmp>/home"),
-            "lockstep: error E407: '<tmp>/home' has files in it, but is no run\n"
-            "  why: a run directory is made by 'lockstep train' in an empty or new folder\n"
-            "  fix: give the name of a new folder\n",
-            [](const TempDir& folder) { folder.file("home/thesis.tex", ""); }};
-}
-
 }  // namespace
 
 std::vector<BadInput> bad_files() {
-    return joined({all_with(66, Finder::first_rank, missing_data()),
-                   all_with(65, Finder::first_rank, bad_data_sets()),
-                   all_with(65, Finder::some_rank, {flipped_bit()}),
-                   all_with(66, Finder::command_line, missing_files()),
-                   all_with(65, Finder::command_line, bad_files_to_pack()),
-                   all_with(64, Finder::command_line, {output_that_exists()}),
-                   all_with(73, Finder::command_line, {output_that_cannot_be_made()}),
-                   all_with(78, Finder::first_rank, {run_that_cannot_be_made()}),
-                   all_with(64, Finder::first_rank, {run_with_other_files()})});
+    return joined(
+        {all_with(66, Finder::first_rank, missing_data()),
+         all_with(65, Finder::first_rank, bad_data_sets()),
+         all_with(65, Finder::some_rank, {flipped_bit()}),
+         all_with(66, Finder::command_line, missing_files()),
+         all_with(65, Finder::command_line, bad_files_to_pack()),
+         all_with(64,
+                  Finder::command_line,
+                  {{"PackOutputExists",
+                    pack(),
+                    "lockstep: error E407: '<tmp>/out' exists already\n"
+                    "  why: a data set is never overwritten\n"
+                    "  fix: give another name, or remove it first\n",
+                    [](const TempDir& folder) {
+                        copy_inputs(folder);
+                        folder.file("out/thesis.tex", "");
+                    }}}),
+         all_with(73,
+                  Finder::command_line,
+                  {{"PackOutputCannotBeMade",
+                    pack("<tmp>/labels/out"),
+                    "lockstep: error E401: cannot create folder '<tmp>/labels': File exists\n"
+                    "  fix: a file has that name: give another one\n",
+                    copy_inputs}}),
+         all_with(78,
+                  Finder::first_rank,
+                  {{"RunCannotBeMade",
+                    train_on("<data>", "<tmp>/file/run"),
+                    "lockstep: error E613: check L7: '<tmp>/file/run' is a file, or lies below one "
+                    "<rank>\n"
+                    "  why: A run is a folder to which logs and checkpoints are written.\n"
+                    "  fix: name a folder that you may write to: --run runs/NAME\n",
+                    [](const TempDir& folder) { folder.file("file", ""); }}}),
+         all_with(64,
+                  Finder::first_rank,
+                  {{"RunHasOtherFiles",
+                    train_on("<data>", "<tmp>/home"),
+                    "lockstep: error E407: '<tmp>/home' has files in it, but is no run\n"
+                    "  why: a run directory is made by 'lockstep train' in an empty or new folder\n"
+                    "  fix: give the name of a new folder\n",
+                    [](const TempDir& folder) { folder.file("home/thesis.tex", ""); }}})});
 }
 
 }  // namespace lockstep::test

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "program.hpp"
-#include "small_data.hpp"
 
 #include <functional>
 #include <iosfwd>
@@ -47,11 +46,5 @@ std::vector<BadInput> bad_options();
 
 /// Mistakes in files: data sets, files to pack, run directories.
 std::vector<BadInput> bad_files();
-
-/// `text` with the paths of this run replaced by <data> and <tmp>.
-std::string without_paths(std::string text, const TempDir& folder);
-
-/// `text` with <data> and <tmp> replaced by the paths of this run.
-std::string with_paths(std::string text, const TempDir& folder);
 
 }  // namespace lockstep::test

@@ -27,6 +27,12 @@ std::string replaced(std::string text, const std::string& from, const std::strin
     return text;
 }
 
+// With the paths of this run in place of <data> and <tmp>.
+std::string with_paths(std::string text, const TempDir& folder) {
+    text = replaced(std::move(text), "<data>", SmallData::get().train().string());
+    return replaced(std::move(text), "<tmp>", folder.path().string());
+}
+
 Words words_of(const BadInput& input, const TempDir& folder) {
     Words words;
     for (const std::string& word : input.words) words.push_back(with_paths(word, folder));
@@ -47,7 +53,8 @@ std::string message_of(const BadInput& input, bool ranks_find_it) {
 
 // What the program says but for what changes from run to run, and for what training showed before.
 std::string lasting_part(const BadInput& input, std::string text, const TempDir& folder) {
-    text = without_paths(std::move(text), folder);
+    text = replaced(std::move(text), SmallData::get().train().string(), "<data>");
+    text = replaced(std::move(text), folder.path().string(), "<tmp>");
     if (input.finder == Finder::some_rank)
         text.erase(0, std::min(text.find("lockstep: error"), text.size()));
     text = std::regex_replace(text, std::regex("\\(rank [0-2]( on [^ )]+)?( only)?\\)"), "<rank>");
@@ -93,9 +100,7 @@ TEST_P(BadInputsOfRanks, AreExplainedOnce) {
     expect_failure(input, result, message_of(input, true), folder_);
 }
 
-std::string name_of(const testing::TestParamInfo<BadInput>& info) {
-    return info.param.name;
-}
+const auto name_of = [](const auto& info) { return info.param.name; };
 
 // Of what is found before ranks are started, one of each kind: it is the same code in each rank.
 std::vector<BadInput> training_ones(std::vector<BadInput> inputs) {
@@ -108,15 +113,12 @@ std::vector<BadInput> training_ones(std::vector<BadInput> inputs) {
     return inputs;
 }
 
-const auto wrong_options = testing::ValuesIn(bad_options());
-const auto wrong_files = testing::ValuesIn(bad_files());
-const auto wrong_options_of_ranks = testing::ValuesIn(training_ones(bad_options()));
-const auto wrong_files_of_ranks = testing::ValuesIn(training_ones(bad_files()));
-
-INSTANTIATE_TEST_SUITE_P(Options, BadInputs, wrong_options, name_of);
-INSTANTIATE_TEST_SUITE_P(Files, BadInputs, wrong_files, name_of);
-INSTANTIATE_TEST_SUITE_P(Options, BadInputsOfRanks, wrong_options_of_ranks, name_of);
-INSTANTIATE_TEST_SUITE_P(Files, BadInputsOfRanks, wrong_files_of_ranks, name_of);
+INSTANTIATE_TEST_SUITE_P(Options, BadInputs, testing::ValuesIn(bad_options()), name_of);
+INSTANTIATE_TEST_SUITE_P(Files, BadInputs, testing::ValuesIn(bad_files()), name_of);
+INSTANTIATE_TEST_SUITE_P(,
+                         BadInputsOfRanks,
+                         testing::ValuesIn(training_ones(joined({bad_options(), bad_files()}))),
+                         name_of);
 
 }  // namespace
 
@@ -132,16 +134,6 @@ std::vector<BadInput> joined(const std::vector<std::vector<BadInput>>& parts) {
     std::vector<BadInput> all;
     for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
     return all;
-}
-
-std::string without_paths(std::string text, const TempDir& folder) {
-    text = replaced(std::move(text), SmallData::get().train().string(), "<data>");
-    return replaced(std::move(text), folder.path().string(), "<tmp>");
-}
-
-std::string with_paths(std::string text, const TempDir& folder) {
-    text = replaced(std::move(text), "<data>", SmallData::get().train().string());
-    return replaced(std::move(text), "<tmp>", folder.path().string());
 }
 
 }  // namespace lockstep::test

@@ -83,14 +83,6 @@ std::vector<BadInput> bad_profiles() {
     };
 }
 
-BadInput profile_of_too_small_an_image() {
-    return {"ProfileOfTooSmallAnImage",
-            {"profile", "cnn", "--input", "1x3x3"},
-            "lockstep: error E217: images are 3x3\n"
-            "  why: this model halves them twice and needs at least 4x4\n"
-            "  fix: use --model mlp, or larger images\n"};
-}
-
 Words bench(const Words& more) {
     return Words{"bench", "comm"} + more;
 }
@@ -252,14 +244,6 @@ std::vector<BadInput> bad_configs() {
     };
 }
 
-BadInput missing_config() {
-    return {"ConfigMissing",
-            train({"--config", "<tmp>/train.toml"}),
-            "lockstep: error E116: cannot read config '<tmp>/train.toml'<same>\n"
-            "  why: it does not exist\n"
-            "  fix: give the path of a TOML file\n"};
-}
-
 }  // namespace
 
 std::vector<BadInput> bad_options() {
@@ -267,10 +251,22 @@ std::vector<BadInput> bad_options() {
                    all_with(64, Finder::every_rank, unfit_settings()),
                    all_with(65, Finder::every_rank, unfit_models()),
                    all_with(78, Finder::command_line, bad_configs()),
-                   all_with(66, Finder::command_line, {missing_config()}),
+                   all_with(66,
+                            Finder::command_line,
+                            {{"ConfigMissing",
+                              train({"--config", "<tmp>/train.toml"}),
+                              "lockstep: error E116: cannot read config '<tmp>/train.toml'<same>\n"
+                              "  why: it does not exist\n"
+                              "  fix: give the path of a TOML file\n"}}),
                    all_with(64, Finder::command_line, bad_bench_options()),
                    all_with(64, Finder::command_line, bad_profiles()),
-                   all_with(65, Finder::command_line, {profile_of_too_small_an_image()})});
+                   all_with(65,
+                            Finder::command_line,
+                            {{"ProfileOfTooSmallAnImage",
+                              {"profile", "cnn", "--input", "1x3x3"},
+                              "lockstep: error E217: images are 3x3\n"
+                              "  why: this model halves them twice and needs at least 4x4\n"
+                              "  fix: use --model mlp, or larger images\n"}})});
 }
 
 }  // namespace lockstep::test
