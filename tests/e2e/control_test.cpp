@@ -27,9 +27,7 @@ class Control : public testing::Test {
     std::unique_ptr<Background> start(const std::string& checkpoints = "never") const {
         auto job = std::make_unique<Background>(
             Words{program()} + train(run_, endless, checkpoints), folder_ / "output");
-        const auto before = newest_step(run_);
-        EXPECT_TRUE(eventually([&] { return newest_step(run_) > before || job->has_ended(); }, 60));
-        EXPECT_FALSE(job->has_ended()) << output();
+        expect_training(*job, newest_step(run_));
         return job;
     }
 
@@ -37,6 +35,20 @@ class Control : public testing::Test {
         const ProcessResult result = run_lockstep(words);
         EXPECT_EQ(result.exit_code, 0) << result.output << output();
         return result;
+    }
+
+    void expect_training(Background& job, std::int64_t after) const {
+        EXPECT_TRUE(eventually([&] { return newest_step(run_) > after || job.has_ended(); }, 60));
+        EXPECT_FALSE(job.has_ended()) << output();
+    }
+
+    /// At a checkpoint.
+    ProcessResult expect_stopped(Background& job, const Words& how) const {
+        const auto stopped = expect_done(Words{"stop", run_} + how);
+        EXPECT_EQ(job.wait(100), 130) << output();
+        const auto end = saved_step();
+        EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
+        return stopped;
     }
 
     Json status() const {
@@ -69,75 +81,50 @@ class Control : public testing::Test {
     const fs::path run_ = folder_ / "run";
 };
 
-TEST_F(Control, SavesAndGoesOnThenStopsWithACheckpoint) {
+TEST_F(Control, SavesAndGoesOnUntilItIsStoppedInAnyWay) {
     auto job = start();
     EXPECT_EQ(phase(), "running");
     EXPECT_EQ(saved_step(), -1);
-    const auto saved = expect_done({"save", run_});
-    EXPECT_THAT(saved.output, ContainsRegex("run: saved step [0-9]+; the run goes on\n"));
-    const auto step = saved_step();
-    EXPECT_TRUE(fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
-    EXPECT_TRUE(eventually([&] { return newest_step(run_) > step || job->has_ended(); }, 60));
+    EXPECT_THAT(expect_done({"save", run_}),
+                says(ContainsRegex("run: saved step [0-9]+; the run goes on\n")));
+    const auto saved = saved_step();
+    EXPECT_TRUE(fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", saved)));
+    expect_training(*job, saved);
     EXPECT_EQ(phase(), "running");
 
-    const auto stopped = expect_done({"stop", run_});
-    EXPECT_EQ(job->wait(100), 130) << output();
+    expect_stopped(*job, {"--now"});
+    EXPECT_EQ(saved_step(), saved) << "without a checkpoint";
+    EXPECT_EQ(state_step(), saved);
+    EXPECT_GT(newest_step(run_), saved);
+    const auto times = status().at("seconds");
+    EXPECT_GT(times.at("training").get<double>(), 0);
+    EXPECT_GT(times.at("repeated").get<double>(), 0);
+
+    ask_run(run_, ControlAction::stop_now, 1);
+    job = start("170steps");
+    EXPECT_FALSE(has_request());
+    ask_run(run_, ControlAction::stop_now, 1);
+    EXPECT_TRUE(eventually([&] { return !has_request() || job->has_ended(); }, 60));
+    expect_training(*job, newest_step(run_));
+    EXPECT_THAT(output(), has("a request to an earlier start of the run was found"));
+
+    expect_stopped(*job, {"--after-checkpoint"});
+    const auto due = state_step();
+    EXPECT_GT(due, saved);
+    EXPECT_EQ(due % 170, 0);
+
+    job = start();
+    const auto stopped = expect_stopped(*job, {});
     const auto end = state_step();
-    EXPECT_GT(end, step);
-    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
-    EXPECT_EQ(saved_step(), end);
+    EXPECT_GT(end, due);
     EXPECT_EQ(phase(), "checkpointed");
     EXPECT_THAT(stopped,
                 says(fmt::format("run: stopped; the same command goes on from step {}\n", end)));
     EXPECT_THAT(status().at("reason").get<std::string>(), has("stopped by request of "));
     EXPECT_FALSE(has_request());
     expect_undisturbed_end(end + 30);
-}
-
-TEST_F(Control, StopsAtOnceWithoutACheckpoint) {
-    auto job = start();
-    expect_done({"save", run_});
-    const auto saved = saved_step();
-    EXPECT_TRUE(eventually([&] { return newest_step(run_) > saved || job->has_ended(); }, 60));
-    expect_done({"stop", run_, "--now"});
-    EXPECT_EQ(job->wait(100), 130) << output();
-    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", saved));
-    EXPECT_EQ(saved_step(), saved);
-    EXPECT_GT(newest_step(run_), saved);
-    const auto times = status().at("seconds");
-    EXPECT_GT(times.at("training").get<double>(), 0);
-    EXPECT_GT(times.at("repeated").get<double>(), 0);
-    expect_undisturbed_end(saved + 30);
     EXPECT_EQ(phase(), "complete");
-    EXPECT_EQ(status().at("starts").size(), 2u);
-}
-
-TEST_F(Control, StopsWithTheCheckpointThatIsDue) {
-    auto job = start("170steps");
-    expect_done({"stop", run_, "--after-checkpoint"});
-    EXPECT_EQ(job->wait(100), 130) << output();
-    const auto end = state_step();
-    EXPECT_GT(end, 0);
-    EXPECT_EQ(end % 170, 0);
-    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
-    EXPECT_EQ(saved_step(), end);
-}
-
-TEST_F(Control, IgnoresARequestToAnEarlierStart) {
-    {
-        auto job = start();
-        expect_done({"stop", run_});
-        EXPECT_EQ(job->wait(100), 130);
-    }
-    ask_run(run_, ControlAction::stop_now, 1);
-    auto job = start();
-    EXPECT_FALSE(has_request());
-    ask_run(run_, ControlAction::stop_now, 1);
-    EXPECT_TRUE(eventually([&] { return !has_request() || job->has_ended(); }, 60));
-    const auto step = newest_step(run_);
-    EXPECT_TRUE(eventually([&] { return newest_step(run_) > step || job->has_ended(); }, 60));
-    EXPECT_FALSE(job->has_ended()) << output();
-    EXPECT_THAT(output(), has("a request to an earlier start of the run was found"));
+    EXPECT_EQ(status().at("starts").size(), 4u);
 }
 
 TEST_F(Control, KnowsARunThatWasKilled) {
