@@ -27,6 +27,10 @@ TEST(Commands, StartWithoutLibTorch) {
     EXPECT_THAT(run_process({program() + "-train"}, list), says("libtorch_cpu.so"));
 }
 
+std::string shown(const std::string& setting, const std::string& origin) {
+    return fmt::format("{:<40} # {}\n", setting, origin);
+}
+
 TEST(Commands, ShowWhereSettingsComeFrom) {
     const TempDir folder;
     const std::string config =
@@ -34,13 +38,10 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     const std::string text =
         printed_by({"config", "show", "--origin", "--config", config, "--batch", "3"},
                    {{"LOCKSTEP_BATCH", "2"}, {"LOCKSTEP_EPOCHS", "7"}});
-    const auto line = [](const std::string& setting, const std::string& origin) {
-        return fmt::format("{:<40} # {}\n", setting, origin);
-    };
-    EXPECT_THAT(text, has(line("batch = 3", "command line")));
-    EXPECT_THAT(text, has(line("epochs = 7", "LOCKSTEP_EPOCHS")));
-    EXPECT_THAT(text, has(line("lr = 0.5", config + ":3:6")));
-    EXPECT_THAT(text, has(line("momentum = 0.9", "default"), line("# data = \"\"", "default")));
+    EXPECT_THAT(text, has(shown("batch = 3", "command line")));
+    EXPECT_THAT(text, has(shown("epochs = 7", "LOCKSTEP_EPOCHS")));
+    EXPECT_THAT(text, has(shown("lr = 0.5", config + ":3:6")));
+    EXPECT_THAT(text, has(shown("momentum = 0.9", "default"), shown("# data = \"\"", "default")));
 }
 
 TEST(Commands, ShowSettingsAsAFileThatIsRead) {
@@ -66,18 +67,20 @@ TEST(Commands, TakeTheUsersFileOverTheSites) {
     const Variables variables = {{"XDG_CONFIG_HOME", folder.path()},
                                  {"LOCKSTEP_SITE_CONFIG", site}};
     const std::string text = printed_by({"config", "show", "--origin", "--batch", "3"}, variables);
-    const auto line = [](const std::string& setting, const std::string& origin) {
-        return fmt::format("{:<40} # {}\n", setting, origin);
-    };
-    EXPECT_THAT(text, has(line("batch = 3", "command line")));
-    EXPECT_THAT(text, has(line("lr = 0.5", user + ":2:6"), line("epochs = 3", site + ":3:10")));
+    EXPECT_THAT(text, has(shown("batch = 3", "command line")));
+    EXPECT_THAT(text, has(shown("lr = 0.5", user + ":2:6"), shown("epochs = 3", site + ":3:10")));
     EXPECT_EQ(printed_by({"config", "check", site}), fmt::format("'{}' is fine\n", site));
 }
 
+// A file of what `generate-manual` makes.
+fs::path in_manual(const fs::path& name) {
+    static const TempDir folder;
+    if (fs::is_empty(folder.path())) printed_by({"generate-manual", folder.path()});
+    return folder / name;
+}
+
 TEST(Commands, AreAsTheReferenceSays) {
-    const TempDir folder;
-    printed_by({"generate-manual", folder.path()});
-    EXPECT_TRUE(content_of(folder.path() / "doc/lockstep/reference.md") ==
+    EXPECT_TRUE(content_of(in_manual("doc/lockstep/reference.md")) ==
                 content_of(LOCKSTEP_REFERENCE))
         << "docs/reference.md is stale; docs/CONTRIBUTING.md says how it is made";
 }
@@ -97,13 +100,11 @@ TEST(Commands, WriteTheirManualIntoNoRun) {
 }
 
 TEST(Commands, AreCompletedByBash) {
-    const TempDir folder;
-    printed_by({"generate-manual", folder.path()});
     const auto completed = [&](const std::string& words) {
         const std::string script = fmt::format(
             "source {}; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lockstep; "
             "echo ${{COMPREPLY[*]}}",
-            (folder.path() / "bash-completion/completions/lockstep").string(),
+            in_manual("bash-completion/completions/lockstep").string(),
             words);
         return run_process({"bash", "-c", script}).output;
     };
@@ -124,9 +125,7 @@ std::string printed_by(const std::string& shell, const std::string& script) {
 }
 
 TEST(Commands, AreCompletedByFish) {
-    const TempDir folder;
-    printed_by({"generate-manual", folder.path()});
-    const fs::path file = folder.path() / "fish/vendor_completions.d/lockstep.fish";
+    const fs::path file = in_manual("fish/vendor_completions.d/lockstep.fish");
     EXPECT_THAT(content_of(file),
                 has("complete -c lockstep -n '__lockstep_is bench comm' -l split -x -a "
                     "'all intra inter' -d '"));
@@ -145,9 +144,7 @@ TEST(Commands, AreCompletedByFish) {
 
 // zsh completes at a terminal only: its two words for it show here what they are given.
 TEST(Commands, AreCompletedByZsh) {
-    const TempDir folder;
-    printed_by({"generate-manual", folder.path()});
-    const fs::path file = folder.path() / "zsh/site-functions/_lockstep";
+    const fs::path file = in_manual("zsh/site-functions/_lockstep");
     EXPECT_THAT(content_of(file), StartsWith("#compdef lockstep\n"));
     const std::string smallest = "[smallest buffer]:value: ";
     EXPECT_THAT(content_of(file),
@@ -172,9 +169,7 @@ TEST(Commands, AreCompletedByZsh) {
 }
 
 TEST(Commands, HaveAManualPageWithoutMistakes) {
-    const TempDir folder;
-    printed_by({"generate-manual", folder.path()});
-    const fs::path page = folder.path() / "man/man1/lockstep.1";
+    const fs::path page = in_manual("man/man1/lockstep.1");
     EXPECT_THAT(content_of(page), has("\n.B \\-\\-batch N\n"));
     if (find_program("groff").empty()) GTEST_SKIP() << "no groff here: scripts/setup test";
     EXPECT_THAT(run_process({"groff", "-man", "-Tascii", "-ww", "-z", page.string()}),

@@ -47,26 +47,23 @@ TEST_F(Split, GivesTheSameBitsAndTestsOnAnyNumberOfRanks) {
     EXPECT_NE(result("other", 2, split("0.8")), one);
 }
 
-TEST_F(Split, IsSaidAndCoversEachSampleOnce) {
-    EXPECT_THAT(train("run", 2, split("0.9", {"--ledger", "--epochs", "2"})),
+TEST_F(Split, IsSaidAndLeavesAPartThatEvalAndPredictTake) {
+    const std::string run = folder_ / "run", data = SmallData::get().train();
+    const auto trained = train("run", 2, split("0.9", {"--ledger", "--epochs", "2"}));
+    EXPECT_THAT(trained,
                 ends(0,
                      "split 0.9: 534 samples to train on, 66 to test on, by a hash of",
                      "mean and deviation of a field are those of all samples",
                      " of 66)"));
-    EXPECT_THAT(run_lockstep({"data", "ledger", folder_ / "run"}),
+    EXPECT_THAT(run_lockstep({"data", "ledger", run}),
                 ends(0, "600 samples, 66 of them in no epoch", "534"));
-    EXPECT_THAT(run_lockstep({"eval", folder_ / "run", "--data", SmallData::get().train()}),
-                says("of 600)", "trained on 534 of these 600 samples: --part held-out"))
-        << "eval has no split";
-}
-
-TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
-    const std::string run = folder_ / "run", data = SmallData::get().train();
-    const std::string last = line_from(train("run", 2, split("0.9")).output, "test          ");
+    const std::string last = line_from(trained.output, "test          ");
     ASSERT_NE(last, "");
     const auto eval = [&](const Words& more) {
         return run_lockstep(Words{"eval", run, "--data", data, "--oversubscribe"} + more);
     };
+    EXPECT_THAT(eval({}), says("of 600)", "trained on 534 of these 600 samples: --part held-out"))
+        << "eval has no split";
     for (const char* ranks : {"1", "3"}) {
         EXPECT_THAT(eval({"--part", "held-out", "--np", ranks}),
                     ends(0, "samples       66\n" + last));
@@ -173,17 +170,12 @@ TEST_F(OneFile, HasFieldsToTrainAndToTestOn) {
     const std::string together =
         result("together", 2, Words{"--data", both_, "--test-data", both_} + train + test);
     EXPECT_EQ(together, apart);
-    EXPECT_EQ(result("alone", 1, Words{"--data", both_} + train + test), apart)
+    const std::string alone =
+        output_of(TestedOn::train("alone", 1, Words{"--data", both_} + train + test));
+    EXPECT_EQ(printed_hash(alone) + line_from(alone, "test          "), apart)
         << "--test-field alone is of --data";
-}
-
-TEST_F(OneFile, NamesClassesInLogAndConfusion) {
-    EXPECT_THAT(
-        train("run",
-              1,
-              Words{"--data", both_} + fields("--field", "train") + fields("--test-field", "test")),
-        says("classes of labels: 0 ant, 1 cat, 2 owl, 3 yak"));
-    EXPECT_THAT(read_file(folder_ / "run/confusion.csv"),
+    EXPECT_THAT(alone, has("classes of labels: 0 ant, 1 cat, 2 owl, 3 yak"));
+    EXPECT_THAT(read_file(folder_ / "alone/confusion.csv"),
                 StartsWith("class,ant,cat,owl,yak\nant,"));
 }
 
