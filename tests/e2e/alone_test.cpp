@@ -13,7 +13,7 @@ ProcessResult in_folder(const fs::path& folder, const std::string& line) {
 }
 
 // 20 steps of 2 epochs, given with relative paths; the rate falls to 0.
-class Alone : public testing::Test {
+class Alone : public RunsTest {
   protected:
     static void SetUpTestSuite() {
         home_ = std::make_unique<TempDir>();
@@ -38,7 +38,6 @@ class Alone : public testing::Test {
     ProcessResult from_root(const std::string& line) const { return in_folder("/", line); }
 
     static std::unique_ptr<TempDir> home_;
-    TempDir folder_;
     const std::string test_ = SmallData::get().test();
 };
 std::unique_ptr<TempDir> Alone::home_;
@@ -46,8 +45,7 @@ std::unique_ptr<TempDir> Alone::home_;
 TEST_F(Alone, IsResumedWithoutOtherWords) {
     const fs::path run = copied("run");
     fs::create_directory_symlink(SmallData::get().train(), *home_ / "train");
-    for (const std::int64_t step : {15, 20})
-        fs::remove_all(run / "ckpt" / fmt::format("step-{:06}", step));
+    for (const std::int64_t step : {15, 20}) fs::remove_all(checkpoint_of(run, step));
     fs::remove(run / "state.json");  // as if it had been killed after step 10
     const std::string resumed = output_of(from_root("train --resume " + run.string()));
     EXPECT_THAT(resumed, has("resumed from step 10"));

@@ -132,7 +132,7 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
 
 /// What somebody else, who may do little, is told. By commands that do not need LibTorch, which is
 /// often in a home that others cannot see.
-class BadInputsOfOthers : public testing::Test {
+class BadInputsOfOthers : public RunsTest {
   protected:
     void SetUp() override {
         if (as_nobody({"version"}).exit_code != 0) GTEST_SKIP() << "nobody cannot start it";
@@ -148,7 +148,6 @@ class BadInputsOfOthers : public testing::Test {
             return {.exit_code = 127, .output = {}};
         }
     }
-    TempDir folder_;
 };
 
 TEST_F(BadInputsOfOthers, NeedAFolderThatMayBeWritten) {

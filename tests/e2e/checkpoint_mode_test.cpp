@@ -53,7 +53,7 @@ bool is_saving(const fs::path& run) {
 
 // Expects that a run was stopped after it committed what it saved. Returns its step.
 std::int64_t expect_saved_end(const fs::path& run) {
-    const auto step = read_json(run / "state.json").at("step").get<std::int64_t>();
+    const auto step = state_step(run);
     EXPECT_EQ(state_of(run), fmt::format("checkpointed, step {}, exit 75", step));
     const auto there = checkpoints_of(run);
     EXPECT_TRUE(there.contains(fmt::format("step-{:06}", step)));
@@ -61,7 +61,7 @@ std::int64_t expect_saved_end(const fs::path& run) {
     return step;
 }
 
-class CheckpointModes : public testing::Test {
+class CheckpointModes : public RunsTest {
   protected:
     ProcessResult trained(const std::string& run,
                           int ranks,
@@ -89,14 +89,9 @@ class CheckpointModes : public testing::Test {
 
     // On a faulty disk, in the background.
     std::unique_ptr<Background> started(const Words& words, const Words& disk) const {
-        return std::make_unique<Background>(
-            Words{"env", std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK} + disk +
-                Words{program()} + words,
-            folder_ / "output");
+        return RunsTest::started(
+            words, Words{"env", std::string("LD_PRELOAD=") + LOCKSTEP_FAULTY_DISK} + disk);
     }
-    std::string output() const { return content_of(folder_ / "output"); }
-
-    TempDir folder_;
     const Words all_ = {"--on-nonfinite", "rollback"};  // such a run leaves no period out
 };
 
@@ -159,7 +154,7 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
     const auto first = narrow.find(told);
     ASSERT_NE(first, std::string::npos) << narrow;
     EXPECT_EQ(narrow.find(told, first + 1), std::string::npos) << "said once";
-    EXPECT_EQ(checkpoints_of(folder_ / "run").size(), last_step / 2);
+    EXPECT_EQ(checkpoints_of(run_).size(), last_step / 2);
     const auto at_steps = [&](const char* name, const std::string& last) {
         return output_of(run_lockstep(
             train_words(SmallData::get().train(), folder_ / name, "mlp", 24) +
@@ -218,28 +213,27 @@ TEST_F(CheckpointModes, AreNotWaitedForWhereAStepIsSkipped) {
                           typed("--precision fp16 --loss-scale %", {"1073741824"}),
                           with_disk({{"FAULTY_DISK_MS", "60"}})));
     EXPECT_THAT(output, has("the checkpoint of step 4 is left out, because that of step 2"));
-    EXPECT_EQ(json_lines(folder_ / "run/metrics.jsonl").at(3).at("skipped_steps"), 4);
+    EXPECT_EQ(json_lines(run_ / "metrics.jsonl").at(3).at("skipped_steps"), 4);
 }
 
 // Also those of a clock; and the job's end waits for the save.
 TEST_F(CheckpointModes, LeavePeriodsOfAClockOutAndCountThem) {
-    const fs::path run = folder_ / "run";
-    const auto job = started(train_words(SmallData::get().train(), run, "mlp", 24) +
+    const auto job = started(train_words(SmallData::get().train(), run_, "mlp", 24) +
                                  typed("--max-steps 1000000 --checkpoint-every 1s", {}),
                              {"FAULTY_DISK_MS=100"});
     const auto is_told = [&] { return output().find("(1 left out so far)") != std::string::npos; };
-    EXPECT_TRUE(eventually([&] { return is_told() || job->has_ended(); }, 60));
+    EXPECT_TRUE(job->until(is_told));
     job->send(SIGTERM);
     EXPECT_EQ(job->wait(100), 75) << output();
     EXPECT_THAT(output(), ContainsRegex("is still being written after [1-9][0-9.]*s"));
 }
 
 TEST_F(CheckpointModes, WarnOfAnOldOneThatStays) {
-    EXPECT_THAT(run_lockstep(train_words(SmallData::get().train(), folder_ / "run", "mlp", 24) +
+    EXPECT_THAT(run_lockstep(train_words(SmallData::get().train(), run_, "mlp", 24) +
                                  typed("--max-steps 2 --checkpoint-every 1steps --keep last=1"),
                              faulty_at("", "1 rename /.trash-", "5")),
                 ends(0, "ckpt/step-000001' cannot be removed: Input/output error"));
-    EXPECT_EQ(checkpoints_of(folder_ / "run").size(), 2u);
+    EXPECT_EQ(checkpoints_of(run_).size(), 2u);
 }
 
 TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
@@ -248,7 +242,7 @@ TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
         const Words more{"--checkpoint-mode", mode};
         const auto job =
             started(saving_words(run, more, 100'000) + on_ranks(2), {"FAULTY_DISK_MS=50"});
-        EXPECT_TRUE(eventually([&] { return is_saving(run) || job->has_ended(); }, 60));
+        EXPECT_TRUE(job->until([&] { return is_saving(run); }));
         job->send(SIGTERM);
         EXPECT_EQ(job->wait(120), 75) << output();
         if (expect_saved_end(run) < last_step) expect_undisturbed_end(mode, 1, more);
@@ -256,18 +250,17 @@ TEST_F(CheckpointModes, WaitForTheSaveInFlightWhenASignalEndsTheRun) {
 }
 
 TEST_F(CheckpointModes, WaitForTheSaveInFlightBeforeTheDeadline) {
-    const fs::path run = folder_ / "run";
     const auto deadline = static_cast<std::int64_t>(unix_time_s()) + 10;
-    EXPECT_THAT(run_lockstep(saving_words(run, {"--deadline", std::to_string(deadline)}, 100'000) +
+    EXPECT_THAT(run_lockstep(saving_words(run_, {"--deadline", std::to_string(deadline)}, 100'000) +
                                  on_ranks(2),
                              with_disk({{"FAULTY_DISK_MS", "50"}})),
                 ends(75, "the same command goes on from there"));
-    const Json state = read_json(run / "state.json");
+    const Json state = read_json(run_ / "state.json");
     EXPECT_EQ(state.at("reason"), "stopped before its deadline");
     EXPECT_LT(parse_utc(state.at("updated").get<std::string>()).value(),
               static_cast<double>(deadline));
-    expect_saved_end(run);
-    EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
+    expect_saved_end(run_);
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", run_}), ends(0));
 }
 
 // At the end of the run one rank waits for the other one; after a signal both wait for the disk.
@@ -284,7 +277,7 @@ TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
     const auto job = started(saving_words(run, blocking) + on_ranks(2),
                              {"FAULTY_DISK_AT=2 fsync /shard-", "FAULTY_DISK_DOES=hang"});
     const auto hangs = [&] { return checkpoints_of(run).contains(".tmp-step-000004-i1"); };
-    EXPECT_TRUE(eventually([&] { return hangs() || job->has_ended(); }, 60));
+    EXPECT_TRUE(job->until(hangs));
     job->send(SIGTERM);
     const double begin = now_s();
     EXPECT_EQ(job->wait(120), 76) << output();
@@ -297,51 +290,46 @@ TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
 // A shard of the newest is lost, and a byte of the one before changes.
 TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
     EXPECT_THAT(trained("run", 2, all_, faulty_at("0", "4 rename /ckpt/step-", "kill")), ends(76));
-    const fs::path saved = folder_ / "run/ckpt", flipped = "shard-00000-of-00002.safetensors";
+    const fs::path saved = run_ / "ckpt", flipped = "shard-00000-of-00002.safetensors";
     EXPECT_TRUE(fs::remove(saved / "step-000006/shard-00001-of-00002.safetensors"));
     flip_last_byte(saved / "step-000004" / flipped);
-    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), fails());
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", run_}), fails());
     const std::string resumed = output_of(trained("run", 3, all_));
     EXPECT_THAT(resumed, has("checkpoint step-000006 is skipped: cannot open"));
     EXPECT_THAT(resumed, has("checkpoint step-000004 is skipped: ", "resumed from step 2 "));
     EXPECT_EQ(printed_hash(resumed), hash());
-    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), ends(0));
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", run_}), ends(0));
 }
 
 // It is pending until the save is committed, many steps later.
 TEST_F(CheckpointModes, AnswerARequestByOneSave) {
-    const fs::path run = folder_ / "run";
-    const auto job = started(train_words(SmallData::get().train(), run, "mlp", 24) +
+    const auto job = started(train_words(SmallData::get().train(), run_, "mlp", 24) +
                                  typed("--virtual-ranks 4 --max-steps 100000 --log-every 1 "
                                        "--checkpoint-every never",
                                        {}) +
                                  on_ranks(2),
                              {"FAULTY_DISK_MS=60"});
-    const auto trains_to = [&](std::int64_t step) {
-        return eventually([&] { return newest_step(run) >= step || job->has_ended(); }, 60);
-    };
-    EXPECT_TRUE(trains_to(1));
-    EXPECT_THAT(run_lockstep({"save", run}), ends(0));
-    EXPECT_TRUE(trains_to(newest_step(run) + 50));
-    EXPECT_THAT(run_lockstep({"stop", run, "--now"}), ends(0));
+    EXPECT_TRUE(job->trains(run_));
+    EXPECT_THAT(run_lockstep({"save", run_}), ends(0));
+    EXPECT_TRUE(job->trains(run_, newest_step(run_) + 49));
+    EXPECT_THAT(run_lockstep({"stop", run_, "--now"}), ends(0));
     EXPECT_EQ(job->wait(100), 130) << output();
-    EXPECT_EQ(checkpoints_of(run).size(), 1u);
+    EXPECT_EQ(checkpoints_of(run_).size(), 1u);
 }
 
 TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereNoThreadCanBeMade) {
-    const fs::path run = folder_ / "run";
-    const auto job = started(train_words(SmallData::get().train(), run, "mlp", 24) +
+    const auto job = started(train_words(SmallData::get().train(), run_, "mlp", 24) +
                                  typed("--max-steps 1000000 --checkpoint-every never", {}),
                              {"FAULTY_THREADS=" + (folder_ / "refusal").string()});
-    EXPECT_TRUE(eventually([&] { return newest_step(run) > 0 || job->has_ended(); }, 60));
+    EXPECT_TRUE(job->trains(run_));
     folder_.file("refusal", "");
-    EXPECT_THAT(run_lockstep({"save", run}), ends(0));
+    EXPECT_THAT(run_lockstep({"save", run_}), ends(0));
     EXPECT_THAT(output(),
                 has("checkpoints are written between two steps: the system refuses this "
                     "process memory or threads"));
-    EXPECT_THAT(run_lockstep({"stop", run, "--now"}), ends(0));
+    EXPECT_THAT(run_lockstep({"stop", run_, "--now"}), ends(0));
     EXPECT_EQ(job->wait(100), 130) << output();
-    EXPECT_EQ(checkpoints_of(run).size(), 1u);
+    EXPECT_EQ(checkpoints_of(run_).size(), 1u);
 }
 
 struct DiskFault {
@@ -364,11 +352,11 @@ TEST_P(CheckpointModesOnDisks, EndTheRunWithWhatToDoAndLoseNothing) {
     const Words more = all_ + Words{"--checkpoint-mode", mode};
     EXPECT_THAT(trained("run", 2, more, faulty_at(fault.rank, fault.at, fault.does)),
                 ends(fault.exit_code, fault.says));
-    const auto there = checkpoints_of(folder_ / "run");
+    const auto there = checkpoints_of(run_);
     EXPECT_THAT(there, testing::Contains("step-000002"));
     EXPECT_THAT(there, Not(testing::Contains("step-000004")));
-    EXPECT_THAT(run_lockstep({"ckpt", "verify", folder_ / "run"}), ends(0));
-    fs::rename(folder_ / "run", folder_ / "moved");
+    EXPECT_THAT(run_lockstep({"ckpt", "verify", run_}), ends(0));
+    fs::rename(run_, folder_ / "moved");
     expect_undisturbed_end("moved", 1, more);
 }
 

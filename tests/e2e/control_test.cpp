@@ -21,12 +21,11 @@ Words train(const fs::path& run,
                  {endless, max_steps, checkpoints});
 }
 
-class Control : public testing::Test {
+class Control : public RunsTest {
   protected:
     /// Starts a run that does not end by itself, and waits until it trains.
     std::unique_ptr<Background> start(const std::string& checkpoints = "never") const {
-        auto job = std::make_unique<Background>(
-            Words{program()} + train(run_, endless, checkpoints), folder_ / "output");
+        auto job = started(train(run_, endless, checkpoints));
         expect_training(*job, newest_step(run_));
         return job;
     }
@@ -38,7 +37,7 @@ class Control : public testing::Test {
     }
 
     void expect_training(Background& job, std::int64_t after) const {
-        EXPECT_TRUE(eventually([&] { return newest_step(run_) > after || job.has_ended(); }, 60));
+        EXPECT_TRUE(job.trains(run_, after));
         EXPECT_FALSE(job.has_ended()) << output();
     }
 
@@ -57,9 +56,6 @@ class Control : public testing::Test {
     std::string phase() const { return status().at("phase").get<std::string>(); }
 
     std::int64_t saved_step() const { return status().at("saved_step").get<std::int64_t>(); }
-    std::int64_t state_step() const {
-        return read_json(run_ / "state.json").at("step").get<std::int64_t>();
-    }
     bool has_request() const {
         const ControlPaths paths{run_};
         return fs::exists(paths.asked()) || fs::exists(paths.taken());
@@ -74,11 +70,6 @@ class Control : public testing::Test {
                   printed_hash(run_lockstep(train(folder_ / "other", steps, "never", 1)).output));
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", last));
     }
-
-    std::string output() const { return content_of(folder_ / "output"); }
-
-    TempDir folder_;
-    const fs::path run_ = folder_ / "run";
 };
 
 TEST_F(Control, SavesAndGoesOnUntilItIsStoppedInAnyWay) {
@@ -88,13 +79,13 @@ TEST_F(Control, SavesAndGoesOnUntilItIsStoppedInAnyWay) {
     EXPECT_THAT(expect_done({"save", run_}),
                 says(ContainsRegex("run: saved step [0-9]+; the run goes on\n")));
     const auto saved = saved_step();
-    EXPECT_TRUE(fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", saved)));
+    EXPECT_TRUE(fs::exists(checkpoint_of(run_, saved)));
     expect_training(*job, saved);
     EXPECT_EQ(phase(), "running");
 
     expect_stopped(*job, {"--now"});
     EXPECT_EQ(saved_step(), saved) << "without a checkpoint";
-    EXPECT_EQ(state_step(), saved);
+    EXPECT_EQ(state_step(run_), saved);
     EXPECT_GT(newest_step(run_), saved);
     const auto times = status().at("seconds");
     EXPECT_GT(times.at("training").get<double>(), 0);
@@ -104,18 +95,18 @@ TEST_F(Control, SavesAndGoesOnUntilItIsStoppedInAnyWay) {
     job = start("170steps");
     EXPECT_FALSE(has_request());
     ask_run(run_, ControlAction::stop_now, 1);
-    EXPECT_TRUE(eventually([&] { return !has_request() || job->has_ended(); }, 60));
+    EXPECT_TRUE(job->until([&] { return !has_request(); }));
     expect_training(*job, newest_step(run_));
     EXPECT_THAT(output(), has("a request to an earlier start of the run was found"));
 
     expect_stopped(*job, {"--after-checkpoint"});
-    const auto due = state_step();
+    const auto due = state_step(run_);
     EXPECT_GT(due, saved);
     EXPECT_EQ(due % 170, 0);
 
     job = start();
     const auto stopped = expect_stopped(*job, {});
-    const auto end = state_step();
+    const auto end = state_step(run_);
     EXPECT_GT(end, due);
     EXPECT_EQ(phase(), "checkpointed");
     EXPECT_THAT(stopped,
@@ -133,7 +124,7 @@ TEST_F(Control, KnowsARunThatWasKilled) {
     ASSERT_FALSE(launcher.empty());
     job->send(SIGKILL);
     EXPECT_TRUE(job->wait(100).has_value());
-    EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30));
+    expect_nothing_left();
     EXPECT_EQ(state_of(run_), "running, step 0, exit 0") << "nobody could say so";
     // A process without a command line may hold its lock for a moment yet.
     EXPECT_TRUE(eventually([&] { return phase() == "lost"; }, 60)) << phase();
@@ -156,15 +147,15 @@ TEST_F(Control, KeepsARequestThatWasNotMetInTime) {
     for (const pid_t rank : ranks) ::kill(rank, SIGCONT);
     EXPECT_EQ(late.exit_code, 69);
     EXPECT_THAT(late, says("lockstep: error E685: "));
-    EXPECT_TRUE(eventually([&] { return saved_step() > 0 || job->has_ended(); }, 60));
+    EXPECT_TRUE(job->until([&] { return saved_step() > 0; }));
     EXPECT_TRUE(eventually([&] { return !has_request(); }, 30));
     EXPECT_FALSE(job->has_ended()) << output();
 }
 
 TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
-    Background job(Words{program()} + train(run_, "60", "20steps"), folder_ / "output");
+    const auto job = started(train(run_, "60", "20steps"));
     std::vector<std::string> seen;
-    while (!job.has_ended()) {
+    while (!job->has_ended()) {
         const auto found = run_lockstep({"status", run_, "--json"});
         if (found.exit_code != 0) {
             EXPECT_THAT(found.output, ContainsRegex("error E(201|688): "));
@@ -173,7 +164,7 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
         const auto now = parse_json(found.output, "status").at("phase").get<std::string>();
         if (seen.empty() || seen.back() != now) seen.push_back(now);
     }
-    EXPECT_EQ(job.wait(), 0) << output();
+    EXPECT_EQ(job->wait(), 0) << output();
     for (const auto& phase : seen)
         EXPECT_THAT(phase, testing::AnyOf("starting", "running", "complete"));
     EXPECT_FALSE(seen.empty());

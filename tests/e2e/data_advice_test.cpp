@@ -8,7 +8,7 @@ namespace lockstep::test {
 namespace {
 
 // Commands of one folder.
-class DataAdvice : public testing::Test {
+class DataAdvice : public RunsTest {
   protected:
     ProcessResult shell(const std::string& command) const {
         return in_shell(folder_.path(), command);
@@ -21,8 +21,6 @@ class DataAdvice : public testing::Test {
                 {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text}),
             ends(0));
     }
-
-    TempDir folder_;
 };
 
 // From the first word of a command to the end of the line.

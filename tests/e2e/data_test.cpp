@@ -26,7 +26,7 @@ const std::string& usual_hash() {
     return hash;
 }
 
-class TrainData : public testing::Test {
+class TrainData : public RunsTest {
   protected:
     ProcessResult run(const std::string& name, int ranks, const Words& more = {}) const {
         return run_lockstep(train(data_, folder_ / name, ranks) + more);
@@ -36,7 +36,6 @@ class TrainData : public testing::Test {
         return printed_hash(output_of(run(name, ranks, more)));
     }
 
-    TempDir folder_;
     fs::path data_ = SmallData::get().train();
 };
 
@@ -200,18 +199,16 @@ TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
         const fs::path run = folder_ / mode;
         const Words more = {
             "--data-mode", mode, "--max-steps", "1000000", "--checkpoint-every", "20steps"};
-        Background job(Words{program()} + train(data_, run, 2) + fields_ + more,
-                       folder_ / "output");
+        const auto job = started(train(data_, run, 2) + fields_ + more);
         const auto has_saved = [&] { return fs::exists(run / "latest") && newest_step(run) > 60; };
-        EXPECT_TRUE(eventually([&] { return job.has_ended() || has_saved(); }));
+        EXPECT_TRUE(job->until(has_saved));
         write(2, 7);
-        EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
-        EXPECT_THAT(content_of(folder_ / "output"),
-                    has("error E251: '" + part(2).string() + "' changed"));
+        EXPECT_EQ(job->wait(), 65) << output();
+        EXPECT_THAT(output(), has("error E251: '" + part(2).string() + "' changed"));
         EXPECT_THAT(state_of(run), StartsWith("failed, step "));
         EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
-        const auto failed = read_json(run / "state.json").at("step").get<std::int64_t>();
-        EXPECT_FALSE(fs::exists(run / fmt::format("ckpt/step-{:06}", failed)));
+        const auto failed = state_step(run);
+        EXPECT_FALSE(fs::exists(checkpoint_of(run, failed)));
         write(2, 2);
     }
 }
@@ -227,7 +224,7 @@ TEST_F(ChangingTrainData, WithOtherTimesGoesOnIfAllSamplesAreTheSame) {
     const std::string accepted = output_of(end_at("40", {"--accept-data"}));
     EXPECT_EQ(printed_hash(accepted), wanted);
     EXPECT_THAT(accepted, has("have other names or times"));
-    const Words evaluated = Words{"eval", folder_ / "run", "--data", data_} + fields_;
+    const Words evaluated = Words{"eval", run_, "--data", data_} + fields_;
     EXPECT_THAT(run_lockstep(evaluated), ends(0));
     write(2, 3);
     EXPECT_THAT(end_at("45", {"--accept-data"}), ends(78, "the hash of their content is another"));
@@ -237,12 +234,11 @@ TEST_F(ChangingTrainData, WithOtherTimesGoesOnIfAllSamplesAreTheSame) {
 TEST_F(ChangingTrainData, IsNamedWhereTheRunIsTestedOnIt) {
     fs::rename(part(2), folder_ / "test.h5");
     const Words more = {"--test-data", folder_ / "test.h5", "--max-steps", "1000000"};
-    Background job(Words{program()} + train(data_, folder_ / "run", 2) + fields_ + more,
-                   folder_ / "output");
-    EXPECT_TRUE(eventually([&] { return job.has_ended() || newest_step(folder_ / "run") > 60; }));
+    const auto job = started(train(data_, run_, 2) + fields_ + more);
+    EXPECT_TRUE(job->trains(run_, 60));
     overwrite(folder_ / "test.h5", 0, content_of(folder_ / "whole.h5"));
-    EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
-    EXPECT_THAT(content_of(folder_ / "output"), has("test.h5' changed while"));
+    EXPECT_EQ(job->wait(), 65) << output();
+    EXPECT_THAT(output(), has("test.h5' changed while"));
 }
 
 TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
@@ -298,7 +294,7 @@ TEST_F(TableTrainData, KnowsTestDataWithFewerClassesByTheirNames) {
     pack("half", 100, [](std::uint64_t) { return 1U; });  // "storm" is its class 0
     EXPECT_THAT(run("run", 2, {"--test-data", folder_ / "half", "--lr", "0.01"}),
                 ends(0, "classes of labels: 0 "));
-    EXPECT_GT(last_accuracy(folder_ / "run"), 0.95);
+    EXPECT_GT(last_accuracy(run_), 0.95);
 }
 
 TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
@@ -308,7 +304,7 @@ TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
     ASSERT_THAT(run_lockstep(typed("data pack --csv % --label kind --out %",
                                    {folder_ / "moved.csv", folder_ / "moved"})),
                 ends(0));
-    const Words moved = {folder_ / "run", "--data", folder_ / "moved"};
+    const Words moved = {run_, "--data", folder_ / "moved"};
     for (const Words& use :
          {Words{"eval"} + moved,
           Words{"predict"} + moved + Words{"--out", folder_ / "out.npy"},
@@ -339,14 +335,12 @@ class KilledTrainData : public TrainData {
   protected:
     /// Runs on `ranks` ranks until `step`, and kills them all.
     void kill_at(std::int64_t step, int ranks, const Words& more) const {
-        Background job(Words{program()} + train(data_, run_, ranks) + more, folder_ / "output");
-        eventually([&] { return job.has_ended() || newest_step(run_) >= step; });
-        job.send(SIGKILL);
-        job.wait();
-        EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30));
+        const auto job = started(train(data_, run_, ranks) + more);
+        job->trains(run_, step - 1);
+        job->send(SIGKILL);
+        job->wait();
+        expect_nothing_left();
     }
-
-    const fs::path run_ = folder_ / "run";
 };
 
 TEST_F(KilledTrainData, IsSeenExactlyOnceAcrossRestarts) {

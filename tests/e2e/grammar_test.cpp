@@ -6,7 +6,7 @@
 namespace lockstep::test {
 namespace {
 
-class DataGrammar : public testing::Test {
+class DataGrammar : public RunsTest {
   protected:
     DataGrammar() {
         fs::create_directory(folder_ / "d");
@@ -30,7 +30,6 @@ class DataGrammar : public testing::Test {
         return words;
     }
 
-    TempDir folder_;
     Words fields_{"--field", "images=/x/data:HW", "--field", "labels=/y"};
 };
 

@@ -44,7 +44,7 @@ std::vector<std::string> evaluations_of(const fs::path& run) {
 }
 
 // Two runs of one epoch: one that went through, and one whose checkpoint of step 15 was damaged.
-class Kept : public testing::Test {
+class Kept : public RunsTest {
   protected:
     struct Made {
         Made() {
@@ -71,11 +71,9 @@ class Kept : public testing::Test {
     }
 
     fs::path copied() const {
-        fs::copy(made().whole, folder_ / "run", fs::copy_options::recursive);
-        return folder_ / "run";
+        fs::copy(made().whole, run_, fs::copy_options::recursive);
+        return run_;
     }
-
-    TempDir folder_;
 };
 
 TEST_F(Kept, ResumeFromAnOlderOneTakesItsState) {

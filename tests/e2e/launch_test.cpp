@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t usual_steps = 600, few_steps = 3;
 
-class Launch : public testing::Test {
+class Launch : public RunsTest {
   protected:
     Words train(int ranks, std::int64_t length = usual_steps) const {
         return train_words(SmallData::get().train(), run_, "mlp", 24) + on_ranks(ranks) +
@@ -24,10 +24,7 @@ class Launch : public testing::Test {
     }
 
     /// Trains far longer than any signal to it may be late.
-    std::unique_ptr<Background> start(int ranks) const {
-        return std::make_unique<Background>(Words{program()} + train(ranks, 1'000'000),
-                                            folder_ / "output");
-    }
+    std::unique_ptr<Background> start(int ranks) const { return started(train(ranks, 1'000'000)); }
 
     /// Waits until `signal` would not be lost any more: it is blocked by main().
     static bool holds(const Background& job, int signal) {
@@ -51,19 +48,15 @@ class Launch : public testing::Test {
             120);
     }
 
-    void expect_nothing_left() const {
-        EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 20));
-    }
-
     /// What is said of a stop is what the run's state says.
     void expect_true_word() const {
         if (!fs::exists(run_ / "incarnation")) {
             EXPECT_THAT(output(), has("stopped before the ranks began: nothing was done"));
             return;
         }
-        const auto step = read_json(run_ / "state.json").at("step").get<std::int64_t>();
+        const auto step = state_step(run_);
         EXPECT_THAT(state_of(run_), StartsWith("checkpointed, step "));
-        EXPECT_EQ(step > 0, fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
+        EXPECT_EQ(step > 0, fs::exists(checkpoint_of(run_, step)));
         EXPECT_THAT(output(),
                     has(step > 0 ? fmt::format("stopped after step {}; ", step)
                                  : "stopped before anything was saved; "));
@@ -75,11 +68,6 @@ class Launch : public testing::Test {
         EXPECT_THAT(run_lockstep(train(1, length)), ends(0));
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", length));
     }
-
-    std::string output() const { return content_of(folder_ / "output"); }
-
-    TempDir folder_;
-    const fs::path run_ = folder_ / "run";
 };
 
 struct EarlySignal {
@@ -165,7 +153,7 @@ TEST_F(Launch, NamesAModelThatLoopsForEver) {
 
 TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
     auto job = start(2);
-    ASSERT_TRUE(eventually([&] { return job->has_ended() || newest_step(run_) > 0; }, 60));
+    ASSERT_TRUE(job->trains(run_));
     const auto mpirun = children_of(job->pid());
     ASSERT_EQ(mpirun.size(), 1u) << output();
     ::kill(mpirun.front(), SIGSTOP);

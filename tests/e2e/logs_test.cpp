@@ -124,7 +124,7 @@ TEST_F(Logs, EndQuietlyWhereNobodyReadsOn) {
 }
 
 // Two starts of three ranks on two nodes, made up.
-class MadeUpLogs : public testing::Test {
+class MadeUpLogs : public RunsTest {
   protected:
     MadeUpLogs() {
         RunDirectory run = RunDirectory::open(run_);
@@ -162,9 +162,6 @@ class MadeUpLogs : public testing::Test {
             }
         }
     }
-
-    TempDir folder_;
-    const fs::path run_ = folder_ / "run";
 };
 
 TEST_F(MadeUpLogs, NameTheRankThatOthersWaitForWhereNothingElseIsWrong) {
@@ -225,28 +222,24 @@ TEST_F(MadeUpLogs, AreOfOneNodeOrLevelWhereThatIsAskedFor) {
 }
 
 // A rank ruins a run.
-class RuinedLogs : public testing::Test {
+class RuinedLogs : public RunsTest {
   protected:
     static constexpr int ranks = 3;
 
     /// Trains for long; returns once it does, with the ranks' processes in order of rank.
     std::vector<pid_t> start(const Words& more = {}) {
-        job_.emplace(Words{program()} +
-                         logged_train(SmallData::get().train(), run_, ranks, 1'000'000) + more,
-                     folder_ / "output");
-        EXPECT_TRUE(eventually([&] { return job_->has_ended() || newest_step(run_) > 4; }, 60));
+        job_ = started(logged_train(SmallData::get().train(), run_, ranks, 1'000'000) + more);
+        EXPECT_TRUE(job_->trains(run_, 4));
         const auto mpirun = children_of(job_->pid());
         return mpirun.empty() ? std::vector<pid_t>{} : children_of(mpirun.front());
     }
 
-    TempDir folder_;
-    const fs::path run_ = folder_ / "run";
-    std::optional<Background> job_;
+    std::unique_ptr<Background> job_;
 };
 
 TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
     const auto pids = start();
-    ASSERT_EQ(pids.size(), 3u) << content_of(folder_ / "output");
+    ASSERT_EQ(pids.size(), 3u) << output();
     Background stopped({program(), "logs", run_, "--follow"}, folder_ / "stopped");
     Background followed({program(), "logs", run_, "--follow"}, folder_ / "followed");
     ASSERT_TRUE(eventually(
@@ -258,7 +251,7 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
     EXPECT_EQ(stopped.wait(60), 130);
     ::kill(pids[1], SIGKILL);
     EXPECT_EQ(job_->wait(60), 76);
-    EXPECT_THAT(content_of(folder_ / "output"),
+    EXPECT_THAT(output(),
                 ContainsRegex("lockstep: error E660: rank 1 \\(.*, pid (.|\n)*is gone without a "
                               "word\n"));
     EXPECT_THAT(state_of(run_), StartsWith("failed, step "));
@@ -277,7 +270,7 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
 
 TEST_F(RuinedLogs, NameARankThatWasStopped) {
     const auto pids = start({"--comm-timeout", "3s"});
-    ASSERT_EQ(pids.size(), 3u) << content_of(folder_ / "output");
+    ASSERT_EQ(pids.size(), 3u) << output();
     ::kill(pids[2], SIGSTOP);
     EXPECT_EQ(job_->wait(60), 76);
     const Json cause = first_error_of(run_);

@@ -117,12 +117,10 @@ std::size_t refusals(const std::string& line, int from_kib, int to_kib, int step
     return refused;
 }
 
-class FewAddresses : public testing::Test {
+class FewAddresses : public RunsTest {
   protected:
     std::string data() const { return SmallData::get().train().string(); }
     std::string place(const char* name) const { return (folder_ / name).string(); }
-
-    TempDir folder_;
 };
 
 TEST_F(FewAddresses, ArePackedWithinOrRefused) {

@@ -20,7 +20,7 @@ Variables other_numbers(const std::string& what) {
     return {{"LD_PRELOAD", LOCKSTEP_OTHER_NUMBERS}, {"OTHER_NUMBERS", what}};
 }
 
-class Numbers : public testing::Test {
+class Numbers : public RunsTest {
   protected:
     ProcessResult start(int last_step,
                         const Variables& variables = {},
@@ -38,9 +38,6 @@ class Numbers : public testing::Test {
         }();
         return hash;
     }
-
-    TempDir folder_;
-    const fs::path run_ = folder_ / "run";
 };
 
 TEST_F(Numbers, VariablesThatAreTakenBackChangeNoBit) {

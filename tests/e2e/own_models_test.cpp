@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(, OwnModels, testing::ValuesIn(mistakes()), [](const au
 });
 
 // A program as torch.export writes it; those that PyTorch wrote are in train/program/program_peer.
-class ExportedProgram : public testing::Test {
+class ExportedProgram : public RunsTest {
   protected:
     ProcessResult on_program(const Words& words, const Variables& variables = {}) const {
         return run_lockstep(words + Words{"--data", SmallData::get().train()}, variables);
@@ -257,10 +257,8 @@ class ExportedProgram : public testing::Test {
         return {"train", "--model", model.string(), "--run", run_.string(), "--batch", "48"};
     }
 
-    TempDir folder_;
     fs::path net_ =
         folder_.file("net.pt2", zip_of(made_up_classifier(784, 10, {1, 28, 28}).entries()));
-    fs::path run_ = folder_ / "run";
 };
 
 TEST_F(ExportedProgram, HasEqualBitsOnAnyNumberOfRanks) {

@@ -48,7 +48,7 @@ TEST(TokensIn16Bits, AreEqualOnAnyNumberOfRanks) {
                     EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
 }
 
-class Overflows : public testing::Test {
+class Overflows : public RunsTest {
   protected:
     // A first factor that overflows for some steps.
     ProcessResult train(const std::string& run, int ranks, int steps) {
@@ -58,7 +58,6 @@ class Overflows : public testing::Test {
                                   {std::to_string(steps)}) +
                             on_ranks(ranks));
     }
-    TempDir folder_;
 };
 
 TEST_F(Overflows, AreSkippedUntilTheScaleFits) {

@@ -78,6 +78,17 @@ class Background {
     void send(int signal) const;
     bool has_ended();
 
+    /// Until `is_so`, or until it has ended; whether that was soon.
+    template <class Condition>
+    bool until(const Condition& is_so) {
+        return eventually([&] { return is_so() || has_ended(); });
+    }
+
+    /// The same of a step of `run` beyond `step`.
+    bool trains(const fs::path& run, std::int64_t step = 0) {
+        return until([&] { return newest_step(run) > step; });
+    }
+
     /// Exit code, 128 + signal when killed; nothing if it still runs after `timeout_s`.
     std::optional<int> wait(double timeout_s = ample_s);
 
@@ -91,5 +102,23 @@ std::vector<pid_t> children_of(pid_t pid);
 
 /// Processes, but this one, whose command line has `word` in it.
 std::vector<pid_t> processes_with(const std::string& word);
+
+/// Tests of runs below a folder of their own, of which one may be in the background.
+class RunsTest : public testing::Test {
+  protected:
+    /// `words` after that of the program; what it says goes to output().
+    std::unique_ptr<Background> started(const Words& words, const Words& before = {}) const {
+        return std::make_unique<Background>(before + Words{program()} + words, folder_ / "output");
+    }
+    std::string output() const { return content_of(folder_ / "output"); }
+
+    void expect_nothing_left() const {
+        EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30))
+            << "ranks outlive their launcher";
+    }
+
+    TempDir folder_;
+    const fs::path run_ = folder_ / "run";
+};
 
 }  // namespace lockstep::test

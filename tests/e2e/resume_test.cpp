@@ -34,20 +34,17 @@ const std::string& undisturbed_hash() {
 
 enum class Victim { rank, launcher, command };
 
-class Resume : public testing::Test {
+class Resume : public RunsTest {
   protected:
     void SetUp() override { ASSERT_EQ(undisturbed_hash().size(), 32u); }
 
     /// Starts the run on `ranks` ranks.
     std::unique_ptr<Background> start(int ranks) const {
-        return std::make_unique<Background>(Words{program()} + train(run_) + on_ranks(ranks),
-                                            folder_ / "output");
+        return started(train(run_) + on_ranks(ranks));
     }
 
     /// Waits until the run has done `step` steps, or has ended.
-    void wait_for_step(Background& job, std::int64_t step) const {
-        eventually([&] { return job.has_ended() || newest_step(run_) >= step; });
-    }
+    void wait_for_step(Background& job, std::int64_t step) const { job.trains(run_, step - 1); }
 
     /// Kills one process of `job`, then waits until all have gone.
     void kill_one(Background& job, Victim victim) {
@@ -58,8 +55,7 @@ class Resume : public testing::Test {
         if (victim == Victim::launcher && !launcher.empty()) ::kill(launcher.front(), SIGKILL);
         if (victim == Victim::command) job.send(SIGKILL);
         EXPECT_TRUE(job.wait().has_value());
-        EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30))
-            << "ranks outlive their launcher";
+        expect_nothing_left();
     }
 
     /// Runs on `ranks` ranks to the end and compares with the undisturbed run.
@@ -75,10 +71,6 @@ class Resume : public testing::Test {
                            random_.below(static_cast<std::uint64_t>(last - first + 1)));
     }
 
-    std::string output() const { return content_of(folder_ / "output"); }
-
-    TempDir folder_;
-    const fs::path run_ = folder_ / "run";
     const std::uint64_t seed_ = static_cast<std::uint64_t>(unix_time_s() * 1e3);
     CounterRandom random_{Purpose::test, {seed_}};
 };
@@ -157,7 +149,7 @@ class ResumeAfterStop : public Resume, public testing::WithParamInterface<Stop> 
         EXPECT_NE(output().find(fmt::format("stopped after step {}; ", step)), std::string::npos);
         EXPECT_EQ(state_of(run_),
                   fmt::format("checkpointed, step {}, exit {}", step, stop.exit_in_state));
-        EXPECT_TRUE(fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
+        EXPECT_TRUE(fs::exists(checkpoint_of(run_, step)));
     }
 };
 
@@ -179,24 +171,23 @@ INSTANTIATE_TEST_SUITE_P(,
                                          Stop{"BySigint", SIGINT, 130, 75, 1}),
                          stop_name);
 
-class ResumeWithOtherSettings : public testing::Test {
+class ResumeWithOtherSettings : public RunsTest {
   protected:
     ProcessResult go_on(const Words& more, const Variables& variables = {}) {
         steps_ += 1;
         const Words length = {"--max-steps", std::to_string(steps_)};
-        return run_lockstep(train(folder_ / "run") + length + more, variables);
+        return run_lockstep(train(run_) + length + more, variables);
     }
 
     void expect_accepted(const Words& more, const Variables& variables = {}) {
         EXPECT_THAT(go_on(more, variables), ends(0));
-        EXPECT_EQ(newest_step(folder_ / "run"), steps_);
+        EXPECT_EQ(newest_step(run_), steps_);
     }
 
     void expect_refused(const Words& more, const std::string& difference) {
         EXPECT_THAT(go_on(more), ends(78, "error E306: run '", difference));
     }
 
-    TempDir folder_;
     std::int64_t steps_ = 0;
 };
 
@@ -216,7 +207,7 @@ TEST_F(ResumeWithOtherSettings, IsRefusedWhereTheyDecideTheBits) {
     expect_refused({"--optimizer", "sgd", "--lr", "0.02"}, "lr");
     expect_refused({"--lr", "0.01"}, "optimizer");
     expect_refused(sgd + Words{"--schedule", "cosine"}, "schedule");
-    EXPECT_EQ(newest_step(folder_ / "run"), 1);
+    EXPECT_EQ(newest_step(run_), 1);
     expect_accepted(sgd);
 }
 

@@ -74,8 +74,16 @@ std::vector<std::int64_t> all_steps(std::int64_t last) {
     return steps;
 }
 
+std::int64_t state_step(const fs::path& run) {
+    return read_json(run / "state.json").at("step").get<std::int64_t>();
+}
+
+fs::path checkpoint_of(const fs::path& run, std::int64_t step) {
+    return run / fmt::format("ckpt/step-{:06}", step);
+}
+
 Json manifest_of(const fs::path& run, std::int64_t step) {
-    return read_json(run / fmt::format("ckpt/step-{:06}/manifest.json", step));
+    return read_json(checkpoint_of(run, step) / "manifest.json");
 }
 
 void flip_last_byte(const fs::path& file) {

@@ -33,7 +33,13 @@ std::string printed_hash(const std::string& output);
 /// Expects that both folders have files of the same names and bytes.
 void expect_same_files(const fs::path& one, const fs::path& other);
 
-/// The manifest of the checkpoint of `step`.
+/// The step in state.json.
+std::int64_t state_step(const fs::path& run);
+
+/// The folder of the checkpoint of `step`.
+fs::path checkpoint_of(const fs::path& run, std::int64_t step);
+
+/// The manifest of that.
 Json manifest_of(const fs::path& run, std::int64_t step);
 
 /// Damages a file; links to the old one keep its bytes.

@@ -27,7 +27,7 @@ ShardLayout on_hosts(const std::string& hosts, const std::string& shards) {
 }
 
 /// Norms by tensor, a norm of all, and an average of the weights: all that adds over owners.
-class SharedState : public testing::Test {
+class SharedState : public RunsTest {
   protected:
     void SetUp() override {
         if (const auto why = hosts_obstacle(LOCKSTEP_TWO_HOSTS); !why.empty()) GTEST_SKIP() << why;
@@ -54,8 +54,6 @@ class SharedState : public testing::Test {
         ADD_FAILURE() << "no summary of " << run;
         return {};
     }
-
-    TempDir folder_;
 };
 
 // Each host has a /dev/shm of its own.

@@ -9,7 +9,7 @@
 namespace lockstep::test {
 namespace {
 
-class TestedOn : public testing::Test {
+class TestedOn : public RunsTest {
   protected:
     ProcessResult train(const std::string& name, int ranks, const Words& more) const {
         return run_lockstep(
@@ -29,8 +29,6 @@ class TestedOn : public testing::Test {
         EXPECT_FALSE(fs::exists(folder_ / "bad")) << "no run is made";
         return ended;
     }
-
-    TempDir folder_;
 };
 
 class Split : public TestedOn {

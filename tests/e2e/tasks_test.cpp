@@ -264,7 +264,7 @@ TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
 }
 
 /// Steps 6, 7, 12, 16, 25 and 30 have a sample that is no number; every other step is saved.
-class RolledBack : public testing::Test {
+class RolledBack : public RunsTest {
   protected:
     RolledBack() { make_sums(folder_ / "data", {77, 300}); }
 
@@ -274,7 +274,6 @@ class RolledBack : public testing::Test {
             Words{"--on-nonfinite", "rollback"} + on_ranks(ranks) + more);
     }
 
-    TempDir folder_;
     const Words due_ = {"--checkpoint-every", "2steps", "--keep", "last=1"};
 };
 
@@ -320,7 +319,7 @@ TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
 }
 
 // What numpy makes of whole numbers, and other types that the same numbers have elsewhere.
-class StoredTypes : public testing::Test {
+class StoredTypes : public RunsTest {
   protected:
     // A data set of NPY files: names, types, shapes and elements.
     struct Stored {
@@ -342,8 +341,6 @@ class StoredTypes : public testing::Test {
                   {data, test, data.string() + "-run"}) +
             model));
     }
-
-    TempDir folder_;
 };
 
 TEST_F(StoredTypes, OfTargetsAreAnyNumbers) {
@@ -367,7 +364,7 @@ TEST_F(StoredTypes, OfTokensMayDifferInTestData) {
     EXPECT_THAT(trained(data, test, model), has("perplexity"));
 }
 
-class Infer : public testing::Test {
+class Infer : public RunsTest {
   protected:
     Infer() {
         make_up(folder_ / "data", {"--kind", "regression", "--size", "4"}, 200);
@@ -378,9 +375,6 @@ class Infer : public testing::Test {
     std::string said(const std::string& command, const Words& words) {
         return output_of(run_lockstep(Words{command, run_} + words), testing::Ne(0));
     }
-
-    TempDir folder_;
-    fs::path run_ = folder_ / "run";
 };
 
 TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {

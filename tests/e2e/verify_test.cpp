@@ -112,7 +112,7 @@ TEST(Verify, ShowsThatPlainSummationDiffers) {
 }
 
 /// Trainings of one rank or several, whose eight leaves of six samples have batch statistics.
-class LeafModes : public testing::Test {
+class LeafModes : public RunsTest {
   protected:
     Words train(const std::string& run,
                 const std::string& leaves,
@@ -132,8 +132,6 @@ class LeafModes : public testing::Test {
         return run_process(
             mpirun_words(3) + Words{"bash", "-c", script, "bash", program()} + words, {}, 120);
     }
-
-    TempDir folder_;
 };
 
 TEST_F(LeafModes, DecideNoBit) {

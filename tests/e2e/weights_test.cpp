@@ -13,7 +13,7 @@ Words train(const fs::path& run, const std::string& rate) {
         {SmallData::get().train(), run, rate});
 }
 
-class Weights : public testing::Test {
+class Weights : public RunsTest {
   protected:
     // A run of one step, and its weights: each test has a copy.
     struct Made {
@@ -38,7 +38,6 @@ class Weights : public testing::Test {
         return train(folder_ / run, rate) + Words{"--load-weights", file_};
     }
 
-    TempDir folder_;
     const fs::path file_ = folder_ / "w.safetensors";
     std::string hash_;
 };
