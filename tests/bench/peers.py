@@ -74,7 +74,7 @@ def run_in(maker):
     """Goes on in the Python of an environment, which is made if it is missing."""
     python = maker() / "bin/python"
     if pathlib.Path(sys.prefix) != python.parents[1]:
-        os.execv(python, [python, *sys.argv])
+        os.execv(python, [python, "-B", *sys.argv])
 
 
 def run_worker(doc, worker, *environments):
