@@ -85,6 +85,17 @@ def parameters_in(said):
     return found and found[1]
 
 
+def hashes_in(said):
+    """{ranks: hash of the parameters}, as `verify` printed them."""
+    return dict(re.findall(r"^ *([0-9]+) +([0-9a-f]{32})$", said, re.MULTILINE))
+
+
+def events_of(run, kind, rank=0):
+    """The records of this kind in the log of a rank, such as "steps"."""
+    lines = (run / f"logs/i1/rank-{rank:05}.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event.get("event") == kind]
+
+
 def processes_with(path):
     """{pid: name} of the living processes but this one that have `path`, or one below it, on their command line."""
     path, found = os.fsencode(path), {}
@@ -95,6 +106,16 @@ def processes_with(path):
                 found[int(pid)] = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
             continue
+    return found
+
+
+def processes_of(run):
+    """{rank: pid} of a training; the processes above its ranks as -1, -2, ..."""
+    found = {}
+    for pid in processes_with(run):
+        with contextlib.suppress(OSError):  # it has ended
+            rank = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+            found[int(rank[1]) if rank else -1 - len(found)] = pid
     return found
 
 

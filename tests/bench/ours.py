@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What benchmarks that run Lockstep share: the program of a commit, and one training with its figures."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -10,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from frame import ROOT, begin, must, parser
+from frame import ROOT, begin, events_of, must, parser
 
 BATCH, RANKS, WARM_UP_STEPS = 128, 2, 20
 
@@ -92,11 +91,6 @@ def options_of_two_builds(doc, data, *more):
     return options
 
 
-def events_of(run):
-    log = run / "logs/i1/rank-00000.jsonl"
-    return [json.loads(line) for line in log.read_text().splitlines()]
-
-
 class Lockstep:
     name = "Lockstep"
 
@@ -111,18 +105,16 @@ class Lockstep:
         command += ["--model", "cnn", "--batch", BATCH, "--run", run]
         command += ["--log-every", WARM_UP_STEPS]
         launched, wall, peak = run_process(command + self.options, os.environ, scratch, sample_memory)
-        events = events_of(run)
-        first = next(event for event in events if event.get("event") == "first_step")
         return {
             "wall time": wall,
-            "steady samples/s": steady_rate(events),
-            "launch to first step": first["t"] - launched,
+            "steady samples/s": steady_rate(run),
+            "launch to first step": events_of(run, "first_step")[0]["t"] - launched,
             "peak memory": peak,
         }
 
 
-def steady_rate(events):
+def steady_rate(run):
     """Samples per second after the first report: the steps of warming up, as for the peer."""
-    reports = [event for event in events if event.get("event") == "steps"][1:]
+    reports = events_of(run, "steps")[1:]
     samples = sum(report["samples_per_s"] * report["wall_s"] for report in reports)
     return samples / sum(report["wall_s"] for report in reports)

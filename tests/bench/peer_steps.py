@@ -7,18 +7,15 @@ import concurrent.futures
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import socket
 import statistics
 import sys
 
-from frame import ROOT, must
-from ours import RANKS, events_of, run_process
-from peers import models_environment, peer_environment
+from frame import ROOT, events_of, must
+from ours import RANKS, run_process
+from peers import HERE, IDX_FILES, models_environment, peer_environment
 
-HERE = pathlib.Path(__file__).resolve().parent
-IDX_FILES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 WARM_UP_STEPS = 4
 # Of a step less the same work alone, by the peer's.
 SHARE_OF_COMMUNICATION = 1 / 3
@@ -83,7 +80,7 @@ class Ours:
         return statistics.mean(map(self.step_s, runs.values()))
 
     def step_s(self, run):
-        steps = [event["wall_s"] for event in events_of(run) if event.get("event") == "steps"]
+        steps = [event["wall_s"] for event in events_of(run, "steps")]
         return quarter(steps[WARM_UP_STEPS:])
 
 

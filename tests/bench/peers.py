@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+IDX_FILES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 def cache_folder():
