@@ -8,7 +8,7 @@
 #include "lockstep/run/memory.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
-#include "support/temp_dir.hpp"
+#include "train/checkpoint/shares.hpp"
 
 #include <array>
 #include <cerrno>
@@ -29,33 +29,18 @@ namespace {
 const std::vector<TensorMeta> saved_tensors = {
     {"fc.weight", {300, 500}}, {"optimizer.average.fc.weight", {300, 500}}, {"frozen", {7}}};
 
-class CheckpointSaves : public testing::Test {
+class CheckpointSaves : public test::SharedFolder {
   protected:
-    CheckpointSaves() {
-        if (ranks_.is_root()) folder_.emplace();
-        root_ = fs::path(ranks_.broadcast(folder_ ? folder_->path().string() : ""));
-        for (std::size_t t = 0; t < saved_tensors.size(); ++t) {
-            const std::uint64_t n = saved_tensors[t].count();
-            const auto r = static_cast<std::uint64_t>(ranks_.rank());
-            const auto p = static_cast<std::uint64_t>(ranks_.size());
-            const std::uint64_t begin = n * r / p, end = n * (r + 1) / p;
-            auto& values = memory_.emplace_back(end - begin);
-            std::iota(values.begin(), values.end(), static_cast<float>(begin + t));
-            if (begin < end) pieces_.push_back({t, begin, end - begin, values.data()});
-        }
-    }
-    ~CheckpointSaves() override { ranks_.barrier(); }
-
     CheckpointPart part(std::int64_t step) const {
         return {.state = {.step = step, .counters = {{"seen", 3}, {"optimizer.missed.x", 4}}},
                 .tensors = saved_tensors,
-                .pieces = pieces_,
-                .changing = pieces_.size(),
+                .pieces = share_.pieces,
+                .changing = share_.pieces.size(),
                 .frozen_from = 2};
     }
 
     CheckpointPlace place(const std::string& name) const {
-        return {.root = root_ / name / "ckpt", .check_still_ours = {}};
+        return {.root = folder_ / name / "ckpt", .check_still_ours = {}};
     }
 
     // Beside steps.
@@ -83,14 +68,14 @@ class CheckpointSaves : public testing::Test {
 
     // As an update does.
     void change_values() {
-        for (std::vector<float>& values : memory_)
+        for (std::vector<float>& values : share_.memory)
             for (float& value : values) value = -value - 1;
     }
 
     // By name, of the only checkpoint.
     std::map<std::string, std::string> files(const std::string& name) const {
         std::map<std::string, std::string> found;
-        const auto there = list_checkpoints(root_ / name / "ckpt");
+        const auto there = list_checkpoints(folder_ / name / "ckpt");
         EXPECT_EQ(there.size(), 1u) << name;
         if (there.empty()) return found;
         for (const auto& entry : fs::directory_iterator(there.back().path))
@@ -99,11 +84,7 @@ class CheckpointSaves : public testing::Test {
         return found;
     }
 
-    Communicator ranks_ = Communicator::world();
-    std::optional<test::TempDir> folder_;
-    fs::path root_;
-    std::vector<std::vector<float>> memory_;
-    std::vector<TensorPiece> pieces_;
+    test::Share share_{saved_tensors, ranks_.rank(), ranks_.size(), 0, 1};
     SaveThreads threads_{300'007};
 };
 
@@ -117,7 +98,7 @@ TEST_F(CheckpointSaves, WriteTheSameBytesInBothModesHoweverSoonValuesChangeAfter
     change_values();
     take_steps(*save);
     EXPECT_EQ(files("overlapped"), expected);
-    EXPECT_NO_THROW(verify_checkpoint(root_ / "overlapped/ckpt/step-000001"));
+    EXPECT_NO_THROW(verify_checkpoint(folder_ / "overlapped/ckpt/step-000001"));
 }
 
 // Blocking, it reads the values when it writes them: that is an update that does not wait.
@@ -142,19 +123,19 @@ TEST_F(CheckpointSaves, HashTheModelsValuesFromTheirFiles) {
     hasher.add(std::as_bytes(std::span(&seen, 1)));
     hasher.add(bytes_of("frozen"));
     hasher.add(std::as_bytes(std::span(frozen)));
-    EXPECT_EQ(read_checkpoint_state(root_ / "run/ckpt/step-000001").parameter_hash,
+    EXPECT_EQ(read_checkpoint_state(folder_ / "run/ckpt/step-000001").parameter_hash,
               hasher.value().hex());
 }
 
 TEST_F(CheckpointSaves, AreComparedBitForBit) {
     const auto saved = [&](const std::string& name, CheckpointPart what) {
         CheckpointSave(ranks_, place(name), std::move(what)).finish();
-        return root_ / name / "ckpt/step-000001";
+        return folder_ / name / "ckpt/step-000001";
     };
     const fs::path first = saved("first", part(1));
     EXPECT_EQ(compare_checkpoints(first, saved("again", part(1))).tensors, 5u);
-    EXPECT_TRUE(compare_checkpoints(first, root_ / "again/ckpt/step-000001").different.empty());
-    if (ranks_.rank() == ranks_.size() - 1) memory_[0].back() += 2;
+    EXPECT_TRUE(compare_checkpoints(first, folder_ / "again/ckpt/step-000001").different.empty());
+    if (ranks_.rank() == ranks_.size() - 1) share_.memory[0].back() += 2;
     CheckpointPart changed = part(1);
     changed.state.counters["seen"] = 7;
     changed.tensors[1].shape = {500, 300};
@@ -203,13 +184,13 @@ TEST_F(CheckpointSaves, AreThereOnlyWhenAllRanksHaveSaidSo) {
     const auto save = begin("run", part(1));
     int steps = 0;
     do {
-        EXPECT_TRUE(list_checkpoints(root_ / "run/ckpt").empty() || steps >= 2);
+        EXPECT_TRUE(list_checkpoints(folder_ / "run/ckpt").empty() || steps >= 2);
         ranks_.barrier();
         ++steps;
     } while (!after_step(*save));
     EXPECT_GE(steps, 3) << "the folder, the shards and the commit";
-    EXPECT_EQ(list_checkpoints(root_ / "run/ckpt").size(), 1u);
-    EXPECT_FALSE(fs::exists(root_ / "run/ckpt/.tmp-step-000001-i1"));
+    EXPECT_EQ(list_checkpoints(folder_ / "run/ckpt").size(), 1u);
+    EXPECT_FALSE(fs::exists(folder_ / "run/ckpt/.tmp-step-000001-i1"));
     ranks_.barrier();
 }
 
@@ -258,7 +239,7 @@ TEST_F(CheckpointSaves, LeaveNoCheckpointBehindIfTheyAreAbandoned) {
             ranks_.barrier();
         }
         ranks_.barrier();
-        const auto there = list_checkpoints(root_ / "run/ckpt");
+        const auto there = list_checkpoints(folder_ / "run/ckpt");
         ASSERT_FALSE(there.empty());
         for (const CheckpointInfo& one : there) EXPECT_NO_THROW(verify_checkpoint(one.path));
         ranks_.barrier();
@@ -278,8 +259,8 @@ TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
             EXPECT_EQ(error.code(), code);
             EXPECT_EQ(error.failed(), std::vector{ranks_.size() - 1});
         }
-        EXPECT_EQ(list_checkpoints(root_ / "run/ckpt").size(), 1u);
-        EXPECT_NO_THROW(verify_checkpoint(root_ / "run/ckpt/step-000001"));
+        EXPECT_EQ(list_checkpoints(folder_ / "run/ckpt").size(), 1u);
+        EXPECT_NO_THROW(verify_checkpoint(folder_ / "run/ckpt/step-000001"));
         ranks_.barrier();
     };
     for (const auto& [number, code] :
@@ -289,7 +270,7 @@ TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
             broken.also = [number = number] { throw system_error("write", "shard", number); };
         expect_failure(std::move(broken), code);
     }
-    if (is_last) memory_[0].front() = std::nanf("");
+    if (is_last) share_.memory[0].front() = std::nanf("");
     expect_failure(part(2), "E701");
 }
 
@@ -298,7 +279,7 @@ TEST_F(CheckpointSaves, OfAStartThatWasReplacedMakeNotEvenAFolder) {
     taken.check_still_ours = [] { throw Error("E408", "taken over"); };
     CheckpointSave save(ranks_, taken, part(1), &threads_);
     EXPECT_THROW(take_steps(save), AgreedError);
-    EXPECT_FALSE(fs::exists(root_ / "run"));
+    EXPECT_FALSE(fs::exists(folder_ / "run"));
     ranks_.barrier();
 }
 

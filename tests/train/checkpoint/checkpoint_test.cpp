@@ -6,11 +6,10 @@
 #include "lockstep/run/checkpoint_manifest.hpp"
 
 #include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "train/checkpoint/shares.hpp"
 
 #include <cmath>
 #include <fstream>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,43 +19,27 @@ namespace {
 
 const std::vector<TensorMeta> tensors = {{"fc.weight", {20, 50}}, {"fc.bias", {7}}, {"scale", {}}};
 
-// Every rank's near-equal share of each tensor, filled with values that tell elements apart.
-struct Share {
-    std::vector<std::vector<float>> memory;
-    std::vector<TensorPiece> pieces;
+using test::Share;
 
-    Share(int rank, int ranks, float base) {
-        for (std::size_t t = 0; t < tensors.size(); ++t) {
-            const std::uint64_t n = tensors[t].count();
-            const auto r = static_cast<std::uint64_t>(rank), p = static_cast<std::uint64_t>(ranks);
-            const std::uint64_t begin = n * r / p, end = n * (r + 1) / p;
-            auto& values = memory.emplace_back(end - begin);
-            std::iota(values.begin(), values.end(), base + static_cast<float>(1000 * t + begin));
-            if (begin < end) pieces.push_back({t, begin, end - begin, values.data()});
-        }
-    }
-};
+Share share_of(int rank, int ranks, float base) {
+    return {tensors, rank, ranks, base, 1000};
+}
 
-// One folder for all ranks, removed by rank 0 after everyone is done.
-class Checkpoints : public testing::Test {
+class Checkpoints : public test::SharedFolder {
   protected:
-    Checkpoints() {
-        if (ranks.is_root()) folder.emplace();
-        root = fs::path(ranks.broadcast(folder ? folder->path().string() : "")) / "run" / "ckpt";
-    }
-    ~Checkpoints() override { ranks.barrier(); }
+    Share mine(float base = -1) const { return share_of(ranks_.rank(), ranks_.size(), base); }
 
     void save(std::int64_t step, int keep = 3, std::int64_t best_step = 0) {
-        Share share(ranks.rank(), ranks.size(), static_cast<float>(step));
+        Share share = mine(static_cast<float>(step));
         save({.step = step, .retention = {.last = keep, .best = {best_step}}}, share);
     }
 
     void save(const CheckpointState& state, const Share& share) {
-        CheckpointSave(ranks, {root, 1, {}}, {state, tensors, share.pieces}).finish();
+        CheckpointSave(ranks_, {root, 1, {}}, {state, tensors, share.pieces}).finish();
     }
 
     std::int64_t load_step(Share& into, std::optional<std::int64_t> step = {}) {
-        const auto state = load_checkpoint(ranks, root, tensors, into.pieces, step);
+        const auto state = load_checkpoint(ranks_, root, tensors, into.pieces, step);
         return state ? state->step : -1;
     }
 
@@ -67,30 +50,28 @@ class Checkpoints : public testing::Test {
     }
 
     void on_root(const std::function<void()>& action) {
-        if (ranks.is_root()) action();
-        ranks.barrier();
+        if (ranks_.is_root()) action();
+        ranks_.barrier();
     }
 
     void damage(std::int64_t step) {
         on_root([&] {
             const fs::path file = root / fmt::format("step-{:06}", step) /
-                                  fmt::format("shard-00000-of-{:05}.safetensors", ranks.size());
+                                  fmt::format("shard-00000-of-{:05}.safetensors", ranks_.size());
             std::fstream bytes(file, std::ios::binary | std::ios::in | std::ios::out);
             bytes.seekp(-2, std::ios::end);
             bytes.put('\x55');
         });
     }
 
-    Communicator ranks = Communicator::world();
-    std::optional<test::TempDir> folder;
-    fs::path root;
+    const fs::path root = folder_ / "run" / "ckpt";
 };
 
 TEST_F(Checkpoints, KeepAnEvaluationThatFoundNoNumber) {
-    Share share(ranks.rank(), ranks.size(), 1);
+    Share share = mine(1);
     const EvaluationRecord evaluated{{{"accuracy", 0.5}, {"loss", std::nan("")}}, "accuracy 50 %"};
     save({.step = 1, .evaluated = evaluated}, share);
-    const auto found = load_checkpoint(ranks, root, tensors, share.pieces);
+    const auto found = load_checkpoint(ranks_, root, tensors, share.pieces);
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->evaluated.text, evaluated.text);
     EXPECT_EQ(found->evaluated.metrics.at("accuracy"), 0.5);
@@ -113,7 +94,7 @@ TEST_F(Checkpoints, AreReadByAnyOtherNumberOfRanks) {
     save(7);
     for (int readers = 1; readers <= 8; ++readers)
         for (int reader = 0; reader < readers; ++reader) {
-            Share expected(reader, readers, 7), found(reader, readers, -1);
+            Share expected = share_of(reader, readers, 7), found = share_of(reader, readers, -1);
             EXPECT_EQ(load_step(found), 7);
             EXPECT_EQ(found.memory, expected.memory) << reader << " of " << readers;
         }
@@ -124,7 +105,7 @@ TEST_F(Checkpoints, NewestWholeOneWins) {
     save(2);
     save(3);
     damage(3);
-    Share expected(ranks.rank(), ranks.size(), 2), found(ranks.rank(), ranks.size(), -1);
+    Share expected = mine(2), found = mine();
     EXPECT_EQ(load_step(found), 2);
     EXPECT_EQ(found.memory, expected.memory);
 }
@@ -132,7 +113,7 @@ TEST_F(Checkpoints, NewestWholeOneWins) {
 TEST_F(Checkpoints, AllDamagedIsAnErrorOnAllRanks) {
     save(1);
     damage(1);
-    Share found(ranks.rank(), ranks.size(), -1);
+    Share found = mine();
     EXPECT_EQ(test::caught_code([&] { load_step(found); }), "E303");
 }
 
@@ -140,7 +121,7 @@ TEST_F(Checkpoints, ADamagedOneThatWasAskedForIsNotThere) {
     save(1);
     save(2);
     damage(1);
-    Share found(ranks.rank(), ranks.size(), -1);
+    Share found = mine();
     EXPECT_EQ(load_step(found, 1), -1);
     EXPECT_EQ(load_step(found, 2), 2);
     EXPECT_EQ(load_step(found, 3), -1);
@@ -161,7 +142,7 @@ TEST_F(Checkpoints, TheBestIsKeptBesideTheNewest) {
 // Even steps, for odd ones to roll back to: each of the newest may be the one that is whole.
 TEST_F(Checkpoints, WhatTheNewestNeedIsKept) {
     for (const std::int64_t step : {10, 12, 13, 15, 17}) {
-        Share share(ranks.rank(), ranks.size(), 1);
+        Share share = mine(1);
         save({.step = step, .retention = {.last = 2, .rollback = 4}}, share);
     }
     EXPECT_EQ(steps_there(), (std::vector<std::int64_t>{12, 15, 17}));
@@ -181,42 +162,42 @@ TEST_F(Checkpoints, UnfinishedOnesAreNeverLoadedAndAreRemoved) {
         fs::create_directories(root / ".tmp-step-000002-i1");
         std::ofstream(root / ".tmp-step-000002-i1" / "manifest.json") << "{}";
     });
-    Share found(ranks.rank(), ranks.size(), -1);
+    Share found = mine();
     EXPECT_EQ(load_step(found), 1);
     on_root([&] { remove_unfinished_checkpoints(root); });
     EXPECT_FALSE(fs::exists(root / ".tmp-step-000002-i1"));
-    ranks.barrier();
+    ranks_.barrier();
 }
 
 TEST_F(Checkpoints, NothingToLoadIsNoError) {
-    Share found(ranks.rank(), ranks.size(), -1);
+    Share found = mine();
     EXPECT_EQ(load_step(found), -1);
 }
 
 TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
     save(1);
-    Share share(ranks.rank(), ranks.size(), 2);
-    if (ranks.rank() == ranks.size() - 1)
+    Share share = mine(2);
+    if (ranks_.rank() == ranks_.size() - 1)
         share.pieces.front().data[0] = std::numeric_limits<float>::quiet_NaN();
     EXPECT_EQ(test::caught_code([&] { save({.step = 2}, share); }), "E701");
     EXPECT_EQ(list_checkpoints(root).size(), 1U);
-    ranks.barrier();
+    ranks_.barrier();
 }
 
 TEST_F(Checkpoints, AFencedWriterCommitsNothing) {
-    Share share(ranks.rank(), ranks.size(), 2);
+    Share share = mine(2);
     const CheckpointPlace place{root, 1, [] { throw Error("E408", "taken over"); }};
-    CheckpointSave taken_over(ranks, place, {{.step = 2}, tensors, share.pieces});
+    CheckpointSave taken_over(ranks_, place, {{.step = 2}, tensors, share.pieces});
     EXPECT_THROW(taken_over.finish(), AgreedError);
     EXPECT_FALSE(fs::exists(root)) << "not even a folder";
-    ranks.barrier();
+    ranks_.barrier();
 }
 
 TEST_F(Checkpoints, AnotherModelIsNamed) {
     save(1);
     const std::vector<TensorMeta> other = {
         {"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
-    const Error error = test::error_of([&] { load_checkpoint(ranks, root, other, {}); });
+    const Error error = test::error_of([&] { load_checkpoint(ranks_, root, other, {}); });
     EXPECT_EQ(error.code(), "E304");
     EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,50]"));
     EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,51]"));

@@ -3,10 +3,9 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "train/checkpoint/shares.hpp"
 
 #include <numeric>
-#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -17,28 +16,17 @@ using test::caught_code;
 using testing::ElementsAre;
 
 // A checkpoint whose tensors are cut between all ranks; rank 0 exports it.
-class Exported : public testing::Test {
+class Exported : public test::SharedFolder {
   protected:
     explicit Exported(const std::string& state = "momentum") {
-        if (ranks_.is_root()) folder_.emplace();
-        root_ = fs::path(ranks_.broadcast(folder_ ? folder_->path().string() : "")) / "ckpt";
         const std::vector<TensorMeta> metas{
             {"w", {2, 6}}, {"running_mean", {12}}, {"optimizer." + state + ".w", {2, 6}}};
-        std::vector<float> values(36);
-        std::iota(values.begin(), values.end(), 0.5F);
-        std::vector<TensorPiece> pieces;
-        const auto rank = static_cast<std::uint64_t>(ranks_.rank());
-        const auto size = static_cast<std::uint64_t>(ranks_.size());
-        const std::uint64_t begin = 12 * rank / size, end = 12 * (rank + 1) / size;
-        for (std::size_t t = 0; t < metas.size(); ++t)
-            pieces.push_back({t, begin, end - begin, values.data() + 12 * t + begin});
-        CheckpointSave(
-            ranks_,
-            {.root = root_},
-            {{.step = 7, .counters = {{"batches", 1LL << 40}}}, metas, std::move(pieces)})
+        const test::Share share(metas, ranks_.rank(), ranks_.size(), 0.5F, 12);
+        CheckpointSave(ranks_,
+                       {.root = root_},
+                       {{.step = 7, .counters = {{"batches", 1LL << 40}}}, metas, share.pieces})
             .finish();
     }
-    ~Exported() override { ranks_.barrier(); }
 
     fs::path checkpoint() const { return list_checkpoints(root_).at(0).path; }
 
@@ -48,9 +36,7 @@ class Exported : public testing::Test {
         return names;
     }
 
-    Communicator ranks_ = Communicator::world();
-    std::optional<test::TempDir> folder_;
-    fs::path root_;
+    const fs::path root_ = folder_ / "ckpt";
 };
 
 TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
