@@ -58,20 +58,39 @@ class Other(nn.Module):
         return out.abs() if out.is_complex() else out.float()
 
 
+def ended(*words):
+    done = subprocess.run([sys.argv[1], *words], capture_output=True, text=True, env={
+        **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LOCKSTEP_OVERSUBSCRIBE": "1"})
+    return done.returncode, done.stdout, done.stderr
+
+
+def lockstep(*words):
+    code, said, errors = ended(*words)
+    if code:
+        sys.exit(f"{sys.argv[0]}: {' '.join(words)}: {said}{errors}")
+    return said
+
+
+def export(model, given, out):
+    """As the printed script does, of FILE:NAME."""
+    pathlib.Path("lockstep_export.py").write_text(lockstep("export-script"))
+    words = [model, "--input", given, "--out", out]
+    subprocess.run([sys.executable, "-B", "lockstep_export.py", *words], check=True, stderr=subprocess.DEVNULL)
+
+
 def make_net():
     torch.manual_seed(0)
     return Net()
 
 
-def trains_as_advised(lockstep, name, refused, mended, advice):
-    """`lockstep` returns the exit code, stdout and stderr."""
+def trains_as_advised(name, refused, mended, advice):
     batch, sample = torch.export.Dim("batch"), (torch.zeros(2, 1, 6, 6),)
     files = [f"{name}.pt2", f"{name}-mended.pt2"]
     for net, file in zip((refused, mended), files):
         torch.export.save(torch.export.export(net, sample, dynamic_shapes=({0: batch},)), file)
-    ends = [lockstep("train", "--data", "data", "--model", file, "--run", file + ".run", "--max-steps", "2", "--batch",
-                     "60") for file in files]
-    shown = [lockstep("models", file)[1] for file in files]
+    ends = [ended("train", "--data", "data", "--model", file, "--run", file + ".run", "--max-steps", "2", "--batch", "60")
+            for file in files]
+    shown = [ended("models", file)[1] for file in files]
     return (ends[0][0] == 78 and ends[1][0] == 0 and "E250" in ends[0][2]
             and all(advice in text for text in (ends[0][2], shown[0])) and "not f32" not in shown[1])
 
@@ -91,7 +110,7 @@ def safetensors_of(path):
     return found
 
 
-def make_data(lockstep):
+def make_data():
     numbers = numpy.random.default_rng(1)
     labels = numbers.integers(0, 3, SAMPLES).astype("u1")
     features = (numbers.integers(-2, 3, (SAMPLES, 1, 6, 6)) + labels[:, None, None, None]).astype("i4")
@@ -114,25 +133,11 @@ def check(what, is_right):
 
 
 def main():
-    program = os.path.abspath(sys.argv[1])
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-    def ended(*words):
-        done = subprocess.run([program, *words], capture_output=True, text=True, env={**os.environ, **root})
-        return done.returncode, done.stdout, done.stderr
-
-    def lockstep(*words):
-        code, said, errors = ended(*words)
-        if code:
-            sys.exit(f"round trip: {' '.join(words)}: {said}{errors}")
-        return said
-
+    sys.argv[1] = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        pathlib.Path("lockstep_export.py").write_text(lockstep("export-script"))
-        words = [f"{__file__}:make_net", "--input", "x=f32[1,6,6]", "--out", "net.pt2"]
-        subprocess.run([sys.executable, "lockstep_export.py", *words], check=True, stderr=subprocess.DEVNULL)
-        features, labels = make_data(lockstep)
+        export(f"{__file__}:make_net", "x=f32[1,6,6]", "net.pt2")
+        features, labels = make_data()
         lockstep("train", "--np", "2", "--data", "data", "--model", "net.pt2", "--run", "run", "--max-steps", "20",
                  "--batch", "60", "--lr", "0.01")
         lockstep("export", "run", "--out", "a.safetensors")
@@ -164,9 +169,9 @@ def main():
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
             results.append(check(f"a model of {name}, mended", trains_as_advised(
-                ended, name, Other(dtype), Other(dtype).float(), "call net.float() before the model is exported")))
+                name, Other(dtype), Other(dtype).float(), "call net.float() before the model is exported")))
         results.append(check("a model of complex64, mended", trains_as_advised(
-            ended, "complex64", Other(torch.complex64), Other(torch.complex64, in_pairs=True),
+            "complex64", Other(torch.complex64), Other(torch.complex64, in_pairs=True),
             "make the parameter of pairs, w = torch.view_as_real(w), and use torch.view_as_complex(w)")))
         os.chdir("/")
     return 0 if all(results) else 1

@@ -9,15 +9,16 @@ Networks for volumes [C, D, H, W] and for series [T, F] do the same.
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy
 import torch
+from program_round_trip import export, lockstep
 from torch import nn
 
 SAMPLES, SIDE = 48, 16
+torch.manual_seed(0)  # for who imports a class from here, too
 
 
 class Pixels(nn.Module):
@@ -47,28 +48,13 @@ class Series(nn.Module):
         return self.last(self.lstm(features)[0][:, -1])
 
 
-def make_pixels():
-    torch.manual_seed(0)
-    return Pixels()
-
-
-def make_volumes():
-    torch.manual_seed(0)
-    return Volumes()
-
-
-def make_series():
-    torch.manual_seed(0)
-    return Series()
-
-
 def pnm(path, pixels):
     kind = "P6" if pixels.ndim == 3 else "P5"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(f"{kind} {SIDE} {SIDE} 255\n".encode() + pixels.tobytes())
 
 
-def make_data(lockstep):
+def make_data():
     numbers = numpy.random.default_rng(1)
     images = numbers.integers(0, 200, (SAMPLES, SIDE, SIDE, 3)).astype("u1")
     masks = numpy.zeros((SAMPLES, SIDE, SIDE), "u1")
@@ -100,25 +86,14 @@ def normalised(data, values):
 
 
 def main():
-    program = os.path.abspath(sys.argv[1])
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LOCKSTEP_OVERSUBSCRIBE": "1"}
-
-    def lockstep(*words):
-        done = subprocess.run([program, *words], capture_output=True, text=True, env={**os.environ, **root})
-        if done.returncode:
-            sys.exit(f"shapes: {' '.join(words)}: {done.stdout}{done.stderr}")
-        return done.stdout
-
+    sys.argv[1] = os.path.abspath(sys.argv[1])
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        stored = make_data(lockstep)
-        pathlib.Path("lockstep_export.py").write_text(lockstep("export-script"))
-        for data, make, given in (("cells", make_pixels, f"images=f32[3,{SIDE},{SIDE}]"),
-                                  ("series", make_series, "features=f32[10,3]"),
-                                  ("volumes", make_volumes, "features=f32[2,4,6,5]")):
-            words = [f"{__file__}:{make.__name__}", "--input", given, "--out", f"{data}.pt2"]
-            subprocess.run([sys.executable, "lockstep_export.py", *words], check=True, stderr=subprocess.DEVNULL)
+        stored = make_data()
+        for data, model, given in (("cells", Pixels, f"images=f32[3,{SIDE},{SIDE}]"), ("series", Series, "features=f32[10,3]"),
+                                   ("volumes", Volumes, "features=f32[2,4,6,5]")):
+            export(f"{__file__}:{model.__name__}", given, f"{data}.pt2")
             more = ["--transform", "flip, crop 16 pad 2, rotate 20"] if data == "cells" else []
             lockstep("train", "--np", "2", "--data", data, "--model", f"{data}.pt2", "--run", f"{data}.run", "--max-steps",
                      "12", "--batch", "16", "--lr", "0.01", *more)
@@ -128,7 +103,7 @@ def main():
             if data == "cells":
                 lockstep("predict", f"{data}.run", "images", "--out", "photos.npy")
                 answers.append(numpy.load("photos.npy"))
-            net = make()
+            net = model()
             exported = torch.export.load(f"{data}.out.pt2")
             net.load_state_dict(exported.state_dict)
             with torch.no_grad():

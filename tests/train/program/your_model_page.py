@@ -9,7 +9,6 @@ import sys
 
 import numpy
 
-sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import page
 

@@ -5,7 +5,6 @@ NumPy and PyTorch then make the predictions anew, from the table, the exported w
 """
 
 import csv
-import json
 import pathlib
 import random
 import sys
@@ -13,9 +12,9 @@ import sys
 import numpy
 import torch
 
-sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import page
+from program_round_trip import safetensors_of
 
 DISTRICTS = ("south", "north", "east, far")
 TARGETS = ("price", "rent")
@@ -66,14 +65,6 @@ def predicted(rows, trained, weights):
     return x.numpy() * targets.std(0) + targets.mean(0)
 
 
-def weights_of(path):
-    data = pathlib.Path(path).read_bytes()
-    end = 8 + int.from_bytes(data[:8], "little")
-    return {name: torch.frombuffer(bytearray(data[end + about["data_offsets"][0] : end + about["data_offsets"][1]]),
-                                   dtype=torch.float32).reshape(about["shape"]).double()
-            for name, about in json.loads(data[8:end]).items() if name != "__metadata__"}
-
-
 def make_data(_):
     write_table("houses.csv", ("id", "area", "age", "district", "price", "rent"), 240, 1)
     write_table("older.csv", ("rent", "price", "district", "area", "age"), 60, 2)
@@ -87,9 +78,10 @@ def main():
 
     def difference():
         table.run("lockstep export runs/houses --out weights.safetensors")
+        weights = {name: values.double() for name, values in safetensors_of("weights.safetensors").items()}
         theirs = numpy.array([[float(row[name]) for name in TARGETS] for row in rows_of("prices.csv")])
         ids = [row["id"] for row in rows_of("prices.csv")] == [row["id"] for row in rows_of("new.csv")]
-        ours = predicted(rows_of("new.csv"), rows_of("houses.csv"), weights_of("weights.safetensors"))
+        ours = predicted(rows_of("new.csv"), rows_of("houses.csv"), weights)
         return ids, numpy.max(numpy.abs(theirs - ours) / numpy.abs(ours).max(0))
 
     commands, (ids, apart) = table.follow(make_data, "Your own table", difference)
