@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // liblockstep_cuda.so: the table of CUDA's functions.
-#include "simcuda/cuda_table.hpp"
-
 #include "lockstep/core/version.hpp"
 
 #include "nccl/cuda_api.hpp"

@@ -4,7 +4,7 @@
 
 #include "lockstep/core/host_device.hpp"
 
-#include "simcuda/cuda_table.hpp"
+#include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
 
 #include <cstdint>

@@ -57,4 +57,7 @@ class Machine {
 
 Machine& machine();
 
+/// Of a cudaStream_t; nullptr: the default stream of the calling thread's device.
+Stream& stream_of(void* handle);
+
 }  // namespace simcuda

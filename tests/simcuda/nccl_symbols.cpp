@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libnccl.so.2: its C functions, over MPI between the program's own ranks.
 #include "nccl/nccl_types.hpp"
-#include "simcuda/cuda_table.hpp"
+#include "simcuda/machine.hpp"
 #include "simcuda/nccl_comm.hpp"
 #include "simcuda/settings.hpp"
 
