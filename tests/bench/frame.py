@@ -27,8 +27,12 @@ def parser(doc, program="build/release/bin/lockstep"):
     return made
 
 
-def begin(options_parser):
-    """The options. Root may start ranks from here on, and SIGTERM ends this process as an exception does."""
+def begin(options_parser, **usual):
+    """The options, with `usual` ones that have the type of their default. Root may start ranks from here on, and SIGTERM
+    ends this process as an exception does."""
+    for name, default in usual.items():
+        how = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
+        options_parser.add_argument("--" + name.replace("_", "-"), **how)
     options = options_parser.parse_args()
     if getattr(options, "program", None):
         options.program = options.program.resolve()
