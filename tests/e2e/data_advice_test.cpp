@@ -3,6 +3,7 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <regex>
 
 namespace lockstep::test {
 namespace {
@@ -41,9 +42,15 @@ std::string option_in(const std::string& output, const std::string& begin) {
 }
 
 // A mistake, and what works once the advice about it was followed: its command was run, or the
-// option that begins so is added.
+// option that begins so is added. The line has both, as "common {mistaken|right} common".
 struct Advised {
-    std::string name, python, mistake, code, then, option = {};
+    std::string name, python, line, code, option = {};
+
+    std::string mistaken() const { return chosen("$1"); }
+    std::string right() const { return chosen("$2"); }
+    std::string chosen(const char* one) const {
+        return std::regex_replace(line, std::regex("\\{([^|]*)\\|([^}]*)\\}"), one);
+    }
 };
 
 void PrintTo(const Advised& advised, std::ostream* out) {
@@ -55,17 +62,17 @@ class DataAdviceWorks : public DataAdvice, public testing::WithParamInterface<Ad
 TEST_P(DataAdviceWorks, AsItIsPrinted) {
     const Advised& advised = GetParam();
     python(advised.python);
-    const std::string refused = output_of(shell(advised.mistake), testing::Ne(0));
+    const std::string refused = output_of(shell(advised.mistaken()), testing::Ne(0));
     EXPECT_THAT(refused, has("error " + advised.code + ": "));
     if (!advised.option.empty()) {
         const std::string option = option_in(refused, advised.option);
-        EXPECT_THAT(shell(advised.then + " " + option), ends(0)) << option << '\n';
+        EXPECT_THAT(shell(advised.right() + " " + option), ends(0)) << option << '\n';
         return;
     }
     const std::string command = command_in(refused);
     ASSERT_NE(command, "") << refused;
     ASSERT_THAT(shell(command), ends(0)) << command << '\n';
-    EXPECT_THAT(shell(advised.then), ends(0)) << refused;
+    EXPECT_THAT(shell(advised.right()), ends(0)) << refused;
 }
 
 // `inspect` opens fields as `train` does.
@@ -96,133 +103,102 @@ std::vector<Advised> advised() {
     return {
         {"LabelsInASecondFile",
          apart,
-         "lockstep data inspect x1.h5 x2.h5 y1.h5 y2.h5" + fields,
-         "E207",
-         "lockstep data inspect NAME.h5" + fields},
-        {"SamplesLast",
-         column,
-         "lockstep data inspect m.mat" + fields,
-         "E209",
-         "lockstep data inspect NAME" + fields},
-        {"SamplesLastToPack",
-         column,
-         pack + "--hdf5 m.mat" + fields,
-         "E209",
-         pack + "--hdf5 NAME" + fields},
+         "lockstep data inspect {x1.h5 x2.h5 y1.h5 y2.h5|NAME.h5}" + fields,
+         "E207"},
+        {"SamplesLast", column, "lockstep data inspect {m.mat|NAME}" + fields, "E209"},
+        {"SamplesLastToPack", column, pack + "--hdf5 {m.mat|NAME}" + fields, "E209"},
         {"OneLabelAFile",
          one_each,
-         "lockstep data inspect 's/*.h5' --field labels=/y --field images=/x:HWC",
-         "E234",
-         "lockstep data inspect NAME"},
+         "lockstep data inspect {'s/*.h5' --field labels=/y --field images=/x:HWC|NAME}",
+         "E234"},
         {"OneSampleAFile",
          "import os; os.mkdir('s')\nfor i in range(6): "
          "h5py.File(f's/"
          "{i}.h5','w').update({'x':n.zeros((16,16,3),'u1'),'m':n.eye(16,dtype='u1')})",
-         "lockstep train --run R --data s --field images=/x:HWC --field masks=/m",
-         "E235",
-         "lockstep train --run R --data NAME --model unet --width 4 --batch 2 --max-steps 1"},
+         "lockstep train --run R --data {s --field images=/x:HWC --field masks=/m|NAME --model "
+         "unet --width 4 --batch 2 --max-steps 1}",
+         "E235"},
         {"EncodedImages",
          "f=h5py.File('e.h5','w'); d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); "
          "f['y']=n.arange(12)%2\nfor i in range(12): d[i]=n.frombuffer(b'P6 8 8 255 "
          "'+bytes([9*i])*192,"
          "'u1')",
-         "lockstep train --run R --data e.h5 --field images=/x --field labels=/y",
-         "E234",
-         "lockstep train --run R --data NAME --model mlp --batch 4 --max-steps 1"},
+         "lockstep train --run R --data {e.h5 --field images=/x --field labels=/y|NAME --model mlp "
+         "--batch 4 --max-steps 1}",
+         "E234"},
         {"ADataSetASample",
          "f=h5py.File('g.h5','w'); [f.__setitem__(f'x/{i}.jpg',n.full((8,8,3),i,'u1')) for i in "
          "range(12)]; f['y']=n.arange(12)",
-         "lockstep data inspect g.h5" + fields,
-         "E207",
-         "lockstep data inspect NAME" + fields},
+         "lockstep data inspect {g.h5|NAME}" + fields,
+         "E207"},
         {"Volumes",
          volumes,
-         "lockstep train --run R --batch 4 --max-steps 1 --data v.h5 --field images=/x --field "
-         "labels=/y",
-         "E217",
-         "lockstep train --run R --batch 4 --max-steps 1 --data NAME --field images=/x:CHW --field "
-         "labels=/y"},
+         "lockstep train --run R --batch 4 --max-steps 1 --data {v.h5|NAME} --field "
+         "images=/x{|:CHW} --field labels=/y",
+         "E217"},
         {"VolumesToPack",
          volumes,
-         pack + "--hdf5 v.h5 --field images=/x --field labels=/y",
-         "E214",
-         pack + "--hdf5 NAME --field images=/x:CHW --field labels=/y"},
+         pack + "--hdf5 {v.h5|NAME} --field images=/x{|:CHW} --field labels=/y",
+         "E214"},
         {"VolumesOfNumPyToPack",
          volumes,
-         pack + "--npy images=x.npy --npy labels=y.npy",
-         "E214",
-         pack + "--npy images=NAME.npy --npy labels=y.npy --layout chw"},
+         pack + "--npy images={x|NAME}.npy --npy labels=y.npy{| --layout chw}",
+         "E214"},
         {"ArraysInAZipToTrain",
          "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         "lockstep train --run R --data m.npz",
-         "E216",
-         pack + "--npy images=NAME/x.npy --npy labels=NAME/y.npy"},
+         "{lockstep train --run R --data m.npz|" + pack +
+             "--npy images=NAME/x.npy --npy labels=NAME/y.npy}",
+         "E216"},
         {"SamplesLastOfNumPy",
          "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.ones((1,12),'i8'))",
-         pack + "--npy images=x.npy --npy labels=y.npy",
-         "E209",
-         pack + "--npy images=x.npy --npy labels=NAME.npy"},
+         pack + "--npy images=x.npy --npy labels={y|NAME}.npy",
+         "E209"},
         {"FortranOrder",
          "n.save('x.npy',n.asfortranarray(n.zeros((12,4))))",
-         pack + "--npy features=x.npy",
-         "E214",
-         pack + "--npy features=NAME.npy"},
+         pack + "--npy features={x|NAME}.npy",
+         "E214"},
         {"TextsOfNumPy",
          "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.array(['a','b']*6))",
-         pack + "--npy features=x.npy --npy labels=y.npy",
-         "E214",
-         pack + "--npy features=x.npy --npy labels=NAME.npy"},
+         pack + "--npy features=x.npy --npy labels={y|NAME}.npy",
+         "E214"},
         {"FloatLabelsOfNumPy",
          "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.arange(12.)%2)",
-         pack + "--npy features=x.npy --npy labels=y.npy",
-         "E214",
-         pack + "--npy features=x.npy --npy labels=NAME.npy"},
+         pack + "--npy features=x.npy --npy labels={y|NAME}.npy",
+         "E214"},
         {"CellsWithoutAValue",
          "open('t.csv','w').write('a,b,kind\\n1,2,u\\n,2,v\\nNA,3,u\\n4,4,v\\n')",
-         pack + "--csv t.csv --label kind",
-         "E239",
-         pack + "--csv NAME.csv --label kind"},
+         pack + "--csv {t|NAME}.csv --label kind",
+         "E239"},
         {"TargetsWithText",
          "open('t.csv','w').write('a,y\\n1,2\\n2,\"it\\'s\"\\n3,4\\n')",
-         pack + "--csv t.csv --target y",
-         "E239",
-         pack + "--csv NAME.csv --target y"},
+         pack + "--csv {t|NAME}.csv --target y",
+         "E239"},
         {"CifarForPython",
          "import os,pickle; os.mkdir('c'); [pickle.dump({b'labels':[1,2],b'data':n.zeros((2,3072),"
          "'u1')},open(f'c/data_batch_{i}','wb')) for i in range(1,6)]",
          pack + "--cifar10 c",
-         "E214",
-         pack + "--cifar10 c"},
+         "E214"},
         {"AFlatFolderOfImages",
          "import os; os.mkdir('d'); open('d/a.pgm','wb').write(b'P5 4 4 255 '+bytes(16))",
-         pack + "--folder d",
-         "E214",
-         pack + "--folder NAME"},
+         pack + "--folder {d|NAME}",
+         "E214"},
         {"TwoPackedDataSets",
          "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.arange(12)%2)",
-         two_packs + "lockstep data inspect A B",
-         "E216",
-         "lockstep data inspect NAME"},
+         "{" + two_packs + "|}lockstep data inspect {A B|NAME}",
+         "E216"},
         {"LabelsBelowZero",
          "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,8,8,3),'u1'); f['y']=n.arange(12)%3-1",
-         "lockstep data inspect f.h5" + fields,
-         "E210",
-         "lockstep data inspect NAME" + fields},
+         "lockstep data inspect {f.h5|NAME}" + fields,
+         "E210"},
         {"EmptyTexts",
          "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,8,8,3),'u1'); f['y']=n.array([b'a',b'']*6)",
          "lockstep data inspect f.h5" + fields,
-         "E210",
-         "lockstep data inspect f.h5" + fields},
+         "E210"},
         {"FilesOfTwoTypes",
          "[h5py.File(f'{k}.h5','w').update({'v':n.zeros((5,3),k)}) for k in ('f4','f8')]",
-         "lockstep data inspect f4.h5 f8.h5 --field values=/v",
-         "E208",
-         "lockstep data inspect f4.h5 NAME/f8.h5 --field values=/v"},
-        {"UnknownKinds",
-         floats,
-         "lockstep data pack --out P --csv f.h5",
-         "E214",
-         "lockstep data inspect f.h5"},
+         "lockstep data inspect f4.h5 {|NAME/}f8.h5 --field values=/v",
+         "E208"},
+        {"UnknownKinds", floats, "lockstep data {pack --out P --csv|inspect} f.h5", "E214"},
     };
 }
 
@@ -243,74 +219,55 @@ std::vector<Advised> optioned() {
         "--field images=/x:HWC ";
     const std::string pack = "lockstep data pack --out P ";
     return {
-        {"FloatsAsClasses",
-         floats,
-         train + "--field labels=/y",
-         "E217",
-         train,
-         "--field labels=/y"},
-        {"FloatsAsTargets",
-         floats,
-         train + "--field labels=/y",
-         "E217",
-         train,
-         "--field targets=/y"},
+        {"FloatsAsClasses", floats, train + "{--field labels=/y|}", "E217", "--field labels=/y"},
+        {"FloatsAsTargets", floats, train + "{--field labels=/y|}", "E217", "--field targets=/y"},
         {"FloatsAsClassesToPack",
          floats,
-         pack + "--hdf5 f.h5 --field labels=/y",
+         pack + "--hdf5 f.h5 {--field labels=/y|}",
          "E214",
-         pack + "--hdf5 f.h5",
          "--field labels=/y"},
         {"MasksAsLabels",
          floats,
-         train + "--field labels=/m",
+         "{" + train + "--field labels=/m|lockstep data inspect f.h5 --field images=/x:HWC}",
          "E217",
-         "lockstep data inspect f.h5 --field images=/x:HWC",
          "--field masks=/m"},
         {"NumbersAsFlags",
          floats,
-         train + "--field labels=/k",
+         "{|rm -r R && }" + train + "{--field labels=/k|}",
          "E210",
-         "rm -r R && " + train,
          "--field targets=/k"},
         {"ANearName",
          floats,
-         train + "--field labels=/yy",
+         train + "{--field labels=/yy|--task regression --field targets=/y}",
          "E207",
-         train + "--task regression --field targets=/y",
          "--field labels=/y"},
         {"AnArrayOfAnArchive",
          "n.savez_compressed('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         pack + "--npy images=m.npz --npy labels=m.npz:y",
+         pack + "{--npy images=m.npz |}--npy labels=m.npz:y",
          "E214",
-         pack + "--npy labels=m.npz:y",
          "--npy images=m.npz:"},
         {"AnArrayOfAnArchiveAsImages",
          "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         pack + "--images m.npz --labels m.npz:y",
+         pack + "{--images m.npz --labels |--npy labels=}m.npz:y",
          "E214",
-         pack + "--npy labels=m.npz:y",
          "--npy images=m.npz:"},
         {"DecimalsOfTheOtherTable",
          "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
          "open('u.csv','w').write('a\\n0.5\\n')",
-         "lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
-         "A >o && " +
+         "{lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
+         "A >o && |}" +
              pack + "--csv u.csv --like A",
          "E239",
-         pack + "--csv u.csv --like A",
          "--decimal "},
         {"AnotherSeparator",
          "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
          pack + "--csv t.csv --label kind",
          "E106",
-         pack + "--csv t.csv --label kind",
          "--separator "},
         {"AnotherSeparatorWithoutALabel",
          "open('t.csv','w').write('a;b\\n0.5;1\\n1.5;2\\n')",
          pack + "--csv t.csv",
          "E239",
-         pack + "--csv t.csv",
          "--separator "},
     };
 }
