@@ -30,7 +30,9 @@
 #include "road/signatures.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -121,6 +123,37 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
     });
     check_room_everywhere(nodes, node_window_bytes(nodes, layout, plan));
     return make_node_exchange(std::move(nodes), layout, plan, shards);
+}
+
+int node_by_memory(const Communicator& ranks) {
+    return std::stoi(ranks.split_by_node().broadcast(std::to_string(ranks.rank())));
+}
+
+Nodes each_alone(const Communicator& ranks) {
+    return Nodes(ranks, ranks.rank());
+}
+
+Nodes::Nodes(const Communicator& ranks, int node) : all_(ranks.duplicate()) {
+    std::map<std::string, int> numbers;
+    for (const std::string& name : ranks.all_gather(std::to_string(node))) {
+        const auto [entry, is_new] = numbers.emplace(name, count());
+        if (is_new) members_.emplace_back();
+        auto& members = members_[static_cast<std::size_t>(entry->second)];
+        local_rank_of_.push_back(static_cast<int>(members.size()));
+        members.push_back(static_cast<int>(node_of_rank_.size()));
+        node_of_rank_.push_back(entry->second);
+    }
+    rails_ =
+        static_cast<int>(std::ranges::min_element(members_, {}, &std::vector<int>::size)->size());
+    local_ = ranks.split(index());
+}
+
+Rail Nodes::own_rail() const {
+    expect(has_rail(), "this rank owns a stripe");
+    Rail rail{all_, {}};
+    for (int node = 0; node < count(); ++node)
+        rail.rank_on_node.push_back(ranks_on(node)[static_cast<std::size_t>(local_.rank())]);
+    return rail;
 }
 
 }  // namespace lockstep

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/flat_layout.hpp"
 
-#include "lockstep/core/error.hpp"
+#include "lockstep/comm/exchange.hpp"
+#include "lockstep/core/hash.hpp"
 
+#include "road/signatures.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
 #include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -21,6 +30,32 @@ bool is_permutation_of_indices(std::span<const std::size_t> order, std::size_t c
         seen[index] = true;
     }
     return order.size() == count;
+}
+
+class HostMemory : public FlatMemory {
+  public:
+    void clear(float* at, std::size_t count) override { std::memset(at, 0, count * sizeof(float)); }
+    void add(float* into, const float* from, std::size_t count) override {
+        add_into(into, from, count);
+    }
+    void copy(float* to, const float* from, std::size_t count) override {
+        std::memcpy(to, from, count * sizeof(float));
+    }
+    void wait() override {}
+};
+
+/// Groups ranks by their bytes, the largest group first; of equal ones the group with the lowest
+/// rank is first.
+std::vector<std::vector<int>> grouped_by(const std::vector<std::string>& given) {
+    std::map<std::string, std::vector<int>> groups;
+    for (std::size_t rank = 0; rank < given.size(); ++rank)
+        groups[given[rank]].push_back(static_cast<int>(rank));
+    std::vector<std::vector<int>> sorted;
+    for (auto& [signature, ranks] : groups) sorted.push_back(std::move(ranks));
+    std::ranges::sort(sorted, {}, [](const auto& ranks) {
+        return std::pair(-static_cast<int>(ranks.size()), ranks.front());
+    });
+    return sorted;
 }
 
 }  // namespace
@@ -67,6 +102,52 @@ void FlatLayout::append(std::size_t index, std::size_t count, BucketLimits limit
 
 FloatRange FlatLayout::stripe(std::size_t bucket, int rank, int ranks) const {
     return part_of(buckets_[bucket], rank, ranks);
+}
+
+FlatMemory& host_memory() {
+    static HostMemory memory;
+    return memory;
+}
+
+FlatMemory& Exchange::memory() {
+    return host_memory();
+}
+
+LayoutSignature signature_of(const FlatLayout& layout, const TreePlan& plan) {
+    std::vector<std::uint64_t> facts = {layout.size(),
+                                        layout.state().begin,
+                                        layout.state().end,
+                                        static_cast<std::uint64_t>(plan.virtual_ranks()),
+                                        static_cast<std::uint64_t>(plan.summation())};
+    for (std::size_t b = 0; b < layout.bucket_count(); ++b)
+        facts.insert(facts.end(), {layout.bucket(b).begin, layout.bucket(b).end});
+    for (std::size_t t = 0; t < layout.tensor_count(); ++t)
+        facts.insert(facts.end(), {layout.tensor(t).begin, layout.tensor(t).end});
+    return {hash64(bytes_of(std::span<const std::uint64_t>(facts))),
+            fmt::format("{} tensors in {} buckets, {} floats, V = {}",
+                        layout.tensor_count(),
+                        layout.bucket_count(),
+                        layout.size(),
+                        plan.virtual_ranks())};
+}
+
+std::optional<Error> difference_of(const std::vector<std::string>& given,
+                                   const char* code,
+                                   const std::string& what) {
+    const auto groups = grouped_by(given);
+    if (groups.size() == 1) return {};
+    std::vector<int> others;
+    for (auto group = groups.begin() + 1; group != groups.end(); ++group)
+        others.insert(others.end(), group->begin(), group->end());
+    std::ranges::sort(others);
+    return Error(code,
+                 fmt::format("{} {} from {}: on rank 0, {}",
+                             ranks_text(others),
+                             others.size() == 1 ? "differs" : "differ",
+                             ranks_text(groups.front()),
+                             what),
+                 "every rank must do the same, in the same order and with the same sizes",
+                 "see that all ranks run the same program with the same settings");
 }
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@
 //
 // What must never happen:
 // - A node sends a note that its peer does not expect: which messages are timed follows from sizes
-//   and counts that are equal on both (rail_pipeline.cpp).
+//   and counts that are equal on both (rail.cpp).
 // - A link looks faster than it is: where a moment is not known, the one before counts, and other
 //   messages that came meanwhile do not.
 //

@@ -40,8 +40,7 @@
 #include "base/aligned_floats.hpp"
 #include "base/spin.hpp"
 #include "road/nodes.hpp"
-#include "road/rail_pipeline.hpp"
-#include "road/rail_sum.hpp"
+#include "road/rail.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -6,7 +6,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
 
-#include "road/rail_sum.hpp"
+#include "road/rail.hpp"
 
 #include <cstddef>
 #include <memory>
