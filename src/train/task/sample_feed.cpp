@@ -21,18 +21,30 @@
 
 #include "lockstep/core/clock.hpp"
 
+#include "task/device_stage.hpp"
+
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <ATen/Functions.h>
 #include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
+
+at::Tensor bytes_at(std::span<const std::byte> memory) {
+    return torch::from_blob(const_cast<std::byte*>(memory.data()),
+                            {static_cast<std::int64_t>(memory.size())},
+                            torch::kUInt8);
+}
 
 constexpr double end_wait_s = 5;
 
@@ -148,6 +160,47 @@ class DeviceFeed : public SampleFeed {
 };
 
 }  // namespace
+
+DeviceStage::DeviceStage(const InputKernels& kernels)
+    : kernels_(kernels),
+      stream_(c10::impl::VirtualGuardImpl(kernels.device.type())
+                  .getStreamFromGlobalPool(kernels.device)) {}
+
+at::Tensor DeviceStage::copy(std::span<const std::byte> locked) const {
+    const c10::StreamGuard guard(stream_);
+    return bytes_at(locked).to(device(), torch::kUInt8, /*non_blocking=*/true);
+}
+
+at::Tensor DeviceStage::upload(const at::Tensor& host) const {
+    const c10::StreamGuard guard(stream_);
+    return host.pin_memory().to(device(), /*non_blocking=*/true);
+}
+
+at::Tensor DeviceStage::upload(std::span<const std::byte> host) const {
+    return upload(bytes_at(host));
+}
+
+NamedTensors DeviceStage::upload(NamedTensors host) const {
+    for (NamedTensor& named : host) named.tensor = upload(named.tensor);
+    return host;
+}
+
+at::Tensor DeviceStage::room(std::size_t floats) const {
+    const c10::StreamGuard guard(stream_);
+    return torch::empty({static_cast<std::int64_t>(floats)},
+                        at::TensorOptions(at::kFloat).device(device()));
+}
+
+at::Tensor DeviceStage::aligned(const at::Tensor& there) const {
+    constexpr std::uintptr_t line = 64;
+    if (reinterpret_cast<std::uintptr_t>(there.const_data_ptr()) % line == 0) return there;
+    const c10::StreamGuard guard(stream_);
+    return there.clone();
+}
+
+void DeviceStage::transform(std::span<const StageLaunch> stages) const {
+    kernels_.transform(stages, stream_.native_handle());
+}
 
 std::unique_ptr<SampleFeed> make_feed(BatchStream& stream,
                                       const InputReader& input,

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// ResNet: He et al., https://arxiv.org/abs/1512.03385; in bottlenecks the 3x3 convolution has the
+// stride, as in torchvision.
+//
+// DenseNet: Huang et al., https://arxiv.org/abs/1608.06993.
+//
 // EfficientNet: Tan and Le, https://arxiv.org/abs/1905.11946.
+
 #include "model/built_in.hpp"
 #include "model/layers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <ATen/Functions.h>
@@ -12,6 +19,121 @@
 
 namespace lockstep::models {
 namespace {
+
+using Depths = std::array<int, 4>;  // blocks of each stage
+
+enum class Block { basic, bottleneck };
+
+// Convolutions with batch norm, plus the input or a projection of it.
+class Residual : public Chain {
+  public:
+    Residual(std::int64_t in, const std::vector<ConvShape>& convs) {
+        std::int64_t stride = 1;
+        for (std::size_t i = 0; i < convs.size(); ++i) {
+            if (i > 0) then(rectify);
+            add<Conv>(fmt::format("conv{}", i + 1), convs[i]);
+            add<BatchNorm>(fmt::format("bn{}", i + 1), convs[i].out);
+            stride *= convs[i].stride;
+        }
+        const std::int64_t out = convs.back().out;
+        if (stride == 1 && in == out) return;
+        shortcut_ = part<Chain>("downsample");
+        shortcut_->add<Conv>("0", ConvShape{in, out, 1, stride}).add<BatchNorm>("1", out);
+    }
+
+    Tensor forward(const Tensor& x) override {
+        const Tensor y = Chain::forward(x);
+        return rectify(y.add_(shortcut_ ? shortcut_->forward(x) : x));
+    }
+
+  private:
+    std::shared_ptr<Chain> shortcut_;
+};
+
+std::vector<ConvShape> convs_of(Block block, std::int64_t in, std::int64_t w, std::int64_t stride) {
+    if (block == Block::basic) return {{in, w, 3, stride}, {w, w, 3}};
+    return {{in, w, 1}, {w, w, 3, stride}, {w, 4 * w, 1}};
+}
+
+std::shared_ptr<Classifier> resnet(Block block,
+                                   const Depths& depths,
+                                   const ModelShape& shape,
+                                   const ModelSettings& settings) {
+    check_sides(shape, 8);
+    auto net = std::make_shared<Chain>();
+    net->add<Conv>("conv1", ConvShape{shape.channels, 64, 7, 2})
+        .add<BatchNorm>("bn1", 64)
+        .then(rectify)
+        .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
+    std::int64_t in = 64;
+    for (int stage = 0; stage < 4; ++stage) {
+        auto layer = std::make_shared<Chain>();
+        for (int i = 0; i < depths[stage]; ++i) {
+            const auto convs = convs_of(block, in, 64 << stage, stage > 0 && i == 0 ? 2 : 1);
+            layer->add<Residual>(fmt::format("{}", i), in, convs);
+            in = convs.back().out;
+        }
+        net->add(fmt::format("layer{}", stage + 1), layer);
+    }
+    net->then(map_means).add<Linear>("fc", in, shape.classes, settings);
+    return net;
+}
+
+constexpr std::int64_t dense_growth = 32;  // channels that each layer adds
+constexpr std::int64_t dense_width = 4;    // times as wide within
+constexpr std::array<int, 4> dense_layers = {6, 12, 24, 16};
+
+std::shared_ptr<Conv> dense_conv(const ConvShape& shape) {
+    return std::make_shared<Conv>(shape, Fan::in);
+}
+
+// Appends its output to its input.
+class DenseLayer : public Chain {
+  public:
+    explicit DenseLayer(std::int64_t in) {
+        add<BatchNorm>("norm1", in).then(rectify);
+        add("conv1", dense_conv({in, dense_width * dense_growth, 1}));
+        add<BatchNorm>("norm2", dense_width * dense_growth).then(rectify);
+        add("conv2", dense_conv({dense_width * dense_growth, dense_growth, 3}));
+    }
+
+    Tensor forward(const Tensor& x) override { return at::cat({x, Chain::forward(x)}, 1); }
+};
+
+// A side of one pixel stays: images of 28x28 come to that before the last block.
+Tensor halved(const Tensor& x) {
+    return at::avg_pool2d(
+        x, {std::min<std::int64_t>(x.size(2), 2), std::min<std::int64_t>(x.size(3), 2)});
+}
+
+std::shared_ptr<Chain> transition(std::int64_t in) {
+    auto chain = std::make_shared<Chain>();
+    chain->add<BatchNorm>("norm", in)
+        .then(rectify)
+        .add("conv", dense_conv({in, in / 2, 1}))
+        .then(halved);
+    return chain;
+}
+
+std::shared_ptr<Chain> dense_features(std::int64_t in, std::int64_t& channels) {
+    auto chain = std::make_shared<Chain>();
+    channels = 2 * dense_growth;
+    chain->add("conv0", dense_conv({in, channels, 7, 2}))
+        .add<BatchNorm>("norm0", channels)
+        .then(rectify)
+        .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
+    for (std::size_t i = 1; i <= dense_layers.size(); ++i) {
+        auto block = std::make_shared<Chain>();
+        for (int k = 1; k <= dense_layers[i - 1]; ++k, channels += dense_growth)
+            block->add<DenseLayer>(fmt::format("denselayer{}", k), channels);
+        chain->add(fmt::format("denseblock{}", i), block);
+        if (i == dense_layers.size()) break;
+        chain->add(fmt::format("transition{}", i), transition(channels));
+        channels /= 2;
+    }
+    chain->add<BatchNorm>("norm5", channels);
+    return chain;
+}
 
 struct BlockGroup {
     std::int64_t expansion, kernel, stride, out;
@@ -143,6 +265,29 @@ std::shared_ptr<Classifier> efficientnet(const Scale& scale,
 }
 
 }  // namespace
+
+std::shared_ptr<Classifier> resnet18(const ModelShape& shape, const ModelSettings& settings) {
+    return resnet(Block::basic, {2, 2, 2, 2}, shape, settings);
+}
+
+std::shared_ptr<Classifier> resnet34(const ModelShape& shape, const ModelSettings& settings) {
+    return resnet(Block::basic, {3, 4, 6, 3}, shape, settings);
+}
+
+std::shared_ptr<Classifier> resnet50(const ModelShape& shape, const ModelSettings& settings) {
+    return resnet(Block::bottleneck, {3, 4, 6, 3}, shape, settings);
+}
+
+std::shared_ptr<Classifier> densenet121(const ModelShape& shape, const ModelSettings& settings) {
+    check_sides(shape, 8);
+    auto net = std::make_shared<Chain>();
+    std::int64_t channels = 0;
+    net->add("features", dense_features(shape.channels, channels)).then(rectify).then(map_means);
+    auto classifier = std::make_shared<Linear>(channels, shape.classes, settings);
+    if (settings.bias) torch::nn::init::zeros_(classifier->bias);
+    net->add("classifier", classifier);
+    return net;
+}
 
 std::shared_ptr<Classifier> efficientnet_b0(const ModelShape& shape,
                                             const ModelSettings& settings) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// ViT: Dosovitskiy et al., https://arxiv.org/abs/2010.11929. Sides need not be equal.
+
 #include "lockstep/core/error.hpp"
 
 #include "model/built_in.hpp"
+#include "model/layers.hpp"
 
 #include <cmath>
 
@@ -11,6 +14,115 @@
 
 namespace lockstep::models {
 namespace {
+
+constexpr std::int64_t patch_side = 16;  // pixels of a side
+constexpr std::int64_t vit_width = 768, vit_heads = 12, vit_layers = 12, vit_within = 3072;
+constexpr double vit_epsilon = 1e-6;
+
+std::shared_ptr<LayerNorm> vit_norm() {
+    return std::make_shared<LayerNorm>(vit_width, vit_epsilon);
+}
+
+// Parameters as torch.nn.MultiheadAttention has them.
+class SelfAttention : public Layer {
+  public:
+    explicit SelfAttention(const ModelSettings& settings)
+        : weight_(register_parameter("in_proj_weight", torch::empty({3 * vit_width, vit_width}))) {
+        torch::nn::init::xavier_uniform_(weight_);
+        if (settings.bias)
+            bias_ = register_parameter("in_proj_bias", torch::zeros({3 * vit_width}));
+        out_ = part<Linear>("out_proj", vit_width, vit_width, settings);
+        if (settings.bias) torch::nn::init::zeros_(out_->bias);
+    }
+
+    Tensor forward(const Tensor& x) override {
+        return out_->forward(attention(at::linear(x, weight_, bias_), vit_heads, Sight::all));
+    }
+
+  private:
+    Tensor weight_, bias_;
+    std::shared_ptr<Linear> out_;
+};
+
+std::shared_ptr<Linear> feed_forward(std::int64_t in,
+                                     std::int64_t out,
+                                     const ModelSettings& settings) {
+    auto linear = std::make_shared<Linear>(in, out, settings);
+    torch::nn::init::xavier_uniform_(linear->weight);
+    if (settings.bias) torch::nn::init::normal_(linear->bias, 0, 1e-6);
+    return linear;
+}
+
+// Tokens [n, T, width] to as many; each half adds to its input.
+class EncoderLayer : public Layer {
+  public:
+    explicit EncoderLayer(const ModelSettings& settings)
+        : first_(register_module("ln_1", vit_norm())),
+          attention_(part<SelfAttention>("self_attention", settings)),
+          second_(register_module("ln_2", vit_norm())),
+          mlp_(part<Chain>("mlp")) {
+        mlp_->add("0", feed_forward(vit_width, vit_within, settings))
+            .then([](const Tensor& x) { return at::gelu(x); })
+            .add("3", feed_forward(vit_within, vit_width, settings));
+    }
+
+    Tensor forward(const Tensor& x) override {
+        const Tensor y = x + attention_->forward(first_->forward(x));
+        return y + mlp_->forward(second_->forward(y));
+    }
+
+  private:
+    std::shared_ptr<Layer> first_, attention_, second_;
+    std::shared_ptr<Chain> mlp_;
+};
+
+class Encoder : public Chain {
+  public:
+    Encoder(std::int64_t tokens, const ModelSettings& settings)
+        : position_(register_parameter("pos_embedding", torch::empty({1, tokens, vit_width}))) {
+        torch::nn::init::normal_(position_, 0, 0.02);
+        auto chain = std::make_shared<Chain>();
+        for (std::int64_t i = 0; i < vit_layers; ++i)
+            chain->add<EncoderLayer>(fmt::format("encoder_layer_{}", i), settings);
+        add("layers", chain).add("ln", vit_norm());
+    }
+
+    Tensor forward(const Tensor& x) override { return Chain::forward(x + position_); }
+
+  private:
+    Tensor position_;
+};
+
+class Vit : public Layer {
+  public:
+    Vit(const ModelShape& shape, const ModelSettings& settings)
+        : class_token_(register_parameter("class_token", torch::zeros({1, 1, vit_width}))) {
+        const ConvShape patches{
+            shape.channels, vit_width, patch_side, patch_side, 1, settings.bias, 0};
+        auto conv = std::make_shared<Conv>(patches);
+        const auto fan_in = static_cast<double>(shape.channels * patch_side * patch_side);
+        torch::nn::init::normal_(conv->weight, 0, std::sqrt(1 / fan_in));
+        patches_ = register_module("conv_proj", conv);
+        const std::int64_t tokens = (shape.height / patch_side) * (shape.width / patch_side) + 1;
+        encoder_ = part<Encoder>("encoder", tokens, settings);
+        auto head = std::make_shared<Linear>(vit_width, shape.classes, settings);
+        torch::nn::init::zeros_(head->weight);
+        if (settings.bias) torch::nn::init::zeros_(head->bias);
+        heads_ = part<Chain>("heads");
+        heads_->add("head", head);
+    }
+
+    Tensor forward(const Tensor& images) override {
+        const Tensor seen = patches_->forward(images).flatten(2).transpose(1, 2);
+        const Tensor first = class_token_.expand({images.size(0), -1, -1});
+        return heads_->forward(encoder_->forward(at::cat({first, seen}, 1)).select(1, 0));
+    }
+
+  private:
+    Tensor class_token_;
+    std::shared_ptr<Layer> patches_, encoder_;
+    std::shared_ptr<Chain> heads_;
+};
 
 constexpr double deviation = 0.02;  // deviation of initial weights
 
@@ -121,6 +233,16 @@ class Gpt : public Layer {
 };
 
 }  // namespace
+
+std::shared_ptr<Classifier> vit_b_16(const ModelShape& shape, const ModelSettings& settings) {
+    check(shape.height % patch_side == 0 && shape.width % patch_side == 0, [&] {
+        return Error("E217",
+                     fmt::format("images are {}x{}", shape.height, shape.width),
+                     fmt::format("vit_b_16 cuts them into patches of {0}x{0}", patch_side),
+                     "use sides that are multiples of 16, as by --transform 'resize 32x32'");
+    });
+    return std::make_shared<Vit>(shape, settings);
+}
 
 std::shared_ptr<Layer> gpt(const GptShape& shape, const ModelSettings& settings) {
     check(shape.heads > 0 && shape.width % shape.heads == 0, [&] {
