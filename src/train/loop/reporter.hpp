@@ -10,61 +10,16 @@
 #include "lockstep/run/step_budget.hpp"
 #include "lockstep/run/step_line.hpp"
 #include "lockstep/run/tensorboard.hpp"
-#include "lockstep/run/trace.hpp"
 
 #include "loop/loop.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <vector>
 
 namespace lockstep {
 
-/// With --trace: what this rank does in the steps asked for, moment by moment. It
-/// listens to the clock while such steps last, and takes collectives from the flight record, where
-/// they are noted anyway: other steps cost a comparison. A step is from the end of the one before
-/// to its own, as in rank-NNNNN.steps.
-class StepTracer {
-  public:
-    /// Of a loop that is about to begin. `parts` outlives this.
-    explicit StepTracer(const LoopParts& parts);
-
-    /// Writes what there is, where the loop ends amid the steps asked for.
-    ~StepTracer();
-    StepTracer(const StepTracer&) = delete;
-    StepTracer& operator=(const StepTracer&) = delete;
-
-    /// After each step. After the last one that was asked for it writes the trace.
-    void after_step();
-
-  private:
-    /// Where the clocks stood at the same moment.
-    struct Moment {
-        double s = 0;              ///< of now_s()
-        std::int64_t unix_ns = 0;  ///< since 1970
-    };
-
-    bool is_wanted(std::int64_t step) const;
-    std::int64_t unix_ns(double s) const;
-    void begin(double since_s);
-    void enter(const PhaseMark& begun);
-    void close_phase(double now);
-    void close_step(double now);
-    void take_collectives();
-    TraceSlice slice_of(const FlightEntry& entry) const;
-    void add(TraceSlice slice);
-    void write();
-
-    const LoopParts& parts_;
-    std::optional<PhaseListener> listener_;  ///< while steps are traced
-    StepTrace trace_;
-    Moment began_;
-    PhaseMark phase_;  ///< that is going on
-    std::int64_t step_ = 0;
-    double step_since_s_ = 0;                   ///< when that began
-    FlightRecorder::Ticket next_;               ///< the first collective that was not looked at
-    std::vector<FlightRecorder::Ticket> open_;  ///< those without an end when they were
-};
+class StepTracer;
 
 /// Every rank writes its own step lines; rank 0 also the terminal, metrics.jsonl and events.
 class Reporter {
@@ -110,7 +65,7 @@ class Reporter {
     std::optional<EventFile> events_;
     Histogram step_ms_;  ///< steps since the last report; rank 0
     std::optional<StepBudgetFile> budgets_;
-    StepTracer tracer_;
+    std::unique_ptr<StepTracer> tracer_;
     PhaseSeconds phases_{};       ///< since the last report, without evaluations
     PhaseSeconds since_step_{};   ///< since the last step's end
     std::int64_t last_step_ = 0;  ///< last step of this start; 0: none yet
