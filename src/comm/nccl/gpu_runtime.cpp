@@ -8,7 +8,7 @@
 #include "nccl/cuda_api.hpp"
 #include "nccl/cuda_handles.hpp"
 #include "nccl/nccl_api.hpp"
-#include "nccl/nccl_handle.hpp"
+#include "nccl/nccl_inside.hpp"
 
 #include <chrono>
 #include <future>

@@ -4,8 +4,8 @@
 
 #include "lockstep/core/environment.hpp"
 
+#include "nccl/cuda_api.hpp"
 #include "nccl/nccl_types.hpp"
-#include "nccl/shared_library.hpp"
 
 #include <functional>
 #include <string>

@@ -16,8 +16,6 @@
 // Tested: comm/nccl/nccl_state_test.cpp, nccl_communicator_test.cpp with a made-up NCCL that hangs
 // and fails on command.
 
-#include "nccl/nccl_handle.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"

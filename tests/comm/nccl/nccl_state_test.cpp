@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/nccl_handle.hpp"
+#include "nccl/nccl_inside.hpp"
 
 #include <array>
 
