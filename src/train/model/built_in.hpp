@@ -1,15 +1,150 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models that make_model() knows besides its own small ones. Errors of each: E217.
+// The models that make_model() knows besides its own small ones, and the layers that they are made
+// of: with one input and one output, and chains of them. Parameters have PyTorch's names, shapes
+// and initial values, so that weights can be exchanged in both directions. Errors of each model:
+// E217.
 #pragma once
 
 #include "lockstep/train/model.hpp"
 
-#include "model/layers.hpp"
-
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::models {
+
+using at::Tensor;
+
+/// A layer with one input and one output.
+class Layer : public Classifier {
+  protected:
+    /// Makes a part of it, which is registered as `name`.
+    template <class Part, class... Arguments>
+    std::shared_ptr<Part> part(const std::string& name, Arguments&&... arguments) {
+        return register_module(name, std::make_shared<Part>(std::forward<Arguments>(arguments)...));
+    }
+};
+
+/// A layer without parameters.
+using Step = std::function<Tensor(const Tensor&)>;
+
+/// Layers and steps, one after another.
+class Chain : public Layer {
+  public:
+    Chain& add(const std::string& name, std::shared_ptr<Layer> layer);
+    template <class Part, class... Arguments>
+    Chain& add(const std::string& name, Arguments&&... arguments) {
+        return add(name, std::make_shared<Part>(std::forward<Arguments>(arguments)...));
+    }
+    Chain& then(Step step);
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    std::vector<Step> steps_;
+};
+
+/// The shape of a square kernel.
+struct ConvShape {
+    std::int64_t in = 1, out = 1, kernel = 3, stride = 1, groups = 1;
+    bool bias = false;
+    /// Nothing: the size of maps changes only by the stride.
+    std::optional<std::int64_t> padding = std::nullopt;
+};
+
+/// The number of connections that scales a convolution's initial weights (He et al.,
+/// https://arxiv.org/abs/1502.01852).
+enum class Fan { in, out };
+
+/// [n, in, H, W] -> [n, out, H', W']; weights are normal with variance 2 / fan, biases 0.
+class Conv : public Layer {
+  public:
+    explicit Conv(const ConvShape& shape, Fan fan = Fan::out);
+    Tensor forward(const Tensor& x) override;
+    Tensor weight, bias;
+
+  private:
+    ConvShape shape_;
+};
+
+/// Parameters of running statistics; the defaults are PyTorch's.
+struct NormRule {
+    double epsilon = 1e-5, momentum = 0.1;
+};
+
+/// Checks the input [n, channels, ...] of a batch norm in training. Errors: c10::Error, in
+/// PyTorch's words, if a channel has only one value: it has no statistics.
+void check_has_statistics(const Tensor& x);
+
+/// Normalises over all dimensions but the second. Errors: check_has_statistics()'s, in training.
+class BatchNorm : public Layer {
+  public:
+    explicit BatchNorm(std::int64_t channels, NormRule rule = {});
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    Tensor weight_, bias_, mean_, variance_, batches_;
+    NormRule rule_;
+};
+
+/// Normalises over the last dimension.
+class LayerNorm : public Layer {
+  public:
+    LayerNorm(std::int64_t features, double epsilon);
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    Tensor weight_, bias_;
+    double epsilon_;
+};
+
+/// [..., in] -> [..., out].
+class Linear : public Layer {
+  public:
+    Linear(std::int64_t in, std::int64_t out, const ModelSettings& settings);
+    Tensor forward(const Tensor& x) override;
+    Tensor weight;
+    Tensor bias;  ///< undefined if the model has none
+};
+
+/// Zeroes single values while training.
+class Dropout : public Layer {
+  public:
+    explicit Dropout(double probability) : probability_(probability) {}
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    double probability_;
+};
+
+/// Zeroes whole samples while training (Huang et al., https://arxiv.org/abs/1603.09382).
+class StochasticDepth : public Layer {
+  public:
+    explicit StochasticDepth(double probability) : probability_(probability) {}
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    double probability_;
+};
+
+/// Applies ReLU; overwrites its argument.
+Tensor rectify(const Tensor& x);
+
+/// Returns the mean of each map: [n, C, H, W] -> [n, C].
+Tensor map_means(const Tensor& x);
+
+/// The tokens that an attention sees.
+enum class Sight { all, earlier };
+
+/// Scaled dot-product attention of `heads` heads (https://arxiv.org/abs/1706.03762): queries, keys
+/// and values side by side [n, T, 3 * width] -> [n, T, width].
+Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dropout = 0);
+
+/// Checks the size of images. Errors: E217 if a side is less than `side`.
+void check_sides(const ModelShape& shape, std::int64_t side);
 
 std::shared_ptr<Classifier> resnet18(const ModelShape& shape, const ModelSettings& settings);
 std::shared_ptr<Classifier> resnet34(const ModelShape& shape, const ModelSettings& settings);

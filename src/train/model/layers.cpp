@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/layers.hpp"
-
 #include "lockstep/core/error.hpp"
+
+#include "model/built_in.hpp"
 
 #include <cmath>
 

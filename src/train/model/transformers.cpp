@@ -4,7 +4,6 @@
 #include "lockstep/core/error.hpp"
 
 #include "model/built_in.hpp"
-#include "model/layers.hpp"
 
 #include <cmath>
 

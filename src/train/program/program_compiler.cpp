@@ -6,7 +6,6 @@
 // Tested: train/program/program_graph_test.cpp, train/program/program_peer (against Python's bits).
 #include "lockstep/core/log.hpp"
 
-#include "program/program_arguments.hpp"
 #include "program/program_graph.hpp"
 
 #include <algorithm>

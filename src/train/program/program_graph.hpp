@@ -7,6 +7,7 @@
 // last uses allow later changes of the order.
 #pragma once
 
+#include "lockstep/core/json.hpp"
 #include "lockstep/plan/settings.hpp"
 
 #include "model/model.hpp"
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
 namespace lockstep {
@@ -106,5 +108,23 @@ std::optional<CallMode> switch_mode(ProgramCall& call);
 /// ("_operator.floordiv"); nullptr: there is none of this name. It throws std::runtime_error if
 /// Python would or if 64 bits do not hold the result.
 NumberOperation number_operation(std::string_view target);
+
+/// Returns a number for an operator that requires a tensor, whose type the other arguments decide,
+/// as in Python.
+c10::IValue wrapped_number(const c10::IValue& number);
+
+/// Returns true if an operator requires a tensor there.
+bool wants_tensor(const c10::Argument& argument);
+
+/// Converts JSON's form of a value to the operator's: a whole number for a float, one number for a
+/// list of a fixed length, a number for a tensor.
+c10::IValue fitted_argument(c10::IValue value, const c10::Argument& argument);
+
+/// Returns the value of `about` for an argument of `kind`, if that is no value of another node;
+/// nothing: the kind is unknown. Errors: E222.
+std::optional<c10::IValue> constant_argument(const std::string& kind, const Json& about);
+
+/// Returns schema.py's element type as LibTorch's. Errors: E222.
+at::ScalarType scalar_type_of(int number);
 
 }  // namespace lockstep

@@ -6,7 +6,6 @@
 #include "lockstep/core/log.hpp"
 
 #include "model/model_file.hpp"
-#include "program/program_arguments.hpp"
 #include "program/program_graph.hpp"
 
 #include <cstring>

@@ -4,7 +4,6 @@
 #include "lockstep/train/model.hpp"
 
 #include "model/built_in.hpp"
-#include "model/layers.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>
