@@ -159,6 +159,23 @@ void check_model_file(const RunSettings& run) {
     });
 }
 
+fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string_view format) {
+    const RunSettings found = read_run_settings(run);
+    const std::string& model = found.settings.model.name;
+    check(source_of(model) == wanted, [&] {
+        return Error(
+            "E106",
+            fmt::format("--format {} does not go with this run", format),
+            fmt::format("its model, {}, is no {}: there is no file of code that "
+                        "the weights could go back to",
+                        model,
+                        wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
+            "use --format safetensors");
+    });
+    check_model_file(found);
+    return model;
+}
+
 void keep_for_prediction(const fs::path& run,
                          const TrainSettings& settings,
                          const DatasetIndex& data,

@@ -99,6 +99,11 @@ RunSettings read_run_settings(const fs::path& run);
 /// and kin.
 void check_model_file(const RunSettings& run);
 
+/// Returns the file that the model of `run` came from, which is as it was. `wanted` is its kind,
+/// `format` what --format calls it. Errors: E106 if the model is of another kind, E201 and kin for
+/// the file, E306 if it has changed.
+fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string_view format);
+
 /// Writes to `run` what prediction needs and it does not have yet: the fields of `data` (names,
 /// mean and deviation, classes, columns), and a copy of the model's file, of hash `model_digest`.
 /// Errors: E306 if the file has changed since; E401 and kin.

@@ -11,8 +11,6 @@
 //
 // Tested: e2e/checkpoint_mode_test.cpp, e2e/control_test.cpp, e2e/tasks_test.cpp (rollbacks).
 
-#include "loop/course.hpp"
-
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tested: e2e/own_models_test.cpp, train/program/program_peer (in Python).
-#include "loop/export_program.hpp"
-
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
@@ -132,23 +130,6 @@ std::optional<ProgramFile> program_of(const fs::path& run) {
 }
 
 }  // namespace
-
-fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string_view format) {
-    const RunSettings found = read_run_settings(run);
-    const std::string& model = found.settings.model.name;
-    check(source_of(model) == wanted, [&] {
-        return Error(
-            "E106",
-            fmt::format("--format {} does not go with this run", format),
-            fmt::format("its model, {}, is no {}: there is no file of code that "
-                        "the weights could go back to",
-                        model,
-                        wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
-            "use --format safetensors");
-    });
-    check_model_file(found);
-    return model;
-}
 
 ExportSummary export_program(const fs::path& run,
                              const fs::path& checkpoint,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/export_script.hpp"
 
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 
-#include "loop/export_program.hpp"
 #include "model/model_file.hpp"
 
 #include <torch/types.h>
