@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,7 +34,19 @@ enum class Patience {
 };
 
 /// Collective over ranks of one node. Compares their number with that of their cores.
-Patience patience_of(const Communicator& ranks);
+inline Patience patience_of(const Communicator& ranks) {
+    cpu_set_t own, all;
+    CPU_ZERO(&own);
+    CPU_ZERO(&all);
+    ::sched_getaffinity(0, sizeof own, &own);
+    const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
+    for (const std::string& gathered : ranks.all_gather(bytes)) {
+        cpu_set_t theirs;
+        std::memcpy(&theirs, gathered.data(), sizeof theirs);
+        CPU_OR(&all, &all, &theirs);
+    }
+    return CPU_COUNT(&all) < ranks.size() ? Patience::little : Patience::much;
+}
 
 inline constexpr double no_deadline = std::numeric_limits<double>::infinity();
 
@@ -103,19 +117,45 @@ class RankFlags {
 
     /// `memory`: bytes_for(ranks) zeros of a shared window. All ranks construct theirs before any
     /// waits.
-    RankFlags(std::byte* memory, int rank, int ranks, Patience patience = Patience::little);
+    RankFlags(std::byte* memory, int rank, int ranks, Patience patience = Patience::little)
+        : lines_(reinterpret_cast<Line*>(memory)), rank_(rank), ranks_(ranks), patience_(patience) {
+        // Only its own: another rank may have raised its count already.
+        new (&line(rank).count) std::atomic<std::uint64_t>(0);
+    }
 
     /// Increments this rank's count: ranks that see it also see what this rank wrote before.
     /// Returns the new count.
-    std::uint64_t raise();
+    std::uint64_t raise() {
+        line(rank_).count.store(++raised_, std::memory_order_release);
+        return raised_;
+    }
 
-    bool all_reached(std::uint64_t count) const;
-    std::vector<int> missing(
-        std::uint64_t count) const;  ///< ranks that have not reached it; any thread
+    bool all_reached(std::uint64_t count) const {
+        for (int rank = 0; rank < ranks_; ++rank)
+            if (!has_reached(rank, count)) return false;
+        return true;
+    }
+
+    /// Returns the ranks that have not reached it. Any thread.
+    std::vector<int> missing(std::uint64_t count) const {
+        std::vector<int> ranks;
+        for (int rank = 0; rank < ranks_; ++rank)
+            if (!has_reached(rank, count)) ranks.push_back(rank);
+        return ranks;
+    }
 
     /// Waits until every rank has reached `count`. Returns false if that took longer than
     /// `limit_s`.
-    bool wait(std::uint64_t count, double limit_s = no_deadline) const;
+    bool wait(std::uint64_t count, double limit_s = no_deadline) const {
+        // Each begins with its neighbour, so that not all of them read the same line at once.
+        int next = (rank_ + 1) % ranks_;
+        const auto all_came = [&] {
+            while (next != rank_ && has_reached(next, count))
+                next = next + 1 == ranks_ ? 0 : next + 1;
+            return next == rank_;
+        };
+        return spin_until(all_came, patience_, limit_s);
+    }
 
   private:
     struct alignas(64) Line {

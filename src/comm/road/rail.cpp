@@ -25,7 +25,7 @@
 //   out, only that part of `out` is written whose pieces have been sent on the way in.
 // - `out` is written before the sum is whole: it may be one of the inputs.
 // - Two chunks' messages meet: each lane has its tag, and in one lane MPI keeps the order, also of
-//   a note that goes ahead of a message that is timed (link_timer.cpp).
+//   a note that goes ahead of a message that is timed (link_timer.hpp).
 //
 // Tested: comm/road/rail_plan_test.cpp (the plan), node_exchange_test.cpp (many chunks).
 
