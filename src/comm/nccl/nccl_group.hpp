@@ -58,27 +58,22 @@ class NcclGroup {
     bool is_open_ = true;
 };
 
-class RegisteredMemory;
-
 /// Owns memory from ncclMemAlloc, registered with the communicator, if every rank's NCCL supports
-/// that (a mixture is undefined); else from cudaMalloc. It must be destroyed before its
-/// communicator is closed. Move-only.
+/// that (a mixture is undefined); else from cudaMalloc. It must be destroyed, with its copies,
+/// before its communicator is closed.
 class NcclBuffer {
   public:
     /// Collective. Allocates `bytes` on every rank. Errors: E630, E681.
     NcclBuffer(NcclCommunicator& communicator, std::size_t bytes);
-    ~NcclBuffer();
-    NcclBuffer(NcclBuffer&&) noexcept;
-    NcclBuffer& operator=(NcclBuffer&&) noexcept;
 
-    void* data() const;  ///< in GPU memory
+    void* data() const { return memory_.get(); }  ///< in GPU memory
 
     /// Returns true if it is registered with the communicator: then NCCL need not copy.
-    bool is_registered() const { return registered_ != nullptr; }
+    bool is_registered() const { return is_registered_; }
 
   private:
-    std::unique_ptr<RegisteredMemory> registered_;
-    CudaMemory plain_;
+    std::shared_ptr<void> memory_;
+    bool is_registered_ = false;
 };
 
 }  // namespace lockstep
