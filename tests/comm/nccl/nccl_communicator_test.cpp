@@ -156,7 +156,7 @@ TEST_F(NcclCommunicatorTest, RefusesAWrongFirstSum) {
 }
 
 TEST_F(NcclCommunicatorTest, StartsWithManyIdsOnlyWhereTheLibraryCan) {
-    // 300 ranks would be 300 threads: the choice is tested in unique_ids_test, the calls here.
+    // 300 ranks would be 300 threads: the choice is tested in nccl_state_test, the calls here.
     nccl.version = 21900;
     run(2, [](const FakeRank& rank) { rank.communicator(); });
     EXPECT_EQ(nccl.used_ids(), 1);
