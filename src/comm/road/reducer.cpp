@@ -24,9 +24,8 @@
 //   ranks would wait for ever.
 //
 // Tested: comm/reducer_test.cpp (bits of the whole tree for any transport, bucket size and order of
-// tensors; missing tensors; micro-batches), comm/road/progress_test.cpp
-// (both movers of buckets, order, failures, ending in mid-step), comm/road/overlap_test.cpp (a slow
-// link hides behind backward).
+// tensors; missing tensors; micro-batches), comm/road/progress_test.cpp (both movers of buckets,
+// order, failures, ending in mid-step; a slow link hides behind backward).
 
 #include "lockstep/comm/reducer.hpp"
 

@@ -4,7 +4,9 @@
 
 #include "support/caught.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -19,15 +21,33 @@ using lockstep::test::caught_code;
 
 const std::vector<std::size_t> counts = {100, 100, 100};
 
-/// One rank whose buckets come back when the test lets them, from a thread that it can look at.
-class GatedExchange : public Exchange {
+/// One rank, whose sums are there at once.
+class OneRankExchange : public Exchange {
   public:
-    explicit GatedExchange(const FlatLayout& layout)
+    explicit OneRankExchange(const FlatLayout& layout)
         : layout_(layout), slot_(layout.size()), values_(slot_) {}
 
     float* slot(int) override { return slot_.data(); }
     float* values() override { return values_.data(); }
     FloatRange own_stripe(std::size_t bucket) const override { return layout_.bucket(bucket); }
+    void arrive(std::size_t) override {}
+    const float* reduce(std::size_t, Wait) override { return slot_.data(); }
+    void publish() override {}
+    std::string_view name() const override { return "one rank"; }
+    double take_wait_s() override { return 0; }
+
+  protected:
+    const FlatLayout layout_;
+
+  private:
+    std::vector<float> slot_, values_;
+};
+
+/// Its buckets come back when the test lets them, from a thread that it can look at.
+class GatedExchange : public OneRankExchange {
+  public:
+    using OneRankExchange::OneRankExchange;
+
     void arrive(std::size_t bucket) override {
         arrived.push_back(bucket);
         thread = std::this_thread::get_id();
@@ -39,11 +59,8 @@ class GatedExchange : public Exchange {
     const float* reduce(std::size_t bucket, Wait wait) override {
         if (bucket >= open_before && wait == Wait::no) return nullptr;
         if (bucket + 1 == arrived.size()) summed.release();
-        return slot_.data();
+        return slot(0);
     }
-    void publish() override {}
-    std::string_view name() const override { return "gated"; }
-    double take_wait_s() override { return 0; }
 
     std::vector<std::size_t> arrived;
     std::thread::id thread;
@@ -52,10 +69,6 @@ class GatedExchange : public Exchange {
     std::size_t failing_bucket = 99;
     std::atomic<std::size_t> open_before = 99;
     std::counting_semaphore<> summed{0};
-
-  private:
-    const FlatLayout layout_;
-    std::vector<float> slot_, values_;
 };
 
 struct OneRank {
@@ -179,6 +192,63 @@ TEST(Progress, EndsItsThreadWhileABucketIsOnItsWay) {
     x.exchange.open_before = 0;
     x.begin();
     x.reducer.add(2);
+}
+
+constexpr double link_s = 0.008, backward_s = 0.009;  // each for one bucket
+constexpr std::size_t tensors = 20;
+
+void sleep_for(double seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+/// One rank behind a link that carries a bucket at a time, and only while somebody holds on to it:
+/// what a transport without progress of its own is like.
+class SlowExchange : public OneRankExchange {
+  public:
+    using OneRankExchange::OneRankExchange;
+
+    const float* reduce(std::size_t bucket, Wait) override {
+        if (bucket != layout_.state_bucket()) sleep_for(link_s);
+        return slot(0);
+    }
+};
+
+/// Of one step of a deep model, every tensor of which is a bucket.
+struct StepTimes {
+    double step_s;
+    OverlapTimes overlap;
+};
+
+StepTimes run_step(ProgressMode mode) {
+    const FlatLayout layout(std::vector<std::size_t>(tensors, 16), 0, BucketLimits{64, 64});
+    const TreePlan plan(1, 1);
+    SlowExchange exchange(layout);
+    Reducer reducer(layout, plan, 0, exchange, {mode, {}});
+    const double begin_s = now_s();
+    reducer.begin_step();
+    reducer.begin_leaf();
+    for (std::size_t tensor = tensors; tensor-- > 0;) {
+        sleep_for(backward_s);
+        reducer.add(tensor);
+    }
+    reducer.end_leaf();
+    reducer.finish();
+    return {now_s() - begin_s, reducer.take_overlap()};
+}
+
+TEST(Overlap, HidesASlowLinkBehindBackward) {
+    double exposed = 1;  // other work on the machine exposes more, never less
+    for (int attempt = 0; attempt < 8 && exposed > 0.2; ++attempt) {
+        const OverlapTimes overlap = run_step(ProgressMode::thread).overlap;
+        EXPECT_GE(overlap.busy_s, tensors * link_s);
+        exposed = std::min(exposed, overlap.exposed_s / overlap.busy_s);
+    }
+    EXPECT_LE(exposed, 0.2);
+}
+
+TEST(Overlap, HidesNothingInLine) {
+    const StepTimes times = run_step(ProgressMode::in_line);
+    EXPECT_GE(times.step_s, tensors * (backward_s + link_s));
 }
 
 }  // namespace
