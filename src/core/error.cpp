@@ -183,6 +183,11 @@ constexpr auto kinds = std::to_array<KindOfCode>({
     {"E678", ErrorKind::messages_failed},  {"E692", ErrorKind::messages_failed},
 });
 
+ErrorKind kind_of_code(std::string_view code) {
+    const auto found = std::ranges::find(kinds, code, &KindOfCode::code);
+    return found == kinds.end() ? ErrorKind::other : found->kind;
+}
+
 }  // namespace
 
 Error::Error(std::string_view code, std::string what, std::string why, std::string fix)
@@ -289,11 +294,6 @@ std::string fold_ranks(std::span<const int> ranks) {
         i = j + 1;
     }
     return text;
-}
-
-ErrorKind kind_of_code(std::string_view code) {
-    const auto found = std::ranges::find(kinds, code, &KindOfCode::code);
-    return found == kinds.end() ? ErrorKind::other : found->kind;
 }
 
 ErrorKind kind_of(const Error& error) {

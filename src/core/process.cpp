@@ -89,6 +89,13 @@ std::optional<int> wait_for(pid_t pid, double deadline_s) {
     }
 }
 
+// Kills the child's whole process group and waits for its end.
+int end_child(pid_t pid) {
+    if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);  // it leads no group yet
+    reap_child(pid);
+    return 128 + SIGKILL;
+}
+
 /// Writing to a child that is gone must not end this process.
 class NoPipeSignal {
   public:
@@ -140,12 +147,6 @@ int reap_child(pid_t pid) {
     while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     return status;
-}
-
-int end_child(pid_t pid) {
-    if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);  // it leads no group yet
-    reap_child(pid);
-    return 128 + SIGKILL;
 }
 
 void become_process(const std::vector<std::string>& argv,

@@ -38,7 +38,4 @@ Child start_child(const std::vector<std::string>& argv,
 /// Waits for the child's end and returns its wait status.
 int reap_child(pid_t pid);
 
-/// Kills the child's whole process group and waits for its end. Returns 128 + SIGKILL.
-int end_child(pid_t pid);
-
 }  // namespace lockstep

@@ -37,9 +37,6 @@ enum class ErrorKind {
 /// Returns the kind of the error's code.
 ErrorKind kind_of(const Error& error);
 
-/// Returns the kind of `code`.
-ErrorKind kind_of_code(std::string_view code);
-
 /// The rank that causes an error.
 enum class Blame {
     own,     ///< the rank that reports it

@@ -111,6 +111,36 @@ void check_only_one() {
     });
 }
 
+NcclApi nccl_functions_of(const SharedLibrary& library) {
+    NcclApi api;
+    Filler from(library);
+    from.required(api.get_version, "ncclGetVersion");
+    from.required(api.get_unique_id, "ncclGetUniqueId");
+    from.required(api.get_error_string, "ncclGetErrorString");
+    from.required(api.get_last_error, "ncclGetLastError");
+    from.required(api.comm_init_rank_config, "ncclCommInitRankConfig");
+    from.optional(api.comm_init_rank_scalable, "ncclCommInitRankScalable");
+    from.required(api.comm_get_async_error, "ncclCommGetAsyncError");
+    from.required(api.comm_finalize, "ncclCommFinalize");
+    from.required(api.comm_destroy, "ncclCommDestroy");
+    from.required(api.comm_abort, "ncclCommAbort");
+    from.optional(api.comm_revoke, "ncclCommRevoke");
+    from.required(api.group_start, "ncclGroupStart");
+    from.required(api.group_end, "ncclGroupEnd");
+    from.required(api.all_reduce, "ncclAllReduce");
+    from.required(api.reduce, "ncclReduce");
+    from.required(api.reduce_scatter, "ncclReduceScatter");
+    from.required(api.all_gather, "ncclAllGather");
+    from.required(api.send, "ncclSend");
+    from.required(api.recv, "ncclRecv");
+    from.optional(api.mem_alloc, "ncclMemAlloc");
+    from.optional(api.mem_free, "ncclMemFree");
+    from.optional(api.comm_register, "ncclCommRegister");
+    from.optional(api.comm_deregister, "ncclCommDeregister");
+    from.check_complete();
+    return api;
+}
+
 }  // namespace
 
 void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call) {
@@ -236,36 +266,6 @@ std::string nccl_version_text(int code) {
     const int major = code < 10000 ? code / 1000 : code / 10000;
     const int minor = code < 10000 ? code / 100 % 10 : code / 100 % 100;
     return fmt::format("{}.{}.{}", major, minor, code % 100);
-}
-
-NcclApi nccl_functions_of(const SharedLibrary& library) {
-    NcclApi api;
-    Filler from(library);
-    from.required(api.get_version, "ncclGetVersion");
-    from.required(api.get_unique_id, "ncclGetUniqueId");
-    from.required(api.get_error_string, "ncclGetErrorString");
-    from.required(api.get_last_error, "ncclGetLastError");
-    from.required(api.comm_init_rank_config, "ncclCommInitRankConfig");
-    from.optional(api.comm_init_rank_scalable, "ncclCommInitRankScalable");
-    from.required(api.comm_get_async_error, "ncclCommGetAsyncError");
-    from.required(api.comm_finalize, "ncclCommFinalize");
-    from.required(api.comm_destroy, "ncclCommDestroy");
-    from.required(api.comm_abort, "ncclCommAbort");
-    from.optional(api.comm_revoke, "ncclCommRevoke");
-    from.required(api.group_start, "ncclGroupStart");
-    from.required(api.group_end, "ncclGroupEnd");
-    from.required(api.all_reduce, "ncclAllReduce");
-    from.required(api.reduce, "ncclReduce");
-    from.required(api.reduce_scatter, "ncclReduceScatter");
-    from.required(api.all_gather, "ncclAllGather");
-    from.required(api.send, "ncclSend");
-    from.required(api.recv, "ncclRecv");
-    from.optional(api.mem_alloc, "ncclMemAlloc");
-    from.optional(api.mem_free, "ncclMemFree");
-    from.optional(api.comm_register, "ncclCommRegister");
-    from.optional(api.comm_deregister, "ncclCommDeregister");
-    from.check_complete();
-    return api;
 }
 
 std::string NcclLibrary::text() const {

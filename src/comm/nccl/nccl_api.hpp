@@ -75,7 +75,4 @@ struct NcclLibrary {
 /// Errors: E671 it cannot be loaded or is no NCCL, E672 another NCCL is in the process already.
 NcclLibrary load_nccl(const std::string& path = {}, const Environment& environment = {});
 
-/// Fills the table from a library's symbols. Errors: E671 if a required one is missing.
-NcclApi nccl_functions_of(const SharedLibrary& library);
-
 }  // namespace lockstep

@@ -74,6 +74,11 @@ void agree_on_layout(const Communicator& ranks, const FlatLayout& layout, const 
     agree_on_failure(ranks, difference_of(given, "E662", ranks.broadcast(mine.text)));
 }
 
+/// Collective. Makes every rank a node of its own: no memory is shared.
+Nodes each_alone(const Communicator& ranks) {
+    return Nodes(ranks, ranks.rank());
+}
+
 /// Collective. Fails on all ranks where one node lacks the room. `bytes`: of this node's window.
 /// Errors: E632.
 void check_room_everywhere(const Nodes& nodes, std::size_t bytes) {
@@ -127,10 +132,6 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
 
 int node_by_memory(const Communicator& ranks) {
     return std::stoi(ranks.split_by_node().broadcast(std::to_string(ranks.rank())));
-}
-
-Nodes each_alone(const Communicator& ranks) {
-    return Nodes(ranks, ranks.rank());
 }
 
 Nodes::Nodes(const Communicator& ranks, int node) : all_(ranks.duplicate()) {

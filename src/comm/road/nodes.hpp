@@ -17,11 +17,6 @@ namespace lockstep {
 /// Collective. Returns the lowest rank that shares memory with this one, which identifies a node.
 int node_by_memory(const Communicator& ranks);
 
-class Nodes;
-
-/// Collective. Makes every rank a node of its own: no memory is shared.
-Nodes each_alone(const Communicator& ranks);
-
 /// Ranks grouped by node; nodes are numbered in the order of their lowest ranks. Local rank j of a
 /// node owns stripe j of everything. The number of stripes (and of rails between nodes) is the
 /// smallest number of ranks on a node.

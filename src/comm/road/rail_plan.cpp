@@ -123,12 +123,6 @@ std::vector<Combination> SumTree::combine(std::span<const int> pieces) const {
     return Walk(sums_, pieces).search(root());
 }
 
-std::vector<int> wholes_of(std::span<const Combination> combinations) {
-    std::vector<int> wholes;
-    for (const Combination& combination : combinations) wholes.push_back(combination.whole);
-    return wholes;
-}
-
 namespace {
 
 /// Consecutive nodes [begin, end).
@@ -152,6 +146,12 @@ struct Halving {
 
     int members, pairs;
 };
+
+std::vector<int> wholes_of(std::span<const Combination> combinations) {
+    std::vector<int> wholes;
+    for (const Combination& combination : combinations) wholes.push_back(combination.whole);
+    return wholes;
+}
 
 class Planner {
   public:

@@ -39,8 +39,6 @@ class SumTree {
     std::vector<Sum> sums_;  ///< inputs first, then each after its parts
 };
 
-std::vector<int> wholes_of(std::span<const Combination> combinations);
-
 /// A part of the floats: `index` of `of`; 0 of 0 is none.
 struct Share {
     int index = 0, of = 0;

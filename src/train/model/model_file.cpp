@@ -121,28 +121,6 @@ std::unique_ptr<Model> constructed(const ModelSettings& settings, ModelAuthor au
     return model_of(std::move(module), author, settings.output);
 }
 
-std::unique_ptr<Model> opened(const ModelSettings& settings,
-                              const ModelShape& shape,
-                              std::uint64_t seed) {
-    switch (source_of(settings.name)) {
-        case ModelSource::script:
-            return open_script(settings.name);
-        case ModelSource::program:
-            return open_program(settings);
-        case ModelSource::plugin: {
-            const ModelPlugin& plugin = open_plugin(settings.name);
-            torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
-            return constructed(
-                settings, ModelAuthor::user_class, [&] { return plugin.make(shape, settings); });
-        }
-        default:
-            return constructed(
-                settings,
-                find_built_in(settings.name) ? ModelAuthor::lockstep : ModelAuthor::user_class,
-                [&] { return make_model(settings, shape, seed); });
-    }
-}
-
 Error unreadable(const fs::path& path, const std::string& text) {
     return Error("E250",
                  fmt::format("'{}' is no TorchScript model", path.string()),
@@ -245,6 +223,37 @@ class ScriptModel : public Model {
     torch::jit::Module module_;
 };
 
+std::unique_ptr<Model> open_script(const fs::path& path) {
+    torch::jit::getProfilingMode() = false;
+    torch::jit::getExecutorMode() = false;
+    torch::jit::Module module = load_script(path);
+    check(module.find_method("forward").has_value(),
+          [&] { return unreadable(path, "it has no forward()"); });
+    return std::make_unique<ScriptModel>(std::move(module));
+}
+
+std::unique_ptr<Model> opened(const ModelSettings& settings,
+                              const ModelShape& shape,
+                              std::uint64_t seed) {
+    switch (source_of(settings.name)) {
+        case ModelSource::script:
+            return open_script(settings.name);
+        case ModelSource::program:
+            return open_program(settings);
+        case ModelSource::plugin: {
+            const ModelPlugin& plugin = open_plugin(settings.name);
+            torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
+            return constructed(
+                settings, ModelAuthor::user_class, [&] { return plugin.make(shape, settings); });
+        }
+        default:
+            return constructed(
+                settings,
+                find_built_in(settings.name) ? ModelAuthor::lockstep : ModelAuthor::user_class,
+                [&] { return make_model(settings, shape, seed); });
+    }
+}
+
 }  // namespace
 
 void check_plugin(const ModelPlugin& plugin, const fs::path& path) {
@@ -271,15 +280,6 @@ std::unique_ptr<Model> open_model(const ModelSettings& settings,
     std::unique_ptr<Model> model = opened(settings, shape, seed);
     check_tensors(*model, settings.name);
     return model;
-}
-
-std::unique_ptr<Model> open_script(const fs::path& path) {
-    torch::jit::getProfilingMode() = false;
-    torch::jit::getExecutorMode() = false;
-    torch::jit::Module module = load_script(path);
-    check(module.find_method("forward").has_value(),
-          [&] { return unreadable(path, "it has no forward()"); });
-    return std::make_unique<ScriptModel>(std::move(module));
 }
 
 std::string script_with(const fs::path& path, const NamedTensors& values) {

@@ -23,9 +23,6 @@ std::unique_ptr<Model> open_model(const ModelSettings& settings,
 /// program.
 void check_plugin(const ModelPlugin& plugin, const fs::path& path);
 
-/// Opens a model that was exported by torch.jit, with the weights in the file. Errors: E250.
-std::unique_ptr<Model> open_script(const fs::path& path);
-
 /// Opens the program of torch.export in the file `settings.name`, with the weights in it. It gives
 /// `settings.output` alone, if that is not "". Errors: E103 if there is no such output, E107 if
 /// `settings.program_mode` has no effect; E201 and kin; E250.

@@ -54,6 +54,15 @@ c10::TypePtr without_optional(c10::TypePtr type) {
     return type;
 }
 
+// A number for an operator that requires a tensor, whose type the other arguments decide, as in
+// Python.
+c10::IValue wrapped_number(const c10::IValue& number) {
+    const auto type = number.isInt() ? at::kLong : number.isBool() ? at::kBool : at::kDouble;
+    at::Tensor tensor = at::scalar_tensor(number.toScalar(), at::TensorOptions().dtype(type));
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
+}
+
 c10::IValue fed(const Feed& feed, const std::vector<c10::IValue>& slots) {
     switch (feed.kind) {
         case FeedKind::value:
@@ -136,13 +145,6 @@ void run_call(const ProgramCall& call,
 }
 
 }  // namespace
-
-c10::IValue wrapped_number(const c10::IValue& number) {
-    const auto type = number.isInt() ? at::kLong : number.isBool() ? at::kBool : at::kDouble;
-    at::Tensor tensor = at::scalar_tensor(number.toScalar(), at::TensorOptions().dtype(type));
-    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-    return tensor;
-}
 
 bool wants_tensor(const c10::Argument& argument) {
     return without_optional(argument.type())->kind() == c10::TypeKind::TensorType;

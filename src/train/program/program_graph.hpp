@@ -109,10 +109,6 @@ std::optional<CallMode> switch_mode(ProgramCall& call);
 /// Python would or if 64 bits do not hold the result.
 NumberOperation number_operation(std::string_view target);
 
-/// Returns a number for an operator that requires a tensor, whose type the other arguments decide,
-/// as in Python.
-c10::IValue wrapped_number(const c10::IValue& number);
-
 /// Returns true if an operator requires a tensor there.
 bool wants_tensor(const c10::Argument& argument);
 

@@ -20,6 +20,12 @@ at::ScalarType stored_type(ElementType type) {
     return types.at(static_cast<std::size_t>(type));
 }
 
+std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples) {
+    std::vector<std::int64_t> extents{samples};
+    extents.insert(extents.end(), field.shape.begin(), field.shape.end());
+    return extents;
+}
+
 bool is_volume(const Field& field) {
     return field.shape.size() == 4;
 }
@@ -138,6 +144,46 @@ class TokenInput : public FieldInput {
     Field field_;
 };
 
+// Makes an input of numbers of any type, up to four dimensions: (value - mean) / deviation by
+// channel, if `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels
+// of 1 x 1, none a single channel. u8 are first divided by 255. u8 are computed in f32, others in
+// f64. Errors: E248 if `pipeline` does more than normalise.
+std::unique_ptr<FieldInput> make_number_input(const Field& field,
+                                              const TransformPipeline& pipeline,
+                                              const Field& statistics) {
+    check(pipeline == TransformPipeline(), [&] {
+        return Error("E248",
+                     fmt::format("'{}' is for images", pipeline.text()),
+                     fmt::format("field '{}' holds {} of {} dimensions without an image's name or "
+                                 "layout, which are normalised only",
+                                 field.name,
+                                 element_name(field.type),
+                                 field.shape.size()),
+                     "drop --transform, or call them images, as by --field images=/PATH:CHW");
+    });
+    return std::make_unique<NumberInput>(field, statistics);
+}
+
+// Makes an input of tokens of any whole type [T + 1]: the first T. Its shape is 1 x 1 x T. Errors:
+// E217 if there is no room for two, E248 if `pipeline` does more than normalise.
+std::unique_ptr<FieldInput> make_token_input(const Field& field,
+                                             const TransformPipeline& pipeline) {
+    const bool has_room = field.shape.size() == 1 && field.shape[0] > 1;
+    check(has_room, [&] {
+        return Error("E217",
+                     fmt::format("'{}' has no sequences of two tokens or more", field.name),
+                     "a sample is [T + 1]: T tokens, and the one that follows",
+                     "pack them with 'lockstep data pack --text' or --tokens");
+    });
+    check(pipeline == TransformPipeline(), [&] {
+        return Error("E248",
+                     fmt::format("'{}' is for images", pipeline.text()),
+                     fmt::format("field '{}' holds tokens", field.name),
+                     "drop --transform");
+    });
+    return std::make_unique<TokenInput>(field);
+}
+
 }  // namespace
 
 // Copies the host's result; images, which are larger as floats, have a method of their own.
@@ -167,12 +213,6 @@ at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device
     return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
 }
 
-std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples) {
-    std::vector<std::int64_t> extents{samples};
-    extents.insert(extents.end(), field.shape.begin(), field.shape.end());
-    return extents;
-}
-
 at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples) {
     return torch::from_blob(const_cast<std::byte*>(rows.data()),
                             batch_extents(field, static_cast<std::int64_t>(samples)),
@@ -196,42 +236,8 @@ std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              : make_number_input(field, pipeline, statistics);
 }
 
-std::unique_ptr<FieldInput> make_number_input(const Field& field,
-                                              const TransformPipeline& pipeline,
-                                              const Field& statistics) {
-    check(pipeline == TransformPipeline(), [&] {
-        return Error("E248",
-                     fmt::format("'{}' is for images", pipeline.text()),
-                     fmt::format("field '{}' holds {} of {} dimensions without an image's name or "
-                                 "layout, which are normalised only",
-                                 field.name,
-                                 element_name(field.type),
-                                 field.shape.size()),
-                     "drop --transform, or call them images, as by --field images=/PATH:CHW");
-    });
-    return std::make_unique<NumberInput>(field, statistics);
-}
-
 std::unique_ptr<FieldInput> make_raw_input(const Field& field) {
     return std::make_unique<RawInput>(field);
-}
-
-std::unique_ptr<FieldInput> make_token_input(const Field& field,
-                                             const TransformPipeline& pipeline) {
-    const bool has_room = field.shape.size() == 1 && field.shape[0] > 1;
-    check(has_room, [&] {
-        return Error("E217",
-                     fmt::format("'{}' has no sequences of two tokens or more", field.name),
-                     "a sample is [T + 1]: T tokens, and the one that follows",
-                     "pack them with 'lockstep data pack --text' or --tokens");
-    });
-    check(pipeline == TransformPipeline(), [&] {
-        return Error("E248",
-                     fmt::format("'{}' is for images", pipeline.text()),
-                     fmt::format("field '{}' holds tokens", field.name),
-                     "drop --transform");
-    });
-    return std::make_unique<TokenInput>(field);
 }
 
 }  // namespace lockstep

@@ -63,10 +63,7 @@ class FieldInput {
 /// convolutions and pooling use whole vectors.
 at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device = at::kCPU);
 
-/// Returns [samples, ...], the extents of rows as they are stored.
-std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);
-
-/// Returns them as they are stored, [samples, ...], in their own memory.
+/// Returns the rows as they are stored, [samples, ...], in their own memory.
 at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples);
 
 /// Makes an input of [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of
@@ -75,18 +72,6 @@ at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std:
 std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);
-
-/// Makes an input of numbers of any type, up to four dimensions: (value - mean) / deviation by
-/// channel, if `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels
-/// of 1 x 1, none a single channel. u8 are first divided by 255. u8 are computed in f32, others in
-/// f64. Errors: E248 if `pipeline` does more than normalise.
-std::unique_ptr<FieldInput> make_number_input(const Field& field,
-                                              const TransformPipeline& pipeline,
-                                              const Field& statistics);
-
-/// Makes an input of tokens of any whole type [T + 1]: the first T. Its shape is 1 x 1 x T. Errors:
-/// E217 if there is no room for two, E248 if `pipeline` does more than normalise.
-std::unique_ptr<FieldInput> make_token_input(const Field& field, const TransformPipeline& pipeline);
 
 /// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32.
 std::unique_ptr<FieldInput> make_raw_input(const Field& field);
@@ -103,9 +88,6 @@ void check_masks_follow(const TransformPipeline& pipeline, const Field& masks, c
 /// Whether make_field_input() takes the field for images: two or three dimensions of u8, or of
 /// other numbers that are called images or have an image's layout.
 bool is_image(const Field& field);
-
-/// The shape of a sample of such a field.
-ImageShape stored_image_shape(const Field& images);
 
 /// Makes the one of these that suits the field: tokens by its name, images as above, else numbers.
 std::unique_ptr<FieldInput> make_field_input(const Field& field,

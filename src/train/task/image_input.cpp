@@ -38,6 +38,14 @@ std::span<float> values_of(at::Tensor& images) {
     return {images.data_ptr<float>(), static_cast<std::size_t>(images.numel())};
 }
 
+ImageShape stored_image_shape(const Field& images) {
+    std::vector<std::int64_t> shape = images.shape;
+    if (shape.size() == 2) shape.insert(shape.begin(), 1);
+    if (has_channels_last(images)) std::ranges::rotate(shape, shape.begin() + 2);
+    const auto extent = [&](std::size_t i) { return static_cast<int>(shape[i]); };
+    return {extent(0), extent(1), extent(2)};
+}
+
 class ImageInput : public FieldInput {
   public:
     ImageInput(const Field& field, const TransformPipeline& pipeline, const Field& statistics)
@@ -191,14 +199,6 @@ Error unmoved(const TransformPipeline& pipeline, const std::string& why) {
 }
 
 }  // namespace
-
-ImageShape stored_image_shape(const Field& images) {
-    std::vector<std::int64_t> shape = images.shape;
-    if (shape.size() == 2) shape.insert(shape.begin(), 1);
-    if (has_channels_last(images)) std::ranges::rotate(shape, shape.begin() + 2);
-    const auto extent = [&](std::size_t i) { return static_cast<int>(shape[i]); };
-    return {extent(0), extent(1), extent(2)};
-}
 
 std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,

@@ -3,13 +3,14 @@
 #include "lockstep/comm/reducer.hpp"
 
 #include "comm/reference.hpp"
-#include "groupings.hpp"
 #include "road/nodes.hpp"
 #include "support/mpi_test.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,34 @@ using namespace lockstep;
 using namespace lockstep::test;
 
 constexpr int virtual_ranks = 8;
+
+/// A name and the node that a rank is taken to be on; ranks of one host only.
+struct Grouping {
+    const char* name;
+    int (*node_of)(int rank);
+};
+const std::vector<Grouping> groupings = {
+    {"one node", [](int) { return 0; }},
+    {"each alone", [](int rank) { return rank; }},
+    {"pairs", [](int rank) { return rank / 2; }},
+    {"threes", [](int rank) { return rank / 3; }},
+    {"in turn over two", [](int rank) { return rank % 2; }},
+    {"in turn over three", [](int rank) { return rank % 3; }},
+    {"one and the rest", [](int rank) { return rank == 0 ? 0 : 1; }},
+    {"the rest and one", [](int rank) { return rank < 5 ? 7 : rank; }},
+};
+
+/// Faked nodes where all ranks are on one host, the hosts otherwise.
+std::vector<std::pair<std::string, Nodes>> all_nodes() {
+    std::vector<std::pair<std::string, Nodes>> all;
+    const Nodes real(ranks(), node_by_memory(ranks()));
+    all.emplace_back("hosts", real);
+    all.emplace_back("each alone", Nodes(ranks(), ranks().rank()));
+    if (real.count() > 1) return all;
+    for (const Grouping& grouping : groupings)
+        all.emplace_back(grouping.name, Nodes(ranks(), grouping.node_of(ranks().rank())));
+    return all;
+}
 
 std::vector<std::size_t> small_model() {
     return {900, 40, 16, 2000, 1, 0, 700};
