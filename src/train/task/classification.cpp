@@ -8,7 +8,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/run/text_table.hpp"
 
-#include "task/field_task.hpp"
+#include "task/task.hpp"
 
 #include <algorithm>
 #include <limits>

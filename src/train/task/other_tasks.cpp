@@ -7,7 +7,7 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "task/classification.hpp"
-#include "task/field_task.hpp"
+#include "task/task.hpp"
 
 #include <algorithm>
 #include <cmath>

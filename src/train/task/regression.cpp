@@ -2,7 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "task/field_task.hpp"
+#include "task/task.hpp"
 
 #include <algorithm>
 #include <cmath>

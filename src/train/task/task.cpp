@@ -9,7 +9,6 @@
 
 #include "model/wrapped_model.hpp"
 #include "task/field_input.hpp"
-#include "task/field_task.hpp"
 #include "task/input.hpp"
 
 #include <algorithm>
@@ -21,7 +20,132 @@
 #include <torch/types.h>
 
 namespace lockstep {
+
+/// The fields from which a task takes its targets.
+struct TargetRule {
+    enum class Holds { classes, flags, numbers };
+    std::string_view task, field;
+    Holds holds = Holds::classes;
+    std::size_t least_dimensions = 0, most_dimensions = 0;  ///< dimensions of one sample
+    std::string_view form;                                  ///< for people: "whole numbers [n]"
+};
+
 namespace {
+
+using Holds = TargetRule::Holds;
+
+// In the order of TaskKind, without `automatic`.
+constexpr std::array rules{
+    TargetRule{"classification", "labels", Holds::classes, 0, 0, "whole numbers [n]"},
+    TargetRule{"multi-label", "labels", Holds::flags, 1, 1, "numbers from 0 to 1 [n, K]"},
+    TargetRule{"regression", "targets", Holds::numbers, 0, 1, "numbers [n] or [n, K]"},
+    TargetRule{"segmentation", "masks", Holds::classes, 2, 2, "whole numbers [n, H, W]"},
+    TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"},
+    TargetRule{"program", "", Holds::numbers, 0, 0, ""}};
+
+const TargetRule& target_rule(TaskKind kind) {
+    return rules.at(static_cast<std::size_t>(kind) - 1);
+}
+
+bool is_whole(ElementType type) {
+    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
+}
+
+bool holds(const Field& field, TargetRule::Holds what) {
+    return what != Holds::classes || (is_whole(field.type) && field.classes() > 0);
+}
+
+bool fits(const Field& field, const TargetRule& rule) {
+    const std::size_t dimensions = field.shape.size();
+    return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
+           holds(field, rule.holds);
+}
+
+// A name or a layout that the field can have, or numbers of another shape.
+std::string way_to_fit(const DatasetIndex& data, std::size_t place, const TargetRule& rule) {
+    const Field& field = data.fields()[place];
+    const std::size_t dimensions = field.shape.size();
+    const std::string name(rule.field);
+    const auto kept = field.shape.end() - std::min<std::ptrdiff_t>(2, std::ssize(field.shape));
+    const bool has_plane = std::count(field.shape.begin(), kept, 1) == kept - field.shape.begin();
+    if (rule.holds == Holds::classes && dimensions >= rule.least_dimensions &&
+        dimensions <= rule.most_dimensions)
+        return fmt::format("{} if these are whole numbers, or {} to predict numbers",
+                           way_to_rename(data, place, name, ":label"),
+                           way_to_rename(data, place, "targets"));
+    if (name == "masks" && dimensions > 2 && has_plane)
+        return way_to_rewrite(
+            data, place, fmt::format("x.reshape(len(x), {}, {})", kept[0], kept[1]));
+    if (name == "labels" && dimensions == 2)
+        return way_to_rename(data, place, "masks", is_whole(field.type) ? "" : ":label");
+    if (dimensions < 2) return way_to_rename(data, place, dimensions == 0 ? "labels" : "targets");
+    return way_to_rewrite(data, place, "x.reshape(len(x), -1)");
+}
+
+// Errors: E207 if there is none that the rule names, E217 if it has another type or shape.
+const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
+    const std::size_t place = data.field_position(rule.field);
+    const Field& field = data.fields()[place];
+    check(fits(field, rule), [&] {
+        return Error("E217",
+                     fmt::format("'{}' of '{}' are {} [{}]",
+                                 rule.field,
+                                 data.place(),
+                                 element_name(field.type),
+                                 fmt::join(field.shape, ", ")),
+                     fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
+                     way_to_fit(data, place, rule));
+    });
+    return field;
+}
+
+Error other_data(const DatasetIndex& test, const std::string& why) {
+    return Error("E217",
+                 fmt::format("test data '{}' do not fit the training data", test.place()),
+                 why,
+                 "pack both from one source");
+}
+
+constexpr std::size_t most_named = 20;
+
+// By class of `tested`, the number of that name in training; -1 where it has none. Empty: all are
+// alike. Sets without names are trusted.
+ClassNumbers numbers_of(const Field& tested, const Field& trained) {
+    const auto &there = tested.class_names, &here = trained.class_names;
+    if (there.empty() || here.empty() || there == here) return {};
+    std::map<std::string_view, std::int64_t> numbers;
+    for (const std::string& name : here)
+        numbers.emplace(name, static_cast<std::int64_t>(numbers.size()));
+    ClassNumbers found;
+    for (const std::string& name : there) {
+        const auto number = numbers.find(name);
+        found.push_back(number == numbers.end() ? -1 : number->second);
+    }
+    return found;
+}
+
+void check_class_names(const DatasetIndex& test, const Field& tested, const Field& trained) {
+    const ClassNumbers numbers = numbers_of(tested, trained);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        check(numbers[i] >= 0 || tested.class_counts[i] == 0, [&] {
+            return other_data(test,
+                              fmt::format("class '{}' of '{}', which {} have, is none of the "
+                                          "training data's",
+                                          printable(tested.class_names[i]),
+                                          tested.name,
+                                          grouped(tested.class_counts[i])));
+        });
+}
+
+// Nor do those below it that nobody has need an output.
+Field without_void(Field field, std::int64_t ignored) {
+    std::vector<std::uint64_t>& counts = field.class_counts;
+    if (ignored < 0 || ignored + 1 != field.classes()) return field;
+    do {
+        counts.pop_back();
+    } while (counts.size() > 1 && counts.back() == 0);
+    return field;
+}
 
 bool has_field(const DatasetIndex& data, std::string_view name) {
     return std::ranges::count(data.fields(), name, &Field::name) > 0;
@@ -74,100 +198,6 @@ std::unique_ptr<Task> task_of_field(const TaskSettings& settings,
     if (kind == TaskKind::segmentation) return make_segmentation(settings, field, pipeline);
     if (kind == TaskKind::next_token) return make_next_token(settings, field);
     return make_classification(settings, field);
-}
-
-using Holds = TargetRule::Holds;
-
-// In the order of TaskKind, without `automatic`.
-constexpr std::array rules{
-    TargetRule{"classification", "labels", Holds::classes, 0, 0, "whole numbers [n]"},
-    TargetRule{"multi-label", "labels", Holds::flags, 1, 1, "numbers from 0 to 1 [n, K]"},
-    TargetRule{"regression", "targets", Holds::numbers, 0, 1, "numbers [n] or [n, K]"},
-    TargetRule{"segmentation", "masks", Holds::classes, 2, 2, "whole numbers [n, H, W]"},
-    TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"},
-    TargetRule{"program", "", Holds::numbers, 0, 0, ""}};
-
-bool is_whole(ElementType type) {
-    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
-}
-
-bool holds(const Field& field, TargetRule::Holds what) {
-    return what != Holds::classes || (is_whole(field.type) && field.classes() > 0);
-}
-
-bool fits(const Field& field, const TargetRule& rule) {
-    const std::size_t dimensions = field.shape.size();
-    return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
-           holds(field, rule.holds);
-}
-
-// A name or a layout that the field can have, or numbers of another shape.
-std::string way_to_fit(const DatasetIndex& data, std::size_t place, const TargetRule& rule) {
-    const Field& field = data.fields()[place];
-    const std::size_t dimensions = field.shape.size();
-    const std::string name(rule.field);
-    const auto kept = field.shape.end() - std::min<std::ptrdiff_t>(2, std::ssize(field.shape));
-    const bool has_plane = std::count(field.shape.begin(), kept, 1) == kept - field.shape.begin();
-    if (rule.holds == Holds::classes && dimensions >= rule.least_dimensions &&
-        dimensions <= rule.most_dimensions)
-        return fmt::format("{} if these are whole numbers, or {} to predict numbers",
-                           way_to_rename(data, place, name, ":label"),
-                           way_to_rename(data, place, "targets"));
-    if (name == "masks" && dimensions > 2 && has_plane)
-        return way_to_rewrite(
-            data, place, fmt::format("x.reshape(len(x), {}, {})", kept[0], kept[1]));
-    if (name == "labels" && dimensions == 2)
-        return way_to_rename(data, place, "masks", is_whole(field.type) ? "" : ":label");
-    if (dimensions < 2) return way_to_rename(data, place, dimensions == 0 ? "labels" : "targets");
-    return way_to_rewrite(data, place, "x.reshape(len(x), -1)");
-}
-
-Error other_data(const DatasetIndex& test, const std::string& why) {
-    return Error("E217",
-                 fmt::format("test data '{}' do not fit the training data", test.place()),
-                 why,
-                 "pack both from one source");
-}
-
-constexpr std::size_t most_named = 20;
-
-// By class of `tested`, the number of that name in training; -1 where it has none. Empty: all are
-// alike. Sets without names are trusted.
-ClassNumbers numbers_of(const Field& tested, const Field& trained) {
-    const auto &there = tested.class_names, &here = trained.class_names;
-    if (there.empty() || here.empty() || there == here) return {};
-    std::map<std::string_view, std::int64_t> numbers;
-    for (const std::string& name : here)
-        numbers.emplace(name, static_cast<std::int64_t>(numbers.size()));
-    ClassNumbers found;
-    for (const std::string& name : there) {
-        const auto number = numbers.find(name);
-        found.push_back(number == numbers.end() ? -1 : number->second);
-    }
-    return found;
-}
-
-void check_class_names(const DatasetIndex& test, const Field& tested, const Field& trained) {
-    const ClassNumbers numbers = numbers_of(tested, trained);
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-        check(numbers[i] >= 0 || tested.class_counts[i] == 0, [&] {
-            return other_data(test,
-                              fmt::format("class '{}' of '{}', which {} have, is none of the "
-                                          "training data's",
-                                          printable(tested.class_names[i]),
-                                          tested.name,
-                                          grouped(tested.class_counts[i])));
-        });
-}
-
-// Nor do those below it that nobody has need an output.
-Field without_void(Field field, std::int64_t ignored) {
-    std::vector<std::uint64_t>& counts = field.class_counts;
-    if (ignored < 0 || ignored + 1 != field.classes()) return field;
-    do {
-        counts.pop_back();
-    } while (counts.size() > 1 && counts.back() == 0);
-    return field;
 }
 
 }  // namespace
@@ -224,26 +254,6 @@ FieldTask::FieldTask(TaskKind kind, Field field, std::int64_t ignored)
     : rule_(target_rule(kind)),
       ignored_(ignored),
       field_(without_void(std::move(field), ignored)) {}
-
-const TargetRule& target_rule(TaskKind kind) {
-    return rules.at(static_cast<std::size_t>(kind) - 1);
-}
-
-const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
-    const std::size_t place = data.field_position(rule.field);
-    const Field& field = data.fields()[place];
-    check(fits(field, rule), [&] {
-        return Error("E217",
-                     fmt::format("'{}' of '{}' are {} [{}]",
-                                 rule.field,
-                                 data.place(),
-                                 element_name(field.type),
-                                 fmt::join(field.shape, ", ")),
-                     fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
-                     way_to_fit(data, place, rule));
-    });
-    return field;
-}
 
 void FieldTask::check_test_data(const DatasetIndex& test) const {
     const Field tested = without_void(target_field(test, rule_), ignored_);
