@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// A handle and the function of the table that frees it. Null state: no handle. Move-only.
-template <class Handle, CudaApi::Status (*free_it)(const CudaApi&, Handle)>
+template <class Handle, auto free_it>
 class CudaOwner {
   public:
     CudaOwner() = default;
@@ -27,7 +27,7 @@ class CudaOwner {
         return *this;
     }
     ~CudaOwner() {
-        if (handle_ != nullptr && !runtime_->is_wedged()) free_it(runtime_->cuda(), handle_);
+        if (handle_ != nullptr && !runtime_->is_wedged()) (runtime_->cuda().*free_it)(handle_);
     }
     Handle value() const { return handle_; }
 
@@ -36,19 +36,9 @@ class CudaOwner {
     Handle handle_ = nullptr;
 };
 
-inline CudaApi::Status free_stream(const CudaApi& api, GpuStream stream) {
-    return api.destroy_stream(stream);
-}
-inline CudaApi::Status free_event(const CudaApi& api, CudaApi::Event event) {
-    return api.destroy_event(event);
-}
-inline CudaApi::Status free_memory(const CudaApi& api, void* memory) {
-    return api.release(memory);
-}
-
-using CudaStream = CudaOwner<GpuStream, free_stream>;
-using CudaEvent = CudaOwner<CudaApi::Event, free_event>;
-using CudaMemory = CudaOwner<void*, free_memory>;
+using CudaStream = CudaOwner<GpuStream, &CudaApi::destroy_stream>;
+using CudaEvent = CudaOwner<CudaApi::Event, &CudaApi::destroy_event>;
+using CudaMemory = CudaOwner<void*, &CudaApi::release>;
 
 /// Makes a stream. Errors of all functions here: E681.
 CudaStream make_stream(const std::shared_ptr<GpuRuntime>& runtime);

@@ -60,8 +60,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 namespace lockstep {
 namespace {
 
@@ -104,14 +102,11 @@ std::vector<int> merges_of(std::span<const StripeTeam> teams) {
 
 /// Collective.
 void agree_on_layout(Inside& inside, const FlatLayout& layout, const TreePlan& plan) {
-    const LayoutSignature mine = signature_of(layout, plan);
-    std::vector<std::string> given = gather_all(inside.bootstrap(),
-                                                fmt::format("{:016x}{}", mine.bits, mine.text),
-                                                inside.options().collective_deadline_s,
-                                                "the layout of an exchange");
-    const std::string text_of_root = given.front().substr(16);
-    for (std::string& words : given) words.resize(16);
-    if (const auto error = difference_of(given, "E662", text_of_root)) throw *error;
+    const auto error = layout_difference(gather_all(inside.bootstrap(),
+                                                    layout_signature(layout, plan),
+                                                    inside.options().collective_deadline_s,
+                                                    "the layout of an exchange"));
+    if (error) throw *error;
 }
 
 class NcclExchange : public GpuExchange, private FlatMemory {

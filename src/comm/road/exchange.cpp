@@ -67,11 +67,8 @@ class SingleExchange : public Exchange {
 
 /// Collective. Errors: E662 naming the ranks whose layout or plan differs.
 void agree_on_layout(const Communicator& ranks, const FlatLayout& layout, const TreePlan& plan) {
-    const LayoutSignature mine = signature_of(layout, plan);
-    const auto given =
-        ranks.all_gather(std::string(reinterpret_cast<const char*>(&mine.bits), sizeof mine.bits));
-    if (std::ranges::adjacent_find(given, std::not_equal_to<>()) == given.end()) return;
-    agree_on_failure(ranks, difference_of(given, "E662", ranks.broadcast(mine.text)));
+    if (const auto error = layout_difference(ranks.all_gather(layout_signature(layout, plan))))
+        agree_on_failure(ranks, error);
 }
 
 /// Collective. Makes every rank a node of its own: no memory is shared.

@@ -6,24 +6,17 @@
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/core/error.hpp"
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-struct LayoutSignature {
-    std::uint64_t bits = 0;  ///< differ if anything differs on which an exchange depends
-    std::string text;        ///< for a person
-};
+/// Returns a hash of all on which an exchange depends, and a text for a person.
+std::string layout_signature(const FlatLayout& layout, const TreePlan& plan);
 
-LayoutSignature signature_of(const FlatLayout& layout, const TreePlan& plan);
-
-/// Returns an error with `code` that names the ranks whose bytes differ from the majority; nothing
-/// if all are equal. `what`: rank 0's text for people.
-std::optional<Error> difference_of(const std::vector<std::string>& given,
-                                   const char* code,
-                                   const std::string& what);
+/// Returns E662 naming the ranks whose `signatures`, by rank, differ from the majority's; nothing
+/// if all are equal.
+std::optional<Error> layout_difference(const std::vector<std::string>& signatures);
 
 }  // namespace lockstep
