@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "sum_loops.hpp"
 #include "sum_order.hpp"
 
 #include <array>

@@ -23,9 +23,9 @@
 // against a reference, any order, length and alignment; comm/leaf_tree_test.cpp.
 //
 // Included by sum_loops_*.cpp, each compiled for one instruction set, inside a namespace of its
-// own. All but what sum_loops.hpp declares has internal linkage.
+// own. All but what sum_kernels.hpp declares has internal linkage.
 
-#include "sums/sum_loops.hpp"
+#include "sums/sum_kernels.hpp"
 #include "sums/sum_order.hpp"
 
 #include <cstddef>

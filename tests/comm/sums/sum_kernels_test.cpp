@@ -6,7 +6,6 @@
 #include "lockstep/core/error.hpp"
 
 #include "comm/reference.hpp"
-#include "sums/sum_loops.hpp"
 
 #include <algorithm>
 #include <cstring>
