@@ -38,8 +38,8 @@
 // done.
 //
 // Tested: comm/nccl/gpu_exchange_test.cpp (threads: bits, failures, traffic, who waits for whom),
-// comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp, simcuda/exchange_test.cpp
-// (processes: bits of the CPU's exchange, waits that are left out, of sums of integers, too).
+// comm/nccl/stripe_moves_test.cpp (with the kernel), simcuda/exchange_test.cpp (processes: bits of
+// the CPU's exchange, waits that are left out, of sums of integers, too).
 
 #include "lockstep/comm/nccl_communicator.hpp"
 

@@ -13,8 +13,8 @@
 //   process that aborts is about to end.
 // - A state goes back: may_follow() is the table of what may come after what.
 //
-// Tested: comm/nccl/nccl_state_test.cpp, nccl_communicator_test.cpp with a made-up NCCL that hangs
-// and fails on command.
+// Tested: comm/nccl/nccl_communicator_test.cpp with a made-up NCCL that hangs and fails
+// on command.
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error_kind.hpp"

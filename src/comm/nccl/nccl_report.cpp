@@ -16,7 +16,7 @@
 //
 // What must never happen: a guess. A line in another form is skipped.
 //
-// Tested: comm/nccl/nccl_report_test.cpp.
+// Tested: comm/nccl/nccl_network_test.cpp.
 
 #include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/core/error.hpp"

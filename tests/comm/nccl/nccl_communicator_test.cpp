@@ -2,24 +2,32 @@
 // The start, the end and the failures of a communicator, against an NCCL that is made up.
 #include "lockstep/comm/nccl_communicator.hpp"
 
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
 #include "comm/nccl/gpu_steps.hpp"
+#include "nccl/cuda_api.hpp"
+#include "nccl/nccl_group.hpp"
+#include "nccl/nccl_inside.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <thread>
 
 #include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
 
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::test;
+using enum lockstep::NcclState;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
 using NcclCommunicatorTest = FakeRanksTest;
+using NcclBufferTest = FakeRanksTest;
 
 GpuSteps make_steps(const FakeRank& rank, NcclCommunicator& communicator) {
     const std::vector<std::size_t> counts = {40};
@@ -156,7 +164,7 @@ TEST_F(NcclCommunicatorTest, RefusesAWrongFirstSum) {
 }
 
 TEST_F(NcclCommunicatorTest, StartsWithManyIdsOnlyWhereTheLibraryCan) {
-    // 300 ranks would be 300 threads: the choice is tested in nccl_state_test, the calls here.
+    // 300 ranks would be 300 threads: the choice is tested below, the calls here.
     nccl.version = 21900;
     run(2, [](const FakeRank& rank) { rank.communicator(); });
     EXPECT_EQ(nccl.used_ids(), 1);
@@ -258,6 +266,125 @@ TEST_F(NcclCommunicatorTest, CanBeMoved) {
         sum_once(rank, second);
     });
     EXPECT_EQ(text_of(errors[0]), "no error");
+}
+
+constexpr std::array all_states = {
+    unset, initializing, ready, failed, aborting, aborted, finalizing, finalized, destroyed};
+
+TEST(NcclState, EndsInAbortedOrDestroyedOnly) {
+    for (const NcclState from : all_states) {
+        int ways = 0;
+        for (const NcclState to : all_states) ways += may_follow(from, to) ? 1 : 0;
+        EXPECT_EQ(ways == 0, from == aborted || from == destroyed) << name_of(from);
+    }
+}
+
+TEST(NcclState, NeverGoesBackToReadyOrStaysWhereItIs) {
+    for (const NcclState from : all_states) {
+        EXPECT_FALSE(may_follow(from, from)) << name_of(from);
+        EXPECT_EQ(may_follow(from, ready), from == initializing) << name_of(from);
+        EXPECT_FALSE(may_follow(from, unset)) << name_of(from);
+    }
+}
+
+TEST(NcclState, CanBeAbortedFromEveryStateWithACommunicator) {
+    for (const NcclState from : {initializing, ready, failed, finalizing, finalized})
+        EXPECT_TRUE(may_follow(from, aborting)) << name_of(from);
+    for (const NcclState from : {unset, aborting, aborted, destroyed})
+        EXPECT_FALSE(may_follow(from, aborting)) << name_of(from);
+}
+
+TEST(NcclState, AFailureIsNeverFinalized) {
+    EXPECT_FALSE(may_follow(failed, finalizing));
+    EXPECT_FALSE(may_follow(failed, ready));
+    EXPECT_FALSE(may_follow(aborted, finalizing));
+}
+
+RC_GTEST_PROP(UniqueIds, AreAsManyAsTheirMakersAndEvenlySpread, ()) {
+    const int ranks = *rc::gen::inRange(1, 20000);
+    const int ids = unique_id_count(ranks, true);
+    const auto makers = unique_id_makers(ranks, ids);
+    RC_ASSERT(static_cast<int>(makers.size()) == ids);
+    RC_ASSERT(makers.front() == 0);
+    for (std::size_t i = 0; i < makers.size(); ++i) {
+        const int end = i + 1 < makers.size() ? makers[i + 1] : ranks;
+        const int served = end - makers[i];
+        RC_ASSERT(served == ranks / ids || served == ranks / ids + 1);
+        if (ids > 1) RC_ASSERT(served <= 128);
+    }
+}
+
+TEST(UniqueIds, AreOneUpTo256RanksAndForOldLibraries) {
+    EXPECT_EQ(unique_id_count(1, true), 1);
+    EXPECT_EQ(unique_id_count(256, true), 1);
+    EXPECT_EQ(unique_id_count(257, true), 3);
+    EXPECT_EQ(unique_id_count(4096, false), 1);
+    EXPECT_EQ(unique_id_makers(7, 3), (std::vector<int>{0, 3, 5}));
+}
+
+/// Sums a buffer of 2 integers, each its rank + 1; returns whether it was registered.
+bool sum_in_buffer(const FakeRank& rank) {
+    NcclCommunicator communicator = rank.communicator();
+    NcclBuffer first(communicator, 16);
+    const NcclBuffer buffer = std::move(first);
+    auto* numbers = static_cast<std::int64_t*>(buffer.data());
+    std::fill_n(numbers, 2, rank.rank + 1);
+    NcclCommunicator::Inside& inside = communicator.inside();
+    lockstep::NcclGroup group(inside);
+    group.add_up({numbers, 2});
+    group.end("a sum");
+    const lockstep::NcclPending pending{"a sum", lockstep::make_event(rank.runtime), {}};
+    lockstep::record(*rank.runtime, pending.end, inside.stream());
+    inside.wait_for(pending);
+    EXPECT_EQ(numbers[1], 3);
+    return buffer.is_registered();
+}
+
+TEST_F(NcclBufferTest, IsRegisteredWhereNcclCan) {
+    run(2, [](const FakeRank& rank) { EXPECT_TRUE(sum_in_buffer(rank)); });
+    const auto calls = nccl.calls();
+    EXPECT_EQ(std::ranges::count(calls, "register gradients"), 2);
+    EXPECT_EQ(std::ranges::count(calls, "deregister gradients"), 2);
+    EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(NcclBufferTest, IsPlainMemoryForOldLibraries) {
+    nccl.version = 21800;
+    run(2, [](const FakeRank& rank) { EXPECT_FALSE(sum_in_buffer(rank)); });
+    EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(NcclBufferTest, IsRegisteredOnAllRanksOrOnNone) {
+    nccl.refusing_registration = 1;
+    run(2, [](const FakeRank& rank) { EXPECT_FALSE(sum_in_buffer(rank)); });
+    const auto calls = nccl.calls();
+    EXPECT_EQ(std::ranges::count(calls, "deregister gradients"), 1);
+    EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(NcclBufferTest, LocksPagesOfTheHostAsLongAsTheyAreUsed) {
+    std::vector<std::byte> memory(4096);
+    run(1, [&](const FakeRank& rank) {
+        const lockstep::LockedPages locked(lockstep::gpu_page_lock(rank.runtime), memory);
+        EXPECT_EQ(cuda.locked, (std::map<const void*, std::size_t>{{memory.data(), 4096}}));
+    });
+    EXPECT_TRUE(cuda.locked.empty());
+}
+
+TEST_F(NcclBufferTest, SaysWhichCallDidNotLockPages) {
+    cuda.is_refusing_locks = true;
+    std::vector<std::byte> memory(4096);
+    const auto errors = run(1, [&](const FakeRank& rank) {
+        lockstep::LockedPages(lockstep::gpu_page_lock(rank.runtime), memory);
+    });
+    ASSERT_TRUE(errors[0]);
+    EXPECT_EQ(errors[0]->code(), "E681");
+    EXPECT_THAT(errors[0]->what(), testing::HasSubstr("cudaHostRegister failed: a fake error"));
+}
+
+TEST(DescribeGpus, SaysThatThereIsNoDriver) {
+    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    EXPECT_EQ(lockstep::describe_gpus(), "none (no driver)");
 }
 
 }  // namespace
