@@ -71,7 +71,7 @@ std::string manifest_text_of(std::span<const std::uint64_t> numbers, std::uint64
     manifest.shards = {{.name = "a",
                         .bytes = numbers[3],
                         .samples = manifest.samples,
-                        .index = {{.blocks = blocks}}}};
+                        .index = {{.blocks = blocks, .field = "x"}}}};
     return manifest_text(manifest);
 }
 

@@ -17,7 +17,8 @@ inline DatasetIndex made_up_index(std::vector<Field> fields,
     manifest.writer = "test";
     manifest.row_order = row_order;
     manifest.samples = manifest.block_rows = 4;
-    const std::vector<IndexPlace> places(fields.size(), {100, 1, 7});
+    std::vector<IndexPlace> places;
+    for (const Field& field : fields) places.push_back({100, 1, 7, field.name});
     manifest.fields = std::move(fields);
     manifest.shards = {{"a.h5", 50'000, 4, 0, std::string(32, 'a'), places}};
     return DatasetIndex::of_blocks("none", manifest_text(manifest), {});

@@ -89,6 +89,7 @@ struct IndexPlace {
     std::uint64_t offset = 0;  ///< offset of /index/FIELD in the file
     std::uint64_t blocks = 0;  ///< number of rows of 32 bytes
     std::uint64_t hash = 0;    ///< XXH3-64 of these rows
+    std::string field{};       ///< name of the field
     bool operator==(const IndexPlace&) const = default;
 };
 

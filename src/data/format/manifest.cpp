@@ -70,49 +70,10 @@ std::optional<std::uint64_t> parse_hex64(std::string_view text) {
     return std::stoull(std::string(text), nullptr, 16);
 }
 
-// A shard as its manifest has it: its index names the fields.
-struct NamedPlace {
-    std::string field;
-    IndexPlace place;
-};
-
-void describe(Record& record, NamedPlace& named) {
-    record.field("field", named.field);
-    record.count("offset", named.place.offset);
-    record.count("blocks", named.place.blocks);
-    record.text("xxh3_64", named.place.hash, hex64, parse_hex64, "16 hexadecimal digits");
-}
-
-struct ShardEntry {
-    Shard shard;
-    std::vector<NamedPlace> index;
-};
-
-void describe(Record& record, ShardEntry& entry) {
-    record.field("path", entry.shard.name);
-    record.count("bytes", entry.shard.bytes);
-    record.count("samples", entry.shard.samples);
-    record.count("first_sample", entry.shard.first_sample);
-    record.field("xxh3_128", entry.shard.xxh3_128);
-    record.field("index", entry.index);
-}
-
-ShardEntry entry_of(const Shard& shard, const std::vector<Field>& fields) {
-    ShardEntry entry{shard, {}};
+void check_names(const Shard& shard, const std::vector<Field>& fields, const std::string& origin) {
     for (std::size_t f = 0; f < shard.index.size(); ++f)
-        entry.index.push_back({fields[f].name, shard.index[f]});
-    return entry;
-}
-
-Shard shard_of(ShardEntry entry, const std::vector<Field>& fields, const std::string& origin) {
-    Shard shard = std::move(entry.shard);
-    for (const NamedPlace& named : entry.index) {
-        const std::size_t f = shard.index.size();
-        if (f >= fields.size() || named.field != fields[f].name)
+        if (f >= fields.size() || shard.index[f].field != fields[f].name)
             throw nonsense(origin, fmt::format("the index of '{}' names other fields", shard.name));
-        shard.index.push_back(named.place);
-    }
-    return shard;
 }
 
 constexpr std::array<std::string_view, 3> missing_names{"error", "drop", "mean"};
@@ -263,12 +224,6 @@ std::optional<Codec> parse_stored_codec(std::string_view name, ManifestKind kind
     return found->codec;
 }
 
-std::vector<ShardEntry> entries_of(const Manifest& manifest) {
-    std::vector<ShardEntry> entries;
-    for (const Shard& shard : manifest.shards) entries.push_back(entry_of(shard, manifest.fields));
-    return entries;
-}
-
 constexpr std::string_view seal_start = ",\n  \"digest\": \"";
 constexpr std::string_view seal_end = "\"\n}\n";
 
@@ -316,14 +271,28 @@ void describe(Record& record, Field& field) {
     record.sparse("source", field.source);
 }
 
-Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
-    return json_of_record(entry_of(shard, fields));
+void describe(Record& record, IndexPlace& place) {
+    record.field("field", place.field);
+    record.count("offset", place.offset);
+    record.count("blocks", place.blocks);
+    record.text("xxh3_64", place.hash, hex64, parse_hex64, "16 hexadecimal digits");
+}
+
+void describe(Record& record, Shard& shard) {
+    record.field("path", shard.name);
+    record.count("bytes", shard.bytes);
+    record.count("samples", shard.samples);
+    record.count("first_sample", shard.first_sample);
+    record.field("xxh3_128", shard.xxh3_128);
+    record.field("index", shard.index);
 }
 
 Shard shard_from_json(const Json& json,
                       const std::vector<Field>& fields,
                       const std::string& origin) {
-    return shard_of(record_from_json<ShardEntry>(json, origin), fields, origin);
+    Shard shard = record_from_json<Shard>(json, origin);
+    check_names(shard, fields, origin);
+    return shard;
 }
 
 // What the file has; `kind` is known before.
@@ -345,11 +314,9 @@ void describe(Record& record, Manifest& manifest) {
     record.field("block_rows", block_rows);
     if (record.is_reading()) manifest.block_rows = block_rows_of(record, block_rows);
     record.field("fields", manifest.fields);
-    auto entries = entries_of(manifest);
-    record.field("shards", entries);
+    record.field("shards", manifest.shards);
     if (!record.is_reading()) return;
-    for (ShardEntry& entry : entries)
-        manifest.shards.push_back(shard_of(std::move(entry), manifest.fields, record.origin()));
+    for (const Shard& shard : manifest.shards) check_names(shard, manifest.fields, record.origin());
 }
 
 std::string_view element_name(ElementType type) {

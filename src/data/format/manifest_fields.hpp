@@ -13,8 +13,11 @@ namespace lockstep {
 /// One member of "fields".
 void describe(Record& record, Field& field);
 
-/// Returns one member of "shards", whose index names `fields`. Errors: E222.
-Json shard_json(const Shard& shard, const std::vector<Field>& fields);
+/// One member of "shards".
+void describe(Record& record, Shard& shard);
+
+/// Returns one member of "shards". Errors: E222, also if its index names other fields than
+/// `fields`.
 Shard shard_from_json(const Json& json,
                       const std::vector<Field>& fields,
                       const std::string& origin);

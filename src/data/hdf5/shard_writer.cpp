@@ -261,6 +261,7 @@ Indexes write_objects(const ShardSpec& spec,
 // Puts the index's rows where the library reserved room for them.
 IndexPlace write_index(int fd,
                        const fs::path& path,
+                       const Field& field,
                        const ProbedField& probed,
                        std::vector<IndexRow> rows) {
     expect(probed.blocks.size() == rows.size() && probed.index_offset > 0,
@@ -273,7 +274,7 @@ IndexPlace write_index(int fd,
     if (::lseek(fd, static_cast<off_t>(probed.index_offset), SEEK_SET) < 0)
         throw system_error("write", path, errno);
     write_all(fd, bytes, path);
-    return {probed.index_offset, rows.size(), hash64(bytes)};
+    return {probed.index_offset, rows.size(), hash64(bytes), field.name};
 }
 
 void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path& path) {
@@ -324,7 +325,8 @@ Shard write_shard(const ShardSpec& spec,
     const UniqueFd fd(::open(spec.path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!fd) throw system_error("write", spec.path, errno);
     for (std::size_t f = 0; f < probed.size(); ++f)
-        shard.index.push_back(write_index(fd.value(), spec.path, probed[f], indexes[f]));
+        shard.index.push_back(
+            write_index(fd.value(), spec.path, described.fields[f], probed[f], indexes[f]));
     if (::fsync(fd.value()) != 0) throw system_error("flush", spec.path, errno);
     shard.xxh3_128 = file_digest(spec.path);
     return shard;

@@ -211,7 +211,7 @@ std::vector<std::optional<Shard>> PackSpace::finished_shards(const Manifest& man
             const auto shard = finished(name);
             if (shard && report) report({"resume", i + 1, found.size()});
             if (shard && file_digest(folder_ / name) == shard->xxh3_128) {
-                list.push_back({i, shard_json(*shard, fields_)});
+                list.push_back({i, json_of_record(*shard)});
                 continue;
             }
             fs::remove(record_of(folder_ / name));
@@ -238,7 +238,7 @@ std::optional<Shard> PackSpace::finished(const std::string& name) const {
 }
 
 std::string PackSpace::write_finished(const Shard& shard) const {
-    const Json entry = shard_json(shard, fields_);
+    const Json entry = json_of_record(shard);
     write_sealed(record_of(folder_ / shard.name), {{"shard", entry}});
     return entry.dump();
 }

@@ -174,7 +174,7 @@ TEST(SubmitEstimate, LooksAtTheVocabularyAndTheLengthOfText) {
     manifest.row_order = "source";
     manifest.samples = manifest.block_rows = 4;
     manifest.fields = {tokens};
-    manifest.shards = {{"a.h5", 5000, 4, 0, std::string(32, 'a'), {{100, 1, 7}}}};
+    manifest.shards = {{"a.h5", 5000, 4, 0, std::string(32, 'a'), {{100, 1, 7, "tokens"}}}};
     test::TempDir folder;
     write_file_atomically(folder.path() / manifest_name, manifest_text(manifest));
     const auto estimate = estimate_job({.data = folder.path(), .model = {"gpt"}}, {}, 0);

@@ -214,6 +214,8 @@ Manifest example() {
     manifest.shards = {
         {"a.h5", 5000, 32, 0, std::string(32, 'a'), {{100, 2, 7}, {200, 2, 8}, {300, 2, 8}}},
         {"b.h5", 4000, 8, 32, std::string(32, 'b'), {{100, 1, 9}, {200, 1, ~0ull}, {300, 1, 8}}}};
+    for (Shard& shard : manifest.shards)
+        for (std::size_t f = 0; f < 3; ++f) shard.index[f].field = manifest.fields[f].name;
     return manifest;
 }
 
@@ -235,7 +237,7 @@ TEST(Manifest, RefusesBlocksWhoseBytesOverflow) {
         manifest.samples = manifest.block_rows = 1 << 30;
         manifest.fields = {{.name = "x", .shape = {(std::int64_t{1} << 34) + 1}}};
         manifest.shards = {
-            {"a.h5", 5000, manifest.samples, 0, std::string(32, 'a'), {{100, 1, 7}}}};
+            {"a.h5", 5000, manifest.samples, 0, std::string(32, 'a'), {{100, 1, 7, "x"}}}};
         EXPECT_EQ(code_of(manifest), "E222");
         manifest.fields[0].shape = {1};
         EXPECT_EQ(code_of(manifest), codec == Codec::none ? "E222" : "");
