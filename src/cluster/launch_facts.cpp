@@ -75,7 +75,7 @@ void read_pmi(const Environment& environment, LaunchFacts& facts) {
 }
 
 /// Returns the variables that name a rank or a size, as "NAME=value NAME=value".
-std::string values_text(const LaunchFacts& facts) {
+std::string shown_values(const LaunchFacts& facts) {
     constexpr std::array shown{"OMPI_COMM_WORLD_RANK",
                                "OMPI_COMM_WORLD_SIZE",
                                "PMIX_RANK",
@@ -96,7 +96,7 @@ std::string values_text(const LaunchFacts& facts) {
     return text;
 }
 
-Error singletons(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
+Error singletons_error(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
     std::string why =
         "this mpirun belongs to another MPI than the one the program is linked with, or the "
         "variables are left over from another launch";
@@ -127,7 +127,7 @@ Error singletons(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
                         *facts.size,
                         mpi_rank,
                         mpi_size),
-            why + "; found " + values_text(facts),
+            why + "; found " + shown_values(facts),
             fix};
 }
 
@@ -136,7 +136,7 @@ Error disagreement(const LaunchFacts& facts, std::string what) {
             std::move(what),
             "the variables come from another launch than this one (exported, or inherited by a "
             "nested start); found " +
-                values_text(facts),
+                shown_values(facts),
             "start from a clean shell: unset ${!OMPI_*} ${!PMIX_*} ${!SLURM_*}, then mpirun -np N "
             "lockstep train ..."};
 }
@@ -185,7 +185,8 @@ LaunchFacts read_launch_facts(const Environment& environment) {
 
 void check_launch(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
     if (facts.launcher == Launcher::none || !facts.size) return;
-    check(mpi_size > 1 || *facts.size <= 1, [&] { return singletons(facts, mpi_rank, mpi_size); });
+    check(mpi_size > 1 || *facts.size <= 1,
+          [&] { return singletons_error(facts, mpi_rank, mpi_size); });
     if (facts.is_heterogeneous) return;
     check(*facts.size == mpi_size && facts.rank.value_or(mpi_rank) == mpi_rank, [&] {
         return disagreement(facts,
