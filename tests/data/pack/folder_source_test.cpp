@@ -20,11 +20,7 @@ using testing::HasSubstr;
 class FolderSource : public testing::Test {
   protected:
     Error error(const FolderOptions& options = {}) {
-        return error_of([&] {
-            const auto source = open_folder(folder_.path(), options);
-            for (std::uint64_t row = 0; row < source->samples(); ++row)
-                values_of<std::uint8_t>(*source, 0, row);
-        });
+        return error_of([&] { test::rows_of(*open_folder(folder_.path(), options)); });
     }
 
     test::TempDir folder_;
@@ -195,11 +191,7 @@ class MaskSource : public testing::Test {
     }
 
     Error error(const FolderOptions& options = {}) {
-        return error_of([&] {
-            const auto all = source(options);
-            for (std::uint64_t row = 0; row < all->samples(); ++row)
-                values_of<std::uint8_t>(*all, 1, row);
-        });
+        return error_of([&] { test::rows_of(*source(options), 1); });
     }
 
     static std::string mask(const std::string& pixels) {
