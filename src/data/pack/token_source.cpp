@@ -11,6 +11,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
+#include "format/labels.hpp"
 #include "hdf5/contents.hpp"
 #include "npy_header.hpp"
 
@@ -27,18 +28,23 @@ namespace {
 
 constexpr std::uint64_t piece_tokens = std::uint64_t{1} << 18;
 
-struct TokenRun;
+template <class Stored>
+std::int64_t as_number(std::span<const std::byte> stored, std::size_t i) {
+    return element_at<Stored>(stored, i);
+}
 
 // The form of a token in a file, little-endian.
 struct StoredToken {
     std::string_view descr;  // in NPY headers
     std::size_t bytes;
-    // Makes i32 of `stored`, which begins with token number `place` of the file.
-    void (*narrow)(const TokenRun& run,
-                   std::uint64_t place,
-                   std::span<const std::byte> stored,
-                   std::span<std::byte> out);
+    std::int64_t (*token_at)(std::span<const std::byte> stored, std::size_t i);
 };
+constexpr std::array<StoredToken, 6> stored_tokens{{{"|u1", 1, as_number<std::uint8_t>},
+                                                    {"<u1", 1, as_number<std::uint8_t>},
+                                                    {"<u2", 2, as_number<std::uint16_t>},
+                                                    {"<u4", 4, as_number<std::uint32_t>},
+                                                    {"<i4", 4, as_number<std::int32_t>},
+                                                    {"<i8", 8, as_number<std::int64_t>}}};
 
 // One file's part of all tokens.
 struct TokenRun {
@@ -48,40 +54,6 @@ struct TokenRun {
     std::uint64_t tokens = 0;
     std::uint64_t first = 0;  // number of its first token among all
 };
-
-Error token_out_of_range(const TokenRun& run, std::uint64_t place, const std::string& value) {
-    return Error("E210",
-                 fmt::format("token {} at place {} of '{}' is out of range",
-                             value,
-                             grouped(place),
-                             run.file->path().string()),
-                 fmt::format("tokens are whole numbers from 0 to {}",
-                             grouped(std::numeric_limits<std::int32_t>::max())),
-                 "check that the file has tokens, and their type");
-}
-
-// Negative ones that fit stay: packing names their sample.
-template <class Stored>
-void narrow(const TokenRun& run,
-            std::uint64_t place,
-            std::span<const std::byte> stored,
-            std::span<std::byte> out) {
-    for (std::size_t i = 0; i < stored.size() / sizeof(Stored); ++i) {
-        Stored value{};
-        std::memcpy(&value, stored.data() + i * sizeof value, sizeof value);
-        if (!std::in_range<std::int32_t>(value))
-            throw token_out_of_range(run, place + i, std::to_string(value));
-        const auto token = static_cast<std::int32_t>(value);
-        std::memcpy(out.data() + i * sizeof token, &token, sizeof token);
-    }
-}
-
-constexpr std::array<StoredToken, 6> stored_tokens{{{"|u1", 1, narrow<std::uint8_t>},
-                                                    {"<u1", 1, narrow<std::uint8_t>},
-                                                    {"<u2", 2, narrow<std::uint16_t>},
-                                                    {"<u4", 4, narrow<std::uint32_t>},
-                                                    {"<i4", 4, narrow<std::int32_t>},
-                                                    {"<i8", 8, narrow<std::int64_t>}}};
 
 class TokenSource : public RowSource {
   public:
@@ -147,7 +119,22 @@ class TokenSource : public RowSource {
         if (fields_[0].type == ElementType::u8) return run.file->read(run.offset + place, out);
         std::vector<std::byte> stored(out.size() / token_bytes() * bytes);
         run.file->read(run.offset + place * bytes, stored);
-        run.type->narrow(run, place, stored, out);
+        // Negative ones that fit stay: packing names their sample.
+        for (std::size_t i = 0; i < stored.size() / bytes; ++i) {
+            const std::int64_t value = run.type->token_at(stored, i);
+            check(std::in_range<std::int32_t>(value), [&] {
+                return Error("E210",
+                             fmt::format("token {} at place {} of '{}' is out of range",
+                                         value,
+                                         grouped(place + i),
+                                         run.file->path().string()),
+                             fmt::format("tokens are whole numbers from 0 to {}",
+                                         grouped(std::numeric_limits<std::int32_t>::max())),
+                             "check that the file has tokens, and their type");
+            });
+            const auto token = static_cast<std::int32_t>(value);
+            std::memcpy(out.data() + i * sizeof token, &token, sizeof token);
+        }
     }
 
     std::size_t token_bytes() const { return element_bytes(fields_[0].type); }
