@@ -58,14 +58,8 @@ struct Plan {
 
 Plan plan_of(const std::vector<std::int64_t>& shape, PixelOrder order) {
     const auto at = [&](std::size_t i) { return static_cast<std::size_t>(shape.at(i)); };
-    switch (order) {
-        case PixelOrder::channels_first:
-            return {at(0), at(1), at(2), at(1) * at(2), at(2), 1};
-        case PixelOrder::channels_last:
-            return {at(2), at(0), at(1), 1, at(1) * at(2), at(2)};
-        case PixelOrder::plane:
-            break;
-    }
+    if (order == PixelOrder::channels_first) return {at(0), at(1), at(2), at(1) * at(2), at(2), 1};
+    if (order == PixelOrder::channels_last) return {at(2), at(0), at(1), 1, at(1) * at(2), at(2)};
     return {1, at(0), at(1), 0, at(1), 1};
 }
 

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -184,44 +185,31 @@ std::size_t find_column(const CsvColumns& columns,
 }
 
 // Gives each column one role.
-class RolesGiven {
-  public:
-    RolesGiven(const CsvColumns& columns, const fs::path& path) : columns_(columns), path_(path) {}
-
-    std::size_t take(const char* option, const std::string& wanted) {
-        const std::size_t column = find_column(columns_, wanted, path_);
+void give_roles(CsvColumns& columns, const CsvOptions& csv, const fs::path& path) {
+    std::map<std::size_t, const char*> options;  // that name a column
+    const auto take = [&](const char* option, const std::string& wanted) {
+        const std::size_t column = find_column(columns, wanted, path);
         if (column == no_column) return column;
-        const auto [met, is_new] = taken_.emplace(column, option);
+        const auto [met, is_new] = options.emplace(column, option);
         check(is_new, [&] {
             return Error("E106",
                          fmt::format("column {} of '{}' is named twice",
-                                     printable(columns_.name_of(column)),
-                                     path_.string()),
+                                     printable(columns.name_of(column)),
+                                     path.string()),
                          fmt::format("--{} and --{} name it", met->second, option),
                          "drop it from one of them");
         });
         return column;
-    }
-    bool has(std::size_t column) const { return taken_.contains(column); }
-
-  private:
-    const CsvColumns& columns_;
-    const fs::path& path_;
-    std::map<std::size_t, const char*> taken_;
-};
-
-void give_roles(CsvColumns& columns, const CsvOptions& csv, const fs::path& path) {
-    RolesGiven roles(columns, path);
-    columns.label = roles.take("label", csv.label);
-    for (const std::string& target : csv.targets)
-        columns.targets.push_back(roles.take("target", target));
-    for (const std::string& dropped : csv.drop) roles.take("drop", dropped);
-    RolesGiven texts = roles;  // those are features
-    for (const std::string& column : csv.categorical) texts.take("categorical", column);
+    };
+    columns.label = take("label", csv.label);
+    for (const std::string& target : csv.targets) columns.targets.push_back(take("target", target));
+    for (const std::string& dropped : csv.drop) take("drop", dropped);
+    std::set<std::size_t> texts;  // those are features
+    for (const std::string& column : csv.categorical) texts.insert(take("categorical", column));
     for (std::size_t c = 0; c < columns.count; ++c) {
-        if (roles.has(c)) continue;
+        if (options.contains(c) && !texts.contains(c)) continue;
         columns.features.push_back(c);
-        columns.are_categories.push_back(texts.has(c));
+        columns.are_categories.push_back(texts.contains(c));
     }
 }
 
