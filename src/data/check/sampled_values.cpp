@@ -29,16 +29,6 @@ std::uint64_t largest_block(const DatasetIndex& index, std::size_t field) {
     return largest;
 }
 
-struct Places {
-    std::uint64_t count = 1, rows = 1;  ///< rows at each
-};
-
-Places places_of(std::uint64_t rows, std::uint64_t row_bytes, std::uint64_t block_bytes) {
-    if (rows * row_bytes <= most_bytes) return {1, rows};
-    const std::uint64_t count = std::min<std::uint64_t>(rows, block_bytes > large_block ? 4 : 16);
-    return {count, std::clamp<std::uint64_t>(most_bytes / count / row_bytes, 1, rows / count)};
-}
-
 std::string number_text(double value) {
     constexpr double exact = 1e15;
     if (value == std::floor(value) && std::abs(value) < exact)
@@ -143,20 +133,22 @@ std::optional<SampledRows> sample_rows(const std::shared_ptr<const DatasetIndex>
     const std::uint64_t row_bytes = described.bytes_per_sample();
     const std::uint64_t block_bytes = largest_block(*index, field);
     if (std::max(row_bytes, block_bytes) > most_buffer_bytes) return {};
-    const Places places = places_of(index->samples(), row_bytes, block_bytes);
-    SampledRows sample{.type = described.type,
-                       .shape = described.shape,
-                       .rows = places.count * places.rows,
-                       .of = index->samples()};
+    const std::uint64_t all = index->samples();
+    std::uint64_t places = 1, rows = all;  // at each
+    if (all * row_bytes > most_bytes) {
+        places = std::min<std::uint64_t>(all, block_bytes > large_block ? 4 : 16);
+        rows = std::clamp<std::uint64_t>(most_bytes / places / row_bytes, 1, all / places);
+    }
+    SampledRows sample{
+        .type = described.type, .shape = described.shape, .rows = places * rows, .of = all};
     sample.bytes.resize(sample.rows * row_bytes);
     ShardFiles files(index, Access::scattered);
     BlockReader reader(files, field);
-    for (std::uint64_t i = 0; i < places.count; ++i)
-        reader.read_rows(
-            field,
-            i * index->samples() / places.count,
-            places.rows,
-            std::span(sample.bytes).subspan(i * places.rows * row_bytes, places.rows * row_bytes));
+    for (std::uint64_t i = 0; i < places; ++i)
+        reader.read_rows(field,
+                         i * all / places,
+                         rows,
+                         std::span(sample.bytes).subspan(i * rows * row_bytes, rows * row_bytes));
     return sample;
 }
 

@@ -269,15 +269,13 @@ std::optional<TrainCommand> unsound(const Inspection& all, const TrainField& fie
 // Returns the group of `first` if its data sets are lists of bytes of several lengths, as encoded
 // images are; else "".
 std::string group_of_images(const Candidate& first, const std::vector<Candidate>& all) {
-    const auto is_like_it = [&](const Candidate& each) {
-        return each.facts.size.size() == 1 && each.facts.number && each.facts.number->bytes == 1;
-    };
     const std::string group = first.name.substr(0, first.name.rfind('/'));
     bool are_several = false;
     for (const Candidate& each : all) {
         if (!each.name.starts_with(group + "/")) continue;
-        if (!is_like_it(each)) return "";
-        are_several = are_several || each.facts.size != first.facts.size;
+        const DatasetFacts& facts = each.facts;
+        if (facts.size.size() != 1 || !facts.number || facts.number->bytes != 1) return "";
+        are_several = are_several || facts.size != first.facts.size;
     }
     return are_several ? group : "";
 }
