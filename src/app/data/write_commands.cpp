@@ -84,13 +84,11 @@ void pack_rows(const RowSource& source,
 struct Arguments {
     PackInputs inputs;
     PackArguments output;
-    std::int64_t classes = 0;
 };
 
 void pack(Arguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     PackOptions& options = arguments.output.pack;
-    options.classes = arguments.classes;
     if (options.classes == 0 && !arguments.inputs.text.empty()) options.classes = 256;  // of bytes
     Progress progress;
     const auto source = together(team_of(ranks), [&] {
@@ -101,8 +99,6 @@ void pack(Arguments& arguments, const Communicator& ranks) {
     });
     pack_rows(*source, arguments.output, ranks, progress);
 }
-
-constexpr std::size_t most_files = 1 << 20;
 
 constexpr const char* data_pack_help =
     "Writes a data set that 'lockstep train' streams: HDF5 shards with hashes and a\n"
@@ -314,7 +310,7 @@ Command data_pack_command() {
     auto arguments = std::make_shared<Arguments>();
     OptionTable table = pack_input_sections(arguments->inputs);
     table[1].options.push_back(whole_option("classes",
-                                            arguments->classes,
+                                            arguments->output.pack.classes,
                                             {0, max_classes},
                                             "number of classes of labels and masks, or of tokens "
                                             "(the vocabulary); 0: the largest + 1"));
@@ -324,7 +320,7 @@ Command data_pack_command() {
             .usage = "lockstep data pack INPUT --out DIR [options]",
             .text = data_pack_help,
             .table = std::move(table),
-            .optional_positionals = most_files,
+            .optional_positionals = most_data_words,
             .run = [arguments](const Invocation& call) {
                 const Communicator& ranks = call.process.ranks;
                 agree(ranks, [&] {
