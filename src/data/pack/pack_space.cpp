@@ -166,21 +166,18 @@ std::string PackSpace::look_at_leftovers(const PackOptions& options) {
         remove_unfinished_in(path);
         return path;
     }
-    if (left && options.leftovers == Leftovers::resume && !finished_in(path).empty())
-        refuse(left->identity);
+    if (left && options.leftovers == Leftovers::resume && !finished_in(path).empty()) {
+        workspace_->keep();
+        throw Error("E240",
+                    fmt::format("'{}' has {} finished shards of another pack",
+                                path.string(),
+                                finished_in(path).size()),
+                    differences(left->identity, identity_),
+                    "give the same input and options to continue it, or --restart to begin again");
+    }
     workspace_->clear();
     write_plan_in(path, {identity_, {}});
     return path;
-}
-
-void PackSpace::refuse(const Json& other) {
-    workspace_->keep();
-    throw Error("E240",
-                fmt::format("'{}' has {} finished shards of another pack",
-                            workspace_->path().string(),
-                            finished_in(workspace_->path()).size()),
-                differences(other, identity_),
-                "give the same input and options to continue it, or --restart to begin again");
 }
 
 PackSpace::~PackSpace() {

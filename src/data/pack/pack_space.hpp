@@ -88,7 +88,6 @@ class PackSpace {
 
   private:
     std::string look_at_leftovers(const PackOptions& options);
-    void refuse(const Json& other);
     std::optional<Shard> finished(const std::string& name) const;
 
     const Team& team_;
