@@ -22,8 +22,7 @@ class Alone : public RunsTest {
         EXPECT_THAT(in_folder(home_->path(),
                               "train --data train --test-data test --run a --model mlp "
                               "--channels 8 --batch 60 --virtual-ranks 4 --epochs 2 --schedule "
-                              "cosine --keep-best loss --checkpoint-every 5steps "
-                              "--keep last=9 "
+                              "cosine --keep-best loss --checkpoint-every 5steps --keep last=9 "
                               "--skip-checks all"),
                     ends(0));
         fs::remove_all(*home_ / "train");
@@ -231,10 +230,9 @@ TEST_F(Alone, PredictsTablesAsTheTrainingTableWasRead) {
                 has("packed 1 samples"));
     EXPECT_THAT(said("eval r --data t"), ContainsRegex("\ny2  +-?[0-9.]+ +[0-9.]+ "));
     said("export r --out w.safetensors");
-    EXPECT_THAT(
-        said("train --data t --run w --model mlp --batch 16 --max-steps 1 --skip-checks all "
-             "--load-weights w.safetensors"),
-        has("the weights of 'w.safetensors' give scaled targets, and here they"));
+    EXPECT_THAT(said("train --data t --run w --model mlp --batch 16 --max-steps 1 --skip-checks "
+                     "all --load-weights w.safetensors"),
+                has("the weights of 'w.safetensors' give scaled targets, and here they"));
     const std::string tested = said("eval r --data t --json");
     said("data pack --csv t.csv --separator semicolon --like t --target y1 --target y2 --out like");
     EXPECT_THAT(said("data pack --csv t.csv --like t --real f64 --out x"), has("error E106"));

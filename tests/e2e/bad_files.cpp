@@ -36,8 +36,7 @@ BadInput flipped_bit() {
         "block 7, 25,088 bytes at offset 183,808 (samples 224 to 255) <rank>\n"
         "  why: their XXH3-64 is b9aefb7ba3c2aa58, the index says 7a378e9d321d3910; read twice\n"
         "  fix: copy the file from its source, then run 'lockstep data verify'; 'lockstep train' "
-        "with "
-        "--on-bad-data mask leaves these samples out\n",
+        "with --on-bad-data mask leaves these samples out\n",
         flip_bit_of_last_image);
     flipped.words = flipped.words + typed("--max-steps 20 --data-mode resident");
     return flipped;

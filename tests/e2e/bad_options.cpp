@@ -188,8 +188,7 @@ std::vector<BadInput> unfit_models() {
          train(typed("--model resnet18 --virtual-ranks 4 --batch 8 --micro-batches 2")),
          "lockstep: error E217: batch norm has no statistics of a single sample<same>\n"
          "  why: each step has 8 samples, for 4 virtual ranks in 2 micro-batches each: some "
-         "compute "
-         "one by itself\n"
+         "compute one by itself\n"
          "  fix: use a larger --batch, fewer --virtual-ranks or --micro-batches\n"},
         {"ModelOfOtherData",
          train({"--model", "gpt"}),

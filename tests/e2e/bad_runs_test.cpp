@@ -97,11 +97,10 @@ TEST_F(BadRuns, AreNotStartedByRootUnlessOpenMpiMay) {
                           {program()}) +
                     train({"--np", "2"})),
         ends(77,
-             testing::Eq(
-                 "lockstep: error E603: Open MPI refuses to run as root\n"
-                 "  why: a mistake as root can damage the whole system\n"
-                 "  fix: use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
-                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n")));
+             testing::Eq("lockstep: error E603: Open MPI refuses to run as root\n"
+                         "  why: a mistake as root can damage the whole system\n"
+                         "  fix: use your own account; in a container: export "
+                         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n")));
 }
 
 TEST_F(BadRuns, NeedMpirunOnThePath) {

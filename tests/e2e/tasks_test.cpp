@@ -280,10 +280,8 @@ class RolledBack : public RunsTest {
 TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
     const std::string one = output_of(trained("one", 1, due_));
     EXPECT_THAT(one,
-                has("step 6: loss or gradient is not finite; weights "
-                    "are again those of step 4\n",
-                    "step 7: loss or gradient is not finite; weights "
-                    "are still those of step 6\n"));
+                has("step 6: loss or gradient is not finite; weights are again those of step 4\n",
+                    "step 7: loss or gradient is not finite; weights are still those of step 6\n"));
     EXPECT_EQ(manifest_of(folder_ / "one", 30).at("state").at("updates"), 20);
 
     // The step after it fails: the checkpoint before the last one must still be there.

@@ -163,9 +163,7 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
                             Words{std::to_string(ranks), "--run", folder / std::to_string(ranks)});
     };
     const auto alone = train(1);
-    EXPECT_THAT(alone,
-                says("virtual ranks: 8 by default, for as many ranks with the same "
-                     "bits\n"));
+    EXPECT_THAT(alone, says("virtual ranks: 8 by default, for as many ranks with the same bits\n"));
     EXPECT_THAT(alone, says("8 a rank of 8 samples, computed together"));
     EXPECT_EQ(printed_hash(output_of(train(3))), printed_hash(alone.output));
 }
