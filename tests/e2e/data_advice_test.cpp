@@ -202,9 +202,7 @@ std::vector<Advised> advised() {
     };
 }
 
-std::string advised_name(const testing::TestParamInfo<Advised>& info) {
-    return info.param.name;
-}
+const auto advised_name = [](const auto& of) { return of.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(Commands, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
 

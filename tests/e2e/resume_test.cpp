@@ -159,17 +159,13 @@ TEST_P(ResumeAfterStop, GivesTheUndisturbedResult) {
     expect_undisturbed_end(GetParam().resumed_on);
 }
 
-std::string stop_name(const testing::TestParamInfo<Stop>& info) {
-    return info.param.name;
-}
-
 INSTANTIATE_TEST_SUITE_P(,
                          ResumeAfterStop,
                          testing::Values(Stop{"BySigusr1", SIGUSR1, 75, 75, 1},
                                          Stop{"BySigusr2", SIGUSR2, 75, 75, 1},
                                          Stop{"BySigterm", SIGTERM, 75, 75, 2},
                                          Stop{"BySigint", SIGINT, 130, 75, 1}),
-                         stop_name);
+                         [](const auto& of) { return of.param.name; });
 
 class ResumeWithOtherSettings : public RunsTest {
   protected:
