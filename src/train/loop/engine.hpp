@@ -7,7 +7,6 @@
 #include "loop/evaluate.hpp"
 #include "loop/inputs.hpp"
 #include "loop/run_contract.hpp"
-#include "loop/start.hpp"
 #include "model/known_errors.hpp"
 #include "replica/gpu.hpp"
 #include "replica/optimizer.hpp"

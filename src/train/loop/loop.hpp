@@ -16,7 +16,6 @@
 #include "loop/inputs.hpp"
 #include "loop/run_contract.hpp"
 #include "loop/run_hold.hpp"
-#include "loop/start.hpp"
 #include "task/sample_feed.hpp"
 
 #include <cstdint>

@@ -11,7 +11,6 @@
 
 #include "checkpoint/initial_weights.hpp"
 #include "loop/inputs.hpp"
-#include "loop/start.hpp"
 #include "model/model.hpp"
 #include "task/task.hpp"
 

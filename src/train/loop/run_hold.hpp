@@ -13,7 +13,6 @@
 
 #include "loop/inputs.hpp"
 #include "loop/run_contract.hpp"
-#include "loop/start.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a start begins with, and what it has used when it ends.
-#include "loop/start.hpp"
-
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
@@ -12,6 +10,7 @@
 #include "lockstep/run/job_summary.hpp"
 #include "lockstep/run/memory.hpp"
 
+#include "loop/inputs.hpp"
 #include "loop/loop.hpp"
 
 #include <algorithm>
