@@ -296,13 +296,10 @@ class Verification {
     // Only for files whose every byte is right: what libhdf5 sees is what the index says. Whoever
     // made the file may have made the manifest too, so a child looks.
     void verify_structure(const ShardView& shard) {
-        const std::vector<ProbedField> probed =
-            probe_shard(shard.path, manifest_, shard.number, &sandbox_).fields;
+        const auto probed = probe_shard(shard.path, manifest_, shard.number, &sandbox_).blocks;
         for (std::size_t f = 0; f < shard.blocks.size(); ++f) {
             const bool agrees = std::ranges::equal(
-                probed[f].blocks,
-                shard.blocks[f],
-                [](const StoredBlock& seen, const StoredBlock& said) {
+                probed[f], shard.blocks[f], [](const StoredBlock& seen, const StoredBlock& said) {
                     return seen.offset == said.offset && seen.stored_bytes == said.stored_bytes &&
                            seen.rows == said.rows && seen.codec == said.codec;
                 });

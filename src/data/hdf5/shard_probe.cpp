@@ -191,9 +191,9 @@ FileRequest request_for(const fs::path& path, const Manifest& manifest) {
     return request;
 }
 
-ProbedShard judged(const FileFacts& facts, const Expected& expected) {
+ShardBlocks judged(const FileFacts& facts, const Expected& expected) {
     check_identity(facts, expected);
-    ProbedShard probed;
+    ShardBlocks probed;
     for (std::size_t f = 0; f < expected.manifest.fields.size(); ++f) {
         const Field& field = expected.manifest.fields[f];
         const DatasetFacts& data = facts.datasets[2 * f];
@@ -215,8 +215,8 @@ ProbedShard judged(const FileFacts& facts, const Expected& expected) {
                 found.fault,
                 "pack the data again, or undo what rewrote the shard");
         });
-        const std::uint64_t table = index_offset_of(facts.datasets[2 * f + 1], found.blocks.size());
-        probed.fields.push_back({std::move(found.blocks), table});
+        probed.tables.push_back(index_offset_of(facts.datasets[2 * f + 1], found.blocks.size()));
+        probed.blocks.push_back(std::move(found.blocks));
     }
     return probed;
 }
@@ -231,32 +231,19 @@ std::string rewritten(const Shard& shard) {
         shard.name);
 }
 
-// The blocks of one shard, by field, and whether they come from the index that was packed.
-struct OpenedShard {
-    std::vector<std::vector<StoredBlock>> blocks;
-    BlockForms forms;
-    bool is_as_packed = true;
-};
-
-OpenedShard open_shard(Sandbox& sandbox,
-                       const fs::path& folder,
-                       const Manifest& manifest,
-                       std::size_t number) {
-    const Shard& shard = manifest.shards[number];
-    const fs::path path = path_beneath(folder, shard.name);
-    check_is_whole_hdf5(path, shard.bytes);
-    const bool has_size = fs::file_size(path) == shard.bytes;
-    OpenedShard opened;
-    for (std::size_t f = 0; has_size && f < manifest.fields.size(); ++f) {
+// By the index that was packed; nothing if the file is another one.
+std::optional<ShardBlocks> blocks_as_packed(const fs::path& path,
+                                            const Manifest& manifest,
+                                            std::size_t number) {
+    check_is_whole_hdf5(path, manifest.shards[number].bytes);
+    if (fs::file_size(path) != manifest.shards[number].bytes) return {};
+    ShardBlocks shard;
+    for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
         auto blocks = read_index_rows(path, manifest, number, f);
-        if (!blocks) break;
-        opened.blocks.push_back(std::move(*blocks));
+        if (!blocks) return {};
+        shard.blocks.push_back(std::move(*blocks));
     }
-    if (opened.blocks.size() == manifest.fields.size()) return opened;
-    ProbedShard probed = probe_shard(path, manifest, number, &sandbox);
-    opened = {{}, std::move(probed.forms), false};
-    for (ProbedField& field : probed.fields) opened.blocks.push_back(std::move(field.blocks));
-    return opened;
+    return shard;
 }
 
 }  // namespace
@@ -311,7 +298,7 @@ void check_is_whole_hdf5(const fs::path& path, std::uint64_t expected_bytes) {
         throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);
 }
 
-ProbedShard probe_shard(const fs::path& path,
+ShardBlocks probe_shard(const fs::path& path,
                         const Manifest& manifest,
                         std::size_t number,
                         Sandbox* sandbox) {
@@ -332,11 +319,15 @@ DatasetIndex DatasetIndex::open(const fs::path& folder) {
     }
     Sandbox sandbox;  // whose child is only started if a shard is not what was packed
     for (std::size_t number = 0; number < index.shards().size(); ++number) {
-        index.stamps_.push_back(file_stamp(path_beneath(folder, index.shards()[number].name)));
-        OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);
-        for (std::size_t f = 0; f < shard.blocks.size(); ++f)
-            index.append(f, shard.blocks[f], shard.forms);
-        if (!shard.is_as_packed) index.warnings_.push_back(rewritten(index.shards()[number]));
+        const fs::path path = path_beneath(folder, index.shards()[number].name);
+        index.stamps_.push_back(file_stamp(path));
+        auto shard = blocks_as_packed(path, index.manifest_, number);
+        if (!shard) {
+            shard = probe_shard(path, index.manifest_, number, &sandbox);
+            index.warnings_.push_back(rewritten(index.shards()[number]));
+        }
+        for (std::size_t f = 0; f < shard->blocks.size(); ++f)
+            index.append(f, shard->blocks[f], shard->forms);
     }
     index.check_blocks();
     for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);

@@ -14,23 +14,18 @@
 
 namespace lockstep {
 
-/// The library's facts about one field of a shard.
-struct ProbedField {
-    std::vector<StoredBlock> blocks;  ///< global rows; without hashes
-    std::uint64_t index_offset = 0;   ///< place of /index/<field>; 0 if there is no valid one
+/// The blocks of one shard.
+struct ShardBlocks {
+    std::vector<std::vector<StoredBlock>> blocks;  ///< by field: global rows
+    std::vector<std::uint64_t> tables;  ///< by field: place of /index/<field>, 0 for no valid one
+    BlockForms forms;                   ///< the filters of blocks with codec `filters`
 };
 
-/// A shard's fields, and the filters of blocks with codec `filters`.
-struct ProbedShard {
-    std::vector<ProbedField> fields;
-    BlockForms forms;
-};
-
-/// Opens shard number `number` of `manifest` at `path` and finds every block: in `sandbox`, or in
-/// this process for files just written, and files whose hash is right. Errors: E203, E204, E205;
-/// E207 (a field is missing); E208 (another data set's or another shape); E212 (a filter, or chunks
-/// that cut rows); those of Sandbox::look().
-ProbedShard probe_shard(const fs::path& path,
+/// Opens shard number `number` of `manifest` at `path` and finds every block, without hashes: in
+/// `sandbox`, or in this process for files just written, and files whose hash is right. Errors:
+/// E203, E204, E205; E207 (a field is missing); E208 (another data set's or another shape); E212 (a
+/// filter, or chunks that cut rows); those of Sandbox::look().
+ShardBlocks probe_shard(const fs::path& path,
                         const Manifest& manifest,
                         std::size_t number,
                         Sandbox* sandbox = nullptr);

@@ -260,21 +260,23 @@ Indexes write_objects(const ShardSpec& spec,
 
 // Puts the index's rows where the library reserved room for them.
 IndexPlace write_index(int fd,
-                       const fs::path& path,
-                       const Field& field,
-                       const ProbedField& probed,
+                       const ShardSpec& spec,
+                       std::size_t field,
+                       const ShardBlocks& found,
                        std::vector<IndexRow> rows) {
-    expect(probed.blocks.size() == rows.size() && probed.index_offset > 0,
+    const std::vector<StoredBlock>& blocks = found.blocks[field];
+    const std::uint64_t offset = found.tables[field];
+    expect(blocks.size() == rows.size() && offset > 0,
            "a shard just written has the blocks that were written");
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        expect(probed.blocks[i].stored_bytes == rows[i][1], "a block has the size it was given");
-        rows[i][0] = probed.blocks[i].offset;
+        expect(blocks[i].stored_bytes == rows[i][1], "a block has the size it was given");
+        rows[i][0] = blocks[i].offset;
     }
     const std::span<const std::byte> bytes = std::as_bytes(std::span(rows));
-    if (::lseek(fd, static_cast<off_t>(probed.index_offset), SEEK_SET) < 0)
-        throw system_error("write", path, errno);
-    write_all(fd, bytes, path);
-    return {probed.index_offset, rows.size(), hash64(bytes), field.name};
+    if (::lseek(fd, static_cast<off_t>(offset), SEEK_SET) < 0)
+        throw system_error("write", spec.path, errno);
+    write_all(fd, bytes, spec.path);
+    return {offset, rows.size(), hash64(bytes), spec.manifest.fields[field].name};
 }
 
 void write_texts(const h5::Handle& file, const TextDataset& list, const fs::path& path) {
@@ -321,12 +323,11 @@ Shard write_shard(const ShardSpec& spec,
     Manifest described = spec.manifest;
     Shard& shard = described.shards[spec.number];
     shard.bytes = fs::file_size(spec.path);
-    const std::vector<ProbedField> probed = probe_shard(spec.path, described, spec.number).fields;
+    const ShardBlocks found = probe_shard(spec.path, described, spec.number);
     const UniqueFd fd(::open(spec.path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!fd) throw system_error("write", spec.path, errno);
-    for (std::size_t f = 0; f < probed.size(); ++f)
-        shard.index.push_back(
-            write_index(fd.value(), spec.path, described.fields[f], probed[f], indexes[f]));
+    for (std::size_t f = 0; f < found.blocks.size(); ++f)
+        shard.index.push_back(write_index(fd.value(), spec, f, found, indexes[f]));
     if (::fsync(fd.value()) != 0) throw system_error("flush", spec.path, errno);
     shard.xxh3_128 = file_digest(spec.path);
     return shard;
