@@ -96,15 +96,9 @@ Error other_rows(const fs::path& file,
                  std::size_t field,
                  const std::vector<std::uint64_t>& size);
 
-/// The rows of a data set in one or several files.
-struct RowsOfFiles {
-    std::string name;
-    fs::path file;  ///< the first
-    std::uint64_t rows = 0;
-};
-
-/// Returns E209: fields of different files have other numbers of rows.
-Error other_samples(const RowsOfFiles& first, const RowsOfFiles& other);
+/// Returns E209: fields of different files have other numbers of rows. Each has the path of the
+/// first of its files.
+Error other_samples(const RowsRequest& first, const RowsRequest& other);
 
 /// Returns the way in which libhdf5 gets a missing filter, and the command that then works, if one
 /// is known.

@@ -215,7 +215,9 @@ class FieldsOfFiles {
     void check_rows(std::size_t set) const {
         const DatasetIndex &first = parts_[0], &other = parts_[set];
         const auto rows = [](const SetOfFiles& each, const DatasetIndex& index) {
-            return RowsOfFiles{each.fields[0].hdf5_path, each.files[0], index.samples()};
+            return RowsRequest{.path = each.files[0],
+                               .dataset = each.fields[0].hdf5_path,
+                               .rows = index.samples()};
         };
         check(first.samples() == other.samples(),
               [&] { return other_samples(rows(sets_[0], first), rows(sets_[set], other)); });

@@ -76,7 +76,7 @@ class ForeignOpening {
     bool is_made(std::size_t field) const;
     void check_same_form(std::size_t number, std::size_t field) const;
     void note_labels(std::size_t number, std::size_t field);
-    RowsOfFile rows_of(std::size_t number, std::size_t field) const;
+    RowsRequest rows_of(std::size_t number, std::size_t field) const;
     LabelColumn hot_rows_of(const DatasetIndex& index, std::size_t field) const;
     void keep(DatasetIndex& index, std::size_t field, const LabelColumn& column);
     void suggest_one_hot() const;

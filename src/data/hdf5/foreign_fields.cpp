@@ -298,11 +298,11 @@ void ForeignOpening::note_labels(std::size_t number, std::size_t field) {
     }
 }
 
-RowsOfFile ForeignOpening::rows_of(std::size_t number, std::size_t field) const {
-    return {files_[number],
-            mappings_[field].hdf5_path,
-            shard_of(number).samples,
-            mappings_[field].links};
+RowsRequest ForeignOpening::rows_of(std::size_t number, std::size_t field) const {
+    return {.path = files_[number],
+            .dataset = mappings_[field].hdf5_path,
+            .rows = shard_of(number).samples,
+            .links = mappings_[field].links};
 }
 
 LabelColumn ForeignOpening::hot_rows_of(const DatasetIndex& index, std::size_t field) const {

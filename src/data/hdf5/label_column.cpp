@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t texts_at_once = 16384;
 constexpr std::uint64_t most_name_bytes = std::uint64_t{64} << 20;
 
-Error bad_row(const RowsOfFile& from,
+Error bad_row(const RowsRequest& from,
               std::uint64_t row,
               const std::string& what,
               const std::string& why,
@@ -44,7 +44,7 @@ std::string difference_from_hot(const std::vector<Value>& values) {
 
 template <class Value>
 void add_hot(std::span<const std::byte> rows,
-             const RowsOfFile& from,
+             const RowsRequest& from,
              std::uint64_t first,
              LabelColumn& column) {
     std::vector<Value> values(column.counts.size());
@@ -85,14 +85,12 @@ std::vector<std::byte> LabelColumn::bytes() const {
     return bytes;
 }
 
-void TextLabels::add(Sandbox& sandbox, const RowsOfFile& from) {
+void TextLabels::add(Sandbox& sandbox, const RowsRequest& from) {
     for (std::uint64_t first = 0; first < from.rows; first += texts_at_once) {
-        const std::uint64_t rows = std::min(texts_at_once, from.rows - first);
-        const Texts texts = sandbox.read_texts({.path = from.path,
-                                                .dataset = from.dataset,
-                                                .first = first,
-                                                .rows = rows,
-                                                .links = from.links});
+        RowsRequest some = from;
+        some.first = first;
+        some.rows = std::min(texts_at_once, from.rows - first);
+        const Texts texts = sandbox.read_texts(some);
         std::vector<std::uint32_t> numbers;
         for (std::size_t i = 0; i < texts.distinct.size(); ++i) {
             const auto row = std::ranges::find(texts.rows, static_cast<std::uint32_t>(i));
@@ -105,7 +103,7 @@ void TextLabels::add(Sandbox& sandbox, const RowsOfFile& from) {
     }
 }
 
-std::uint32_t TextLabels::number_of(std::string text, const RowsOfFile& from, std::uint64_t row) {
+std::uint32_t TextLabels::number_of(std::string text, const RowsRequest& from, std::uint64_t row) {
     const char* const named = "a label that is a text is the name of a class";
     if (text.empty())
         throw bad_row(
@@ -156,7 +154,7 @@ LabelColumn TextLabels::finish() {
 void add_hot_rows(LabelColumn& column,
                   ElementType type,
                   std::span<const std::byte> rows,
-                  const RowsOfFile& from,
+                  const RowsRequest& from,
                   std::uint64_t first) {
     with_type(type, [&]<class Value>(Value) { add_hot<Value>(rows, from, first, column); });
 }

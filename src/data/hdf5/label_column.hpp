@@ -33,26 +33,19 @@ struct LabelColumn {
     std::vector<std::byte> bytes() const;
 };
 
-/// The source of rows, and their number.
-struct RowsOfFile {
-    fs::path path;
-    std::string dataset;
-    std::uint64_t rows = 0;
-    Links links = Links::refused;
-};
-
 /// Classes named by texts: the distinct texts of all files, numbered in sorted order, byte by byte.
 /// Bounded memory: a million classes, 64 MiB of names.
 class TextLabels {
   public:
-    /// Adds the next rows, read by libhdf5 in its child process. Errors: E210 for an empty or too
-    /// long text and for too many, naming file and row; those of Sandbox::read_texts().
-    void add(Sandbox& sandbox, const RowsOfFile& from);
+    /// Adds the first `rows` of a data set, read by libhdf5 in its child process. Errors: E210 for
+    /// an empty or too long text and for too many, naming file and row; those of
+    /// Sandbox::read_texts().
+    void add(Sandbox& sandbox, const RowsRequest& from);
 
     LabelColumn finish();
 
   private:
-    std::uint32_t number_of(std::string text, const RowsOfFile& from, std::uint64_t row);
+    std::uint32_t number_of(std::string text, const RowsRequest& from, std::uint64_t row);
 
     std::map<std::string, std::uint32_t> met_;  // numbered in the order of appearance
     std::uint64_t name_bytes_ = 0;
@@ -65,7 +58,7 @@ class TextLabels {
 void add_hot_rows(LabelColumn& column,
                   ElementType type,
                   std::span<const std::byte> rows,
-                  const RowsOfFile& from,
+                  const RowsRequest& from,
                   std::uint64_t first);
 
 }  // namespace lockstep

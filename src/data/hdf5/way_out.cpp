@@ -253,17 +253,17 @@ Error other_rows(const fs::path& file,
             fix};
 }
 
-Error other_samples(const RowsOfFiles& first, const RowsOfFiles& other) {
-    const auto describe = [](const RowsOfFiles& each) {
+Error other_samples(const RowsRequest& first, const RowsRequest& other) {
+    const auto describe = [](const RowsRequest& each) {
         return fmt::format(
-            "'{}' of '{}' has {} rows", each.name, each.file.string(), grouped(each.rows));
+            "'{}' of '{}' has {} rows", each.dataset, each.path.string(), grouped(each.rows));
     };
     return {"E209",
             fmt::format("{}, and {}", describe(first), describe(other)),
             "rows of several files are joined by their number, and each is one sample",
             "give files of the same samples, in the same order; what there is: lockstep data "
             "inspect " +
-                shell_word(other.file.string())};
+                shell_word(other.path.string())};
 }
 
 std::string way_past(Obstacle obstacle,

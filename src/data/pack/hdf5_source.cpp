@@ -221,14 +221,12 @@ class Hdf5Import {
     // Of all files together, which differ between fields.
     void check_samples(std::size_t f) const {
         const auto rows_of = [&](std::size_t field) {
-            std::uint64_t rows = 0;
-            for (const Part& part : parts_[field]) rows += part.size[0];
-            return rows;
+            RowsRequest all{.path = parts_[field][0].path, .dataset = fields_[field].hdf5_path};
+            for (const Part& part : parts_[field]) all.rows += part.size[0];
+            return all;
         };
-        check(rows_of(f) == rows_of(0), [&] {
-            return other_samples({fields_[0].hdf5_path, parts_[0][0].path, rows_of(0)},
-                                 {fields_[f].hdf5_path, parts_[f][0].path, rows_of(f)});
-        });
+        check(rows_of(f).rows == rows_of(0).rows,
+              [&] { return other_samples(rows_of(0), rows_of(f)); });
     }
 
     FieldWays ways(std::size_t f) const {
@@ -321,7 +319,11 @@ class Hdf5Import {
     LabelColumn texts_of(std::size_t f) {
         TextLabels labels;
         for (const Part& part : parts_[f]) {
-            labels.add(sandbox_, {part.path, part.name, part.size[0], options_.links});
+            labels.add(sandbox_,
+                       {.path = part.path,
+                        .dataset = part.name,
+                        .rows = part.size[0],
+                        .links = options_.links});
             report(part.size[0] * part.row_bytes());
         }
         return labels.finish();
@@ -331,7 +333,7 @@ class Hdf5Import {
         LabelColumn column{.counts = std::vector<std::uint64_t>(parts_[f].front().size[1])};
         for (const Part& part : parts_[f])
             for_rows(part, [&](std::span<const std::byte> rows, std::uint64_t first) {
-                add_hot_rows(column, part.type, rows, {part.path, part.name, part.size[0]}, first);
+                add_hot_rows(column, part.type, rows, {part.path, part.name}, first);
             });
         return column;
     }
