@@ -6,7 +6,6 @@
 #include "h5.hpp"
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 namespace lockstep {
@@ -26,11 +25,6 @@ inline constexpr std::size_t most_listed = 64;
 /// Returns the data sets of a file, by name, in groups of any depth; links into other files are not
 /// followed. As dangerous as look_at_file(). Errors: E205; E201, E202.
 FileRequest list_datasets(const fs::path& path);
-
-/// What attributes of the CF conventions (2.5.1, 8.1) and `_Unsigned` of NetCDF's users' guide say
-/// of `dataset`, whose elements are `number`; nothing if it has none of them. What is not as these
-/// documents have it is a fault, never guessed.
-std::optional<CfFacts> cf_attributes_of(const h5::Handle& dataset, const NumberFacts& number);
 
 }  // namespace lockstep
 
