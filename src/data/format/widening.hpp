@@ -55,8 +55,9 @@ inline float widened(Brain brain) {
 
 /// A number in two's complement or IEEE 754, or the upper half of an f32 (bfloat16).
 struct StoredNumber {
-    std::size_t bytes = 0;
+    std::uint64_t bytes = 0;
     bool is_whole = false, has_sign = false, is_big_endian = false, is_brain = false;
+    bool is_usual = true;  ///< false: of no such form, or not over all bits of 1 to 8 bytes
     bool operator==(const StoredNumber&) const = default;
 };
 

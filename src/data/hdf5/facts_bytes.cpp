@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t version = 8;
 
-void form_of(ByteForm& form, NumberFacts& number) {
+void form_of(ByteForm& form, StoredNumber& number) {
     form.item(number.bytes);
     if (number.bytes > 0xffffffff) throw damaged_index("a number is too wide");
     for (bool* const is : {&number.is_whole,
@@ -50,7 +50,7 @@ void form_of(ByteForm& form, DatasetFacts& facts, std::uint64_t most, bool is_pa
     form.item(facts.layout, StorageLayout::linked);
     form.item(facts.file);
     form.optional(facts.type, [&](ElementType& type) { form.item(type, ElementType::f64); });
-    form.optional(facts.number, [&](NumberFacts& number) { form_of(form, number); });
+    form.optional(facts.number, [&](StoredNumber& number) { form_of(form, number); });
     form.list(facts.members, 16, [&](EnumMember& member) {
         form.item(member.name);
         auto value = static_cast<std::uint64_t>(member.value);

@@ -29,16 +29,6 @@ struct FileRequest {
 /// not followed, so that nothing else is known.
 enum class StorageLayout { missing, contiguous, chunked, other, elsewhere, linked };
 
-/// The form of a file's numbers.
-struct NumberFacts {
-    std::uint64_t bytes = 0;
-    bool is_whole = false, has_sign = false, is_big_endian = false;
-    bool is_usual =
-        false;  ///< over all bits, of 1 to 8 bytes: two's complement, IEEE 754, bfloat16
-    bool is_brain = false;  ///< bfloat16
-    bool operator==(const NumberFacts&) const = default;
-};
-
 /// One filter of a data set and its parameters.
 struct FilterFacts {
     std::uint64_t kind = 0;
@@ -76,7 +66,7 @@ struct DatasetFacts {
     StorageLayout layout = StorageLayout::missing;
     std::string file;                 ///< file of its values, if a link led there; "": none
     std::optional<ElementType> type;  ///< nothing if its elements do not exactly match a type
-    std::optional<NumberFacts>
+    std::optional<StoredNumber>
         number;  ///< nothing if they are no numbers; set for an enumeration, too
     std::vector<EnumMember> members;  ///< members of an enumeration
     bool is_text = false;             ///< text of fixed or variable length

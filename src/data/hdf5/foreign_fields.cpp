@@ -125,7 +125,7 @@ void ForeignOpening::add_shards(std::size_t number) {
 
 // What becomes of elements that no field has as they are; unknown of those that are one's.
 Widening ForeignOpening::widening_of(const DatasetFacts& facts, std::size_t field) const {
-    if (!facts.number || !facts.number->is_usual || mappings_[field].cf) return Widening{};
+    if (!facts.number || mappings_[field].cf) return Widening{};
     const bool is_whole = facts.number->is_whole;
     const bool is_real_label = mappings_[field].layout == RowLayout::label && !is_whole;
     const bool becomes_label = (becomes_labels_[field] && is_whole) || is_real_label;

@@ -125,15 +125,15 @@ bool is_usual(hid_t type) {
     return is_short_float(type, 5) || is_short_float(type, 8);
 }
 
-std::optional<NumberFacts> number_of(hid_t type) {
+std::optional<StoredNumber> number_of(hid_t type) {
     const H5T_class_t kind = H5Tget_class(type);
     if (kind != H5T_INTEGER && kind != H5T_FLOAT) return {};
-    return NumberFacts{.bytes = H5Tget_size(type),
-                       .is_whole = kind == H5T_INTEGER,
-                       .has_sign = kind == H5T_FLOAT || H5Tget_sign(type) == H5T_SGN_2,
-                       .is_big_endian = H5Tget_order(type) == H5T_ORDER_BE,
-                       .is_usual = is_usual(type),
-                       .is_brain = is_short_float(type, 8)};
+    return StoredNumber{.bytes = H5Tget_size(type),
+                        .is_whole = kind == H5T_INTEGER,
+                        .has_sign = kind == H5T_FLOAT || H5Tget_sign(type) == H5T_SGN_2,
+                        .is_big_endian = H5Tget_order(type) == H5T_ORDER_BE,
+                        .is_brain = is_short_float(type, 8),
+                        .is_usual = is_usual(type)};
 }
 
 // Names and values, as far as i64 holds these.
@@ -228,7 +228,7 @@ void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, Dat
 // never guessed.
 class CfReading {
   public:
-    CfReading(const h5::Handle& dataset, const NumberFacts& number)
+    CfReading(const h5::Handle& dataset, const StoredNumber& number)
         : dataset_(dataset), number_(number) {}
 
     std::optional<CfFacts> run() {
@@ -327,7 +327,7 @@ class CfReading {
     }
 
     const h5::Handle& dataset_;
-    const NumberFacts& number_;
+    const StoredNumber& number_;
     CfFacts facts_;
 };
 

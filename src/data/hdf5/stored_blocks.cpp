@@ -220,10 +220,6 @@ class Chunks {
     std::uint16_t number_ = 0;
 };
 
-StoredNumber stored_number(const NumberFacts& number) {
-    return {number.bytes, number.is_whole, number.has_sign, number.is_big_endian, number.is_brain};
-}
-
 }  // namespace
 
 // Names of unsupported filters;
@@ -237,18 +233,16 @@ std::string filter_name(std::uint64_t kind) {
 }
 
 Widening widening_of(const DatasetFacts& facts) {
-    if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
-    return Widening::of(stored_number(*facts.number));
+    return facts.type || !facts.number ? Widening{} : Widening::of(*facts.number);
 }
 
 Widening label_widening_of(const DatasetFacts& facts) {
-    if (facts.type == ElementType::i64 || !facts.number || !facts.number->is_usual)
-        return Widening{};
-    return Widening::to_labels(stored_number(*facts.number));
+    const bool is_label = facts.type == ElementType::i64;
+    return is_label || !facts.number ? Widening{} : Widening::to_labels(*facts.number);
 }
 
 Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead) {
-    StoredNumber stored = stored_number(*facts.number);
+    StoredNumber stored = *facts.number;
     if (facts.cf->is_unsigned) stored.has_sign = false;
     auto found = Unpacking::of(stored, facts.cf->packing, instead);
     expect(found.has_value(), "usual numbers can be unpacked");

@@ -33,7 +33,7 @@ NotPacked malformed(const Part& part,
 }
 
 // What the library makes of u64 beyond i64, the largest i64 or a negative one, is no class.
-ElementType whole_type(const NumberFacts& number, const Part& part, const std::string& field) {
+ElementType whole_type(const StoredNumber& number, const Part& part, const std::string& field) {
     const bool has_sign = number.has_sign;
     if (number.bytes == 1 && !has_sign) return ElementType::u8;
     if (number.bytes < 4 || (number.bytes == 4 && has_sign)) return ElementType::i32;
