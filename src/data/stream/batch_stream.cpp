@@ -32,7 +32,6 @@
 #include "ordered_work.hpp"
 #include "read_plan.hpp"
 #include "request_plan.hpp"
-#include "stream_memory.hpp"
 #include "window_pool.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The division of memory among the fields of rows, each from a line of its own on, and the batch
-// buffers that are made of it.
+// The memory of a stream: its division among the fields of rows, each from a line of its own on,
+// the batch buffers that are made of it, and the sizes of all pools, checked against the job's
+// memory.
 #pragma once
 
 #include "lockstep/core/pages.hpp"
@@ -12,7 +13,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -83,5 +86,67 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
 /// Copies `bytes` from each of `rows` to `to`, end to end. Rows far from each other are fetched
 /// into the processor's cache before their turn.
 void gather_rows(std::span<const std::byte* const> rows, std::size_t bytes, std::byte* to);
+
+/// Batches that a caller may hold while it requests another one, and that one.
+inline constexpr std::size_t lendable_batches = 4;
+
+/// The pools of a stream. A value.
+struct StreamMemory {
+    std::uint64_t window_rows = 0, batch_rows = 0;
+    std::size_t slabs = 0, batches = lendable_batches;
+    int readers = 1;
+    std::uint64_t slab_bytes = 0, batch_bytes = 0, reader_bytes = 0;
+    std::uint64_t border_bytes = 0;  ///< bytes of LaneBorders
+    bool are_batches_locked = false;
+    std::uint64_t allowed_bytes = 0;           ///< limit of the options
+    std::optional<std::uint64_t> limit_bytes;  ///< limit of the control group
+
+    std::uint64_t bytes() const {
+        return slabs * slab_bytes + batches * batch_bytes +
+               static_cast<std::uint64_t>(readers) * reader_bytes + border_bytes;
+    }
+    /// Returns "reading: 246 MiB of the 256 MiB allowed: 80 windows of 3 MiB, ...".
+    std::string text() const;
+};
+
+/// Returns the largest number of I/O threads under `options`.
+int most_io_threads(const StreamOptions& options);
+
+/// Returns as many windows and threads as the options permit, and the limit of the control group
+/// minus this process's present memory. Errors: E106 if the options allow too little; E224 if the
+/// limit does.
+StreamMemory plan_memory(const DatasetIndex& index,
+                         const StreamOptions& options,
+                         StreamPosition start);
+
+/// Looks at a stream's totals now and then. Where the caller waited for more than 1 % of the time
+/// since the last look and the I/O threads were busy, one more is worth trying; where they were
+/// not, something else is slow. A value; knows nothing of threads or clocks.
+class ThreadGrowth {
+  public:
+    /// Between two looks. Long enough for a share of 1 % to mean something.
+    static constexpr double interval_s = 0.2;
+
+    explicit ThreadGrowth(int most) : most_(most) {}
+
+    bool is_due(double now) const { return now >= next_look_s_; }
+
+    enum class Advice {
+        none,  ///< the first look only begins: a stream that starts is always waited for
+        keep,
+        add
+    };
+    /// `total.io_threads` are in use at `now`.
+    Advice look(double now, const StreamStats& total);
+
+    /// The share of the time that the caller waited between the last two looks.
+    double waited_share() const { return waited_share_; }
+
+  private:
+    int most_;
+    double next_look_s_ = 0, last_look_s_ = 0, waited_share_ = 0;
+    bool has_begun_ = false;
+    StreamStats last_;
+};
 
 }  // namespace lockstep

@@ -25,7 +25,6 @@
 #include "memory.hpp"
 #include "ordered_work.hpp"
 #include "read_plan.hpp"
-#include "stream_memory.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -6,9 +6,9 @@
 
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
+#include "memory.hpp"
 #include "read_plan.hpp"
 #include "request_plan.hpp"
-#include "stream_memory.hpp"
 
 #include <atomic>
 #include <condition_variable>

@@ -5,7 +5,7 @@
 #include "lockstep/data/resident.hpp"
 
 #include "packed_samples.hpp"
-#include "stream/stream_memory.hpp"
+#include "stream/memory.hpp"
 #include "support/caught.hpp"
 
 #include <deque>

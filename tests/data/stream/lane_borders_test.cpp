@@ -3,7 +3,6 @@
 
 #include "packed_samples.hpp"
 #include "stream/memory.hpp"
-#include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include "lockstep/core/log.hpp"
 
 #include "packed_samples.hpp"
+#include "stream/memory.hpp"
 #include "stream/ordered_work.hpp"
-#include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>
