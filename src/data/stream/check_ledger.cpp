@@ -21,18 +21,19 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/ledger.hpp"
 
 #include "ledger_record.hpp"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <map>
+#include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <span>
@@ -44,62 +45,171 @@
 namespace lockstep {
 namespace {
 
-// One rank's ledger file, read back.
-
-/// The state of the bytes at a file's end.
-struct LedgerEnd {
-    FoundRecord::State state = FoundRecord::State::whole;
-    std::uint64_t offset = 0;  ///< place of the torn or damaged bytes
-    std::uint64_t bytes = 0;   ///< from there to the end of the file
-};
-
-// Size of the part of a file that is in memory at a time; a step's record has some bytes for each
-// sample.
-constexpr std::uint64_t piece_bytes = 32 << 20;
-
-/// The head of the file at `path`; nothing if it has none. Errors: E201, E202, E402.
-std::optional<LedgerHead> read_ledger_head(const fs::path& path) {
-    const UniqueFd file = open_for_reading(path);
-    std::array<std::byte, ledger_head_bytes> bytes{};
-    return decode_head(std::span(bytes).first(read_at(file.value(), bytes, 0, path)));
-}
-
-/// Calls `visit` with every whole record, up to the first that is not. The file has a head.
-/// However large it is, a piece of it is in memory. Errors: E201, E202, E206, E402.
-LedgerEnd visit_records(const fs::path& path,
-                        const std::function<void(const FoundRecord&)>& visit) {
-    using enum FoundRecord::State;
-    const UniqueFd file = open_for_reading(path);
-    std::vector<std::byte> piece(ledger_head_bytes);
-    piece.resize(read_at(file.value(), piece, 0, path));
-    std::uint64_t size = file_stamp(path).bytes, offset = piece.size(), chain = hash64(piece);
-    std::span<const std::byte> rest;  // rest of the piece, from `offset` in the file
-    for (bool is_fresh = false;;) {
-        const FoundRecord found = rest.empty() ? FoundRecord{} : read_record(rest, chain);
-        if (found.state == whole) {
-            visit(found);
-            offset += found.bytes;
-            rest = rest.subspan(found.bytes);
-            is_fresh = false;
-            continue;
-        }
-        const bool is_end = offset + rest.size() >= size;
-        if (is_end && rest.empty()) return {whole, offset, 0};
-        if (is_end) return {found.state, offset, size - offset};
-        // A record that is longer than a piece is none; one with nothing but zeros was not written.
-        if (is_fresh) return {found.bytes > 0 ? damaged : found.state, offset, size - offset};
-        piece.resize(std::min(piece_bytes, size - offset));
-        const std::size_t wanted = piece.size();
-        piece.resize(read_at(file.value(), piece, offset, path));
-        if (piece.size() < wanted) size = offset + piece.size();
-        rest = piece;
-        is_fresh = true;
-    }
-}
-
 // A set of bits for each epoch: 8 GiB of addresses for this many.
 constexpr std::uint64_t most_countable = std::uint64_t{1} << 36;
 constexpr std::uint64_t most_epochs = 1u << 20;
+
+constexpr std::size_t most_findings = 12, most_named = 8;
+
+void find(LedgerEpoch& result, std::string sentence) {
+    if (result.findings.size() < most_findings) result.findings.push_back(std::move(sentence));
+}
+
+std::string named(const std::vector<std::uint64_t>& samples, std::uint64_t count) {
+    std::string text;
+    for (const std::uint64_t sample : samples) text += (text.empty() ? "" : ", ") + grouped(sample);
+    if (count > samples.size())
+        text += fmt::format(" and {} more", grouped(count - samples.size()));
+    return text;
+}
+
+std::size_t words_for(std::uint64_t samples) {
+    return std::max<std::size_t>((samples + 63) / 64, 1);
+}
+
+std::string epoch_verdict(const LedgerEpoch& epoch, std::uint64_t dropped) {
+    if (!epoch.is_exact()) return "NOT exact";
+    if (epoch.is_open) return "every sample so far exactly once";
+    return dropped > 0 ? "every sample but those dropped exactly once"
+                       : "every sample exactly once";
+}
+
+// Takes records of kept steps in any order, then says what they come to.
+class EpochAccount {
+  public:
+    // Of `samples`, the first `trained` in the epoch's order are trained on.
+    EpochAccount(std::uint64_t samples, std::uint64_t trained)
+        : samples_(samples),
+          trained_(trained),
+          seen_bits_(
+              static_cast<std::uint64_t*>(std::calloc(words_for(samples), sizeof(std::uint64_t))),
+              &std::free) {
+        if (!seen_bits_) throw std::bad_alloc();
+    }
+
+    // The part of one of `ranks` ranks in a step.
+    void add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids) {
+        StepRows& rows = steps_[step.position.consumed];
+        rows.samples = std::max(rows.samples, step.samples);
+        rows.rows += ids.size();
+        rows.ranks = std::max(rows.ranks, ranks);
+        ++rows.recorded_by;
+        masked_ += step.masked;
+        for (const std::uint64_t id : ids) {
+            if (id >= samples_) {
+                ++foreign_;
+                continue;
+            }
+            std::uint64_t& word = seen_bits_[id / 64];
+            const std::uint64_t bit = std::uint64_t{1} << id % 64;
+            if ((word & bit) == 0) {
+                ++seen_;
+            } else if (++duplicate_ <= most_named) {
+                duplicates_.push_back(id);
+            }
+            word |= bit;
+        }
+    }
+
+    void add_superseded(std::uint64_t rows) { superseded_ += rows; }
+
+    // Whether there is a step that all ranks recorded.
+    bool has_whole_step() const {
+        return std::ranges::any_of(steps_, [](const auto& step) { return step.second.is_whole(); });
+    }
+
+    // Positions below `due` must have been recorded: all of them in an epoch that others follow,
+    // those before the last restart in the last one. After that the run may have ended anywhere,
+    // with steps that only some ranks had written.
+    LedgerEpoch close(std::uint64_t epoch, std::uint64_t due) const {
+        LedgerEpoch result{.epoch = epoch,
+                           .seen = seen_,
+                           .duplicate = duplicate_,
+                           .superseded = superseded_,
+                           .masked = masked_};
+        const std::uint64_t lacking = check_steps(due, result);
+        result.missing = result.is_open ? lacking : trained_ - std::min(seen_, trained_);
+        name_samples(result);
+        return result;
+    }
+
+  private:
+    struct StepRows {
+        std::uint64_t samples = 0, rows = 0;
+        int ranks = 0, recorded_by = 0;
+        bool is_whole() const { return recorded_by >= ranks; }
+    };
+    using Steps = std::map<std::uint64_t, StepRows>;  // by position
+
+    // After the last step that is whole or due.
+    Steps::const_iterator end_of_account(std::uint64_t due) const {
+        auto end = steps_.end();
+        const auto may_be_left_out = [&](const Steps::value_type& step) {
+            return step.first >= due && !step.second.is_whole();
+        };
+        while (end != steps_.begin() && may_be_left_out(*std::prev(end))) --end;
+        return end;
+    }
+
+    // Returns the rows that are lacking, and whether the epoch's end was reached, in `result`.
+    std::uint64_t check_steps(std::uint64_t due, LedgerEpoch& result) const {
+        std::uint64_t reached = 0, lacking = 0;
+        const auto reach = [&](std::uint64_t position) {
+            if (position <= reached) return;
+            lacking += position - reached;
+            find(result,
+                 fmt::format("no step is recorded for positions {} to {}",
+                             grouped(reached),
+                             grouped(position - 1)));
+        };
+        const auto end = end_of_account(due);
+        for (auto step = steps_.begin(); step != end; ++step) {
+            const auto& [at, rows] = *step;
+            reach(at);
+            if (at < reached)
+                find(result, fmt::format("two steps overlap at position {}", grouped(at)));
+            if (rows.rows != rows.samples)
+                find(result,
+                     fmt::format("the step at position {} has {} samples; {} ranks recorded {}",
+                                 grouped(at),
+                                 grouped(rows.samples),
+                                 rows.recorded_by,
+                                 grouped(rows.rows)));
+            if (rows.rows < rows.samples) lacking += rows.samples - rows.rows;
+            reached = std::max(reached, at + rows.samples);
+            result.steps += rows.rows == rows.samples;
+        }
+        reach(due);
+        result.is_open = std::max(reached, due) < trained_;
+        return lacking;
+    }
+
+    void name_samples(LedgerEpoch& result) const {
+        if (duplicate_ > 0) find(result, "seen more than once: " + named(duplicates_, duplicate_));
+        if (foreign_ > 0)
+            find(result,
+                 fmt::format("{} rows are of no sample of this data set", grouped(foreign_)));
+        // Which samples an epoch drops is not recorded.
+        if (result.missing == 0 || result.is_open || trained_ < samples_) return;
+        std::vector<std::uint64_t> missing;
+        for (std::size_t w = 0; w < words_for(samples_) && missing.size() < most_named; ++w)
+            for (std::uint64_t bits = ~seen_bits_[w]; bits != 0 && missing.size() < most_named;
+                 bits &= bits - 1) {
+                const std::uint64_t id =
+                    64 * w + static_cast<std::uint64_t>(std::countr_zero(bits));
+                if (id < samples_) missing.push_back(id);
+            }
+        find(result, "never seen: " + named(missing, result.missing));
+    }
+
+    std::uint64_t samples_, trained_;
+    // The kernel gives its pages as they are written: a head that claims many samples costs
+    // nothing.
+    std::unique_ptr<std::uint64_t[], decltype(&std::free)> seen_bits_;
+    std::vector<std::uint64_t> duplicates_;  // the first few
+    Steps steps_;
+    std::uint64_t seen_ = 0, duplicate_ = 0, superseded_ = 0, masked_ = 0, foreign_ = 0;
+};
 
 struct File {
     fs::path path;
@@ -289,6 +399,41 @@ class Check {
 
 LedgerReport check_ledger(const fs::path& folder) {
     return Check(folder).run();
+}
+
+std::string describe_ledger(const LedgerReport& report) {
+    const std::string dropped = report.dropped == 0
+                                    ? ""
+                                    : fmt::format(", {} of them in no epoch (--drop-last, --split)",
+                                                  grouped(report.dropped));
+    std::string text = fmt::format("{} samples{}, {} incarnations, {} files\n",
+                                   grouped(report.samples),
+                                   dropped,
+                                   report.incarnations,
+                                   report.files);
+    text += fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}\n",
+                        "epoch",
+                        "steps",
+                        "seen",
+                        "missing",
+                        "duplicate",
+                        "superseded",
+                        "masked");
+    for (const LedgerEpoch& epoch : report.epochs) {
+        text += fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}  {}\n",
+                            epoch.epoch,
+                            grouped(epoch.steps),
+                            grouped(epoch.seen),
+                            grouped(epoch.missing),
+                            grouped(epoch.duplicate),
+                            grouped(epoch.superseded),
+                            grouped(epoch.masked),
+                            epoch_verdict(epoch, report.dropped));
+        for (const std::string& finding : epoch.findings) text += "       " + finding + "\n";
+    }
+    for (const std::string& note : report.notes) text += "note: " + note + "\n";
+    for (const std::string& finding : report.findings) text += "damage: " + finding + "\n";
+    return text;
 }
 
 bool LedgerReport::is_exact() const {

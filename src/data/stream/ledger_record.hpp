@@ -6,9 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -62,46 +60,18 @@ struct FoundRecord {
 /// Reads the record at the begin of `bytes`, the rest of a file. `chain` becomes its hash.
 FoundRecord read_record(std::span<const std::byte> bytes, std::uint64_t& chain);
 
-/// Takes records of kept steps in any order, then says what they come to.
-class EpochAccount {
-  public:
-    /// Of `samples`, the first `trained` in the epoch's order are trained on.
-    EpochAccount(std::uint64_t samples, std::uint64_t trained);
-
-    /// The part of one of `ranks` ranks in a step.
-    void add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids);
-    void add_superseded(std::uint64_t rows) { superseded_ += rows; }
-
-    /// Whether there is a step that all ranks recorded.
-    bool has_whole_step() const;
-
-    /// Positions below `due` must have been recorded: all of them in an epoch that others follow,
-    /// those before the last restart in the last one. After that the run may have ended anywhere,
-    /// with steps that only some ranks had written.
-    LedgerEpoch close(std::uint64_t epoch, std::uint64_t due) const;
-
-  private:
-    struct StepRows {
-        std::uint64_t samples = 0, rows = 0;
-        int ranks = 0, recorded_by = 0;
-        bool is_whole() const { return recorded_by >= ranks; }
-    };
-    using Steps = std::map<std::uint64_t, StepRows>;  // by position
-
-    /// After the last step that is whole or due.
-    Steps::const_iterator end_of_account(std::uint64_t due) const;
-
-    /// Returns the rows that are lacking, and whether the epoch's end was reached, in `result`.
-    std::uint64_t check_steps(std::uint64_t due, LedgerEpoch& result) const;
-    void name_samples(LedgerEpoch& result) const;
-
-    std::uint64_t samples_, trained_;
-    // The kernel gives its pages as they are written: a head that claims many samples costs
-    // nothing.
-    std::unique_ptr<std::uint64_t[], decltype(&std::free)> seen_bits_;
-    std::vector<std::uint64_t> duplicates_;  // the first few
-    Steps steps_;
-    std::uint64_t seen_ = 0, duplicate_ = 0, superseded_ = 0, masked_ = 0, foreign_ = 0;
+/// The state of the bytes at a file's end.
+struct LedgerEnd {
+    FoundRecord::State state = FoundRecord::State::whole;
+    std::uint64_t offset = 0;  ///< place of the torn or damaged bytes
+    std::uint64_t bytes = 0;   ///< from there to the end of the file
 };
+
+/// The head of the file at `path`; nothing if it has none. Errors: E201, E202, E402.
+std::optional<LedgerHead> read_ledger_head(const fs::path& path);
+
+/// Calls `visit` with every whole record, up to the first that is not. The file has a head.
+/// However large it is, a piece of it is in memory. Errors: E201, E202, E206, E402.
+LedgerEnd visit_records(const fs::path& path, const std::function<void(const FoundRecord&)>& visit);
 
 }  // namespace lockstep
