@@ -6,7 +6,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "format/chunk_filters.hpp"
+#include "format/codec.hpp"
 #include "format/index_columns.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"

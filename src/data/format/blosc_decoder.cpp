@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 
 #include <cstring>
 

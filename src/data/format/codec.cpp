@@ -4,7 +4,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "chunk_filters.hpp"
 #include "widening.hpp"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/shell_word.hpp"
 
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 #include "index_columns.hpp"
 #include "manifest_fields.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "lockstep/data/dataset_index.hpp"
 
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 #include "widening.hpp"
 
 #include <algorithm>

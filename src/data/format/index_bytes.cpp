@@ -2,7 +2,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 #include "index_columns.hpp"
 
 #include <algorithm>

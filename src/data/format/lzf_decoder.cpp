@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // h5py's own filter, 32000: LZF as in Marc Lehmann's liblzf. A control byte c below 32 is followed
 // by c + 1 literal bytes; a larger one repeats 3 to 264 earlier bytes, from up to 8 KiB back.
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 
 #include <algorithm>
 

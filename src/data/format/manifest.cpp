@@ -7,7 +7,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 #include "manifest_fields.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces blosc_decoder.cpp in a build without c-blosc.
-#include "chunk_filters.hpp"
+#include "codec.hpp"
 
 namespace lockstep {
 

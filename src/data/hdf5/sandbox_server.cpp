@@ -2,7 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 
-#include "format/chunk_filters.hpp"
+#include "format/codec.hpp"
 #include "look.hpp"
 #include "sandbox.hpp"
 

@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "format/chunk_filters.hpp"
+#include "format/codec.hpp"
 #include "format/index_columns.hpp"
 
 #include <algorithm>

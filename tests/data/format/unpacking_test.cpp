@@ -2,7 +2,6 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "format/chunk_filters.hpp"
 #include "format/codec.hpp"
 #include "format/widening.hpp"
 

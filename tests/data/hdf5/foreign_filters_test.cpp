@@ -6,7 +6,6 @@
 #include "data/foreign_files.hpp"
 #include "data/pack/rows.hpp"
 #include "data/samples.hpp"
-#include "format/chunk_filters.hpp"
 #include "format/codec.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"

@@ -6,7 +6,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "data/foreign_files.hpp"
-#include "format/chunk_filters.hpp"
+#include "format/codec.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
