@@ -48,19 +48,13 @@ bool KeptRows::take_room(const DatasetIndex& index) {
 }
 
 void KeptRows::settle(bool are_whole) {
-    const std::scoped_lock lock(mutex_);
-    if (state_ == State::awaited) state_ = are_whole ? State::whole : State::failed;
-    settled_.notify_all();
+    State before = State::awaited;
+    state_.compare_exchange_strong(before, are_whole ? State::whole : State::failed);
+    state_.notify_all();
 }
 
-bool KeptRows::are_settled() {
-    const std::scoped_lock lock(mutex_);
-    return state_ != State::awaited;
-}
-
-bool KeptRows::are_whole() {
-    std::unique_lock lock(mutex_);
-    settled_.wait(lock, [&] { return state_ != State::awaited; });
+bool KeptRows::are_whole() const {
+    state_.wait(State::awaited);
     return state_ == State::whole;
 }
 

@@ -8,11 +8,9 @@
 #include "read_plan.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <utility>
@@ -38,10 +36,10 @@ class KeptRows {
     /// Notes that all rows are there, or never will be: the first call counts.
     void settle(bool are_whole);
 
-    bool are_settled();
+    bool are_settled() const { return state_ != State::awaited; }
 
     /// Waits for that. Returns true if they are there.
-    bool are_whole();
+    bool are_whole() const;
 
     /// Copies to rooms of the same fields.
     void copy_to(std::span<const std::span<std::byte>> fields) const;
@@ -54,9 +52,7 @@ class KeptRows {
     std::uint64_t bytes_ = 0;
     std::unique_ptr<std::byte[]> memory_;
     std::vector<std::span<std::byte>> fields_;
-    std::mutex mutex_;
-    std::condition_variable settled_;
-    State state_ = State::awaited;
+    std::atomic<State> state_ = State::awaited;
 };
 
 /// The rows that a window shares with the lanes beside its own.
