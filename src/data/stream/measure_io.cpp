@@ -25,25 +25,12 @@
 namespace lockstep {
 namespace {
 
-// Gives out `repeats` rounds over `pieces` numbers, one by one, to any thread.
-class Dealer {
-  public:
-    Dealer(std::size_t pieces, std::uint64_t repeats) : pieces_(pieces), total_(pieces * repeats) {}
-    bool next(std::size_t& piece) {
-        const std::uint64_t taken = taken_.fetch_add(1, std::memory_order_relaxed);
-        piece = taken % pieces_;
-        return taken < total_;
-    }
-
-  private:
-    std::size_t pieces_;
-    std::uint64_t total_;
-    std::atomic<std::uint64_t> taken_{0};
-};
+// Threads take pieces one by one, in `repeats` rounds over all.
 
 Pass run_pread(const IoBench& bench, int threads, std::uint64_t repeats) {
     const std::vector<FilePiece>& pieces = bench.portion.files;
-    Dealer dealer(pieces.size(), repeats);
+    const std::uint64_t total = pieces.size() * repeats;
+    std::atomic<std::uint64_t> taken{0};
     ShardFiles files(bench.index);
     Pass pass;
     pass.stored_bytes = bench.portion.stored_bytes * repeats;
@@ -51,8 +38,8 @@ Pass run_pread(const IoBench& bench, int threads, std::uint64_t repeats) {
         for (std::uint32_t shard = 0; shard < bench.index->shards().size(); ++shard)
             files.descriptor(shard);
         return [&, ring = Ring(bench.ring_part(thread, threads))]() mutable {
-            for (std::size_t number = 0; dealer.next(number);) {
-                const FilePiece& piece = pieces[number];
+            for (std::uint64_t n = taken++; n < total; n = taken++) {
+                const FilePiece& piece = pieces[n % pieces.size()];
                 read_at(files.descriptor(piece.shard),
                         ring.next(piece.bytes),
                         piece.offset,
@@ -63,16 +50,10 @@ Pass run_pread(const IoBench& bench, int threads, std::uint64_t repeats) {
     return pass;
 }
 
-void read_spans(const IoBench& bench, BlockReader& reader, Dealer& dealer, Ring& ring) {
-    for (std::size_t number = 0; dealer.next(number);) {
-        const RowSpan& span = bench.portion.spans[number];
-        const std::size_t row_bytes = bench.index->fields()[span.field].bytes_per_sample();
-        reader.read_rows(span.field, span.first, span.rows, ring.next(span.rows * row_bytes));
-    }
-}
-
 Pass run_blocks(const IoBench& bench, int threads, std::uint64_t repeats) {
-    Dealer dealer(bench.portion.spans.size(), repeats);
+    const std::vector<RowSpan>& spans = bench.portion.spans;
+    const std::uint64_t total = spans.size() * repeats;
+    std::atomic<std::uint64_t> taken{0};
     ShardFiles files(bench.index);
     std::mutex mutex;
     Pass pass;
@@ -81,7 +62,11 @@ Pass run_blocks(const IoBench& bench, int threads, std::uint64_t repeats) {
     pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
         auto reader = std::make_shared<BlockReader>(files);
         return [&, reader, ring = Ring(bench.ring_part(thread, threads))]() mutable {
-            read_spans(bench, *reader, dealer, ring);
+            for (std::uint64_t n = taken++; n < total; n = taken++) {
+                const auto& [field, shard, first, rows] = spans[n % spans.size()];
+                const std::size_t row_bytes = bench.index->fields()[field].bytes_per_sample();
+                reader->read_rows(field, first, rows, ring.next(rows * row_bytes));
+            }
             const std::scoped_lock lock(mutex);
             pass.spent += reader->take_stats();
         };

@@ -53,24 +53,11 @@ class OrderedWork {
     std::vector<Place> places_;
 };
 
-/// Threads that end with their scope.
-class Workers {
-  public:
-    explicit Workers(OrderedWork& work) : work_(work) {}
-    ~Workers() {
-        work_.end();
-        for (std::thread& thread : threads_) thread.join();
-    }
-    Workers& operator=(Workers&&) = delete;
-
-    template <class Loop>
-    void start(Loop loop) {
-        threads_.emplace_back(std::move(loop));
-    }
-
-  private:
-    OrderedWork& work_;
-    std::vector<std::thread> threads_;
+/// Ends claims with its scope.
+struct EndOfClaims {
+    OrderedWork& work;
+    ~EndOfClaims() { work.end(); }
+    EndOfClaims& operator=(EndOfClaims&&) = delete;
 };
 
 /// Calls make(piece, slot) for each piece below `count`, on a thread for each element of `makers`
@@ -90,9 +77,10 @@ void work_in_order(std::uint64_t count,
         return;
     }
     OrderedWork work(count, slots.size());
-    Workers workers(work);
+    std::vector<std::jthread> threads;
+    const EndOfClaims end{work};
     for (Maker& maker : makers)
-        workers.start([&work, &maker, &slots] {
+        threads.emplace_back([&work, &maker, &slots] {
             while (const auto piece = work.claim()) {
                 std::exception_ptr failure;
                 try {
