@@ -164,8 +164,6 @@ UniqueFd create(const fs::path& path) {
     return file;
 }
 
-}  // namespace
-
 std::vector<std::byte> encode_head(const LedgerHead& head) {
     expect(head.data_digest.size() == digest_digits, "a digest has 32 digits");
     std::vector<std::byte> bytes;
@@ -188,6 +186,7 @@ std::vector<std::byte> encode_head(const LedgerHead& head) {
     return bytes;
 }
 
+// Nothing for bytes that are not a head.
 std::optional<LedgerHead> decode_head(std::span<const std::byte> bytes) {
     constexpr std::size_t hashed = ledger_head_bytes - sizeof(std::uint64_t);
     if (bytes.size() < ledger_head_bytes) return {};
@@ -209,6 +208,8 @@ std::optional<LedgerHead> decode_head(std::span<const std::byte> bytes) {
                              head.samples > head.dropped && head.start.consumed <= head.samples;
     return makes_sense ? std::optional(head) : std::nullopt;
 }
+
+}  // namespace
 
 void append_record(std::vector<std::byte>& to,
                    const StepFacts& step,

@@ -25,10 +25,6 @@ struct StepFacts {
 /// (u32), incarnation, samples, start epoch, start consumed (u64), digest (32 characters),
 /// XXH3-64 of what is before it.
 inline constexpr std::size_t ledger_head_bytes = 96;
-std::vector<std::byte> encode_head(const LedgerHead& head);
-
-/// Returns nothing for bytes that are not a head.
-std::optional<LedgerHead> decode_head(std::span<const std::byte> bytes);
 
 /// A record's frame: length of its body (u32), the length once more with all bits turned (u32),
 /// the body, and XXH3-64 of the hash before it (of the head for the first) and the body.

@@ -29,9 +29,6 @@ struct StagePlan {
     std::vector<PlacedOp> ops;  ///< without normalise, mixup and cutmix
 };
 
-/// `input` after `op`. Errors: E248.
-ImageShape shape_after(const TransformOp& op, const ImageShape& input);
-
 /// At least one stage. Errors: E248.
 StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input);
 

@@ -73,6 +73,28 @@ class PnmHeader {
     std::size_t at_ = 2;
 };
 
+Image decode_pnm(std::span<const std::byte> content) {
+    Image image;
+    image.channels = begins_with(content, "P6") ? 3 : 1;
+    PnmHeader header(content);
+    const std::uint64_t width = header.number(), height = header.number(), most = header.number();
+    check_dimensions(height, width);
+    if (most < 1 || most > 255)
+        throw BadImage(fmt::format("its largest value is {}; 1 to 255 can be packed", most));
+    image.height = static_cast<std::uint32_t>(height);
+    image.width = static_cast<std::uint32_t>(width);
+    const auto pixels = header.rest();
+    const std::size_t needed = image.height * image.row_bytes();
+    if (pixels.size() < needed)
+        throw BadImage(fmt::format("it has {} of {} bytes of pixels", pixels.size(), needed));
+    image.pixels.resize(needed);
+    std::ranges::transform(pixels.first(needed), image.pixels.begin(), [most](std::byte pixel) {
+        const auto value = std::min(std::to_integer<std::uint64_t>(pixel), most);
+        return static_cast<std::uint8_t>((value * 255 + most / 2) / most);
+    });
+    return image;
+}
+
 constexpr int precision = 22;  // bits after the point, as Pillow's for 8-bit channels
 
 // The inputs of one output, with their weights.
@@ -175,28 +197,6 @@ void check_dimensions(std::uint64_t height, std::uint64_t width) {
     if (height == 0 || width == 0 || height > most_pixels / width)
         throw BadImage(fmt::format(
             "it says that it has {} x {} pixels; 1 to {} are allowed", height, width, most_pixels));
-}
-
-Image decode_pnm(std::span<const std::byte> content) {
-    Image image;
-    image.channels = begins_with(content, "P6") ? 3 : 1;
-    PnmHeader header(content);
-    const std::uint64_t width = header.number(), height = header.number(), most = header.number();
-    check_dimensions(height, width);
-    if (most < 1 || most > 255)
-        throw BadImage(fmt::format("its largest value is {}; 1 to 255 can be packed", most));
-    image.height = static_cast<std::uint32_t>(height);
-    image.width = static_cast<std::uint32_t>(width);
-    const auto pixels = header.rest();
-    const std::size_t needed = image.height * image.row_bytes();
-    if (pixels.size() < needed)
-        throw BadImage(fmt::format("it has {} of {} bytes of pixels", pixels.size(), needed));
-    image.pixels.resize(needed);
-    std::ranges::transform(pixels.first(needed), image.pixels.begin(), [most](std::byte pixel) {
-        const auto value = std::min(std::to_integer<std::uint64_t>(pixel), most);
-        return static_cast<std::uint8_t>((value * 255 + most / 2) / most);
-    });
-    return image;
 }
 
 Image decode_image(std::span<const std::byte> content) {

@@ -53,7 +53,6 @@ enum class Pixels { colours, numbers };
 Image decode_png(std::span<const std::byte> content, Pixels pixels = Pixels::colours);
 Image decode_jpeg(std::span<const std::byte> content);
 Image decode_tiff(std::span<const std::byte> content, Pixels pixels = Pixels::colours);
-Image decode_pnm(std::span<const std::byte> content);
 
 /// Returns the bits of a channel by the header, for PNG and TIFF; 8 if it does not tell or is
 /// damaged.

@@ -46,6 +46,32 @@ ImageShape cropped(const TransformOp& op, const ImageShape& input) {
     return {input.channels, op.height, op.width};
 }
 
+ImageShape shape_after(const TransformOp& op, const ImageShape& input) {
+    switch (op.kind) {
+        case TransformKind::resize: {
+            const ImageShape shape = resized(op, input);
+            check(std::max(shape.height, shape.width) <= most_side, [&] {
+                return does_not_fit(op, input, fmt::format("a side would exceed {}", most_side));
+            });
+            return shape;
+        }
+        case TransformKind::crop:
+        case TransformKind::centre_crop:
+            return cropped(op, input);
+        case TransformKind::blur:
+            check(op.size / 2 < std::min(input.height, input.width),
+                  [&] { return does_not_fit(op, input, "its taps reach across the image"); });
+            return input;
+        case TransformKind::normalise:
+            check(op.statistics == Statistics::data_set || input.channels == 3, [&] {
+                return does_not_fit(op, input, "ImageNet's statistics are of three channels");
+            });
+            return input;
+        default:
+            return input;
+    }
+}
+
 bool is_window(TransformKind kind) {
     using enum TransformKind;
     return kind == crop || kind == centre_crop || kind == flip || kind == cutout;
@@ -90,32 +116,6 @@ double plain(double value) {
 constexpr double ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40;
 
 }  // namespace
-
-ImageShape shape_after(const TransformOp& op, const ImageShape& input) {
-    switch (op.kind) {
-        case TransformKind::resize: {
-            const ImageShape shape = resized(op, input);
-            check(std::max(shape.height, shape.width) <= most_side, [&] {
-                return does_not_fit(op, input, fmt::format("a side would exceed {}", most_side));
-            });
-            return shape;
-        }
-        case TransformKind::crop:
-        case TransformKind::centre_crop:
-            return cropped(op, input);
-        case TransformKind::blur:
-            check(op.size / 2 < std::min(input.height, input.width),
-                  [&] { return does_not_fit(op, input, "its taps reach across the image"); });
-            return input;
-        case TransformKind::normalise:
-            check(op.statistics == Statistics::data_set || input.channels == 3, [&] {
-                return does_not_fit(op, input, "ImageNet's statistics are of three channels");
-            });
-            return input;
-        default:
-            return input;
-    }
-}
 
 StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input) {
     StagePlan plan;
