@@ -319,9 +319,8 @@ void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWr
                                        .widening = widening_of(part, field),
                                        .unpacking = unpacking},
                                       forms_);
-        if (found.trouble == BlockTrouble::unknown_filter)
-            throw refused(number, field, found.fault, "E212");
-        if (found.trouble != BlockTrouble::none) throw refused(number, field, found.fault);
+        if (!found.fault.empty())
+            throw refused(number, field, found.fault, found.lacks_filter ? "E212" : "E234");
         identity.add(part.offset);
         for (const auto* column : {&part.chunks.offsets, &part.chunks.bytes})
             identity.add(hash64(std::as_bytes(std::span(*column))));

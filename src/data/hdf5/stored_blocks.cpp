@@ -23,13 +23,9 @@ struct Way {
     FilterChain filters;
     bool compresses = false;
     std::uint64_t checksum_bytes = 0;
-    BlockTrouble trouble = BlockTrouble::none;
     std::string fault;
+    bool lacks_filter = false;
 };
-
-FoundBlocks unreadable(std::string fault) {
-    return {{}, BlockTrouble::unreadable, std::move(fault)};
-}
 
 std::string unknown_filter(std::uint64_t kind) {
     if (kind == static_cast<std::uint64_t>(FilterKind::blosc))
@@ -63,8 +59,7 @@ class Ways {
             if (i < 64 && (skipped >> i & 1) != 0) continue;
             const FilterFacts& filter = facts_.filters[i];
             if (!is_known_filter(filter.kind))
-                return {.trouble = BlockTrouble::unknown_filter,
-                        .fault = unknown_filter(filter.kind)};
+                return {.fault = unknown_filter(filter.kind), .lacks_filter = true};
             const auto kind = static_cast<FilterKind>(filter.kind);
             const bool is_shuffle = kind == FilterKind::shuffle;
             chain.push_back({kind, is_shuffle && !filter.values.empty() ? filter.values[0] : 0});
@@ -73,7 +68,6 @@ class Ways {
         }
         way.fault = filter_fault(chain);
         if (way.fault.empty()) name(chain, way);
-        if (!way.fault.empty()) way.trouble = BlockTrouble::unreadable;
         way.filters = std::move(chain);
         return way;
     }
@@ -105,13 +99,13 @@ bool lies_in_file(std::uint64_t offset, std::uint64_t bytes, const RowsInFile& r
 FoundBlocks contiguous_blocks(const DatasetFacts& facts,
                               const RowsInFile& rows,
                               BlockForms& forms) {
-    if (facts.offset == DatasetFacts::nowhere) return unreadable("it was never written");
+    if (facts.offset == DatasetFacts::nowhere) return {{}, "it was never written"};
     const std::uint64_t row_bytes = rows.stored_bytes(rows.row_bytes);
     if (rows.samples > rows.file_bytes / row_bytes ||
         !lies_in_file(facts.offset, rows.samples * row_bytes, rows))
-        return unreadable("its rows lie outside of the file");
+        return {{}, "its rows lie outside of the file"};
     const Way way = Ways(facts, rows, forms.chains).of(0);
-    if (!way.fault.empty()) return {{}, way.trouble, way.fault};
+    if (!way.fault.empty()) return {{}, way.fault, way.lacks_filter};
     FoundBlocks found;
     const std::vector<RowBlock> blocks = row_blocks(rows.samples, rows.contiguous_rows);
     found.blocks.reserve(blocks.size());
@@ -147,11 +141,11 @@ class Chunks {
         found.blocks.reserve(fault.empty() ? facts_.chunks.offsets.size() : 0);
         for (std::uint64_t i = 0; fault.empty() && i < facts_.chunks.offsets.size(); ++i) {
             const Way& way = way_of(i);
-            if (!way.fault.empty()) return {{}, way.trouble, way.fault};
+            if (!way.fault.empty()) return {{}, way.fault, way.lacks_filter};
             fault = fault_of(i, way);
             found.blocks.push_back(block(i, way));
         }
-        return fault.empty() ? std::move(found) : unreadable(std::move(fault));
+        return fault.empty() ? std::move(found) : FoundBlocks{{}, std::move(fault)};
     }
 
   private:
@@ -257,12 +251,12 @@ FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockFo
             return Chunks(facts, rows, forms).blocks();
         case StorageLayout::elsewhere:
         case StorageLayout::linked:
-            return {{}, BlockTrouble::elsewhere, "it is virtual, or its values lie in other files"};
+            return {{}, "it is virtual, or its values lie in other files"};
         case StorageLayout::missing:
         case StorageLayout::other:
             break;
     }
-    return unreadable("it is neither contiguous nor in chunks");
+    return {{}, "it is neither contiguous nor in chunks"};
 }
 
 }  // namespace lockstep

@@ -19,9 +19,7 @@ struct RowsInFile {
     std::uint64_t first_sample = 0, samples = 0, row_bytes = 0, file_bytes = 0;
     std::uint32_t shard = 0;
     std::uint32_t contiguous_rows = 1;  ///< rows of a block if there are no chunks
-    Widening widening =
-        Widening{};  ///< conversion of elements that are not stored as the field has them
-
+    Widening widening{};  ///< conversion of elements that are not stored as the field has them
     std::optional<Unpacking> unpacking = {};  ///< conversion of packed numbers; excludes a widening
 
     /// Returns the stored size of `decoded` bytes without filters.
@@ -45,15 +43,11 @@ Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead)
 /// Returns a filter's name for people: "32008 (bitshuffle)".
 std::string filter_name(std::uint64_t kind);
 
-/// The reason why blocks cannot be read: a filter that other programs have, values in other files,
-/// or permanent.
-enum class BlockTrouble { none, unknown_filter, elsewhere, unreadable };
-
-/// Blocks without hashes, or the reason why they cannot be read, with a few words.
+/// Blocks without hashes, or the reason why they cannot be read.
 struct FoundBlocks {
     std::vector<StoredBlock> blocks;
-    BlockTrouble trouble = BlockTrouble::none;
-    std::string fault;
+    std::string fault;          ///< "" if they can
+    bool lacks_filter = false;  ///< it is a filter that other programs have
 };
 
 /// Returns the blocks. `facts.size` is already that of `rows`. Common forms are looked up in

@@ -115,7 +115,7 @@ std::shared_ptr<const DatasetIndex> blocks_of_part(const DatasetFacts& facts,
                              .widening = widening,
                              .unpacking = part.unpacking},
                             forms);
-    if (found.trouble != BlockTrouble::none) return nullptr;
+    if (!found.fault.empty()) return nullptr;
     Manifest manifest{.kind = ManifestKind::foreign,
                       .name = field.name,
                       .row_order = "source",
