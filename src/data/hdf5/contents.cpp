@@ -267,13 +267,6 @@ bool is_absent(const DatasetFacts& facts) {
     return facts.layout == StorageLayout::missing && facts.chunks.fault.empty();
 }
 
-void check_is_there(const DatasetFacts& facts,
-                    const fs::path& file,
-                    const AskedFiles& asked,
-                    std::size_t field) {
-    if (is_absent(facts)) throw no_such_dataset(file, asked, field);
-}
-
 bool is_packed(const fs::path& where) {
     return fs::exists(status_of(where / manifest_name));
 }

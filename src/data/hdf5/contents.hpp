@@ -161,13 +161,6 @@ Error no_such_dataset(const fs::path& file, const AskedFiles& asked, std::size_t
 /// Whether there is no data set, not even one that the library does not open.
 bool is_absent(const DatasetFacts& facts);
 
-/// Nothing if the file has the field's data set, even if the library does not open it. Errors: as
-/// no_such_dataset().
-void check_is_there(const DatasetFacts& facts,
-                    const fs::path& file,
-                    const AskedFiles& asked,
-                    std::size_t field);
-
 /// Whether it is the folder of a packed data set.
 bool is_packed(const fs::path& where);
 

@@ -201,15 +201,11 @@ class FieldsOfFiles {
     }
 
     DatasetIndex opened(const SetOfFiles& set, std::uint32_t block_rows, Telling telling) const {
+        std::size_t files = 0;
+        for (const SetOfFiles& each : sets_) files += each.files.size();
         ForeignOpening opening(set.files, set.fields);
-        opening.be_part_of(asked_, block_rows, &set == &sets_[0] ? files() : 0);
+        opening.be_part_of(asked_, block_rows, &set == &sets_[0] ? files : 0);
         return opening.run(telling);
-    }
-
-    std::size_t files() const {
-        std::size_t count = 0;
-        for (const SetOfFiles& set : sets_) count += set.files.size();
-        return count;
     }
 
     void check_rows(std::size_t set) const {

@@ -183,7 +183,7 @@ void ForeignOpening::ask(std::size_t number) {
 
 const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
     const DatasetFacts& facts = facts_.datasets[field];
-    check_is_there(facts, files_[number], asked_files(), field);
+    if (is_absent(facts)) throw no_such_dataset(files_[number], asked_files(), field);
     if (facts.layout == StorageLayout::missing)
         throw refused(
             number, field, fmt::format("HDF5 says: {}", printable(facts.chunks.fault)), "E205");
@@ -231,7 +231,8 @@ bool ForeignOpening::add_file(std::size_t number) {
         });
         if (number == 0) manifest_.fields.push_back(field);
         note_labels(number, f);
-        note_unasked(f);
+        const std::string warning = unasked_unpacking(facts, mappings_[f]);
+        if (!warning.empty()) unasked_.try_emplace(field.name, warning);
         if (field.type != manifest_.fields[f].type && may_become_labels(number, f)) {
             becomes_labels_[f] = true;
             return false;

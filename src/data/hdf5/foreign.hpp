@@ -66,7 +66,6 @@ class ForeignOpening {
     void ask(std::size_t number);
     bool add_files();
     Widening widening_of(const DatasetFacts& facts, std::size_t field) const;
-    void note_unasked(std::size_t field);
     bool may_become_labels(std::size_t number, std::size_t field) const;
     ElementType type_of(std::size_t number, std::size_t field) const;
     const DatasetFacts& checked(std::size_t number, std::size_t field) const;

@@ -155,12 +155,6 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
     return widening.type();
 }
 
-// Once for each field, whichever file has them.
-void ForeignOpening::note_unasked(std::size_t field) {
-    const std::string warning = unasked_unpacking(facts_.datasets[field], mappings_[field]);
-    if (!warning.empty()) unasked_.try_emplace(mappings_[field].name, warning);
-}
-
 // Labels of files that others wrote, read once when they are opened: numbers are counted, texts and
 // one-hot rows become numbers, which the index keeps.
 

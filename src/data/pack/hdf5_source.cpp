@@ -192,7 +192,7 @@ class Hdf5Import {
     }
 
     Part part(const DatasetFacts& facts, const fs::path& path, std::size_t field) const {
-        check_is_there(facts, path, asked_, field);
+        if (is_absent(facts)) throw no_such_dataset(path, asked_, field);
         try {
             return part_of(facts, path, fields_[field], options_.links);
         } catch (const NotPacked& found) {
