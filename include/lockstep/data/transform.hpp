@@ -106,7 +106,7 @@ struct MixedLabels {
 
 struct BoundTransform;
 
-/// A pipeline for images of one shape. Immutable: any thread may call.
+/// A pipeline for images of one shape. Immutable: any thread may call, and copies are one.
 class ImageTransform {
   public:
     /// `mean` and `std` by channel, of value / unit, as in a Field; empty: 0 and 1. Errors: those
@@ -116,10 +116,6 @@ class ImageTransform {
                    std::span<const double> mean,
                    std::span<const double> std,
                    double unit = 255);
-    ~ImageTransform();
-
-    /// The moved-from object may only be destroyed.
-    ImageTransform(ImageTransform&&) noexcept;
 
     const ImageShape& input() const;   ///< shape of each image
     const ImageShape& output() const;  ///< shape of each image
@@ -176,7 +172,7 @@ class ImageTransform {
     std::size_t scratch_values(std::size_t images) const;
 
   private:
-    std::unique_ptr<const BoundTransform> bound_;
+    std::shared_ptr<const BoundTransform> bound_;
 };
 
 /// Returns the labels of a leaf after mixing. `labels` i64 [n], `rows` from mix_rows().

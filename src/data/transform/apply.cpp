@@ -216,9 +216,7 @@ ImageTransform::ImageTransform(const TransformPipeline& pipeline,
                                std::span<const double> mean,
                                std::span<const double> std,
                                double unit)
-    : bound_(std::make_unique<BoundTransform>(pipeline, input, mean, std, unit)) {}
-ImageTransform::~ImageTransform() = default;
-ImageTransform::ImageTransform(ImageTransform&&) noexcept = default;
+    : bound_(std::make_shared<BoundTransform>(pipeline, input, mean, std, unit)) {}
 
 const ImageShape& ImageTransform::input() const {
     return bound_->input;
