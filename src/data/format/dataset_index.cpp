@@ -44,17 +44,6 @@ std::vector<std::uint16_t> numbers_in(std::vector<Item>& all, const std::vector<
     return numbers;
 }
 
-SamplePart side_of(SamplePart::Side side, double share) {
-    return {side, static_cast<std::uint64_t>(std::ldexp(share, 64))};
-}
-
-std::uint32_t rows_outside(const RowBlock& block, const SamplePart& part) {
-    std::uint32_t outside = 0;
-    for (std::uint32_t row = 0; row < block.rows; ++row)
-        outside += part.holds(block.first + row) ? 0 : 1;
-    return outside;
-}
-
 using IndexRow = std::array<std::uint64_t, index_row_bytes / 8>;
 
 // Nothing if the file ends early or the hash differs.
@@ -169,11 +158,11 @@ std::vector<RowBlock> DatasetIndex::blocks() const {
 }
 
 SamplePart SamplePart::first(double share) {
-    return side_of(Side::first, share);
+    return {Side::first, static_cast<std::uint64_t>(std::ldexp(share, 64))};
 }
 
 SamplePart SamplePart::second(double share) {
-    return side_of(Side::second, share);
+    return {Side::second, first(share).bound};
 }
 
 bool SamplePart::holds(std::uint64_t sample) const {
@@ -184,7 +173,11 @@ bool SamplePart::holds(std::uint64_t sample) const {
 
 std::vector<RowBlock> blocks_in(std::vector<RowBlock> blocks, const SamplePart& part) {
     if (part.side == SamplePart::Side::all) return blocks;
-    for (RowBlock& block : blocks) block.left_out = rows_outside(block, part);
+    for (RowBlock& block : blocks) {
+        block.left_out = 0;
+        for (std::uint32_t row = 0; row < block.rows; ++row)
+            if (!part.holds(block.first + row)) ++block.left_out;
+    }
     std::erase_if(blocks, [](const RowBlock& block) { return block.used() == 0; });
     return blocks;
 }

@@ -196,17 +196,6 @@ void check_whole(const Manifest& manifest, const std::string& origin) {
         throw nonsense(origin, "it has shards");
 }
 
-void check_format(const Record& record, ManifestKind kind, std::string_view format) {
-    if (format != format_name(kind))
-        throw nonsense(record.origin(), fmt::format("its format is '{}'", printable(format)));
-}
-
-std::uint32_t block_rows_of(const Record& record, std::uint64_t rows) {
-    if (rows < 1 || rows > 0x7fffffff)
-        throw nonsense(record.origin(), fmt::format("blocks of {} rows", rows));
-    return static_cast<std::uint32_t>(rows);
-}
-
 struct CodecName {
     Codec codec;
     std::string_view name;
@@ -227,12 +216,6 @@ std::optional<Codec> parse_stored_codec(std::string_view name, ManifestKind kind
 constexpr std::string_view seal_start = ",\n  \"digest\": \"";
 constexpr std::string_view seal_end = "\"\n}\n";
 
-// `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
-std::string printable_digest(const std::string& digest) {
-    return is_hex(digest, 32) ? digest
-                              : fmt::format("{} characters that are no digest", digest.size());
-}
-
 void check_seal(std::string_view text, const std::string& digest, const std::string& origin) {
     const auto cut = text.rfind(seal_start);
     const bool is_sealed =
@@ -240,7 +223,11 @@ void check_seal(std::string_view text, const std::string& digest, const std::str
     check(is_sealed, [&] {
         return Error("E223",
                      fmt::format("'{}' was changed after it was written", origin),
-                     fmt::format("its digest says {}", printable_digest(digest)),
+                     // It comes from a file that may say anything.
+                     is_hex(digest, 32) ? "its digest says " + digest
+                                        : fmt::format("its digest says {} characters that are no "
+                                                      "digest",
+                                                      digest.size()),
                      "restore it from its source; do not edit it");
     });
 }
@@ -300,7 +287,8 @@ void describe(Record& record, Manifest& manifest) {
     const ManifestKind kind = manifest.kind;
     std::string format(format_name(kind));
     record.field("format", format);
-    check_format(record, kind, format);
+    if (format != format_name(kind))
+        throw nonsense(record.origin(), fmt::format("its format is '{}'", printable(format)));
     record.version("format_version", manifest_format_version);
     record.field("name", manifest.name);
     record.field("split", manifest.split);
@@ -312,7 +300,11 @@ void describe(Record& record, Manifest& manifest) {
     record.count("samples", manifest.samples);
     std::uint64_t block_rows = manifest.block_rows;
     record.field("block_rows", block_rows);
-    if (record.is_reading()) manifest.block_rows = block_rows_of(record, block_rows);
+    if (record.is_reading()) {
+        if (block_rows < 1 || block_rows > 0x7fffffff)
+            throw nonsense(record.origin(), fmt::format("blocks of {} rows", block_rows));
+        manifest.block_rows = static_cast<std::uint32_t>(block_rows);
+    }
     record.field("fields", manifest.fields);
     record.field("shards", manifest.shards);
     if (!record.is_reading()) return;

@@ -30,12 +30,6 @@ Error bad_mapping(std::string_view text, const std::string& why) {
                  "write NAME=PATH or NAME=PATH:LAYOUT, such as images=/x/data:CHW");
 }
 
-std::string no_layout(std::string_view word) {
-    return fmt::format("'{}' is no layout: these are {}; a path with a colon needs one behind it",
-                       word,
-                       layout_words());
-}
-
 // Returns the text after the last colon.
 std::optional<std::string_view> last_word(std::string_view path) {
     const std::size_t colon = path.rfind(':');
@@ -128,7 +122,12 @@ FieldMapping parse_field_mapping(std::string_view text) {
     // A layout has letters only, so that a colon in a path that is no layout stays in the path.
     if (const auto word = last_word(path); word && is_all_letters(*word)) {
         const std::optional<RowLayout> layout = parse_layout(*word);
-        if (!layout) throw bad_mapping(text, no_layout(*word));
+        if (!layout)
+            throw bad_mapping(text,
+                              fmt::format("'{}' is no layout: these are {}; a path with a colon "
+                                          "needs one behind it",
+                                          *word,
+                                          layout_words()));
         mapping.layout = *layout;
         path = path.substr(0, path.rfind(':'));
     }

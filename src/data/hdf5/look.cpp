@@ -37,11 +37,6 @@ h5::Handle open_dataset(const h5::Handle& file,
     return object;
 }
 
-std::string integer_text(hid_t type) {
-    return fmt::format(
-        "{}{}", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "i", 8 * H5Tget_size(type));
-}
-
 // "a compound of id, mass": the first names.
 std::string compound_text(hid_t type) {
     constexpr int most = 8;
@@ -77,8 +72,8 @@ std::string type_text(hid_t type) {
     const H5T_class_t kind = H5Tget_class(type);
     if (kind == H5T_INTEGER || kind == H5T_FLOAT) {
         const char* order = H5Tget_order(type) == H5T_ORDER_BE ? "big-endian " : "";
-        return kind == H5T_INTEGER ? order + integer_text(type)
-                                   : fmt::format("{}f{}", order, 8 * H5Tget_size(type));
+        const char* form = kind == H5T_FLOAT ? "f" : H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "i";
+        return fmt::format("{}{}{}", order, form, 8 * H5Tget_size(type));
     }
     if (kind == H5T_STRING) return "text";
     if (kind == H5T_COMPOUND) return compound_text(type);
@@ -156,11 +151,6 @@ std::vector<EnumMember> members_of(hid_t type) {
     return members;
 }
 
-// NumPy's bool is an enumeration of i8.
-bool is_small_and_positive(const EnumMember& member) {
-    return member.value >= 0 && member.value <= 127;
-}
-
 // Fills in the type of its elements; an enumeration's are those that it names.
 void describe_type(const h5::Handle& type, DatasetFacts& facts) {
     const H5T_class_t kind = H5Tget_class(type.id());
@@ -177,7 +167,11 @@ void describe_type(const h5::Handle& type, DatasetFacts& facts) {
     facts.type = element_of(stored.id());
     facts.number = number_of(stored.id());
     facts.type_text = type_text(type.id());
-    if (H5Tget_size(type.id()) == 1 && std::ranges::all_of(facts.members, is_small_and_positive))
+    // NumPy's bool is an enumeration of i8.
+    const auto is_small = [](const EnumMember& each) {
+        return each.value >= 0 && each.value < 128;
+    };
+    if (H5Tget_size(type.id()) == 1 && std::ranges::all_of(facts.members, is_small))
         facts.type = ElementType::u8;
 }
 

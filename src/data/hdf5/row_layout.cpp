@@ -109,11 +109,6 @@ bool changes_nothing(const DatasetFacts& facts) {
            !facts.number->is_whole && std::ranges::all_of(packing.missing, is_nan);
 }
 
-std::string with_cf(FieldMapping field) {
-    field.cf.emplace();
-    return shell_word(mapping_text(field));
-}
-
 // The reason why the CF attributes cannot be applied to a data set; "" if they can.
 std::string unpacking_fault(const DatasetFacts& facts) {
     if (!facts.cf)
@@ -230,12 +225,14 @@ std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& fie
     if (field.cf || may_be_label(field) || !unpacking_fault(facts).empty() ||
         changes_nothing(facts))
         return "";
+    FieldMapping with_cf = field;
+    with_cf.cf.emplace();
     return fmt::format(
         "'{}' has {}, which are not followed: its numbers are taken as they are stored; for what "
         "they stand for by the CF conventions write --field {}",
         printable(field.hdf5_path),
         facts.cf->packing.text(),
-        with_cf(field));
+        shell_word(mapping_text(with_cf)));
 }
 
 }  // namespace lockstep

@@ -56,8 +56,6 @@ constexpr auto known_ways = std::to_array<KnownWay>({
     {FileKind::netcdf_classic, "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
 });
 
-constexpr std::string_view another_copy = "copy it again from its source, or give the right folder";
-
 // A command for the file, or "".
 std::string way_of(std::string_view start, const fs::path& path, std::string_view made) {
     const std::string word = shell_word(path.string()), name = path.filename().string();
@@ -70,11 +68,6 @@ std::string way_of(std::string_view start, const fs::path& path, std::string_vie
     if (way == known_ways.end()) return "";
     return fmt::format(
         "{}{}{}{}", way->before, way->is_named ? word : "", way->behind, way->is_made ? made : "");
-}
-
-std::string way_to_hdf5(std::string_view start, const fs::path& path) {
-    const std::string way = way_of(start, path, ".h5");
-    return way.empty() ? std::string(another_copy) : way;
 }
 
 // Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
@@ -287,10 +280,11 @@ void check_is_whole_hdf5(const fs::path& path, std::uint64_t expected_bytes) {
         fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
     const std::string_view start(buffer.data(), got);
     check(superblock.has_value(), [&] {
+        const std::string way = way_of(expected_bytes > 0 ? "" : start, path, ".h5");
         return Error("E203",
                      fmt::format("'{}' is not HDF5", path.string()),
                      file_start_text(start),
-                     way_to_hdf5(expected_bytes > 0 ? "" : start, path));
+                     way.empty() ? "copy it again from its source, or give the right folder" : way);
     });
     if (got < superblock_bytes) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
     const auto end = end_by_superblock(start);

@@ -101,13 +101,6 @@ std::string other_layouts(FieldMapping field, std::size_t dimensions) {
     return options;
 }
 
-// Returns the other fields of the file.
-std::string other_fields(const AskedFiles& asked) {
-    const std::string suggested = suggested_fields(candidates_of(asked.files[0]));
-    return suggested.empty() ? "give another file: this one has no data set that can be a field"
-                             : "name another data set of it, such as " + suggested;
-}
-
 bool is_foreign(const DatasetIndex& data) {
     return data.manifest().kind == ManifestKind::foreign && !data.fields()[0].source.empty();
 }
@@ -302,7 +295,9 @@ std::string way_past(Obstacle obstacle,
         asked.files.size() > 1)
         return "if each file holds one sample, make shards of them: " +
                sample_a_file_command(asked);
-    return other_fields(asked);
+    const std::string suggested = suggested_fields(candidates_of(asked.files[0]));
+    return suggested.empty() ? "give another file: this one has no data set that can be a field"
+                             : "name another data set of it, such as " + suggested;
 }
 
 std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {

@@ -32,12 +32,6 @@ namespace {
 constexpr std::array imagenet_mean = {0.485, 0.456, 0.406};
 constexpr std::array imagenet_std = {0.229, 0.224, 0.225};
 
-bool uses_imagenet(const TransformPipeline& pipeline) {
-    return std::ranges::any_of(pipeline.ops(), [](const TransformOp& op) {
-        return op.kind == TransformKind::normalise && op.statistics == Statistics::imagenet;
-    });
-}
-
 // One number is for all of them.
 std::vector<float> per_channel(std::span<const double> values,
                                int channels,
@@ -193,7 +187,8 @@ BoundTransform::BoundTransform(const TransformPipeline& pipeline,
       output(pipeline.output_shape(shape)),
       plan(plan_stages(pipeline, shape)),
       rows(row_kernels().back()) {
-    const bool imagenet = uses_imagenet(pipeline);
+    const bool imagenet =
+        std::ranges::find(ops, Statistics::imagenet, &TransformOp::statistics) != ops.end();
     const auto one = static_cast<float>(unit);
     mean = per_channel(imagenet ? imagenet_mean : field_mean, shape.channels, 0, unit);
     scale = per_channel(imagenet ? imagenet_std : field_std, shape.channels, one, unit);

@@ -210,12 +210,6 @@ std::vector<MixRow> rows_of(const char* text, std::size_t count, TransformKey ke
     return bound(text, mixed_shape).mix_rows(images.ids, key);
 }
 
-std::vector<double> lambdas(const char* text) {
-    std::vector<double> values;
-    for (const MixRow& row : rows_of(text, 20'000)) values.push_back(double{row.lambda});
-    return values;
-}
-
 TEST(Mix, IsNothingWithoutAStepThatMixes) {
     EXPECT_TRUE(rows_of("flip, cutout 2", 5).empty());
     EXPECT_TRUE(rows_of("mixup 1", 0).empty());
@@ -258,10 +252,9 @@ TEST(Mix, SharesAreBetaDistributed) {
                                       std::pair{"mixup 1", 1.0},
                                       std::pair{"mixup 3", 3.0}}) {
         double sum = 0, squares = 0;
-        const std::vector<double> values = lambdas(text);
-        for (const double value : values) {
-            sum += value;
-            squares += (value - 0.5) * (value - 0.5);
+        for (const MixRow& row : rows_of(text, 20'000)) {
+            sum += double{row.lambda};
+            squares += (double{row.lambda} - 0.5) * (double{row.lambda} - 0.5);
         }
         EXPECT_NEAR(sum / 20'000, 0.5, 0.015) << text;
         EXPECT_NEAR(squares / 20'000 * 4 * (2 * alpha + 1), 1, 0.03) << text;
