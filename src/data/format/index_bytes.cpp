@@ -20,10 +20,6 @@ constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 62;
 struct Run {
     std::uint64_t first_row = 0, decoded_bytes = 0, blocks = 0, cut = 0;
     std::uint32_t shard = 0, rows = 0;
-    bool continues_with(const StoredBlock& block) const {
-        return block.shard == shard && block.rows == rows && block.decoded_bytes == decoded_bytes &&
-               block.cut == cut;
-    }
 };
 
 std::uint64_t kind_of(const StoredBlock& block) {
@@ -37,7 +33,11 @@ Run run_at(std::span<const StoredBlock> blocks) {
             .cut = blocks[0].cut,
             .shard = blocks[0].shard,
             .rows = blocks[0].rows};
-    while (run.blocks < blocks.size() && run.continues_with(blocks[run.blocks])) ++run.blocks;
+    const auto end = std::ranges::find_if_not(blocks, [&](const StoredBlock& block) {
+        return block.shard == run.shard && block.rows == run.rows && block.cut == run.cut &&
+               block.decoded_bytes == run.decoded_bytes;
+    });
+    run.blocks = static_cast<std::uint64_t>(end - blocks.begin());
     return run;
 }
 

@@ -28,15 +28,6 @@ std::string form_text(const DatasetFacts& facts) {
     return fmt::format("{} [{}]", facts.type_text, fmt::join(facts.size, ", "));
 }
 
-// None where there are none: what to say then is not said here.
-std::vector<fs::path> files_at(const fs::path& where) {
-    try {
-        return foreign_files(where);
-    } catch (const Error&) {
-        return {};
-    }
-}
-
 // By field, a file that has its data set; nothing where some field's is nowhere. Only some files
 // are looked at: those of one kind lie side by side.
 std::optional<std::vector<DatasetPlace>> places_of(const AskedFiles& asked) {
@@ -274,8 +265,12 @@ bool is_packed(const fs::path& where) {
 ForeignPlace foreign_place(const fs::path& where, Links links) {
     if (is_packed(where)) return {};
     check_is_one(where);
-    std::vector<fs::path> files = files_at(where);
-    if (files.empty()) return {};
+    std::vector<fs::path> files;
+    try {
+        files = foreign_files(where);
+    } catch (const Error&) {
+        return {};  // what to say then is not said here
+    }
     if (!is_hdf5(files[0])) {
         const FileGuess kind = guess_of_file(files[0], ".h5");
         throw Error(

@@ -90,44 +90,12 @@ H5FD_t* made_of(UniqueFd fd, int* error) {
     return &file.release()->base;
 }
 
-H5FD_t* open_for_probe(const char* name, unsigned, hid_t, haddr_t) {
-    return made_of(UniqueFd(::open(name, O_RDONLY | O_CLOEXEC)), nullptr);
-}
-
 H5FD_t* open_for_writing(const char* name, unsigned, hid_t access, haddr_t) {
     const auto* info = static_cast<const WritingInfo*>(H5Pget_driver_info(access));
     if (!info) return nullptr;
     UniqueFd fd(::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd) *info->error = errno;
     return made_of(std::move(fd), info->error);
-}
-
-herr_t close_file(H5FD_t* file) {
-    delete &own(file);
-    return 0;
-}
-
-herr_t query_probe(const H5FD_t*, unsigned long* flags) {
-    if (flags) *flags = 0;  // no sieving, no accumulation: every read reaches us as it is
-    return 0;
-}
-
-herr_t query_writing(const H5FD_t*, unsigned long* flags) {
-    if (flags)
-        *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA |
-                 H5FD_FEAT_AGGREGATE_SMALLDATA;
-    return 0;
-}
-
-haddr_t allocated(const H5FD_t* file, H5FD_mem_t) {
-    return own(file).allocated;
-}
-herr_t set_allocated(H5FD_t* file, H5FD_mem_t, haddr_t address) {
-    own(file).allocated = address;
-    return 0;
-}
-haddr_t size(const H5FD_t* file, H5FD_mem_t) {
-    return own(file).size;
 }
 
 herr_t read(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t offset, std::size_t bytes, void* out) {
@@ -144,10 +112,6 @@ herr_t read(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t offset, std::size_t by
     } catch (...) {
         return -1;
     }
-}
-
-herr_t refuse_to_write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const void*) {
-    return -1;
 }
 
 herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t offset, std::size_t bytes, const void* data) {
@@ -176,10 +140,16 @@ H5FD_class_t common_class([[maybe_unused]] int value, const char* name) {
     driver.name = name;
     driver.maxaddr = haddr_t{1} << 62;
     driver.fc_degree = H5F_CLOSE_WEAK;
-    driver.close = close_file;
-    driver.get_eoa = allocated;
-    driver.set_eoa = set_allocated;
-    driver.get_eof = size;
+    driver.close = [](H5FD_t* file) -> herr_t {
+        delete &own(file);
+        return 0;
+    };
+    driver.get_eoa = [](const H5FD_t* file, H5FD_mem_t) { return own(file).allocated; };
+    driver.set_eoa = [](H5FD_t* file, H5FD_mem_t, haddr_t address) -> herr_t {
+        own(file).allocated = address;
+        return 0;
+    };
+    driver.get_eof = [](const H5FD_t* file, H5FD_mem_t) { return own(file).size; };
     driver.read = read;
     const H5FD_mem_t kinds[] = H5FD_FLMAP_DICHOTOMY;
     std::memcpy(driver.fl_map, kinds, sizeof kinds);
@@ -188,9 +158,16 @@ H5FD_class_t common_class([[maybe_unused]] int value, const char* name) {
 
 H5FD_class_t probing_class() {
     H5FD_class_t driver = common_class(600, "lockstep_probe");
-    driver.open = open_for_probe;
-    driver.query = query_probe;
-    driver.write = refuse_to_write;
+    driver.open = [](const char* name, unsigned, hid_t, haddr_t) {
+        return made_of(UniqueFd(::open(name, O_RDONLY | O_CLOEXEC)), nullptr);
+    };
+    driver.query = [](const H5FD_t*, unsigned long* flags) -> herr_t {
+        if (flags) *flags = 0;  // no sieving, no accumulation: every read reaches us as it is
+        return 0;
+    };
+    driver.write = [](H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const void*) -> herr_t {
+        return -1;
+    };
     return driver;
 }
 
@@ -198,7 +175,12 @@ H5FD_class_t writing_class() {
     H5FD_class_t driver = common_class(601, "lockstep_write");
     driver.fapl_size = sizeof(WritingInfo);
     driver.open = open_for_writing;
-    driver.query = query_writing;
+    driver.query = [](const H5FD_t*, unsigned long* flags) -> herr_t {
+        if (flags)
+            *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA |
+                     H5FD_FEAT_AGGREGATE_SMALLDATA;
+        return 0;
+    };
     driver.write = write;
     driver.truncate = set_size;
     return driver;

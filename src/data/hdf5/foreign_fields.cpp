@@ -162,12 +162,6 @@ namespace {
 
 constexpr std::uint64_t hot_bytes_at_once = std::uint64_t{8} << 20;
 
-// Text of "masks" or "tokens" is no class.
-bool may_be_named(const FieldMapping& mapping) {
-    return mapping.layout == RowLayout::label ||
-           (mapping.layout == RowLayout::unstated && mapping.name == "labels");
-}
-
 // The samples of each class: 0 to the largest label. Reads the whole field once.
 std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field) {
     ShardFiles files(std::shared_ptr<const DatasetIndex>(std::shared_ptr<void>(), &index));
@@ -246,9 +240,13 @@ bool ForeignOpening::is_label(std::size_t field) const {
     return may_be_label(mapping) && is_possible;
 }
 
-// Of the file that is being added: its labels are names of classes.
+// Of the file that is being added: its labels are names of classes. Text of "masks" or "tokens" is
+// no class.
 bool ForeignOpening::is_text(std::size_t field) const {
-    return is_column_of_texts(facts_.datasets[field]) && may_be_named(mappings_[field]);
+    const FieldMapping& mapping = mappings_[field];
+    return is_column_of_texts(facts_.datasets[field]) &&
+           (mapping.layout == RowLayout::label ||
+            (mapping.layout == RowLayout::unstated && mapping.name == "labels"));
 }
 
 // Whether class numbers are made of what files have.

@@ -76,11 +76,6 @@ bool is_target(const FieldMapping& field) {
            (field.layout == RowLayout::unstated || field.layout == RowLayout::value);
 }
 
-bool is_label_field(const FieldMapping& field) {
-    return field.layout == RowLayout::label ||
-           (field.layout == RowLayout::unstated && is_label_name(field.name));
-}
-
 // [1, N] of one row of chunks that a stream reads.
 bool is_one_row(const DatasetFacts& facts, const FieldMapping& field) {
     const bool is_stored =
@@ -88,7 +83,9 @@ bool is_one_row(const DatasetFacts& facts, const FieldMapping& field) {
         (facts.layout == StorageLayout::chunked && facts.chunk.size() == 2 && facts.chunk[0] == 1);
     const bool is_read = std::ranges::all_of(
         facts.filters, [](const FilterFacts& filter) { return is_known_filter(filter.kind); });
-    return (is_target(field) || is_label_field(field)) && facts.number && is_stored && is_read &&
+    const bool is_label = field.layout == RowLayout::label ||
+                          (field.layout == RowLayout::unstated && is_label_name(field.name));
+    return (is_target(field) || is_label) && facts.number && is_stored && is_read &&
            facts.size.size() == 2 && facts.size[0] == 1 && facts.size[1] > 1;
 }
 

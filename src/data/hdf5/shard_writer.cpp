@@ -115,12 +115,6 @@ std::vector<hsize_t> dimensions(std::uint64_t rows, const Field& field) {
 // An object's header in HDF5's usual format has room for 64 KiB; the manifest has all of them.
 constexpr std::size_t most_described_classes = 4096, most_described_names_bytes = 16 * 1024;
 
-bool are_names_short(const std::vector<std::string>& names) {
-    const std::size_t longest =
-        names.empty() ? 0 : std::ranges::max(names, {}, &std::string::size).size();
-    return longest * names.size() <= most_described_names_bytes;
-}
-
 void describe_field(const h5::Handle& dataset, const Field& field) {
     if (!field.layout.empty()) h5::write_attribute(dataset, "layout", field.layout);
     if (!field.mean.empty()) h5::write_attribute(dataset, "mean", field.mean);
@@ -129,8 +123,10 @@ void describe_field(const h5::Handle& dataset, const Field& field) {
         h5::write_attribute(dataset, "units", std::string("value / 255"));
     if (!field.class_counts.empty() && field.class_counts.size() <= most_described_classes)
         h5::write_attribute(dataset, "class_counts", field.class_counts);
-    if (!field.class_names.empty() && are_names_short(field.class_names))
-        h5::write_attribute(dataset, "class_names", field.class_names);
+    const std::vector<std::string>& names = field.class_names;
+    if (!names.empty() && std::ranges::max(names, {}, &std::string::size).size() * names.size() <=
+                              most_described_names_bytes)
+        h5::write_attribute(dataset, "class_names", names);
 }
 
 // One field of a shard while it is written.

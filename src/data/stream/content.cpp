@@ -18,13 +18,6 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::size_t> first_places(const DatasetIndex& index) {
-    std::vector<std::size_t> places{0};
-    for (std::size_t f = 0; f < index.fields().size(); ++f)
-        places.push_back(places.back() + index.stored_blocks(f).size());
-    return places;
-}
-
 // What a reader would do about damage is not decided here.
 std::uint64_t hash_of_rows(BlockReader& reader, const FieldBlock& block) {
     try {
@@ -42,14 +35,6 @@ void add_field(ByteWriter& out, const Field& field) {
     for (const std::int64_t extent : field.shape) out.add(static_cast<std::uint64_t>(extent));
     out.add(std::uint64_t{has_channels_last(field)});
     out.add(static_cast<std::uint64_t>(field.classes()));
-}
-
-std::vector<bool> shards_without_hashes(const DatasetIndex& index) {
-    std::vector<bool> lacks(index.shards().size());
-    for (std::size_t f = 0; f < index.fields().size(); ++f)
-        for (const StoredBlock& block : index.stored_blocks(f))
-            if (!block.is_hashed && block.shard != kept_in_index) lacks[block.shard] = true;
-    return lacks;
 }
 
 std::string difference(const FileStamp& seen, const FileStamp& now) {
@@ -92,7 +77,9 @@ void check_reading_memory(const DatasetIndex& index, std::uint64_t allowed) {
 std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> index,
                                          int part,
                                          int parts) {
-    const std::vector<std::size_t> places = first_places(*index);
+    std::vector<std::size_t> places{0};  // where each field's hashes begin
+    for (std::size_t f = 0; f < index->fields().size(); ++f)
+        places.push_back(places.back() + index->stored_blocks(f).size());
     std::vector<std::int64_t> hashes(places.back());
     ShardFiles files(index);
     BlockReader reader(files);
@@ -116,7 +103,10 @@ std::string content_digest(const DatasetIndex& index, std::span<const std::int64
 }
 
 FileWatch::FileWatch(std::shared_ptr<const DatasetIndex> index) {
-    const std::vector<bool> lacks = shards_without_hashes(*index);
+    std::vector<bool> lacks(index->shards().size());  // hashes
+    for (std::size_t f = 0; f < index->fields().size(); ++f)
+        for (const StoredBlock& block : index->stored_blocks(f))
+            if (!block.is_hashed && block.shard != kept_in_index) lacks[block.shard] = true;
     for (std::size_t i = 0; i < lacks.size(); ++i) {
         if (!lacks[i]) continue;
         const fs::path path = index->path() / index->shards()[i].name;

@@ -33,11 +33,6 @@ bool is_tiff(std::span<const std::byte> content) {
                                [&](std::string_view magic) { return begins_with(content, magic); });
 }
 
-bool is_webp(std::span<const std::byte> content) {
-    return begins_with(content, "RIFF") && content.size() >= 12 &&
-           begins_with(content.subspan(8), "WEBP");
-}
-
 // Numbers and white space of a PNM header, with comments.
 class PnmHeader {
   public:
@@ -204,7 +199,9 @@ Image decode_image(std::span<const std::byte> content) {
     if (begins_with(content, "\xff\xd8\xff")) return decode_jpeg(content);
     if (is_tiff(content)) return decode_tiff(content);
     if (begins_with(content, "P5") || begins_with(content, "P6")) return decode_pnm(content);
-    if (is_webp(content)) throw BadImage("it is a WebP file, which Lockstep does not read");
+    const bool is_webp = begins_with(content, "RIFF") && content.size() >= 12 &&
+                         begins_with(content.subspan(8), "WEBP");
+    if (is_webp) throw BadImage("it is a WebP file, which Lockstep does not read");
     throw BadImage("it begins neither as PNG, JPEG or TIFF files do, nor as binary PNM (P5, P6)");
 }
 

@@ -206,19 +206,14 @@ constexpr std::array forms = {
     Form{cutmix, "cutmix", "ALPHA", "pastes a box of another image, mixes labels", read_mix},
 };
 
-std::vector<std::string> known_names() {
-    std::vector<std::string> names;
-    for (const Form& form : forms) names.emplace_back(form.name);
-    for (const Preset& preset : presets) names.emplace_back(preset.name);
-    return names;
-}
-
 const Form& form_named(const Words& words, std::string_view name) {
     if (name == "normalize") name = "normalise";
     if (name == "center-crop") name = "centre-crop";
     const auto found = std::ranges::find(forms, name, &Form::name);
     check(found != forms.end(), [&] {
-        const std::vector<std::string> names = known_names();
+        std::vector<std::string> names;
+        for (const Form& form : forms) names.emplace_back(form.name);
+        for (const Preset& preset : presets) names.emplace_back(preset.name);
         const std::string near = did_you_mean(name, names);
         return Error("E247",
                      fmt::format("there is no transform '{}' (in '{}')", name, words.text()),
