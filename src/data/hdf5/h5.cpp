@@ -14,12 +14,6 @@ namespace {
 
 constexpr hsize_t large_object = 64 * 1024, page = 4096;
 
-herr_t collect(unsigned, const H5E_error2_t* record, void* out) {
-    auto& reasons = *static_cast<std::vector<std::string>*>(out);
-    if (record->desc && *record->desc) reasons.emplace_back(record->desc);
-    return 0;
-}
-
 // Returns what a new object is described by, if the library makes it.
 template <class Result>
 Result prepared(Result result, const fs::path& what = "HDF5") {
@@ -105,6 +99,11 @@ QuietErrors::~QuietErrors() {
 
 std::string last_reasons() {
     std::vector<std::string> reasons;
+    const auto collect = [](unsigned, const H5E_error2_t* record, void* out) -> herr_t {
+        if (record->desc && *record->desc)
+            static_cast<std::vector<std::string>*>(out)->emplace_back(record->desc);
+        return 0;
+    };
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &reasons);
     reasons.resize(std::min<std::size_t>(reasons.size(), 3));
     return fmt::format("{}", fmt::join(reasons, "; "));

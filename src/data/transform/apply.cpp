@@ -56,14 +56,6 @@ StretchTaps taps_of(const TransformStage& stage) {
     return taps;
 }
 
-StageDraw whole_window(const TransformStage& stage) {
-    StageDraw draw{};
-    draw.x_step = 1;
-    draw.x_high = stage.in_width;
-    draw.y_high = stage.in_height;
-    return draw;
-}
-
 /// The window's output (y, x) becomes its former (y + top, x + left), cut to the op's size.
 void shift(StageDraw& draw, const TransformOp& op, int top, int left) {
     draw.x_begin += draw.x_step * left;
@@ -327,7 +319,9 @@ void draw_image(const StagePlan& plan,
                 std::uint64_t id,
                 TransformKey key,
                 std::span<StageDraw> draws) {
-    for (std::size_t i = 0; i < plan.stages.size(); ++i) draws[i] = whole_window(plan.stages[i]);
+    for (std::size_t i = 0; i < plan.stages.size(); ++i)
+        draws[i] = {
+            .x_step = 1, .x_high = plan.stages[i].in_width, .y_high = plan.stages[i].in_height};
     for (const PlacedOp& placed : plan.ops)
         draw_op(draws[placed.stage],
                 placed,
