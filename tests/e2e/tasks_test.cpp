@@ -7,6 +7,7 @@
 #include "simulated_gpus.hpp"
 
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include <hdf5.h>
@@ -424,6 +425,23 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
     EXPECT_EQ(predictions_in(one).size(), 100 * sizeof(float));
     EXPECT_THAT(content_of(predicted("1.npy", {})), EndsWith(predictions_in(one)));
     EXPECT_FALSE(fs::exists(folder_ / ".1.h5.partial"));
+}
+
+TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {
+    std::vector<float> rows(20, 0.5F);
+    const auto said = [&](const std::string& name, const Words& more) {
+        write_npy(folder_ / "x.npy", "<f4", "5, 4", bytes_in(rows));
+        return output_of(run_lockstep(
+            typed("predict % % --out %", {run_, folder_ / "x.npy", folder_ / name}) + more));
+    };
+    const auto names_them = testing::HasSubstr("outputs are NaN for ");
+    EXPECT_THAT(said("sound.csv", {}), testing::Not(names_them));
+    rows[9] = rows[14] = std::numeric_limits<float>::quiet_NaN();
+    for (const char* ranks : {"1", "2"})
+        EXPECT_THAT(said(fmt::format("{}.csv", ranks), {"--np", ranks, "--oversubscribe"}),
+                    testing::HasSubstr("outputs are NaN for 2 of 5 samples, the first of them "
+                                       "sample 2: what '"))
+            << ranks;
 }
 
 TEST(Sample, GoesOnWithATextWhereverTheRunLies) {

@@ -201,26 +201,37 @@ std::uint64_t Evaluator::samples_after(std::int64_t step) const {
     return static_cast<std::uint64_t>(std::min((step + 1) * batch_, samples_));
 }
 
-void Evaluator::for_each_output(Model& model, const OutputForming& form, const OutputSink& sink) {
+NanOutputs Evaluator::for_each_output(Model& model,
+                                      const OutputForming& form,
+                                      const OutputSink& sink) {
     const EvalMode mode(model);
+    NanOutputs nans;
     Progress progress("predicting", static_cast<std::uint64_t>(samples_));
     for (std::int64_t step = 0; step < own_steps(); ++step) {
         const Batch& part = feed_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
-            const at::Tensor outputs =
-                form(outputs_here(model, task_, input_.read_inputs(part, leaf), step, leaf.leaf)
-                         .front()
-                         .tensor.to(at::kCPU, at::kFloat))
-                    .contiguous(at::MemoryFormat::Contiguous);
+            const at::Tensor found =
+                outputs_here(model, task_, input_.read_inputs(part, leaf), step, leaf.leaf)
+                    .front()
+                    .tensor.to(at::kCPU, at::kFloat);
+            const at::Tensor has_nan =
+                found.reshape({static_cast<std::int64_t>(leaf.rows), -1}).isnan().any(1);
+            const at::Tensor outputs = form(found).contiguous(at::MemoryFormat::Contiguous);
             const std::span values(static_cast<const std::byte*>(outputs.const_data_ptr()),
                                    outputs.nbytes());
             const std::size_t width = values.size() / leaf.rows;
-            for (std::size_t row = 0; row < leaf.rows; ++row)
-                sink(part.sample_ids[leaf.first_row + row], values.subspan(row * width, width));
+            for (std::size_t row = 0; row < leaf.rows; ++row) {
+                const std::uint64_t sample = part.sample_ids[leaf.first_row + row];
+                sink(sample, values.subspan(row * width, width));
+                if (!has_nan.const_data_ptr<bool>()[row]) continue;
+                ++nans.count;
+                nans.first = std::min(nans.first, static_cast<std::int64_t>(sample));
+            }
         }
         progress.update(samples_after(step));
     }
+    return nans;
 }
 
 // Adds the leaves that have samples; all on the model's device, which may still compute.

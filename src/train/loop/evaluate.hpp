@@ -14,12 +14,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 namespace lockstep {
+
+/// Samples of which an output of the model is NaN.
+struct NanOutputs {
+    std::int64_t count = 0;
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();  ///< least number of them
+};
 
 /// Keeps a data set open for repeated evaluation, its first batches read ahead.
 class Evaluator {
@@ -43,11 +50,12 @@ class Evaluator {
     /// Collective. Checks that files without hashes have not changed. Errors: E251.
     void check_files() const;
 
-    /// Receives what `form` makes of the model's outputs, f32 [n, ...] on the host, for each sample
-    /// of this rank's leaves; targets need not exist.
+    /// `sink` receives what `form` makes of the model's outputs, f32 [n, ...] on the host, for each
+    /// sample of this rank's leaves; targets need not exist. Returns the samples of this rank whose
+    /// outputs have a NaN before `form`.
     using OutputForming = std::function<at::Tensor(const at::Tensor& outputs)>;
     using OutputSink = std::function<void(std::uint64_t sample, std::span<const std::byte> values)>;
-    void for_each_output(Model& model, const OutputForming& form, const OutputSink& sink);
+    NanOutputs for_each_output(Model& model, const OutputForming& form, const OutputSink& sink);
 
   private:
     std::int64_t steps() const { return (samples_ + batch_ - 1) / batch_; }

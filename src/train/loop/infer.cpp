@@ -139,6 +139,28 @@ OutputLayout layout_of(const InferSettings& settings,
     return layout;
 }
 
+// Collective. Such outputs have a class, too, which looks like any other. `of_rank` is this rank's.
+void warn_of(NanOutputs of_rank,
+             const InferSettings& settings,
+             const Communicator& ranks,
+             std::uint64_t samples) {
+    ranks.all_reduce_sum(std::span(&of_rank.count, 1));
+    std::int64_t last = -of_rank.first;
+    ranks.all_reduce_max(std::span(&last, 1));
+    if (of_rank.count == 0) return;
+    const auto first = static_cast<std::size_t>(-last);
+    const bool has_names = first < settings.row_names.size();  // on rank 0, which writes the line
+    once(
+        Level::warn,
+        "the model's outputs are NaN for {} of {} samples, the first of them {}: what '{}' has for "
+        "these is no prediction",
+        grouped(of_rank.count),
+        grouped(samples),
+        has_names ? fmt::format("'{}'", printable(settings.row_names[first]))
+                  : fmt::format("sample {}", first),
+        printable(settings.outputs.string()));
+}
+
 // Collective.
 void write_outputs(const InferSettings& settings,
                    const Communicator& ranks,
@@ -159,7 +181,7 @@ void write_outputs(const InferSettings& settings,
     result.names = names_text(settings.outputs, layout);
     OutputFile file(ranks, settings.outputs, std::move(layout));
     const TaskKind kind = trained.run.settings.task.kind;
-    evaluator.for_each_output(
+    const NanOutputs nans = evaluator.for_each_output(
         *trained.model,
         [&](const at::Tensor& outputs) {
             return formed(trained.task->in_units(outputs), settings.form, kind);
@@ -170,6 +192,7 @@ void write_outputs(const InferSettings& settings,
         });
     evaluator.check_files();
     file.finish();
+    warn_of(nans, settings, ranks, result.samples);
 }
 
 using Tokens = std::vector<std::int64_t>;
