@@ -47,8 +47,10 @@ std::string thousands_sign(std::string_view cell) {
         return count == cell.npos ? cell.size() : count;
     };
     const std::size_t first = digits();
+    const bool is_below_one = cell.starts_with('0');
     cell.remove_prefix(first);
-    if (first < 1 || first > 3 || cell.empty() || std::string_view(".,_ ").find(cell[0]) > 3)
+    if (is_below_one || first < 1 || first > 3 || cell.empty() ||
+        std::string_view(".,_ ").find(cell[0]) > 3)
         return "";
     const char sign = cell[0];
     while (!cell.empty() && cell[0] == sign) {
@@ -77,10 +79,16 @@ std::string way_past(const CsvTable& table, std::size_t column, const std::strin
     const bool is_feature = std::ranges::count(table.columns.features, column) > 0;
     const bool has_point = table.csv.decimal == DecimalSign::point;
     const DecimalSign other = has_point ? DecimalSign::comma : DecimalSign::point;
-    if (number_in<double>(cell, other))
-        return has_point ? "give --decimal comma" : "give --decimal point";
-    if (const std::string sign = thousands_sign(cell); !sign.empty())
-        return fmt::format("leave out the signs of thousands, ") +
+    const std::string by_option = has_point ? "give --decimal comma" : "give --decimal point";
+    const std::string sign = thousands_sign(cell);
+    const bool has_fraction = number_in<double>(cell, other).has_value();
+    if (has_fraction && sign.empty()) return by_option;
+    if (!sign.empty())
+        return (has_fraction ? fmt::format("if '{}' has a fraction, {}; else leave out the signs "
+                                           "of thousands, ",
+                                           trimmed(cell),
+                                           by_option)
+                             : "leave out the signs of thousands, ") +
                rewritten(fmt::format(
                              "[re.sub(r\"(?<=\\d)[{0}](?=\\d{{3}}(?!\\d))\",\"\",c) if "
                              "re.fullmatch(r\"\\s*[+-]?\\d{{1,3}}([{0}]\\d{{3}})+([.,]\\d*)?\\s*\","

@@ -285,6 +285,16 @@ TEST_F(CsvTable, KnowsSignsThatAreNotThoseOfTheFile) {
         EXPECT_THAT(error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
                     HasSubstr("leave out the signs of thousands, into NAME.csv: "))
             << number;
+    // "1,234" is either: to take it for 1.234 without a word would divide it by 1000.
+    for (const char* number : {"1,234", "-12,000"})
+        EXPECT_THAT(
+            error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
+            testing::AllOf(HasSubstr(fmt::format("if '{}' has a fraction, give --decimal comma; "
+                                                 "else leave out the signs of thousands, into ",
+                                                 number)),
+                           HasSubstr("re.sub")))
+            << number;
+    EXPECT_EQ(error("a;b\n0,234;2\n", semicolon).fix(), "give --decimal comma");
     for (const char* text : {"12.05.2019", "1.2.3", "1,23,456", "1234,567,8", "a.123"})
         EXPECT_THAT(error(fmt::format("a;b\n{};2\n", text), semicolon).fix(),
                     HasSubstr("--categorical a"))
