@@ -362,6 +362,21 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
                 says("such as --field features=/x --field labels=/y"));
 }
 
+// A number in place of a missing target would be learned.
+TEST_F(DataAdvice, InspectLeavesOutSamplesWithoutATarget) {
+    python(
+        "y=n.arange(24.)/2; y[5]=n.nan; "
+        "h5py.File('f.h5','w').update({'x':n.arange(96.).reshape(24,4),'y':y})");
+    const std::string fields = " --field features=/x --field targets=/y";
+    const std::string shown = output_of(shell("lockstep data inspect f.h5" + fields));
+    EXPECT_THAT(shown, HasSubstr("no command to train on it: some numbers of 'targets' are not"));
+    ASSERT_THAT(shell(command_in(shown)), ends(0)) << shown;
+    python(
+        "f=h5py.File('NAME/f.h5'); x,y=f['x'][()],f['y'][()]; "
+        "assert len(y)==23 and (y==x[:,0]/8).all() and 2.5 not in y");
+    EXPECT_THAT(shell("lockstep data inspect NAME" + fields), ends(0, "\n  lockstep train --data"));
+}
+
 // What NumPy deflates, and what it stores, are the same rows; so are two data sets, and both.
 TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
     python(

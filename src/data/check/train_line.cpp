@@ -255,15 +255,38 @@ TrainCommand too_small(const Inspection& all, const TrainField& input) {
                                                repeated("i[r.pop(0)][()]", 1)))};
 }
 
+// Returns the remedy for numbers that nobody can learn. A number in their place would be learned.
+std::string way_to_leave_out(const Inspection& all, const std::string& name) {
+    if (all.files.empty())
+        return fmt::format(
+            "pack v[k] in place of each of NumPy's arrays v, where n is numpy, y the array of '{}' "
+            "and k=n.isfinite(y).reshape(len(y),-1).all(1)",
+            name);
+    const AskedFiles asked = asked_first(all, name);
+    for (const FieldMapping& field : asked.fields)
+        if (field.file != asked.fields[0].file)
+            return "leave out these samples in the files of all fields";
+    return "leave out these samples by h5py, in a folder NAME that you give instead: " +
+           write_anew_command(asked,
+                              0,
+                              "{k:i[k][()][n.isfinite(x).reshape(len(x),-1).all(1)] for k in "
+                              "[d]+[r.pop(0) for _ in r[:]]}");
+}
+
 // Returns the remedy for numbers that a model cannot take.
-std::optional<TrainCommand> unsound(const Inspection& all, const TrainField& field) {
+std::optional<TrainCommand> unsound(const Inspection& all,
+                                    const TrainField& field,
+                                    const TrainField& input) {
     if (field.is_damaged())
         return TrainCommand{
             "", "some numbers of '" + field.name + "' are damaged", "copy the data again"};
     if (field.is_finite()) return {};
+    const std::string way = "n.nan_to_num(x,posinf=0,neginf=0)";
     return TrainCommand{"",
                         "some numbers of '" + field.name + "' are not finite",
-                        way_to_write(all, field.name, "n.nan_to_num(x,posinf=0,neginf=0)")};
+                        &field == &input
+                            ? "if 0 may stand for them, " + way_to_write(all, field.name, way)
+                            : way_to_leave_out(all, field.name)};
 }
 
 // Returns the group of `first` if its data sets are lists of bytes of several lengths, as encoded
@@ -317,7 +340,7 @@ TrainCommand train_command(const Inspection& all) {
     const Learned learned = learned_of(fields, *input);
     if (!learned.field) return nothing_to_learn(all, *input);
     for (const TrainField* each : {input, learned.field})
-        if (auto obstacle = unsound(all, *each)) return *obstacle;
+        if (auto obstacle = unsound(all, *each, *input)) return *obstacle;
     const auto model = model_options(*input, learned, all.others.opened == all.others.files);
     if (!model) return too_small(all, *input);
     std::string options;
