@@ -64,7 +64,7 @@ std::string write_anew_command(const AskedFiles& asked,
                                std::size_t field,
                                const std::string& data_sets);
 
-/// Does the same for an NPY file, into NAME.npy.
+/// Does the same for an NPY file, or for ARCHIVE:NAME, an array of NumPy's archive, into NAME.npy.
 std::string rewrite_npy_command(const fs::path& file, const std::string& numbers);
 
 /// Returns a command that decodes the images of field number `field`, each of which is a row of its

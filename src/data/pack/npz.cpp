@@ -114,8 +114,12 @@ std::string array_text(const ZipFile& archive, const std::string& name, const Zi
     expand(archive, entry, std::min(entry.bytes, most_header), spool);
     const auto head = spool.finish(archive.path() / name);
     if (!is_npy(*head)) return name + ", which is no array";
-    const NpyLayout layout = read_npy_layout(*head);
-    return fmt::format("{} {} [{}]", name, layout.descr, fmt::join(layout.shape, ", "));
+    try {
+        const NpyLayout layout = read_npy_layout(*head);
+        return fmt::format("{} {} [{}]", name, layout.descr, fmt::join(layout.shape, ", "));
+    } catch (const Error& error) {
+        return fmt::format("{}, of which {}", name, error.why());  // another one is asked for
+    }
 }
 
 Error no_such_array(const ZipFile& archive, const NamedInput& input, const NpzPlace& place) {
