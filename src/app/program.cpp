@@ -386,6 +386,7 @@ int end_without_room() noexcept {
 
 int run_program(const std::vector<std::string>& words, const Program& program) {
     keep_standard_streams();
+    outlive_file_limits();  // what is written says which file has no more room
     const auto facts = std::make_shared<RankFacts>();
     if (is_train(words)) {
         hold_stop_signals();  // none is lost before training takes them

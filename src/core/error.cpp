@@ -241,6 +241,8 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
         case EMFILE:
         case ENFILE:
             return Error("E402", what, "", "raise the limit of open files: ulimit -n");
+        case EFBIG:
+            return Error("E402", what, "", "raise the limit of a file's size: ulimit -f unlimited");
         case ENOSPC:
         case EDQUOT:
             return Error("E405", what, "", "free some space or use another folder, then run again");

@@ -91,6 +91,11 @@ void outlive_readers() {
     sigaction(SIGPIPE, &dropping, nullptr);
 }
 
+void outlive_file_limits() {
+    const struct sigaction dropping = handled_by(drop);
+    sigaction(SIGXFSZ, &dropping, nullptr);
+}
+
 void hold_stop_signals() {
     sigset_t signals = stop_signals();
     if (!is_wanted(SIGHUP)) sigdelset(&signals, SIGHUP);

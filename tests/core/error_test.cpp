@@ -108,6 +108,8 @@ TEST(SystemError, ChoosesTheCodeByErrno) {
     EXPECT_EQ(system_error("open", "x", ENOENT).exit_code(), ExitCode::missing_input);
     EXPECT_EQ(system_error("open", "x", EACCES).exit_code(), ExitCode::permission);
     EXPECT_EQ(system_error("write", "x", ENOSPC).exit_code(), ExitCode::cannot_create);
+    EXPECT_EQ(system_error("write", "x", EFBIG).fix(),
+              "raise the limit of a file's size: ulimit -f unlimited");
     EXPECT_EQ(system_error("read", "x", EIO).exit_code(), ExitCode::io);
     EXPECT_EQ(system_error("map", "x", ENOMEM).code(), "E225");
     EXPECT_STREQ(system_error("map", "x", ENOMEM).what(),

@@ -3,10 +3,14 @@
 
 #include "lockstep/core/process.hpp"
 
+#include "support/temp_dir.hpp"
+
 #include <cerrno>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +102,22 @@ TEST(Signals, AReaderThatIsGoneEndsOnlyOthers) {
                   become_process({"bash", "-c", "kill -PIPE $$"});
               }),
               128 + SIGPIPE);
+}
+
+TEST(Signals, AFileAtItsLimitEndsOnlyOthers) {
+    const test::TempDir folder;
+    const auto write_too_much = [&] {
+        const rlimit none{0, 0};
+        const int file = ::open((folder / "x").c_str(), O_CREAT | O_WRONLY, 0600);
+        return ::setrlimit(RLIMIT_FSIZE, &none) == 0 && ::write(file, "x", 1) == -1 &&
+               errno == EFBIG;
+    };
+    EXPECT_EQ(exit_of_child([&] { write_too_much(); }), 128 + SIGXFSZ);
+    EXPECT_EQ(exit_of_child([&] {
+                  outlive_file_limits();
+                  ::_exit(write_too_much() ? 7 : 1);
+              }),
+              7);
 }
 
 TEST(SignalGuard, ShowsTheLastSignalInTheMirror) {

@@ -26,6 +26,10 @@ void hold_stop_signals();
 /// Programs that it starts or becomes are ended as usual.
 void outlive_readers();
 
+/// From now on a write beyond the limit of a file's size (ulimit -f) fails with EFBIG and does not
+/// end this process. Programs that it starts or becomes are ended as usual.
+void outlive_file_limits();
+
 /// Unblocks the held signals on the calling thread: for a child before its program starts.
 void release_stop_signals();
 
