@@ -258,6 +258,15 @@ std::vector<Advised> optioned() {
          pack + "{--images m.npz --labels |--npy labels=}m.npz:y",
          "E214",
          "--npy images=m.npz:"},
+        {"FieldsToPredict",
+         "x=r.integers(0,256,(12,3,8,8)).astype('u1'); n.save('x.npy',x); "
+         "n.save('y.npy',n.arange(12)%2); h5py.File('f.h5','w')['scan']=x",
+         pack + "--npy images=x.npy --npy labels=y.npy >o && lockstep train --data P --run R "
+                "--model mlp --batch 4 --max-steps 1 >o && lockstep predict R --data f.h5 --out "
+                "o.csv",
+         "E216",
+         "lockstep predict R --data f.h5 --out o.csv",
+         "--field images="},
         {"DecimalsOfTheOtherTable",
          "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
          "open('u.csv','w').write('a\\n0.5\\n')",

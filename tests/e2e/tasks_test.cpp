@@ -444,6 +444,34 @@ TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {
             << ranks;
 }
 
+// The same pixels with channels first and last; files of others name their fields by --field.
+TEST(InferImages, AreTakenWithChannelsWhereTheyAre) {
+    const TempDir folder;
+    constexpr std::size_t side = 8, channels = 3, samples = 2;
+    expect_success(run_lockstep(
+        typed("data synth --kind cifar --size 8 --samples 64 --out %", {folder / "data"})));
+    expect_success(run_lockstep(train_mlp(folder, "data", "run", "--batch 32 --max-steps 2")));
+    std::string first, last(samples * channels * side * side, '\0');
+    for (std::size_t i = 0; i < last.size(); ++i) {
+        const std::size_t pixel = i % (side * side), plane = i / (side * side);
+        first += static_cast<char>(i * 7);
+        last[((plane / channels) * side * side + pixel) * channels + plane % channels] =
+            first.back();
+    }
+    write_npy(folder / "first.npy", "|u1", "2, 3, 8, 8", first);
+    write_npy(folder / "last.npy", "|u1", "2, 8, 8, 3", last);
+    for (const char* name : {"first", "last"})
+        expect_success(run_lockstep(typed("predict % % --out %",
+                                          {folder / "run",
+                                           folder / fmt::format("{}.npy", name),
+                                           folder / fmt::format("{}.out.npy", name)})));
+    EXPECT_EQ(content_of(folder / "first.out.npy"), content_of(folder / "last.out.npy"));
+    write_npy(folder / "other.npy", "|u1", "2, 4, 4, 3", first.substr(0, 96));
+    EXPECT_THAT(run_lockstep(typed("predict % % --out %",
+                                   {folder / "run", folder / "other.npy", folder / "other.csv"})),
+                ends(65, "they are 4x4x3, the training data 3x8x8"));
+}
+
 TEST(Sample, GoesOnWithATextWhereverTheRunLies) {
     const TempDir folder;
     std::string text;

@@ -95,6 +95,17 @@ char separator_of(const fs::path& path) {
         signs, {}, [&](char sign) { return std::ranges::count(line, sign); });
 }
 
+// The sizes of the training images say which dimension of an array counts channels.
+std::unique_ptr<RowSource> open_array(const Field& field, const fs::path& path) {
+    const std::string place = path.string();
+    if (field.name != "images" || field.shape.size() != 3) return open_npy({{field.name, place}});
+    const auto stored = open_npy({{"features", place}})->fields()[0].shape;
+    if (stored.size() != 3) return open_npy({{field.name, place}});
+    const std::vector<std::int64_t> last{field.shape[1], field.shape[2], field.shape[0]};
+    const bool is_last = stored == last && stored != field.shape;
+    return open_npy({{field.name, place}}, is_last ? ImageLayout::hwc : ImageLayout::chw);
+}
+
 std::unique_ptr<RowSource> open_raw(const Field& field,
                                     const fs::path& path,
                                     RawKind kind,
@@ -107,7 +118,7 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
                                                  static_cast<std::uint32_t>(field.shape[2])}}});
     if (kind == RawKind::text)
         return open_text({path}, static_cast<std::uint64_t>(field.shape[0]) - 1);
-    if (kind != RawKind::table) return open_npy({{field.name, path.string()}});
+    if (kind != RawKind::table) return open_array(field, path);
     CsvOptions csv{.type = field.type, .like = field, .row_names = table.row_names};
     csv.separator = separator_of(path);
     // Each row has a prediction: none is left out.

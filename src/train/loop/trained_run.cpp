@@ -151,14 +151,10 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     const Links links = links_of(settings.follows_links);
     trained.learned_from = learned_from(ranks, given, trained.run);
     // Fields that are given are all there are: predicting needs no labels.
-    trained.data =
-        given.data.empty()
-            ? trained.learned_from
-            : open_test_dataset(ranks,
-                                given.data,
-                                given.fields.empty() ? wanted_fields(settings, given) : "",
-                                given.fields,
-                                links);
+    const std::string of_run = given.fields.empty() ? wanted_fields(settings, given) : "";
+    trained.data = given.data.empty() ? trained.learned_from
+                   : of_run.empty()   ? open_dataset(ranks, given.data, given.fields, links)
+                                      : open_test_dataset(ranks, given.data, of_run, "", links);
     trained.part = part_of_run(ranks, given.part, trained);
     agree(ranks, [&] {
         check_has_model_file(trained.run, fs::absolute(given.run).string());
