@@ -229,27 +229,39 @@ class FolderSource : public RowSource {
     Hash128 fingerprint() const override {
         Hasher128 hasher;
         add(hasher, fmt::format("{}", fmt::join(fields_[0].shape, "x")));
-        std::uint64_t deep = 0, first = 0;
+        std::vector<std::uint64_t> deep, veiled;
         for (std::uint64_t row = 0; row < images_.size(); ++row) {
             const std::string content = read_file(path_of(row), largest_image_file);
             add(hasher, fmt::format("{} {}\n", row_name(row), content.size()));
             add(hasher, content);
-            if (channel_bits(bytes_of(content)) > 8 && deep++ == 0) first = row;
+            const auto bytes = bytes_of(std::string_view(content));
+            if (channel_bits(bytes) > 8) deep.push_back(row);
+            if (has_alpha(bytes)) veiled.push_back(row);
         }
-        if (deep > 0) warn_of_deep(deep, path_of(first));
+        warn_of_lost(
+            deep,
+            "16 bits per channel",
+            "the upper 8 are packed. To keep all 16, make an NPY file of float32 or uint16 "
+            "of them: --npy images=FILE");
+        warn_of_lost(veiled,
+                     "an alpha channel",
+                     "it is left out, and colours that it makes invisible are packed");
         return hasher.value();
     }
 
   private:
     // Said here, where all files are read once before anything is packed.
-    void warn_of_deep(std::uint64_t count, const fs::path& first) const {
+    void warn_of_lost(const std::vector<std::uint64_t>& rows,
+                      const char* what,
+                      const char* becomes) const {
+        if (rows.empty()) return;
         once(Level::warn,
-             "{} of {} images have 16 bits per channel, the first of them '{}': the upper 8 are "
-             "packed. To keep all 16, make an NPY file of float32 or uint16 of them: --npy "
-             "images=FILE",
-             grouped(count),
+             "{} of {} images have {}, the first of them '{}': {}",
+             grouped(rows.size()),
              grouped(images_.size()),
-             printable(first.string()));
+             what,
+             printable(path_of(rows[0]).string()),
+             becomes);
     }
 
     static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }

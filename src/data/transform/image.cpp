@@ -223,6 +223,13 @@ std::uint32_t channel_bits(std::span<const std::byte> content) {
     return is_tiff(content) ? tiff_channel_bits(content) : 8;
 }
 
+bool has_alpha(std::span<const std::byte> content) {
+    constexpr std::size_t kind_at = 25;  // in the first chunk, IHDR
+    constexpr std::byte alpha{4};        // a bit of the kind of colours
+    return is_png(content) && content.size() > kind_at &&
+           (content[kind_at] & alpha) != std::byte{0};
+}
+
 Image with_channels(Image image, std::uint32_t channels) {
     if (image.channels == channels) return image;
     Image out{image.height, image.width, channels, {}};

@@ -59,6 +59,9 @@ Image decode_tiff(std::span<const std::byte> content, Pixels pixels = Pixels::co
 std::uint32_t channel_bits(std::span<const std::byte> content);
 std::uint32_t tiff_channel_bits(std::span<const std::byte> content);
 
+/// Returns true for a PNG whose header says that it has an alpha channel.
+bool has_alpha(std::span<const std::byte> content);
+
 /// Returns the content of a PNG file.
 std::string encoded_png(const Image& image);
 

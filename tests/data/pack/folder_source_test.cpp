@@ -178,6 +178,18 @@ TEST_F(FolderSource, CountsImagesWhoseLowerBitsAreLost) {
     EXPECT_THAT(said, HasSubstr("a/2.png': the upper 8 are packed"));
 }
 
+TEST_F(FolderSource, CountsImagesWhoseTransparencyIsLost) {
+    folder_.file("a/1.png", png_text(picture(1, 2, 3)));
+    folder_.file("a/2.png", png_text(1, 2, PNG_COLOR_TYPE_RGB_ALPHA, 8, "abc\1def\xff"));
+    folder_.file("b/1.png", png_text(1, 2, PNG_COLOR_TYPE_GRAY_ALPHA, 8, "a\1b\2"));
+    testing::internal::CaptureStderr();
+    open_folder(folder_.path())->fingerprint();
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("2 of 3 images have an alpha channel, the first of them '"));
+    EXPECT_THAT(said, HasSubstr("a/2.png': it is left out"));
+    EXPECT_THAT(said, Not(HasSubstr("16 bits")));
+}
+
 TEST(ImageSize, IsHeightByWidth) {
     EXPECT_EQ(parse_image_size("resize", "3x8192"), (ImageSize{3, 8192}));
     for (const char* bad : {"", "3", "3x", "x3", "0x3", "-1x3", "3x9999", "3x4x5", "a x b"})
