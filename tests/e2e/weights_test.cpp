@@ -144,6 +144,9 @@ TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
 
 TEST_F(Weights, AreExportedAsTold) {
     EXPECT_THAT(exported({}), says("E105: --out is missing"));
+    EXPECT_THAT(exported({"--out", folder_ / "w.pth"}),
+                says("E106: --out ends in .pth, which no --format writes"));
+    EXPECT_FALSE(fs::exists(folder_ / "w.pth"));
     EXPECT_THAT(exported({"--out", file_}), says("E407: '" + file_.string() + "'"));
     folder_.file("y.json", "mine");
     EXPECT_THAT(exported({"--out", folder_ / "y"}), says("E407"));

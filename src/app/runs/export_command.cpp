@@ -13,6 +13,8 @@
 #include "command.hpp"
 #include "option_groups.hpp"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,7 +45,15 @@ void check_ending(const ExportArguments& arguments) {
         {".safetensors", {ExportFormat::safetensors, "safetensors"}},
         {".pt2", {ExportFormat::program, "pt2"}},
         {".pt", {ExportFormat::torchscript, "torchscript"}}};
-    const auto found = endings.find(arguments.out.extension().string());
+    constexpr std::array others{".pth", ".ckpt", ".bin", ".pkl", ".onnx", ".h5", ".hdf5"};
+    const std::string ending = arguments.out.extension();
+    check(std::ranges::find(others, ending) == others.end(), [&] {
+        return Error("E106",
+                     fmt::format("--out ends in {}, which no --format writes", ending),
+                     "programs that read such files would not read these weights",
+                     "give --out NAME.safetensors");
+    });
+    const auto found = endings.find(ending);
     check(found == endings.end() || found->second.first == arguments.format, [&] {
         return Error("E106",
                      fmt::format("--out ends in {}, and --format is another", found->first),
