@@ -297,6 +297,17 @@ TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
     EXPECT_THAT(status_text(found), HasSubstr("steps 15 to 40"));
 }
 
+TEST_F(Status, DividesTimeIfTheNewestStartFoundTheRunComplete) {
+    started({});
+    started({.phase = RunPhase::complete, .step = 20, .steps_total = 20});
+    log(1, LogText(t0).first_step(t0 + 3, 1).steps(t0 + 23, 20, 20));
+    log(2, LogText(t0 + 30).evaluation(t0 + 32, 1));
+    const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 20});
+    EXPECT_NEAR(found.times.elapsed, 32, 1e-9);
+    EXPECT_NEAR(found.times.training, 20, 1e-9);
+    EXPECT_NEAR(found.times.down, 7, 1e-9);
+}
+
 TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
     leave_killed("elsewhere.invalid", 1);
     log(1, LogText(t0).first_step(t0, 1).steps(t0 + 20, 20, 20));

@@ -163,11 +163,13 @@ Found find_restarts(const Evidence& seen) {
     const double lost_s = seen.times().starting + seen.times().down + seen.times().repeated;
     return warning(
         "restarts",
-        fmt::format(
-            "{} starts: {} between them, in starting and in steps done again, {} of the time",
-            starts,
-            duration_text(lost_s),
-            share_text(seen.share(lost_s))),
+        seen.times().elapsed > 0
+            ? fmt::format(
+                  "{} starts: {} between them, in starting and in steps done again, {} of the time",
+                  starts,
+                  duration_text(lost_s),
+                  share_text(seen.share(lost_s)))
+            : fmt::format("{} starts; how much time that took is not known", starts),
         "see why they ended; a longer time limit makes fewer starts",
         fmt::format("lockstep logs {} --all-starts --level warn", seen.folder()));
 }

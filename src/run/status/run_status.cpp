@@ -121,8 +121,12 @@ void add_history(RunStatus& status, const StatusClues& clues) {
     const bool is_newest = newest.incarnation == status.incarnation;
     double end_s = std::max(newest.ended_unix_s, is_newest ? clues.heartbeat_unix_s : 0.0);
     if (status.is_alive()) end_s = newest.to_step < 0 ? clues.now_unix_s : newest.ended_unix_s;
-    const bool is_told =
-        status.is_alive() || std::max(newest.from_step, newest.to_step) >= clues.saved_step;
+    // By the newest start that did a step: a complete run's next ones do none.
+    std::int64_t seen = -1;
+    for (const StartRecord& start : status.starts)
+        if (start.from_step >= 0 || start.to_step >= 0)
+            seen = std::max(start.from_step, start.to_step);
+    const bool is_told = status.is_alive() || seen >= clues.saved_step;
     if (is_told) status.times = run_times(status.starts, end_s);  // else steps count unseen
     if (!status.is_alive() || !is_newest) return;
     status.step = std::max(status.step, newest.to_step);

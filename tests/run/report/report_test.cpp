@@ -151,6 +151,8 @@ TEST_F(Findings, NameRestartsAndWhatTheyCost) {
     EXPECT_THAT(said("restarts"), HasSubstr("--all-starts"));
     EXPECT_THAT(said("repeated_steps"), HasSubstr("10 % of the time went into steps"));
     EXPECT_THAT(said("repeated_steps"), HasSubstr("--checkpoint-every 10s")) << "sqrt(2 * 1 * 50)";
+    clues_.status.times = {};
+    EXPECT_THAT(said("restarts"), HasSubstr("3 starts; how much time that took is not known"));
 }
 
 TEST_F(Findings, NameALossThatIsNotFinite) {
