@@ -295,6 +295,23 @@ void check_evaluate_every(const Period& every) {
     });
 }
 
+// What a longer run would see.
+std::vector<std::string> too_late(const TrainSettings& settings, const EffectFacts& facts) {
+    std::vector<std::string> notes;
+    const RunLength length = length_of(settings, static_cast<std::int64_t>(facts.samples));
+    const std::int64_t period = steps_of(settings.schedule.every, length);
+    if (settings.schedule.kind == ScheduleKind::step && period >= facts.total_steps)
+        notes.push_back(fmt::format(
+            "--schedule step changes the learning rate after {} steps (--lr-every), the run has {}",
+            period,
+            facts.total_steps));
+    if (settings.trace.first > facts.total_steps)
+        notes.push_back(fmt::format("--trace begins with step {}, the run has {}",
+                                    settings.trace.first,
+                                    facts.total_steps));
+    return notes;
+}
+
 }  // namespace
 
 void set_setting(TrainSettings& settings, const std::string& name, const std::string& text) {
@@ -378,6 +395,7 @@ std::vector<std::string> check_effects(const TrainSettings& settings, const Effe
         notes.push_back(fmt::format("the learning rate warms up over {} steps, the run has {}",
                                     settings.schedule.warmup_steps,
                                     facts.total_steps));
+    for (std::string& note : too_late(settings, facts)) notes.push_back(std::move(note));
     return notes;
 }
 

@@ -378,5 +378,20 @@ TEST(CheckEffects, WarnsOfAWarmUpThatALongerRunWouldFinish) {
                 ElementsAre("the learning rate warms up over 101 steps, the run has 100"));
 }
 
+TEST(CheckEffects, WarnsOfWhatOnlyALongerRunWouldSee) {
+    TrainSettings settings = settled();
+    settings.batch = 60;  // 10 steps an epoch
+    settings.schedule.kind = ScheduleKind::step;
+    settings.schedule.every = {Period::Unit::epochs, 10};
+    settings.trace = {101, 110};
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("--schedule step changes the learning rate after 100 steps "
+                            "(--lr-every), the run has 100",
+                            "--trace begins with step 101, the run has 100"));
+    settings.schedule.every = {Period::Unit::epochs, 9};
+    settings.trace = {100, 110};
+    EXPECT_THAT(check_effects(settings, facts), IsEmpty());
+}
+
 }  // namespace
 }  // namespace lockstep
