@@ -533,6 +533,7 @@ open('book.txt', 'w').write('all work and no play ' * 40)
                 {"labels.h5", "no command to train on it: "},
                 {"alone.h5", "no command to train on it: no labels"},
                 {"csv", "--data csv --model mlp --batch 32 --run runs/csv"},
+                {"csv/.", "--data csv/. --model mlp --batch 32 --run runs/first"},
                 {"both", "--data both --task classification --model mlp"},
                 {"graph", "--data graph --inputs edges --model mlp"},
                 {"many", "--data many --model mlp"},

@@ -169,7 +169,7 @@ std::string inputs_option(const TrainField& input) {
 
 std::string run_option(const fs::path& place) {
     const std::string name = place.stem().string();
-    const bool is_name = !name.empty() && name.find_first_of("*?[,") == name.npos;
+    const bool is_name = !name.empty() && name[0] != '.' && name.find_first_of("*?[,") == name.npos;
     return " --run " + shell_word("runs/" + (is_name ? name : "first"));
 }
 
