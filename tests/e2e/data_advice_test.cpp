@@ -380,6 +380,27 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
                 says("such as --field features=/x --field labels=/y"));
 }
 
+// '--sample-a-file' would pack the first group alone.
+TEST_F(DataAdvice, InspectStacksGroupsThatAreSamples) {
+    python(
+        "f=h5py.File('g.h5','w'); f['about']=n.arange(3); f['info/x']=n.arange(4)\n"
+        "for i in range(24): f[f's{i}/image']=n.full((8,8,3),i,'u1'); f[f's{i}/label']=i%2");
+    const std::string shown = output_of(shell("lockstep data inspect g.h5"));
+    EXPECT_THAT(shown, HasSubstr("if each group is a sample"));
+    ASSERT_THAT(shell(command_in(shown)), ends(0)) << shown;
+    python(
+        "f=h5py.File('NAME/g.h5'); "
+        "assert [int(x[0,0,0]) for x in f['image']]==list(range(24)) and f['label'][3]==1");
+    python(
+        "f=h5py.File('m.h5','w')\n"
+        "for i in range(3): f[f'{i}/image']=n.zeros((64,64,3),'u1'); "
+        "f[f'{i}/mask']=n.eye(64,dtype='u1')");
+    EXPECT_THAT(shell("lockstep data inspect m.h5"), ends(0, "  if each group is a sample"));
+    const std::string line =
+        line_from(output_of(shell("lockstep data inspect NAME")), "lockstep train");
+    EXPECT_THAT(shell(line + " --max-steps 1"), ends(0));
+}
+
 // A number in place of a missing target would be learned.
 TEST_F(DataAdvice, InspectLeavesOutSamplesWithoutATarget) {
     python(

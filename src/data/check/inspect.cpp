@@ -180,6 +180,27 @@ void count_classes(const SampledRows& sample, InspectedData& data) {
     data.classes_in_rows = sample.rows;
 }
 
+// If `fields` lie in one of several groups with data sets of these names, as stack_groups_command()
+// takes them; else none.
+std::vector<FieldMapping> fields_of_groups(const std::vector<FieldMapping>& fields,
+                                           const std::vector<Candidate>& all) {
+    const auto parent = [](const std::string& path) {
+        return path.substr(0, std::min(path.rfind('/'), path.size()));
+    };
+    const std::string group = parent(fields[0].hdf5_path), above = parent(group);
+    std::vector<FieldMapping> found{{"", above.empty() ? "/" : above}};
+    for (const FieldMapping& field : fields) {
+        const std::string name = field.hdf5_path.substr(group.size());
+        const bool has_others = std::ranges::any_of(all, [&](const Candidate& each) {
+            const std::string other = parent(each.name);
+            return other != group && parent(other) == above && each.name == other + name;
+        });
+        if (group.empty() || parent(field.hdf5_path) != group || !has_others) return {};
+        found.push_back({"", name.substr(1)});
+    }
+    return found;
+}
+
 class Inspecting {
   public:
     Inspecting(const fs::path& where, const InspectOptions& options) : options_(options) {
@@ -308,13 +329,20 @@ class Inspecting {
             each.facts.size.insert(each.facts.size.begin(), 1);
         }
         const std::vector<FieldMapping> fields = suggested_mappings(samples);
-        const bool has_mask = fields.size() == 2 && fields[1].name == "masks" &&
-                              place.files.size() > 1 && all_.fields.size() == 2 &&
+        if (fields.size() != 2) return;
+        const std::vector<FieldMapping> groups = fields_of_groups(fields, place.all);
+        const bool are_several = place.files.size() > 1 || !groups.empty();
+        const bool has_mask = fields[1].name == "masks" && are_several && all_.fields.size() == 2 &&
                               all_.fields[1].name != "masks";
-        if (fields.size() == 2 && (has_mask || (has_value && all_.train.line.empty())))
-            all_.train.fix =
-                "if each file holds one sample, make shards of them: " +
-                sample_a_file_command({place.files, fields, ImageLayout::unstated, options_.links});
+        if (!has_mask && !(has_value && all_.train.line.empty())) return;
+        all_.train.fix =
+            groups.empty()
+                ? "if each file holds one sample, make shards of them: " +
+                      sample_a_file_command(
+                          {place.files, fields, ImageLayout::unstated, options_.links})
+                : "if each group is a sample, let h5py stack them, in the order of their names, in "
+                  "a folder NAME that you give instead: " +
+                      stack_groups_command({place.files, groups});
     }
 
     // Damage is said, and hinders nothing else.

@@ -74,6 +74,10 @@ std::string decode_command(const AskedFiles& asked, std::size_t field);
 /// Returns a command that makes one data set of the data sets in the group of field number `field`.
 std::string stack_group_command(const AskedFiles& asked, std::size_t field);
 
+/// Returns a command that stacks samples of which each is a group. The first field is the group
+/// that holds these, the others are the names of the data sets in each.
+std::string stack_groups_command(const AskedFiles& asked);
+
 /// Returns the command that packs files of one sample each.
 std::string sample_a_file_command(AskedFiles asked);
 

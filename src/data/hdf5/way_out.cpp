@@ -189,6 +189,16 @@ std::string stack_group_command(const AskedFiles& asked, std::size_t field) {
     return for_each_file(asked, field, python);
 }
 
+std::string stack_groups_command(const AskedFiles& asked) {
+    const std::string python =
+        fmt::format(writing_anew,
+                    "",
+                    "i[d]; g=[s for s in sorted(x,key=lambda k:(len(k),k)) if "
+                    "isinstance(x[s],h5py.Group) and r[0] in x[s]]",
+                    "{k:n.stack([x[s][k][()] for s in g]) for k in [r.pop(0) for _ in r[:]]}");
+    return for_each_file(asked, 0, python);
+}
+
 std::string sample_a_file_command(AskedFiles asked) {
     asked.is_sample_a_file = true;
     return pack_command(asked);
