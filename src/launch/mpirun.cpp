@@ -101,13 +101,6 @@ Routes routes_to(std::span<const std::string> hosts, const HostAddresses& own) {
     return routes;
 }
 
-/// The user's own word on networks, or "".
-std::string chosen_by_user(const Environment& environment) {
-    for (const char* name : network_variables)
-        if (environment.text(name)) return name;
-    return "";
-}
-
 /// The program with which mpirun reaches other hosts, with its words.
 std::vector<std::string> remote_shell(const Environment& environment) {
     const auto agents = environment.text("OMPI_MCA_plm_rsh_agent").value_or("ssh");
@@ -212,8 +205,9 @@ void check_addresses(const fs::path& program) {
 LaunchNetwork network_towards(std::span<const std::string> hosts,
                               const HostAddresses& own,
                               const Environment& environment) {
-    if (const auto name = chosen_by_user(environment); !name.empty())
-        return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
+    for (const char* name : network_variables)
+        if (environment.text(name))
+            return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
     const Routes routes = routes_to(hosts, own);
     if (routes.others.empty()) return {};
     const std::vector<std::string> answer{this_executable(), "doctor", "--answer-probe"};

@@ -28,13 +28,6 @@
 namespace lockstep {
 namespace {
 
-// A rank of mpirun's own host is a child of mpirun, others are of its daemon.
-MpirunPlace place_of_mpirun() {
-    const std::string parent = text_of(fmt::format("/proc/{}/comm", ::getppid()));
-    return std::ranges::count(mpirun_names, parent) > 0 ? MpirunPlace::here
-                                                        : MpirunPlace::elsewhere;
-}
-
 // Ranks of mpirun's own host see nothing of the others and leave the word to those who do.
 double turn_s(const LaunchFacts& launch, const NetworkSight& sight) {
     constexpr double knows_nothing_s = 3;
@@ -71,10 +64,13 @@ std::optional<Error> known_hang(const Environment& environment,
     }
     const NodeTopology node = read_topology({"/", nullptr});
     const HostAddresses own = addresses_of(node);
+    // A rank of mpirun's own host is a child of mpirun, others are of its daemon.
+    const std::string parent = text_of(fmt::format("/proc/{}/comm", ::getppid()));
+    const bool is_here = std::ranges::count(mpirun_names, parent) > 0;
     const auto sight =
         look_at_networks(launcher_ports(environment.text("OMPI_MCA_orte_hnp_uri").value_or("")),
                          own,
-                         place_of_mpirun());
+                         is_here ? MpirunPlace::here : MpirunPlace::elsewhere);
     std::this_thread::sleep_for(
         std::chrono::duration<double>(turn_s(read_launch_facts(environment), sight)));
     const Error error = no_contact(node.host, phase, waited_s, own, sight);
@@ -118,27 +114,19 @@ std::string network_with(const HostAddresses& own, const std::string& address) {
     return {};
 }
 
-std::string networks_text(const HostAddresses& own) {
-    std::vector<std::string> texts;
+/// Names the networks of this host, and the addresses that Open MPI tries, and Lockstep would leave
+/// out: "docker0 (a bridge for containers)".
+std::string why_silent(const HostAddresses& own, const NetworkSight& sight) {
+    std::vector<std::string> usable, bridges;
     for (const HostAddress& each : own.usable)
-        texts.push_back(fmt::format("{} ({})", each.network, each.interface));
-    return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
-}
-
-/// Returns the addresses that Open MPI tries, and Lockstep would leave out: "docker0 (a bridge for
-/// containers)".
-std::vector<std::string> tempting(const HostAddresses& own) {
-    std::vector<std::string> texts;
+        usable.push_back(fmt::format("{} ({})", each.network, each.interface));
     for (const LeftOutInterface& each : own.left_out)
         if (each.why.starts_with("a bridge"))
-            texts.push_back(fmt::format("{} ({})", each.name, each.why));
-    return texts;
-}
-
-std::string why_silent(const HostAddresses& own, const NetworkSight& sight) {
+            bridges.push_back(fmt::format("{} ({})", each.name, each.why));
+    if (usable.empty()) usable.emplace_back("none");
     std::string why =
-        fmt::format("Open MPI may use each network of this host: {}", networks_text(own));
-    if (const auto bridges = tempting(own); !bridges.empty())
+        fmt::format("Open MPI may use each network of this host: {}", fmt::join(usable, ", "));
+    if (!bridges.empty())
         why += fmt::format("\nit also tries {}, which leads to no other host",
                            fmt::join(bridges, ", "));
     if (!sight.silent.empty())

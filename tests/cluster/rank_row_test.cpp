@@ -115,14 +115,6 @@ TEST(HardwareWarnings, TellOfMixedProcessors) {
     EXPECT_THAT(warnings(rows, InstructionSet::avx2), IsEmpty());
 }
 
-TEST(HardwareWarnings, DoNotTellOfLevelsThatARunLeavesOut) {
-    std::vector rows{row_of(0, {0}), row_of(1, {1})};
-    rows[0].instruction_set = InstructionSet::avx512;
-    rows[1].instruction_set = InstructionSet::amx;
-    EXPECT_THAT(warnings(rows, InstructionSet::avx512), IsEmpty());
-    EXPECT_THAT(warnings(rows), ElementsAre(HasSubstr("(avx512 on rank 0, amx on rank 1)")));
-}
-
 RankRow rank_on(const std::string& node, int rank, std::vector<int> cpus) {
     return {.rank = rank, .host = node, .host_id = node, .cpus = std::move(cpus)};
 }

@@ -39,11 +39,6 @@ TEST(MpirunLine, StartsTheProgramWithItsWords) {
     EXPECT_THAT(line, Not(Contains("--oversubscribe")));
 }
 
-TEST(MpirunLine, IsShownWithTheQuotesThatAShellNeeds) {
-    EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
-                testing::EndsWith(" /bin/trainer train --run 'a b'"));
-}
-
 TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
     LaunchRequest request = request_for(1, false);
     EXPECT_THAT(mpirun_line(request, allowing()), Not(Contains("orte_tmpdir_base")));

@@ -245,7 +245,6 @@ struct DoctorFinding {
     std::string title, what, why, fix;
     std::vector<int> ranks;
     std::vector<std::string> hosts;  ///< hosts of those ranks, each once, by rank
-    bool operator==(const DoctorFinding&) const = default;
 };
 
 /// Selection of checks. Names are ids ("G2") or families ("G"), in upper or lower case.

@@ -121,7 +121,6 @@ struct NodeWitness {
     int mpi_node = 0;     ///< lowest rank of those that MPI finds sharing memory
     int mpi_local_rank = 0;
     std::optional<int> launcher_local_rank;
-    bool operator==(const NodeWitness&) const = default;
 };
 
 /// Compares the sources. Errors: E646 naming the first rank whose sources differ, with their
@@ -155,7 +154,6 @@ struct RankOnHost {
     int rank = 0;
     int host = 0;  ///< index into the hosts
     int local_rank = 0;
-    bool operator==(const RankOnHost&) const = default;
 };
 
 /// Distributes ranks over hosts. By slot: the first host is filled first (mpirun's default, srun

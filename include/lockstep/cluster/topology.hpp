@@ -79,6 +79,8 @@ struct GpuFacts {
     std::vector<GpuPeer> peers;
     GpuHealth health;
     bool operator==(const GpuFacts&) const = default;
+
+    const std::string& address() const { return pci.address; }  ///< to find it by
 };
 
 /// One port of an RDMA device.

@@ -49,7 +49,6 @@ struct GpuNeed {
     std::string found;  ///< version or path
     std::string fault;  ///< the reason why it is not met, "" if it is
     std::string fix;    ///< the remedy, if there is a fault
-    bool operator==(const GpuNeed&) const = default;
 };
 
 /// Reads the facts without loading any part of LibTorch or its dependencies: a separate process

@@ -104,12 +104,6 @@ std::string mpi_version() {
     return text.substr(0, text.find_first_of(",\n"));
 }
 
-std::string size_range(const std::vector<std::size_t>& sizes) {
-    return sizes.size() == 1
-               ? bytes_text(sizes.front())
-               : fmt::format("{} to {}", bytes_text(sizes.front()), bytes_text(sizes.back()));
-}
-
 Json row_json(const CommReport& report, const Measurement& row) {
     Json json = {{"algo", name_of(row.method)},
                  {"bytes", row.bytes},
@@ -175,6 +169,8 @@ std::string_view split_name(RankSplit split) {
 
 std::string header_text(const CommReport& report) {
     const MeasurePlan& plan = report.plan;
+    std::string sizes = bytes_text(plan.sizes.front());
+    if (plan.sizes.size() > 1) sizes += " to " + bytes_text(plan.sizes.back());
     const std::string block = plan.iterations > 0 ? fmt::format("{} sums", plan.iterations)
                                                   : fmt::format("{:.0f} ms", 1e3 * plan.block_s);
     return fmt::format("# lockstep {} bench comm | {} | {}\n",
@@ -189,7 +185,7 @@ std::string header_text(const CommReport& report) {
            fmt::format(
                "# {}, {} alternating blocks of {} each; time: the median block's of the "
                "slowest rank\n",
-               size_range(plan.sizes),
+               sizes,
                plan.rounds,
                block);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/run/checkpoint.hpp"
@@ -12,9 +14,7 @@
 #include "drill/drill.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,24 +29,12 @@ struct TooLong {};
 constexpr std::int64_t few_steps = 40;
 constexpr int saves = 10;  // saves of a training: the first comes after a tenth of it
 
-std::optional<pid_t> pid_named(const std::string& name) {
-    pid_t pid = 0;
-    const char* const end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data(), end, pid);
-    return error == std::errc{} && stop == end ? std::optional(pid) : std::nullopt;
-}
-
-std::string content_of_proc(pid_t pid, const char* file) {
-    std::ifstream in(fmt::format("/proc/{}/{}", pid, file), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 bool names_word(const std::string& command_line, const std::string& word) {
     return ('\0' + command_line).find('\0' + word + '\0') != std::string::npos;
 }
 
 pid_t parent_of(pid_t pid) {
-    const std::string stat = content_of_proc(pid, "stat");
+    const std::string stat = text_of(fmt::format("/proc/{}/stat", pid));
     const auto name_end = stat.rfind(')');
     if (name_end == stat.npos || name_end + 4 >= stat.size()) return -1;
     return static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10));
@@ -64,10 +52,9 @@ fs::path launch_folder_of(pid_t launcher) {
 }
 
 std::string last_line(const std::string& text) {
-    const auto end = text.find_last_not_of('\n');
-    if (end == text.npos) return "";
-    const auto begin = text.rfind('\n', end);
-    return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? -1 : begin));
+    auto lines = split(text, '\n');
+    std::erase(lines, "");
+    return lines.empty() ? "" : lines.back();
 }
 
 // Enough for a fault to come while it trains, few enough on a machine that is slow or busy.
@@ -101,9 +88,9 @@ std::vector<pid_t> processes_naming(const std::string& word) {
     std::vector<pid_t> found;
     std::error_code none;
     for (const auto& entry : fs::directory_iterator("/proc", none)) {
-        const auto pid = pid_named(entry.path().filename().string());
-        if (pid && *pid != ::getpid() && names_word(content_of_proc(*pid, "cmdline"), word))
-            found.push_back(*pid);
+        const auto pid = parse_integer(entry.path().filename().string());
+        if (pid && *pid != ::getpid() && names_word(text_of(entry.path() / "cmdline"), word))
+            found.push_back(static_cast<pid_t>(*pid));
     }
     return found;
 }

@@ -20,11 +20,8 @@ constexpr std::uint64_t few_inodes = 1000;
 constexpr std::uint64_t little_space = 1u << 30;
 constexpr double short_time_s = 300;
 
-bool is_network_file_system(const std::string& name) {
-    constexpr std::array shared{
-        "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "fuse", "afs"};
-    return std::ranges::count(shared, name) > 0;
-}
+constexpr std::array network_file_systems{
+    "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "fuse", "afs"};
 
 /// How /dev/shm gets `more_bytes` of free room: it can only grow to what the node has of memory.
 std::string larger_shared_memory(const DoctorFacts& facts, std::uint64_t more_bytes) {
@@ -112,7 +109,7 @@ Ailments bad_temporary_folder(const DoctorFacts& facts) {
         return {
             {.what = fmt::format("TMPDIR has {} characters: '{}'", folder.path.size(), folder.path),
              .why = "PMIx puts sockets there, whose names may have 107 characters at most."}};
-    if (!is_network_file_system(folder.file_system)) return {};
+    if (std::ranges::count(network_file_systems, folder.file_system) == 0) return {};
     return {{fmt::format("TMPDIR is on {}: '{}'", folder.file_system, folder.path)}};
 }
 

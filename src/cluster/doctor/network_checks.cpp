@@ -289,24 +289,6 @@ const std::array network_table{
                 Severity::info},
 };
 
-/// "docker0 (a bridge for containers)", each once over all nodes.
-std::set<std::string> left_out_on(const std::vector<RanksOfNode>& nodes) {
-    std::set<std::string> left_out;
-    for (const RanksOfNode& node : nodes)
-        for (const LeftOutInterface& each : addresses_of(node.front()->node).left_out)
-            left_out.insert(fmt::format("{} ({})", each.name, each.why));
-    return left_out;
-}
-
-std::string answers_text(const std::vector<RanksOfNode>& nodes) {
-    int tried = 0, silent = 0;
-    for (const RanksOfNode& node : nodes) {
-        tried += node.front()->network.tried;
-        silent += static_cast<int>(node.front()->network.unreached.size());
-    }
-    return tried == 0 ? "" : fmt::format(", {} of {} connections open", tried - silent, tried);
-}
-
 }  // namespace
 
 std::span<const DoctorCheck> network_checks() {
@@ -316,13 +298,20 @@ std::span<const DoctorCheck> network_checks() {
 std::string network_text(JobRanks ranks) {
     const auto nodes = nodes_of(ranks);
     if (nodes.size() < 2) return "";
+    std::set<std::string> left_out;  // "docker0 (a bridge for containers)", each once
+    int tried = 0, silent = 0;
+    for (const RanksOfNode& node : nodes) {
+        for (const LeftOutInterface& each : addresses_of(node.front()->node).left_out)
+            left_out.insert(fmt::format("{} ({})", each.name, each.why));
+        tried += node.front()->network.tried;
+        silent += static_cast<int>(node.front()->network.unreached.size());
+    }
     const auto common = common_networks(nodes);
-    const auto left_out = left_out_on(nodes);
     return fmt::format(
         "network: {}{}{}\n",
         common.empty() ? "none joins all nodes"
                        : fmt::format("{} joins all nodes", fmt::join(common, ", ")),
-        answers_text(nodes),
+        tried == 0 ? "" : fmt::format(", {} of {} connections open", tried - silent, tried),
         left_out.empty() ? "" : fmt::format("; left out: {}", fmt::join(left_out, ", ")));
 }
 

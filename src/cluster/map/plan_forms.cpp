@@ -133,12 +133,6 @@ std::string mask_of(const std::vector<int>& cpus) {
     return text;
 }
 
-std::string masks_of(const HostSeats& host) {
-    std::vector<std::string> masks;
-    for (const auto& seat : host.seats) masks.push_back(mask_of(seat.cpus));
-    return fmt::format("{}", fmt::join(masks, ","));
-}
-
 void check_has_cores(bool has_cores, const char* form) {
     check(has_cores, [&] {
         return Error("E645",
@@ -172,10 +166,12 @@ std::vector<std::string> shape_of(const std::vector<HostSeats>& hosts) {
 /// A step with --cpus-per-task gets so many CPUs wherever SLURM picks them, and refuses masks that
 /// name others: it takes the whole node.
 std::string srun_line(const Placement& placement, const std::vector<HostSeats>& hosts) {
+    std::vector<std::string> masks;
+    for (const auto& seat : hosts.front().seats) masks.push_back(mask_of(seat.cpus));
     return fmt::format("srun --mpi=pmix {} --whole --distribution={} --cpu-bind=mask_cpu:{} {}\n",
                        fmt::join(shape_of(hosts), " "),
                        is_by_slot(placement) ? "block" : "cyclic",
-                       masks_of(hosts.front()),
+                       fmt::join(masks, ","),
                        train_words(placement));
 }
 

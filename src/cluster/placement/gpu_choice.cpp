@@ -235,8 +235,7 @@ PathClass path_to_cores(const NodeTopology& node, const RankSeat& seat, const Rd
 }
 
 PathClass path_of(const NodeTopology& node, const RankSeat& seat, const RdmaPort& port) {
-    const auto gpu = std::ranges::find(
-        node.gpus, seat.gpu, [](const GpuFacts& facts) { return facts.pci.address; });
+    const auto gpu = std::ranges::find(node.gpus, seat.gpu, &GpuFacts::address);
     if (seat.gpu.empty() || gpu == node.gpus.end()) return path_to_cores(node, seat, port);
     return path_between(node, gpu->pci, port.pci);
 }

@@ -77,8 +77,7 @@ void give_gpus(std::span<const GpuUnit> units,
 
 /// The CPUs next to a seat's GPU; empty where nobody knows.
 std::vector<int> local_cpus(const NodeTopology& node, const RankSeat& seat) {
-    const auto gpu = std::ranges::find(
-        node.gpus, seat.gpu, [](const GpuFacts& facts) { return facts.pci.address; });
+    const auto gpu = std::ranges::find(node.gpus, seat.gpu, &GpuFacts::address);
     if (seat.gpu.empty() || gpu == node.gpus.end()) return {};
     const auto numa = std::ranges::find(node.numa_nodes, gpu->pci.numa_node, &NumaNode::id);
     if (numa != node.numa_nodes.end()) return numa->cpus;
@@ -320,17 +319,14 @@ NodeTopology merge_views(std::span<const NodeTopology> views) {
     NodeTopology node = views.front();
     for (const auto& view : views.subspan(1)) {
         for (const auto* gpu : usable_gpus(view)) {
-            const auto known =
-                std::ranges::find(node.gpus, gpu->pci.address, [](const GpuFacts& facts) {
-                    return facts.pci.address;
-                });
+            const auto known = std::ranges::find(node.gpus, gpu->pci.address, &GpuFacts::address);
             if (known == node.gpus.end())
                 node.gpus.push_back(*gpu);
             else if (!known->has_driver)
                 *known = *gpu;
         }
     }
-    std::ranges::sort(node.gpus, {}, [](const GpuFacts& facts) { return facts.pci.address; });
+    std::ranges::sort(node.gpus, {}, &GpuFacts::address);
     return node;
 }
 

@@ -246,11 +246,6 @@ void check_site_rules(const JobRequest& request,
     }
 }
 
-const SlurmPartition* find_partition(const SlurmFacts& facts, const std::string& name) {
-    const auto found = std::ranges::find(facts.partitions, name, &SlurmPartition::name);
-    return found == facts.partitions.end() ? nullptr : &*found;
-}
-
 std::int64_t idle_nodes(const SlurmFacts& facts, const std::string& name) {
     std::int64_t idle = 0;
     for (const NodeGroup& group : facts.groups)
@@ -276,8 +271,9 @@ Error unknown_partition(const SlurmFacts& facts, const std::string& name) {
 std::vector<const SlurmPartition*> partitions_of(const JobPart& part, const SlurmFacts& facts) {
     std::vector<const SlurmPartition*> found;
     for (const std::string& name : part.partitions) {
-        found.push_back(find_partition(facts, name));
-        check(found.back() != nullptr, [&] { return unknown_partition(facts, name); });
+        const auto known = std::ranges::find(facts.partitions, name, &SlurmPartition::name);
+        check(known != facts.partitions.end(), [&] { return unknown_partition(facts, name); });
+        found.push_back(&*known);
     }
     if (!found.empty()) return found;
     for (const SlurmPartition& partition : facts.partitions)

@@ -91,13 +91,6 @@ RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
         fmt::format("the ranks were gone before the run began (the launcher says {})", exit_code));
 }
 
-// One of several ranks may have seen no more than the loss of another.
-const RankEnd* lasting_failure(const std::vector<RankEnd>& ends) {
-    const auto found =
-        std::ranges::find_if(ends, [](const RankEnd& end) { return !may_mend(end.exit); });
-    return found == ends.end() ? nullptr : &*found;
-}
-
 // Another job has the run, or something that the job needs is away: another start may go on.
 std::string_view outlook(int exit_code) {
     return exit_code == static_cast<int>(ExitCode::service_away)
@@ -107,7 +100,10 @@ std::string_view outlook(int exit_code) {
 
 // Judges a start whose run is neither complete nor saved.
 RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
-    if (const RankEnd* failure = lasting_failure(end.rank_ends))
+    // One of several ranks may have seen no more than the loss of another.
+    const auto failure = std::ranges::find_if(
+        end.rank_ends, [](const RankEnd& each) { return !may_mend(each.exit); });
+    if (failure != end.rank_ends.end())
         return stop(failure->exit,
                     fmt::format("the ranks {}: {} ({})",
                                 outlook(failure->exit),

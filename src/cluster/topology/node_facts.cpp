@@ -152,12 +152,6 @@ bool add_range(std::string_view range, std::set<int>& cpus) {
 using Groups = std::vector<std::vector<int>>;
 using HwlocTopology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 
-std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
-    std::vector<int> both;
-    std::ranges::set_intersection(a, b, std::back_inserter(both));
-    return both;
-}
-
 /// What hwloc takes from the environment alone: a root, and no folder of plugins. The live system's
 /// environment is changed only while no other thread can be reading it, and set back at the end.
 class HwlocEnvironment {
@@ -380,7 +374,8 @@ void read_processors(const TopologySource& source, NodeTopology& node) {
             groups_by(topology.get(), [](auto type) { return type == HWLOC_OBJ_PACKAGE; });
         node.numa_nodes = numa_nodes_of(topology.get());
     }
-    node.allowed_cpus = common(node.allowed_cpus, node.cpus);
+    std::erase_if(node.allowed_cpus,
+                  [&](int cpu) { return !std::ranges::binary_search(node.cpus, cpu); });
     if (!node.allowed_cpus.empty())
         node.governor = text_of(folder / fmt::format("cpu{}", node.allowed_cpus.front()) /
                                 "cpufreq/scaling_governor");

@@ -242,8 +242,7 @@ void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node) {
     // The driver's /proc lists every GPU; NVML only those that this process may open.
     for (auto& gpu : node.gpus) gpu.has_driver = false;
     for (const auto& handle : handles) {
-        auto gpu = std::ranges::find(
-            node.gpus, handle.address, [](const GpuFacts& facts) { return facts.pci.address; });
+        auto gpu = std::ranges::find(node.gpus, handle.address, &GpuFacts::address);
         if (gpu == node.gpus.end()) {  // a container may hide /sys/bus/pci
             gpu = node.gpus.emplace(node.gpus.end());
             gpu->pci.address = handle.address;
@@ -251,7 +250,7 @@ void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node) {
         }
         add_gpu(*nvml, handle, handles, *gpu);
     }
-    std::ranges::sort(node.gpus, {}, [](const GpuFacts& facts) { return facts.pci.address; });
+    std::ranges::sort(node.gpus, {}, &GpuFacts::address);
 }
 
 NodeTopology read_topology() {

@@ -78,21 +78,19 @@ std::vector<Listener> listen_on(const HostAddresses& addresses) {
 
 /// A connection under way.
 struct Attempt {
-    std::string host, address;
+    UnreachedAddress to;  ///< without a reason as long as nothing is wrong
     UniqueFd socket;
-    std::string fault;
     bool is_done = false;
 };
 
 Attempt start_attempt(const OfferedPort& to) {
-    Attempt attempt{to.host, to.address};
     SocketName name = socket_name(to.address, to.port);
-    attempt.socket = open_socket(name);
+    Attempt attempt{{to.host, to.address, {}}, open_socket(name)};
     const bool started =
         attempt.socket &&
         (::connect(attempt.socket.value(), name.any(), name.size) == 0 || errno == EINPROGRESS);
     if (!started) {
-        attempt.fault = std::strerror(errno);
+        attempt.to.reason = std::strerror(errno);
         attempt.is_done = true;
     }
     return attempt;
@@ -102,7 +100,7 @@ void note_outcome(Attempt& attempt) {
     int fault = 0;
     socklen_t size = sizeof fault;
     ::getsockopt(attempt.socket.value(), SOL_SOCKET, SO_ERROR, &fault, &size);
-    if (fault != 0) attempt.fault = std::strerror(fault);
+    if (fault != 0) attempt.to.reason = std::strerror(fault);
     attempt.is_done = true;
 }
 
@@ -123,7 +121,7 @@ void finish_attempts(std::vector<Attempt>& attempts) {
             if (waiting[i].revents != 0) note_outcome(*owners[i]);
     }
     for (Attempt& each : attempts)
-        if (!each.is_done) each.fault = fmt::format("no answer in {:.0f} s", patience_s);
+        if (!each.is_done) each.to.reason = fmt::format("no answer in {:.0f} s", patience_s);
 }
 
 }  // namespace
@@ -134,7 +132,7 @@ std::vector<UnreachedAddress> unreached_of(const std::vector<OfferedPort>& ports
     finish_attempts(attempts);
     std::vector<UnreachedAddress> unreached;
     for (const Attempt& each : attempts)
-        if (!each.fault.empty()) unreached.push_back({each.host, each.address, each.fault});
+        if (!each.to.reason.empty()) unreached.push_back(each.to);
     return unreached;
 }
 
