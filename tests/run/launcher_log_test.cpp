@@ -250,12 +250,15 @@ std::string shown(const FoldedLine& line, const LogStyle& style = {.ranks = 8}) 
     return out;
 }
 
-TEST(LogText, ShowsTimeRanksAndLevel) {
+TEST(LogText, ShowsTimeRanksAndLevelAndColoursWhereAsked) {
     EXPECT_EQ(shown(folded_of("hello", {0xFF})), "2026-01-31T12:34:56.789Z [0-7] info  hello\n");
     EXPECT_EQ(shown(folded_of("hello", {0x2}, Level::warn)),
               "2026-01-31T12:34:56.789Z [1]   warn  hello\n");
     EXPECT_EQ(shown(folded_of("hello", {0x2}), {.ranks = 8, .names_hosts = true}),
               "2026-01-31T12:34:56.789Z [1 n2] info  hello\n");
+    EXPECT_EQ(shown(folded_of("x", {1}, Level::error)).find('\033'), std::string::npos);
+    EXPECT_NE(shown(folded_of("x", {1}, Level::error), {.colours = Colours::on}).find("\033[1;31m"),
+              std::string::npos);
 }
 
 TEST(LogText, LetsNoEscapeThrough) {
@@ -274,12 +277,6 @@ TEST(LogText, LetsNoEscapeThrough) {
     EXPECT_EQ(plain_text("vm\x9B"
                          "2J\xE2\x80\xAE"),
               "vm?2J?");
-}
-
-TEST(LogText, ColoursOnlyWhereAsked) {
-    EXPECT_EQ(shown(folded_of("x", {1}, Level::error)).find('\033'), std::string::npos);
-    EXPECT_NE(shown(folded_of("x", {1}, Level::error), {.colours = Colours::on}).find("\033[1;31m"),
-              std::string::npos);
 }
 
 }  // namespace

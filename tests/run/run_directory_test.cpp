@@ -131,12 +131,14 @@ TEST_F(RunDirectoryTest, MayBeALinkItself) {
     EXPECT_TRUE(fs::is_directory(folder_ / "scratch/a/ckpt"));
 }
 
-TEST_F(RunDirectoryTest, RefusesADamagedRecord) {
+TEST_F(RunDirectoryTest, RefusesADamagedRecordAndAStateItDoesNotKnow) {
     { open().create({}); }
     folder_.file("runs/a/run.json", "{\"format_version\": 1, \"run_id\": 7}");
     EXPECT_EQ(caught_code([&] { open(); }), "E222");
     folder_.file("runs/a/run.json", "{\"format_version\": 99}");
     EXPECT_EQ(caught_code([&] { open(); }), "E305");
+    folder_.file("runs/a/state.json", "{\"phase\": \"dreaming\"}");
+    EXPECT_EQ(caught_code([&] { read_run_state(root_); }), "E222");
 }
 
 TEST_F(RunDirectoryTest, BelongsToOneProcessAtATime) {
@@ -329,11 +331,6 @@ TEST_F(RunDirectoryTest, KeepsAFailureThatRankZeroWritesOver) {
     rank_zero.request_stop();
     rank_zero.join();
     EXPECT_EQ(read_run_state(root_)->reason, "E213: rank 1: damaged");
-}
-
-TEST_F(RunDirectoryTest, RefusesAStateItDoesNotKnow) {
-    folder_.file("runs/a/state.json", "{\"phase\": \"dreaming\"}");
-    EXPECT_EQ(caught_code([&] { read_run_state(root_); }), "E222");
 }
 
 TEST_F(RunDirectoryTest, WarnsWhenAnyoneMayWrite) {

@@ -38,9 +38,7 @@ struct Evidence {
     }
 
     /// Returns the share of the time since the first start.
-    double share(double seconds) const {
-        return times().elapsed > 0 ? seconds / times().elapsed : 0;
-    }
+    double share(double spent) const { return times().elapsed > 0 ? spent / times().elapsed : 0; }
 
     /// Returns the command that made the run with changed settings; "" if it is unknown.
     std::string train(const ChangedSettings& changed) const {
@@ -60,14 +58,11 @@ ReportFinding warning(std::string_view kind,
                       std::string title,
                       std::string advice,
                       std::string command) {
-    return {kind, FindingWeight::warning, std::move(title), std::move(advice), std::move(command)};
-}
-
-ReportFinding note(std::string_view kind,
-                   std::string title,
-                   std::string advice,
-                   std::string command) {
-    return {kind, FindingWeight::note, std::move(title), std::move(advice), std::move(command)};
+    return {.kind = kind,
+            .weight = FindingWeight::warning,
+            .title = std::move(title),
+            .advice = std::move(advice),
+            .command = std::move(command)};
 }
 
 /// Returns "23 %" for 0.23.
@@ -240,10 +235,12 @@ Found find_read_retries(const Evidence& seen) {
     std::uint64_t retries = 0;
     for (const StepsEvent& event : seen.run.reports) retries += event.data.retries;
     if (retries == 0) return {};
-    return note("read_retries",
-                fmt::format("{} read(s) of rank 0 failed and were done again", grouped(retries)),
-                "the file server is busy or its network loses packets",
-                "lockstep bench io --data " + shell_word(setting_of(seen.run.record, "data")));
+    return ReportFinding{
+        "read_retries",
+        FindingWeight::note,
+        fmt::format("{} read(s) of rank 0 failed and were done again", grouped(retries)),
+        "the file server is busy or its network loses packets",
+        "lockstep bench io --data " + shell_word(setting_of(seen.run.record, "data"))};
 }
 
 Found failure(const Evidence& seen) {
@@ -266,14 +263,13 @@ Found failure(const Evidence& seen) {
 }
 
 Found no_steps(const Evidence& seen) {
-    const bool has_any = std::ranges::any_of(seen.run.ranks, [](const RankFigures& rank) {
-        return !rank.steps.empty() || !rank.damage.empty();
-    });
-    if (has_any) return {};
-    return note("no_steps",
-                "no rank recorded its steps, so the time of a step is not known",
-                "no step was done yet, or an earlier version of Lockstep made the run",
-                fmt::format("lockstep status {}", seen.folder()));
+    for (const RankFigures& rank : seen.run.ranks)
+        if (!rank.steps.empty() || !rank.damage.empty()) return {};
+    return ReportFinding{"no_steps",
+                         FindingWeight::note,
+                         "no rank recorded its steps, so the time of a step is not known",
+                         "no step was done yet, or an earlier version of Lockstep made the run",
+                         fmt::format("lockstep status {}", seen.folder())};
 }
 
 Found damaged_steps(const Evidence& seen) {
@@ -291,14 +287,15 @@ Found damaged_steps(const Evidence& seen) {
 ReportFinding all_well(const Evidence& seen) {
     const double computing =
         seen.share(Phase::forward) + seen.share(Phase::backward) + seen.share(Phase::update);
-    return note(
+    return ReportFinding{
         "all_well",
+        FindingWeight::note,
         computing > 0
             ? fmt::format("nothing stands out: {} of a step is forward, backward and update",
                           share_text(computing))
             : "nothing stands out",
         "",
-        seen.report.clues.next);
+        seen.report.clues.next};
 }
 
 constexpr double much_waiting = 0.05, much_data = 0.10, much_comm = 0.10, much_other = 0.10;
@@ -406,12 +403,14 @@ Found find_communication(const Evidence& seen) {
 Found find_other_time(const Evidence& seen) {
     const double share = seen.share(Phase::other);
     if (share < much_other) return {};
-    return note("other_time",
-                fmt::format("{} of a step is in no phase of training ({})",
-                            share_text(share),
-                            step_length_text(seen.seconds(Phase::other))),
-                "reports are made here: --log-every with a larger number, or 0 for one every 30 s",
-                seen.train({{"log-every", "0"}}));
+    return ReportFinding{
+        "other_time",
+        FindingWeight::note,
+        fmt::format("{} of a step is in no phase of training ({})",
+                    share_text(share),
+                    step_length_text(seen.seconds(Phase::other))),
+        "reports are made here: --log-every with a larger number, or 0 for one every 30 s",
+        seen.train({{"log-every", "0"}})};
 }
 
 Found find_first_step(const Evidence& seen) {
@@ -421,13 +420,14 @@ Found find_first_step(const Evidence& seen) {
     const double usual_s = seen.report.mean.wall_s();
     if (usual_s <= 0 || longest_s < std::max(slow_first_step_s, slow_first_step_times * usual_s))
         return {};
-    return note(
+    return ReportFinding{
         "first_step",
+        FindingWeight::note,
         fmt::format("the first kept step took {}, {:.0f} times the mean",
                     step_length_text(longest_s),
                     longest_s / usual_s),
         "caches, memory and kernels warm up in it: it counts once a start, and rates leave it out",
-        fmt::format("lockstep logs {} --rank 0", seen.folder()));
+        fmt::format("lockstep logs {} --rank 0", seen.folder())};
 }
 
 }  // namespace

@@ -87,12 +87,9 @@ TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
     EXPECT_NEAR(heat.rows[2].ratio[50], 2, 1e-9);
     EXPECT_NEAR(heat.rows[2].mean, 1.5, 1e-9);
     EXPECT_NEAR(heat.rows[1].mean, 1, 1e-9);
-}
-
-TEST(HeatMap, DoesNotCountWaitingForOthers) {
-    RunFigures run = made_up_figures(2, 10);
     for (StepBudget& step : run.ranks[0].steps) step.phases[Phase::wait] = 1;
-    EXPECT_THAT(heat_map(run.ranks).rows[0].ratio, Each(testing::DoubleNear(1, 1e-9)));
+    EXPECT_THAT(heat_map(run.ranks).rows[0].ratio, Each(testing::DoubleNear(1, 1e-9)))
+        << "waiting for others does not count";
 }
 
 TEST(HeatMap, IsSmallForManyRanksAndSteps) {
@@ -142,10 +139,6 @@ TEST(Placement, IsReadFromTheLogWithoutColumnsThatSayNothing) {
                             ElementsAre("1", "n2", "0", "0-1", "2", "0")));
     EXPECT_THAT(table.notes,
                 ElementsAre("2 nodes | 2 ranks x 2 threads", "* bound by the launcher, and kept"));
-}
-
-TEST(Placement, IsNothingWithoutATableOrALog) {
-    const test::TempDir folder;
     EXPECT_TRUE(read_placement(folder / "none").rows.empty());
     EXPECT_TRUE(
         read_placement(folder.file("log", "2026-01-31T12:00:00.000Z info  a\n")).rows.empty());

@@ -62,9 +62,7 @@ TEST_F(Findings, BeginWithTheFailure) {
     EXPECT_THAT(said("failure"), HasSubstr("\nlockstep explain E213"));
     EXPECT_EQ(report_.findings.front().kind, "failure");
     EXPECT_EQ(report_.findings.front().advice, "copy it again");
-}
-
-TEST_F(Findings, TellOfAFailureThatNoRankExplains) {
+    clues_.cause.reset();
     clues_.status.condition = RunCondition::lost;
     EXPECT_THAT(said("failure"), HasSubstr("the run is lost, and no rank says why"));
 }
@@ -253,16 +251,12 @@ TEST(ReportMarkdown, EscapesWhatWouldBeMarkup) {
         << "only in blocks of code";
 }
 
-TEST(ReportHtml, EscapesWhatWouldBeMarkup) {
+TEST(ReportHtml, EscapesWhatWouldBeMarkupAndNeedsNothingFromElsewhere) {
     const std::string page = report_html(failed_report());
     EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
     EXPECT_THAT(page, Not(HasSubstr("<script")));
     EXPECT_THAT(page, Not(HasSubstr("<img")));
     EXPECT_THAT(page, Not(HasSubstr("<b>")));
-}
-
-TEST(ReportHtml, NeedsNothingFromElsewhere) {
-    const std::string page = report_html(failed_report());
     EXPECT_EQ(count_of(page, "(src=|href=|url\\(|@import)"), count_of(page, "&lt;img src=x"));
     EXPECT_THAT(page, HasSubstr("Content-Security-Policy\" content=\"default-src 'none'"));
 }
