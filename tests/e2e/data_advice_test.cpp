@@ -261,11 +261,10 @@ std::vector<Advised> optioned() {
         {"FieldsToPredict",
          "x=r.integers(0,256,(12,3,8,8)).astype('u1'); n.save('x.npy',x); "
          "n.save('y.npy',n.arange(12)%2); h5py.File('f.h5','w')['scan']=x",
-         pack + "--npy images=x.npy --npy labels=y.npy >o && lockstep train --data P --run R "
-                "--model mlp --batch 4 --max-steps 1 >o && lockstep predict R --data f.h5 --out "
-                "o.csv",
+         "{" + pack +
+             "--npy images=x.npy --npy labels=y.npy >o && lockstep train --data P --run R --model "
+             "mlp --batch 4 --max-steps 1 >o && |}lockstep predict R --data f.h5 --out o.csv",
          "E216",
-         "lockstep predict R --data f.h5 --out o.csv",
          "--field images="},
         {"DecimalsOfTheOtherTable",
          "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
@@ -386,7 +385,7 @@ TEST_F(DataAdvice, InspectStacksGroupsThatAreSamples) {
         "f=h5py.File('g.h5','w'); f['about']=n.arange(3); f['info/x']=n.arange(4)\n"
         "for i in range(24): f[f's{i}/image']=n.full((8,8,3),i,'u1'); f[f's{i}/label']=i%2");
     const std::string shown = output_of(shell("lockstep data inspect g.h5"));
-    EXPECT_THAT(shown, HasSubstr("if each group is a sample"));
+    EXPECT_THAT(shown, has("if each group is a sample"));
     ASSERT_THAT(shell(command_in(shown)), ends(0)) << shown;
     python(
         "f=h5py.File('NAME/g.h5'); "
@@ -408,7 +407,7 @@ TEST_F(DataAdvice, InspectLeavesOutSamplesWithoutATarget) {
         "h5py.File('f.h5','w').update({'x':n.arange(96.).reshape(24,4),'y':y})");
     const std::string fields = " --field features=/x --field targets=/y";
     const std::string shown = output_of(shell("lockstep data inspect f.h5" + fields));
-    EXPECT_THAT(shown, HasSubstr("no command to train on it: some numbers of 'targets' are not"));
+    EXPECT_THAT(shown, has("no command to train on it: some numbers of 'targets' are not"));
     ASSERT_THAT(shell(command_in(shown)), ends(0)) << shown;
     python(
         "f=h5py.File('NAME/f.h5'); x,y=f['x'][()],f['y'][()]; "

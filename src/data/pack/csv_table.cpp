@@ -79,15 +79,15 @@ std::string way_past(const CsvTable& table, std::size_t column, const std::strin
     const bool is_feature = std::ranges::count(table.columns.features, column) > 0;
     const bool has_point = table.csv.decimal == DecimalSign::point;
     const DecimalSign other = has_point ? DecimalSign::comma : DecimalSign::point;
-    const std::string by_option = has_point ? "give --decimal comma" : "give --decimal point";
+    const std::string_view other_sign = has_point ? "comma" : "point";
     const std::string sign = thousands_sign(cell);
     const bool has_fraction = number_in<double>(cell, other).has_value();
-    if (has_fraction && sign.empty()) return by_option;
+    if (has_fraction && sign.empty()) return fmt::format("give --decimal {}", other_sign);
     if (!sign.empty())
-        return (has_fraction ? fmt::format("if '{}' has a fraction, {}; else leave out the signs "
-                                           "of thousands, ",
+        return (has_fraction ? fmt::format("if '{}' has a fraction, give --decimal {}; else leave "
+                                           "out the signs of thousands, ",
                                            trimmed(cell),
-                                           by_option)
+                                           other_sign)
                              : "leave out the signs of thousands, ") +
                rewritten(fmt::format(
                              "[re.sub(r\"(?<=\\d)[{0}](?=\\d{{3}}(?!\\d))\",\"\",c) if "

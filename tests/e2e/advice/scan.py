@@ -168,6 +168,8 @@ class Scan:
             if file.texts[start - 1] == 'check_fits':
                 self._read(file, *arguments[3], 'E106')
             first = range(*arguments[0])
+            if any(file.is_sign(k, ';') for k in first):
+                continue  # a block, not a list
             codes = [file.texts[k] for k in first
                      if file.kinds[k] == 'text' and CODE.fullmatch(file.texts[k])]
             if codes or file.texts[start - 1] == 'Error':
