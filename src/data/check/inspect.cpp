@@ -184,18 +184,18 @@ void count_classes(const SampledRows& sample, InspectedData& data) {
 // takes them; else none.
 std::vector<FieldMapping> fields_of_groups(const std::vector<FieldMapping>& fields,
                                            const std::vector<Candidate>& all) {
-    const auto parent = [](const std::string& path) {
-        return path.substr(0, std::min(path.rfind('/'), path.size()));
-    };
+    const auto parent = [](const std::string& path) { return path.substr(0, path.rfind('/')); };
     const std::string group = parent(fields[0].hdf5_path), above = parent(group);
     std::vector<FieldMapping> found{{"", above.empty() ? "/" : above}};
     for (const FieldMapping& field : fields) {
+        if (group.empty() || parent(field.hdf5_path) != group) return {};
         const std::string name = field.hdf5_path.substr(group.size());
         const bool has_others = std::ranges::any_of(all, [&](const Candidate& each) {
             const std::string other = parent(each.name);
-            return other != group && parent(other) == above && each.name == other + name;
+            return !other.empty() && other != group && parent(other) == above &&
+                   each.name == other + name;
         });
-        if (group.empty() || parent(field.hdf5_path) != group || !has_others) return {};
+        if (!has_others) return {};
         found.push_back({"", name.substr(1)});
     }
     return found;

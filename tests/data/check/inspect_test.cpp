@@ -409,6 +409,16 @@ TEST_F(InspectFiles, ShowsEachGroupOnce) {
                 testing::ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
 }
 
+TEST_F(InspectFiles, TakesNothingBesideGroupsForSamplesInThem) {
+    const fs::path file = folder_ / "views.h5";
+    const auto at = [](const char* path, const std::vector<hsize_t>& size) {
+        return ForeignDataset{.path = path, .size = size, .bytes = test::random_bytes(20, 1)};
+    };
+    test::write_foreign(
+        file, {at("/data/left/x", {5, 4}), at("/data/right/x", {5, 4}), at("/labels", {20})});
+    EXPECT_THAT(inspect_data(file), Not(HasSubstr("each group")));
+}
+
 TEST_F(InspectFiles, IsJsonForPrograms) {
     const InspectOptions options{.sheet = folder_ / "sheet.png", .as_json = true};
     const Json json = parse_json(inspect_data(file_, options), "it");
