@@ -44,6 +44,9 @@ TEST(Inspect, ShowsWhatIsThere) {
                                  "toy-00001-of-00002.h5"})
         EXPECT_THAT(text, HasSubstr(expected));
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+        EXPECT_TRUE(line.size() <= 80 || line.starts_with("  lockstep train")) << line;
 }
 
 std::string joined(const std::vector<std::string>& advice) {
