@@ -113,6 +113,10 @@ TEST(HardwareWarnings, TellOfMixedProcessors) {
     EXPECT_THAT(warnings(rows),
                 ElementsAre(HasSubstr("processors differ (avx2 on rank 0, avx512 on rank 1)")));
     EXPECT_THAT(warnings(rows, InstructionSet::avx2), IsEmpty());
+    rows[0].instruction_set = InstructionSet::avx512;
+    rows[1].instruction_set = InstructionSet::amx;
+    EXPECT_THAT(warnings(rows, InstructionSet::avx512), IsEmpty());
+    EXPECT_THAT(warnings(rows), ElementsAre(HasSubstr("(avx512 on rank 0, amx on rank 1)")));
 }
 
 RankRow rank_on(const std::string& node, int rank, std::vector<int> cpus) {
