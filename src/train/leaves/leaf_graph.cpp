@@ -16,7 +16,7 @@
 //   name, and leaves are computed one by one.
 // - The sign of a zero differs from what accumulation into zeros gives: see place().
 //
-// Tested: train/leaves/leaves_test.cpp.
+// Tested: train/leaves/leaves_test.cpp, e2e/device_test.cpp (on GPUs).
 
 #include "leaves/leaf_graph.hpp"
 
@@ -300,8 +300,11 @@ bool LeafGraph::multiply(Consumer& consumer, const Use& use, const Tensor& gradi
 bool LeafGraph::compute_at_once(Consumer& consumer, const Use& use, const Tensor& gradient) {
     if (scope_ == nullptr || !is_gathered(use.parameter)) return false;
     const LeafNode& node = *consumer.gradients;
-    const auto at_once = node.at_once(gradient, cut_, use.edge);
+    auto at_once = node.at_once(gradient, cut_, use.edge);
     if (!at_once) return false;
+    const auto& to = use.to.function->input_metadata(use.to.input_nr);
+    for (const c10::SymInt& extent : to.shape_as_dim_vector())
+        at_once->key.push_back(extent.expect_int());
     std::vector<bool> wanted(consumer.node->num_outputs(), false);
     wanted[use.edge] = true;
     const auto of_leaf = [&](std::int64_t leaf) {

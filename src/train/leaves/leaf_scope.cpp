@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <cmath>
 #include <cstring>
 
 #include <ATen/Context.h>
@@ -76,12 +77,14 @@ bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
 bool LeafScope::has_bits_of_leaves(std::vector<std::int64_t> key,
                                    const std::function<Tensor()>& all,
                                    const std::function<Tensor(std::int64_t)>& of_leaf) {
-    const auto [verdict, is_new] = verdicts_.try_emplace(std::move(key), true);
-    if (!is_new) return verdict->second;
+    if (const auto found = verdicts_.find(key); found != verdicts_.end()) return found->second;
     const Tensor computed = all();
-    for (std::int64_t leaf = 0; leaf < cut_.leaves && verdict->second; ++leaf)
-        verdict->second = has_same_bits(computed.select(0, leaf), of_leaf(leaf));
-    return verdict->second;
+    const auto size = computed.norm(2, at::kDouble).item<double>();
+    bool is_same = size > 0 && std::isfinite(size);  // zeros and NaN are alike however computed
+    for (std::int64_t leaf = 0; leaf < cut_.leaves && is_same; ++leaf)
+        is_same = has_same_bits(computed.select(0, leaf), of_leaf(leaf));
+    verdicts_.emplace(std::move(key), is_same);
+    return is_same;
 }
 
 std::vector<std::int64_t> key_of(LeafOperator which,
