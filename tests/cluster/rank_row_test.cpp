@@ -109,7 +109,7 @@ TEST(HardwareWarnings, TellOfLittleMemory) {
 TEST(HardwareWarnings, TellOfMixedProcessors) {
     auto other = row_of(1, {1});
     other.instruction_set = InstructionSet::avx512;
-    const std::vector rows{row_of(0, {0}), other};
+    std::vector rows{row_of(0, {0}), other};
     EXPECT_THAT(warnings(rows),
                 ElementsAre(HasSubstr("processors differ (avx2 on rank 0, avx512 on rank 1)")));
     EXPECT_THAT(warnings(rows, InstructionSet::avx2), IsEmpty());

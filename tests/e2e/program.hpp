@@ -81,7 +81,7 @@ class Background {
     /// Until `is_so`, or until it has ended; whether that was soon.
     template <class Condition>
     bool until(const Condition& is_so) {
-        return eventually([&] { return is_so() || has_ended(); });
+        return eventually([&] { return is_so() || has_ended(); }, 60);
     }
 
     /// The same of a step of `run` beyond `step`.
