@@ -67,8 +67,11 @@ LeafScope& LeafScope::current() {
     return *current_scope;
 }
 
-// In the same layout, too: kernels choose by strides.
+// In the same layout, too: kernels choose by strides. Zeros and NaN, which any kernel makes alike,
+// tell nothing.
 bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
+    const auto size = one.norm(2, at::kDouble).item<double>();
+    if (!(size > 0 && std::isfinite(size))) return false;
     if (one.strides() != other.strides() || !one.is_non_overlapping_and_dense()) return false;
     const Tensor a = one.cpu(), b = other.cpu();
     return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
@@ -79,8 +82,7 @@ bool LeafScope::has_bits_of_leaves(std::vector<std::int64_t> key,
                                    const std::function<Tensor(std::int64_t)>& of_leaf) {
     if (const auto found = verdicts_.find(key); found != verdicts_.end()) return found->second;
     const Tensor computed = all();
-    const auto size = computed.norm(2, at::kDouble).item<double>();
-    bool is_same = size > 0 && std::isfinite(size);  // zeros and NaN are alike however computed
+    bool is_same = true;
     for (std::int64_t leaf = 0; leaf < cut_.leaves && is_same; ++leaf)
         is_same = has_same_bits(computed.select(0, leaf), of_leaf(leaf));
     verdicts_.emplace(std::move(key), is_same);
