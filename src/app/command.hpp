@@ -79,6 +79,16 @@ Command tune_command();
 
 std::vector<Command> all_commands();
 
+/// A variable LOCKSTEP_* that nothing reads, and the one that may be meant.
+struct UnreadVariable {
+    std::string name, meant;
+};
+
+/// Returns the variables whose names are near to one that an option of `commands`, a script or a
+/// library reads, but none of these. Other names are left to those who set them.
+std::vector<UnreadVariable> unread_variables(const std::vector<Command>& commands,
+                                             const Environment& environment);
+
 /// Returns the values for the options of `command`, and those of train if it also takes them, of
 /// the user's file (~/.config/lockstep/config.toml, or below $XDG_CONFIG_HOME), then of the site's
 /// (/etc/lockstep/config.toml, or $LOCKSTEP_SITE_CONFIG; none if that is empty), if they exist.

@@ -4,12 +4,16 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/run/text_table.hpp"
 
 #include "command.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstring>
+#include <iterator>
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -88,6 +92,21 @@ const Option* only_taker(const std::string& name, const OptionTable& table) {
     return taker;
 }
 
+// Names in other programs that are too far from ours for typing errors.
+struct OtherName {
+    std::string_view name, option;
+};
+constexpr std::array other_names{OtherName{"--batch-size", "--batch"},
+                                 OtherName{"--learning-rate", "--lr"}};
+
+// Returns which of `names` was meant by `word`; "" if none is near. All begin with dashes.
+std::string meant_option(const std::string& word, const std::vector<std::string>& names) {
+    const auto* const other = std::ranges::find(other_names, word, &OtherName::name);
+    if (other != other_names.end() && std::ranges::find(names, other->option) != names.end())
+        return std::string(other->option);
+    return nearest_name(word, names);
+}
+
 Error unknown_option(const std::string& word, const OptionTable& table) {
     const std::string name = word.substr(0, word.find('='));
     if (const Option* const taker = only_taker(name, table))
@@ -98,18 +117,29 @@ Error unknown_option(const std::string& word, const OptionTable& table) {
     std::vector<std::string> names = option_names(table);
     names.emplace_back("help");
     for (std::string& known : names) known.insert(0, "--");
+    const std::string meant = meant_option(name, names);
     return Error("E101",
                  fmt::format("unknown option '{}'", name),
                  "",
-                 did_you_mean(name, names).empty() ? "see --help" : did_you_mean(name, names));
+                 meant.empty() ? "see --help" : fmt::format("did you mean '{}'?", meant));
 }
 
+constexpr const char* variable_prefix = "LOCKSTEP_";
+
 std::string environment_name(const std::string& option) {
-    std::string name = "LOCKSTEP_";
+    std::string name = variable_prefix;
     for (const char c : option)
         name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     return name;
 }
+
+// Variables that are no options, in the form of options: what programs, scripts and tests read, and
+// what modules of a cluster set.
+constexpr std::string_view other_variables =
+    "bin bound build cache cluster container container-runtime cuda-lib dir fuzz-s h5probe home "
+    "hostile-files inc include jobs launcher launcher-pid launcher-wait lib machine mpi nccl-lib "
+    "on-terminal path prefix program rank-ends root selftest-gpu site-config start-timeout tally "
+    "torch torch-cuda-lib version";
 
 void check_config_type(const Option& option, const ConfigEntry& entry) {
     const std::size_t type = entry.value.index();  // bool, whole, real, text
@@ -182,7 +212,7 @@ std::vector<GivenValue> sources(const Option& option,
 
 // A variable that cannot be used is a fault of the surroundings, not of the command line.
 void assign(const Option& option, const GivenValue& given) {
-    if (!given.origin.starts_with("LOCKSTEP_")) return option.assign(given);
+    if (!given.origin.starts_with(variable_prefix)) return option.assign(given);
     try {
         option.assign(given);
     } catch (const Error& error) {
@@ -279,6 +309,25 @@ std::vector<ResolvedOption> resolve_options(const OptionTable& table,
         resolved.push_back({option->name, used.text, used.origin, found, option->kind});
     }
     return resolved;
+}
+
+std::vector<UnreadVariable> unread_variables(const std::vector<Command>& commands,
+                                             const Environment& environment) {
+    std::vector<std::string> known = split(other_variables, ' ');
+    for (const Command& command : commands)
+        std::ranges::move(option_names(command.table), std::back_inserter(known));
+    for (std::string& name : known) name.insert(0, "--");
+    std::vector<UnreadVariable> unread;
+    for (const std::string& name : environment.names_with_prefix(variable_prefix)) {
+        std::string option = "--";
+        for (const char c : name.substr(std::strlen(variable_prefix)))
+            option +=
+                c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        const std::string meant = meant_option(option, known);
+        if (meant.empty() || environment_name(meant.substr(2)) == name) continue;
+        unread.push_back({name, environment_name(meant.substr(2))});
+    }
+    return unread;
 }
 
 std::string options_help(const OptionTable& table) {

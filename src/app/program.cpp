@@ -26,6 +26,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -333,6 +334,14 @@ bool is_first_of_node() {
     }
 }
 
+// Removes them as well, so that programs which this one starts do not warn again.
+void warn_of_unread_variables() {
+    for (const auto& [name, meant] : unread_variables(all_commands(), Environment())) {
+        once(Level::warn, "{} is no variable of Lockstep: did you mean {}?", name, meant);
+        ::unsetenv(name.c_str());
+    }
+}
+
 }  // namespace
 
 fs::path rank_program(const Program& program) {
@@ -364,6 +373,7 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
         if (process.ranks.is_root()) print_once(prepared.help);
         return 0;
     }
+    warn_of_unread_variables();
     const int code = prepared.command->run(prepared.call);
     if (!computes(words)) check_printed();
     return code;

@@ -86,6 +86,17 @@ TEST(ParseLine, SuggestsTheNearestOption) {
               "lockstep: error E101: unknown option '--zzzzzzzzz'\n  fix: see --help");
 }
 
+TEST(ParseLine, KnowsNamesOfOtherPrograms) {
+    EXPECT_THAT(caught_text([] {
+                    parsed({"--batch-size", "64"});
+                }),
+                HasSubstr("fix: did you mean '--batch'?"));
+    TrainOptions options;
+    EXPECT_THAT(
+        caught_text([&] { parse_line({"--learning-rate=0.1"}, train_option_table(options)); }),
+        HasSubstr("fix: did you mean '--lr'?"));
+}
+
 // As the flags of earlier versions became words of one option.
 TEST(ParseLine, KnowsAWordThatOnlyOneOptionTakes) {
     std::vector<std::string> faults, others;
@@ -261,6 +272,69 @@ RC_GTEST_PROP(ParsePeriod, ReadsWhatItWrites, ()) {
         *rc::gen::element(Period::Unit::steps, Period::Unit::epochs, Period::Unit::seconds);
     const Period period{unit, *rc::gen::inRange<std::int64_t>(1, 1'000'000)};
     RC_ASSERT(parse_period("p", {period_text(period), "test"}) == period);
+}
+
+std::vector<std::string> unread(std::map<std::string, std::string> variables) {
+    std::vector<std::string> texts;
+    for (const auto& [name, meant] :
+         unread_variables(all_commands(), Environment(std::move(variables))))
+        texts.push_back(name + " for " + meant);
+    return texts;
+}
+
+TEST(UnreadVariables, AreNearToOnesThatAreRead) {
+    EXPECT_THAT(unread({{"LOCKSTEP_LRR", "0.02"},
+                        {"LOCKSTEP_LR", "0.02"},
+                        {"LOCKSTEP_batch", "2"},
+                        {"LOCKSTEP_LEARNING_RATE", "2"},
+                        {"LOCKSTEP_NCC_LIB", "x"},
+                        {"LOCKSTEP_QUANTUM_TUNNEL", "1"}}),
+                ElementsAre("LOCKSTEP_LEARNING_RATE for LOCKSTEP_LR",
+                            "LOCKSTEP_LRR for LOCKSTEP_LR",
+                            "LOCKSTEP_NCC_LIB for LOCKSTEP_NCCL_LIB",
+                            "LOCKSTEP_batch for LOCKSTEP_BATCH"));
+}
+
+// Of libraries, scripts, jobs and tests.
+TEST(UnreadVariables, AreNoneOfLockstepItself) {
+    std::map<std::string, std::string> variables;
+    for (const char* name : {"BOUND",
+                             "BUILD",
+                             "CACHE",
+                             "CLUSTER",
+                             "CONTAINER",
+                             "CUDA_LIB",
+                             "DEADLINE",
+                             "FUZZ_S",
+                             "H5PROBE",
+                             "HOSTILE_FILES",
+                             "JOBS",
+                             "LAUNCHER",
+                             "LAUNCHER_PID",
+                             "MACHINE",
+                             "MPI",
+                             "NCCL_LIB",
+                             "ON_TERMINAL",
+                             "OVERSUBSCRIBE",
+                             "PROGRAM",
+                             "RANK_ENDS",
+                             "ROOT",
+                             "CONTAINER_RUNTIME",
+                             "SITE_CONFIG",
+                             "TALLY",
+                             "TEST_CHANGED",
+                             "TEST_CODE",
+                             "TEST_DEADLINE_S",
+                             "TEST_KEPT",
+                             "TEST_VARIABLE",
+                             "TORCH",
+                             "THREADS",
+                             "TORCH_CUDA_LIB",
+                             "START_TIMEOUT",
+                             "SELFTEST_GPU",
+                             "LAUNCHER_WAIT"})
+        variables[std::string("LOCKSTEP_") + name] = "";
+    EXPECT_THAT(unread(variables), ElementsAre());
 }
 
 class StandingConfigs : public testing::Test {

@@ -44,6 +44,12 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     EXPECT_THAT(text, has(shown("momentum = 0.9", "default"), shown("# data = \"\"", "default")));
 }
 
+TEST(Commands, WarnOfAVariableThatNothingReads) {
+    EXPECT_THAT(
+        run_lockstep({"config", "show"}, {{"LOCKSTEP_LRR", "0.02"}}),
+        ends(0, "warn: LOCKSTEP_LRR is no variable of Lockstep: did you mean LOCKSTEP_LR?\n"));
+}
+
 TEST(Commands, ShowSettingsAsAFileThatIsRead) {
     const TempDir folder;
     const fs::path first = folder.file("a.toml", "batch = 1\ndata = \"some, \\\"data\\\"\"\n");
