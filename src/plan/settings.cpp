@@ -305,6 +305,16 @@ std::vector<std::string> too_late(const TrainSettings& settings, const EffectFac
             "--schedule step changes the learning rate after {} steps (--lr-every), the run has {}",
             period,
             facts.total_steps));
+    if (has_end(settings.schedule.kind) && settings.schedule.warmup_steps == facts.total_steps)
+        notes.push_back(fmt::format(
+            "--schedule {} begins after {} steps (--warmup-steps), which is the whole run",
+            text_of(settings, "schedule"),
+            settings.schedule.warmup_steps));
+    if (const std::int64_t kept = steps_of(settings.keep.every, length); kept > facts.total_steps)
+        notes.push_back(fmt::format("--keep every={} is {} steps, the run has {}",
+                                    period_text(settings.keep.every),
+                                    kept,
+                                    facts.total_steps));
     if (settings.trace.first > facts.total_steps)
         notes.push_back(fmt::format("--trace begins with step {}, the run has {}",
                                     settings.trace.first,

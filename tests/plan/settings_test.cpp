@@ -337,7 +337,7 @@ TEST(CheckEffects, LikesTheDefaultsAndWhatIsUsed) {
     TrainSettings settings = settled();
     EXPECT_THAT(check_effects(settings, facts), IsEmpty());
     settings.evaluate_every = {};  // never: true without test data
-    settings.schedule = {ScheduleKind::cosine, 100};
+    settings.schedule = {ScheduleKind::cosine, 99};
     settings.micro_batches = 32;
     settings.batch = 600;
     settings.optimizer = {.kind = OptimizerKind::lamb, .decays_all = true};
@@ -384,13 +384,24 @@ TEST(CheckEffects, WarnsOfWhatOnlyALongerRunWouldSee) {
     settings.schedule.kind = ScheduleKind::step;
     settings.schedule.every = {Period::Unit::epochs, 10};
     settings.trace = {101, 110};
+    settings.keep.every = {Period::Unit::epochs, 11};
     EXPECT_THAT(check_effects(settings, facts),
                 ElementsAre("--schedule step changes the learning rate after 100 steps "
                             "(--lr-every), the run has 100",
+                            "--keep every=11epochs is 110 steps, the run has 100",
                             "--trace begins with step 101, the run has 100"));
     settings.schedule.every = {Period::Unit::epochs, 9};
     settings.trace = {100, 110};
+    settings.keep.every = {Period::Unit::epochs, 10};
     EXPECT_THAT(check_effects(settings, facts), IsEmpty());
+}
+
+TEST(CheckEffects, WarnsOfAScheduleThatBeginsAtTheRunsEnd) {
+    TrainSettings settings = settled();
+    settings.schedule = {ScheduleKind::cosine, 100};
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("--schedule cosine begins after 100 steps (--warmup-steps), which is "
+                            "the whole run"));
 }
 
 }  // namespace
