@@ -415,6 +415,22 @@ TEST_F(DataAdvice, InspectLeavesOutSamplesWithoutATarget) {
     EXPECT_THAT(shell("lockstep data inspect NAME" + fields), ends(0, "\n  lockstep train --data"));
 }
 
+TEST_F(DataAdvice, InspectMakesClassesOfLabelsBelow0) {
+    python(
+        "for t,y in ('a',n.arange(24)%3-1),('b',n.arange(24.)%2*2-1): "
+        "h5py.File(t+'.h5','w').update({'x':n.arange(96.).reshape(24,4),'labels':y})");
+    for (const std::string file : {"a.h5", "b.h5"}) {
+        const std::string shown = output_of(shell("lockstep data inspect " + file));
+        EXPECT_THAT(shown,
+                    has("--field targets=/labels ", "classes are numbered from 0; if these are"));
+        const std::string command = line_from(shown, "python3 -c");
+        ASSERT_THAT(shell(command + " && mv NAME " + file + "s"), ends(0)) << shown;
+        const std::string again = output_of(shell("lockstep data inspect " + file + "s"));
+        EXPECT_THAT(again, has("--field labels=/labels ", Not(has("if these are classes"))));
+        EXPECT_THAT(shell(line_from(again, "lockstep train") + " --max-steps 1"), ends(0));
+    }
+}
+
 // What NumPy deflates, and what it stores, are the same rows; so are two data sets, and both.
 TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
     python(

@@ -71,7 +71,7 @@ void make_up(const fs::path& folder, const Words& what, std::size_t samples) {
 }
 
 struct TaskCase {
-    std::string name;
+    std::string name, shown;                    ///< shown: in the log
     void (*make_data)(const fs::path& folder);  ///< train and test
     Words options;                              ///< of train
     std::string metric;
@@ -80,6 +80,7 @@ struct TaskCase {
 
 const std::vector<TaskCase> cases = {
     {"MultiLabel",
+     "multi-label",
      [](const fs::path& folder) {
          fs::create_directories(folder);
          make_labelled(folder / "train", 800);
@@ -89,6 +90,7 @@ const std::vector<TaskCase> cases = {
      "test_f1",
      0.9},
     {"Regression",
+     "regression",
      [](const fs::path& folder) {
          make_up(folder, {"--kind", "regression", "--size", "8"}, 2000);
      },
@@ -96,6 +98,7 @@ const std::vector<TaskCase> cases = {
      "test_r2",
      0.9},
     {"Segmentation",
+     "segmentation",
      [](const fs::path& folder) {
          make_up(folder, {"--kind", "segmentation", "--size", "16", "--classes", "3"}, 400);
      },
@@ -103,6 +106,7 @@ const std::vector<TaskCase> cases = {
      "test_iou",
      0.5},
     {"NextToken",
+     "next-token",
      [](const fs::path& folder) {
          make_up(folder, {"--kind", "text", "--size", "16", "--classes", "12"}, 800);
      },
@@ -145,6 +149,7 @@ TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
             "train --np 2 --oversubscribe --data % --test-data % --run % --batch 32 --keep-best %",
             {folder_ / "data/train", folder_ / "data/test", run, task().metric.substr(5)}) +
         task().options));
+    EXPECT_THAT(trained, has("\ntask " + task().shown + "\n"));
     EXPECT_THAT(run_lockstep({"ckpt", "ls", run}), says("  best " + task().metric.substr(5)));
     const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
     EXPECT_GE(found, task().least) << trained;

@@ -156,7 +156,8 @@ struct ImageSheet {
 /// A command that trains, or the reason why there is none.
 struct TrainCommand {
     std::string line;
-    std::string obstacle, fix;  ///< "" if there is a line
+    std::string obstacle;  ///< "" if there is a line
+    std::string fix;       ///< with a line: what else the data may be, and how to train on that
 };
 
 /// The whole result of an inspection.

@@ -46,9 +46,16 @@ struct TrainField {
             are_counted ? data->class_counts.size() > 1 : !values() || values()->most >= 1;
         return is_within(most) && are_several;
     }
+    bool may_be_classes_below_0() const {
+        constexpr double most_apart = 100;
+        return values() && values()->are_whole && values()->least < 0 &&
+               values()->most - values()->least <= most_apart;
+    }
     bool is_within(double most) const {
         return !values() || (values()->least >= 0 && values()->most <= most);
     }
+
+    double least() const { return values()->least; }
 
   private:
     const ValueSummary* values() const { return data && data->values ? &*data->values : nullptr; }
@@ -209,6 +216,19 @@ std::string way_to_add(const AskedFiles& asked, const std::string& what, const s
         write_anew_command(asked, 0, fmt::format("{{d:x,\"{}\":n.load(f+\".npy\")}}", name)));
 }
 
+// Returns what else numbers may be that were suggested as targets; "" if they can be nothing else.
+std::string classes_instead(const Inspection& all, const Learned& learned) {
+    if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty() ||
+        !learned.field->may_be_classes_below_0())
+        return "";
+    // Files of a data set need not all have all classes.
+    const std::string numbers = all.files.size() == 1
+                                    ? "n.unique(x,return_inverse=1)[1]"
+                                    : fmt::format("(x+{}).astype(int)", -learned.field->least());
+    return "it predicts numbers, because classes are numbered from 0; if these are classes, " +
+           way_to_write(all, learned.field->name, numbers);
+}
+
 TrainCommand nothing_to_learn(const Inspection& all, const TrainField& input) {
     if (input.name == "tokens")
         return {"",
@@ -357,7 +377,7 @@ TrainCommand train_command(const Inspection& all) {
                         *model,
                         run_option(all.data)),
             "",
-            ""};
+            classes_instead(all, learned)};
 }
 
 }  // namespace lockstep

@@ -203,6 +203,8 @@ void describe_run(const LoopParts& parts) {
         parts.start.ranks.size());
     for (const std::string& input : input_texts(data, settings))
         once(Level::info, "input {}", input);
+    const TaskKind kind = choose_task(settings.task, data);
+    if (kind != TaskKind::classification) once(Level::info, "task {}", task_name(kind));
     if (const std::string classes = parts.engine.task->classes_text(); !classes.empty())
         once(Level::info, "{}", classes);
 }

@@ -241,6 +241,10 @@ TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {
     return kinds.empty() ? TaskKind::classification : kinds.front();
 }
 
+std::string_view task_name(TaskKind kind) {
+    return target_rule(kind).task;
+}
+
 std::unique_ptr<Task> make_task(const TrainSettings& settings,
                                 const DatasetIndex& data,
                                 const TransformPipeline& pipeline) {

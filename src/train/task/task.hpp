@@ -126,6 +126,9 @@ class Task {
 /// "tokens" next_token. Errors: E207 if there is no field for it, E217 if fields imply several.
 TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data);
 
+/// Returns its name for --task. Not of TaskKind::automatic.
+std::string_view task_name(TaskKind kind);
+
 /// Makes the task for `data`, or that of a model that computes the loss itself. Errors: those of
 /// choose_task(); E217 if the field has another type or shape, or if an input is what is learned;
 /// E103 for invalid weights, E248 if targets cannot follow `pipeline`; those of the model's file.
