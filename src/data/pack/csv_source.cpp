@@ -54,15 +54,14 @@ class CsvImport {
   private:
     void add(const std::vector<std::string>& cells) {
         if (cells.size() != table_.columns.count) {
-            const std::string_view separator = table_.columns.separator.empty()
-                                                   ? other_separator(cells)
-                                                   : table_.columns.separator;
-            throw table_.unusable(
-                fmt::format("line {} has {} cells; the first has {}",
-                            grouped(table_.reader.line()),
-                            cells.size(),
-                            table_.columns.count),
-                separator.empty() ? "" : fmt::format("give --separator {}", separator));
+            const std::string_view separator = other_separator(cells);
+            const std::string own =
+                separator.empty() ? "" : fmt::format("give --separator {}", separator);
+            throw table_.unusable(fmt::format("line {} has {} cells; the first has {}",
+                                              grouped(table_.reader.line()),
+                                              cells.size(),
+                                              table_.columns.count),
+                                  table_.columns.fix.empty() ? own : table_.columns.fix);
         }
         ++records_;
         if (table_.csv.missing == Missing::drop && lacks_value(cells)) return;

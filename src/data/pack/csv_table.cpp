@@ -70,12 +70,34 @@ std::string other_text(std::size_t column, const std::string& cell) {
     return fmt::format(" and r[{}]!=bytes.fromhex(\"{}\").decode(\"latin1\")", column, digits);
 }
 
+// Returns what to do with a table that seems to have one column; "" if it seems to have what it
+// has.
+std::string way_to_columns(const std::vector<std::string>& cells,
+                           std::string_view separator,
+                           const fs::path& path) {
+    if (!separator.empty()) return fmt::format("give --separator {}", separator);
+    const std::string_view first = trimmed(cells[0]);
+    if (cells.size() > 1) return "";
+    if (first.starts_with('#'))
+        return fmt::format(
+            "leave out lines that begin with '#', and give NAME.csv: grep -v '^#' {} >NAME.csv",
+            shell_word(path.string()));
+    if (first.find(' ') == first.npos) return "";
+    return fmt::format(
+        "if spaces are between columns, write commas, and give NAME.csv: sed -e 's/^ *//; s/ *$//; "
+        "s/  */,/g' {} >NAME.csv",
+        shell_word(path.string()));
+}
+
 std::string way_past(const CsvTable& table, std::size_t column, const std::string& cell) {
     const auto rewritten = [&](const std::string& cells, const std::string& kept) {
         return rewrite_csv_command(table.file.path(), table.csv.separator, cells, kept);
     };
-    if (!table.columns.separator.empty())
-        return fmt::format("give --separator {}", table.columns.separator);
+    const bool begins_with_number =
+        number_in<double>(trimmed(cell).substr(0, trimmed(cell).find(' ')), table.csv.decimal)
+            .has_value();
+    if (!table.columns.separator.empty() || (!table.columns.fix.empty() && begins_with_number))
+        return table.columns.fix;
     const bool is_feature = std::ranges::count(table.columns.features, column) > 0;
     const bool has_point = table.csv.decimal == DecimalSign::point;
     const DecimalSign other = has_point ? DecimalSign::comma : DecimalSign::point;
@@ -178,16 +200,15 @@ std::size_t find_column(const CsvColumns& columns,
     check(found != no_column, [&] {
         const auto first =
             std::span(columns.names).first(std::min<std::size_t>(columns.names.size(), 20));
-        return Error("E106",
-                     fmt::format("'{}' has no column '{}'", path.string(), printable(wanted)),
-                     columns.names.empty()
-                         ? fmt::format("it has {} columns and no header", columns.count)
-                         : fmt::format("its {} columns are {}",
-                                       columns.count,
-                                       printable(fmt::format("{}", fmt::join(first, ", ")))),
-                     columns.separator.empty()
-                         ? "give a column's name, or its number from 1"
-                         : fmt::format("give --separator {}", columns.separator));
+        return Error(
+            "E106",
+            fmt::format("'{}' has no column '{}'", path.string(), printable(wanted)),
+            columns.names.empty()
+                ? fmt::format("it has {} columns and no header", columns.count)
+                : fmt::format("its {} columns are {}",
+                              columns.count,
+                              printable(fmt::format("{}", fmt::join(first, ", ")))),
+            columns.fix.empty() ? "give a column's name, or its number from 1" : columns.fix);
     });
     return found;
 }
@@ -370,6 +391,7 @@ CsvColumns columns_of(const std::vector<std::string>& cells,
     CsvColumns columns;
     columns.count = cells.size();
     columns.separator = other_separator(cells);
+    columns.fix = way_to_columns(cells, columns.separator, path);
     if (has_header(cells, csv, path)) {
         columns.names = cells;
         for (std::string& name : columns.names) name = trimmed(name);
@@ -385,13 +407,12 @@ CsvColumns columns_of(const std::vector<std::string>& cells,
         give_roles(columns, csv, path);
     }
     check(!columns.features.empty(), [&] {
-        return malformed_input(path,
-                               "a CSV file that can be packed",
-                               columns.count == 1 ? "its only column is the one to predict"
-                                                  : "no column is left for features",
-                               columns.separator.empty()
-                                   ? "give a file with features, too"
-                                   : fmt::format("give --separator {}", columns.separator));
+        return malformed_input(
+            path,
+            "a CSV file that can be packed",
+            columns.count == 1 ? "its only column is the one to predict"
+                               : "no column is left for features",
+            columns.fix.empty() ? "give a file with features, too" : columns.fix);
     });
     return columns;
 }

@@ -73,6 +73,7 @@ struct CsvColumns {
     std::vector<std::size_t> targets, features;
     std::vector<bool> are_categories;  ///< by feature
     std::string_view separator;  ///< the right value for --separator; "" if the given one is it
+    std::string fix;             ///< what to do if the first line names no columns; "" if it may
 
     bool is_header() const { return !names.empty(); }
     bool has_categories() const;

@@ -14,6 +14,7 @@ using test::error_of;
 using test::label_of;
 using test::values_of;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -177,8 +178,24 @@ TEST_F(CsvSource, RefusesRaggedAndBrokenFiles) {
 
 TEST_F(CsvSource, NamesTheColumnsThereAre) {
     EXPECT_THAT(error("a,b\n1,2\n", {.label = "c"}).why(), HasSubstr("2 columns are a, b"));
+    EXPECT_EQ(error("a,b\n1,2\n", {.label = "c"}).fix(),
+              "give a column's name, or its number from 1");
     EXPECT_EQ(error("1,2\n", {.label = "3"}).code(), "E106");
     EXPECT_EQ(error("1,2\n", {.targets = {"0"}}).code(), "E106");
+}
+
+TEST_F(CsvSource, SaysHowATableOfSpacesOrWithCommentsIsRead) {
+    const std::string file = (folder_ / "x.csv").string();
+    const std::string commas = "sed -e 's/^ *//; s/ *$//; s/  */,/g' " + file + " >NAME.csv";
+    const std::string spaces = "a b c\n1 2 3\n";
+    EXPECT_THAT(error(spaces, {.label = "c"}).fix(), EndsWith(commas));
+    EXPECT_THAT(error("1 2 3\n", {.label = "1"}).fix(), EndsWith(commas));
+    EXPECT_THAT(error(spaces).fix(), EndsWith(commas));
+    EXPECT_THAT(error("home town\nNew York\n").fix(), HasSubstr("--categorical"));
+    for (const char* text : {"# made by x\na,b\n1,2\n", "# 3\n# 2\na,b\n"})
+        EXPECT_THAT(error(text, {.label = "b"}).fix(),
+                    EndsWith("grep -v '^#' " + file + " >NAME.csv"));
+    EXPECT_THAT(error("# made by x\n1,2\n").fix(), EndsWith("grep -v '^#' " + file + " >NAME.csv"));
 }
 
 TEST_F(CsvSource, ReadsBeyondOneBuffer) {
