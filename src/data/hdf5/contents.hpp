@@ -65,7 +65,10 @@ std::string write_anew_command(const AskedFiles& asked,
                                const std::string& data_sets);
 
 /// Does the same for an NPY file, or for ARCHIVE:NAME, an array of NumPy's archive, into NAME.npy.
-std::string rewrite_npy_command(const fs::path& file, const std::string& numbers);
+/// `reading` are further arguments of NumPy's load(), each after a comma.
+std::string rewrite_npy_command(const fs::path& file,
+                                const std::string& numbers,
+                                const std::string& reading = "");
 
 /// Returns a command that decodes the images of field number `field`, each of which is a row of its
 /// data set, or a data set of its group.

@@ -211,14 +211,17 @@ std::string join_command(const std::vector<DatasetPlace>& places) {
     return fmt::format("python3 -c '{}' NAME.h5{}", joining, list);
 }
 
-std::string rewrite_npy_command(const fs::path& file, const std::string& numbers) {
+std::string rewrite_npy_command(const fs::path& file,
+                                const std::string& numbers,
+                                const std::string& reading) {
     const std::string place = file.string();
     const std::size_t colon = place.rfind(':');
     std::error_code failed;
     const bool is_of_archive = colon != place.npos && !fs::exists(file, failed);
     return fmt::format(
-        "python3 -c 'import sys,numpy as n; x=n.load(sys.argv[1]){}; n.save(sys.argv[2],{})' {} "
+        "python3 -c 'import sys,numpy as n; x=n.load(sys.argv[1]{}){}; n.save(sys.argv[2],{})' {} "
         "NAME.npy{}",
+        reading,
         is_of_archive ? "[sys.argv[3]]" : "",
         numbers,
         shell_word(is_of_archive ? place.substr(0, colon) : place),

@@ -46,6 +46,11 @@ std::string way_to_numbers(char kind, const fs::path& path) {
     };
     if (kind == 'U' || kind == 'S')
         return way("number the texts, as classes sort", "n.unique(x,return_inverse=True)[1]");
+    if (kind == 'O')
+        return "if you trust the file, whose objects Python unpickles, number their texts, as "
+               "classes sort; write x.astype(float) there if they are numbers: " +
+               rewrite_npy_command(
+                   path, "n.unique(x.astype(str),return_inverse=True)[1]", ",allow_pickle=True");
     if (kind == 'c') return way("make two numbers of each", "n.stack([x.real,x.imag],1)");
     if (kind == 'm' || kind == 'M') return way("count them", "x.astype(\"i8\")");
     return kind == 'f' ? way("make them shorter", "x.astype(\"f8\")") : "";
@@ -61,7 +66,7 @@ NpyHeader header_of(const NpyLayout& layout, const fs::path& path) {
         return header;
     }
     if (descr == "|b1" || descr == "<u1" || descr == ">u1") return header;
-    const char kind = descr.size() > 2 ? descr[1] : ' ';
+    const char kind = descr.size() > 1 ? descr[1] : ' ';
     const auto bytes = parse_integer(descr.size() > 2 ? descr.substr(2) : "");
     if (bytes && (kind == 'i' || kind == 'u' || kind == 'f'))
         header.widening = Widening::of({.bytes = static_cast<std::size_t>(*bytes),

@@ -128,6 +128,7 @@ TEST_F(NpySource, RefusesHeadersThatItCannotPack) {
     EXPECT_THAT(why(with("'<c8'", "False", "(1,)")), HasSubstr("'<c8'"));
     EXPECT_THAT(why(with("'<f16'", "False", "(1,)")), HasSubstr("'<f16'"));
     EXPECT_THAT(why(with("'<U3'", "False", "(1,)")), HasSubstr("'<U3'"));
+    EXPECT_THAT(error_of_header(with("'|O'", "False", "(1,)")).fix(), HasSubstr("x.astype(str)"));
     EXPECT_THAT(why(with("'<i3'", "False", "(1,)")), HasSubstr("'<i3'"));
     EXPECT_THAT(why(with("'<f4'", "True", "(1,)")), HasSubstr("Fortran order"));
     EXPECT_THAT(why(with("[('a', '<f4')]", "False", "(1,)")), HasSubstr("structures"));
