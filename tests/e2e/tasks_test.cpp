@@ -396,6 +396,12 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     expect_success(run_lockstep(
         typed("data synth --kind regression --size 5 --samples 50 --out %", {folder_ / "wide"})));
     EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), has("they are 5x1x1"));
+    const fs::path x = folder_ / "x.npy", alone = folder_ / "alone";
+    write_npy(x, "<f4", "8, 4", std::string(8 * 4 * sizeof(float), '\0'));
+    expect_success(
+        run_lockstep(typed("data pack --npy % --out %", {"features=" + x.string(), alone})));
+    EXPECT_THAT(said("eval", {"--data", alone}),
+                has("has no 'targets' to compare outputs with", "lockstep predict RUN --data "));
     EXPECT_THAT(said("eval", {"--data", test, "--train-data", test}),
                 has("is not what the run was trained on"));
     EXPECT_THAT(said("eval", {"--data", test, "--weights", file}), has("E309"));

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 
@@ -260,6 +261,19 @@ FieldTask::FieldTask(TaskKind kind, Field field, std::int64_t ignored)
       field_(without_void(std::move(field), ignored)) {}
 
 void FieldTask::check_test_data(const DatasetIndex& test) const {
+    // Files of others may have it: field_position() says how to name it.
+    const bool may_have = test.manifest().kind == ManifestKind::foreign;
+    check(may_have || has_field(test, rule_.field), [&] {
+        return Error(
+            "E207",
+            fmt::format(
+                "data set '{}' has no '{}' to compare outputs with", test.place(), rule_.field),
+            "",
+            fmt::format("give data with '{}', or write the outputs alone: lockstep "
+                        "predict RUN --data {} --out FILE",
+                        rule_.field,
+                        shell_word(test.place())));
+    });
     const Field tested = without_void(target_field(test, rule_), ignored_);
     check(tested.shape == field_.shape,
           [&] { return other_data(test, fmt::format("{} have another shape", rule_.field)); });
