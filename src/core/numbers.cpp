@@ -79,6 +79,10 @@ std::string grouped(std::uint64_t value) {
     return text;
 }
 
+double without_sign_of_nan(double value) {
+    return std::isnan(value) ? std::abs(value) : value;
+}
+
 double median_of(std::vector<double> values) {
     expect(!values.empty(), "there is a median");
     const auto middle = values.begin() + std::ssize(values) / 2;

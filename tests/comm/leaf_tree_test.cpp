@@ -159,7 +159,7 @@ TEST(TreePlan, SuggestsAPossibleNumber) {
     };
     EXPECT_EQ(fix_of(3, 2), "use --virtual-ranks 4");
     EXPECT_EQ(fix_of(3, 6), "use --virtual-ranks 8");
-    EXPECT_EQ(fix_of(4, 5), "use 1 to 4 ranks, or create the run with --virtual-ranks 8");
+    EXPECT_EQ(fix_of(4, 5), "use at most 4 rank(s), or create the run with --virtual-ranks 8");
 }
 
 TEST(TreePlan, SumsMayBeWrittenOverAnInput) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -76,6 +79,13 @@ RC_GTEST_PROP(ParseBytes, ComesBackFromAnyUnit, ()) {
     const auto unit = *rc::gen::inRange<std::size_t>(0, 5);
     constexpr const char* names[] = {"", "k", "MiB", "GB", "t"};
     RC_ASSERT(parse_bytes(std::to_string(count) + names[unit]) == count << (10 * unit));
+}
+
+TEST(WithoutSignOfNan, KeepsAllNumbers) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_FALSE(std::signbit(without_sign_of_nan(-nan)));
+    EXPECT_TRUE(std::isnan(without_sign_of_nan(-nan)));
+    EXPECT_EQ(without_sign_of_nan(-1.5), -1.5);
 }
 
 RC_GTEST_PROP(BytesText, NeverReachesTheNextUnit, (std::uint64_t any)) {

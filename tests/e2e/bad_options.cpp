@@ -146,7 +146,7 @@ std::vector<BadInput> unfit_settings() {
          train({"--virtual-ranks", "2"}),
          "lockstep: error E640: 2 virtual ranks cannot run on 3 ranks<same>\n"
          "  why: every rank needs a virtual rank of its own\n"
-         "  fix: use 1 to 2 ranks, or create the run with --virtual-ranks 4\n"},
+         "  fix: use at most 2 rank(s), or create the run with --virtual-ranks 4\n"},
         {"MoreVirtualRanksThanSamples",
          train({"--virtual-ranks", "1024", "--batch", "1024"}),
          "lockstep: error E215: 600 samples for 1024 virtual ranks<same>\n"

@@ -101,6 +101,8 @@ TEST(StepLine, WritesNumbersShortlyAlsoWhatIsNone) {
     report.lr = std::numeric_limits<double>::infinity();
     EXPECT_THAT(step_line(report), HasSubstr("loss nan | lr inf"));
     EXPECT_TRUE(json_of_record(report)["loss"].is_null());
+    report.loss = -report.loss;
+    EXPECT_THAT(step_line(report), HasSubstr("loss nan |")) << "its sign means nothing";
     report.lr = 1.25e-12;
     EXPECT_THAT(step_line(report), HasSubstr("lr 1.2e-12 "));
     report.lr = 100;

@@ -26,6 +26,9 @@ std::string bytes_text(std::uint64_t bytes);
 /// Returns the number with separators: "265,612".
 std::string grouped(std::uint64_t value);
 
+/// Returns the value; a NaN without its sign, which means nothing and would be printed: "-nan".
+double without_sign_of_nan(double value);
+
 /// Returns the median of at least one value; of an even number the mean of the two in the middle.
 double median_of(std::vector<double> values);
 

@@ -55,12 +55,13 @@ TreePlan::TreePlan(int virtual_ranks, int ranks, Summation summation)
                      fmt::format("use --virtual-ranks {}", above));
     });
     check(ranks > 0 && ranks <= virtual_ranks, [&] {
-        return Error("E640",
-                     fmt::format("{} virtual ranks cannot run on {} ranks", virtual_ranks, ranks),
-                     "every rank needs a virtual rank of its own",
-                     fmt::format("use 1 to {} ranks, or create the run with --virtual-ranks {}",
-                                 virtual_ranks,
-                                 above));
+        return Error(
+            "E640",
+            fmt::format("{} virtual ranks cannot run on {} ranks", virtual_ranks, ranks),
+            "every rank needs a virtual rank of its own",
+            fmt::format("use at most {} rank(s), or create the run with --virtual-ranks {}",
+                        virtual_ranks,
+                        above));
     });
     for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
     first_of_rank_.push_back(partials_.size());

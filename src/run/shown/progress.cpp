@@ -188,7 +188,7 @@ std::string rate_text(double per_second) {
 std::string step_line(const StepReport& report) {
     auto line = fmt::format("step {} | loss {:.4f} | lr {} | {} samples/s | {}",
                             report.step,
-                            report.loss,
+                            without_sign_of_nan(report.loss),
                             short_exponent(report.lr),
                             rate_text(report.samples_per_s),
                             phases_text(report.phases));

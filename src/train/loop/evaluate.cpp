@@ -165,6 +165,7 @@ Evaluation Evaluator::run(Model& model, PhaseClock& clock) {
     TaskSums all = task_.no_sums();
     const std::size_t reals = all.reals.size();
     for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
+    for (double& real : all.reals) real = without_sign_of_nan(real);
     all.counts = std::move(leaves.counts);
     const Evaluation evaluation = task_.evaluation(all, samples_);
     if (const double loss = evaluation.metrics.at("loss"); !std::isfinite(loss)) {

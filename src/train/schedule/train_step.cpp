@@ -36,6 +36,7 @@
 #include "schedule/train_step.hpp"
 
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 
 #include "replica/numerics.hpp"
@@ -266,7 +267,7 @@ StepOutcome TrainStep::outcome(const Batch& batch, std::int64_t step) const {
         return static_cast<int>(parts_.replica.scalar(which));
     };
     const auto wished = [&](StepScalar which) { return sum(which) > 0; };
-    StepOutcome done{.loss = parts_.replica.scalar(StepScalar::loss_sum),
+    StepOutcome done{.loss = without_sign_of_nan(parts_.replica.scalar(StepScalar::loss_sum)),
                      .gradient_norm = decision.norm,
                      .agreed = {.requeue = wished(StepScalar::requeue_wanted),
                                 .interrupt = wished(StepScalar::interrupt_wanted),
