@@ -40,6 +40,14 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
         << "the weights would not fit";
 }
 
+TEST_F(BadRuns, GoOnWithoutDataByResumeOnly) {
+    ASSERT_THAT(run_lockstep(train({"--max-steps", "1"})), ends(0));
+    EXPECT_THAT(
+        run_lockstep({"train", "--run", run_, "--max-steps", "2"}),
+        ends(64, "E105", "fix: to go on with the run, give --resume " + run_ + " in place"));
+    EXPECT_THAT(run_lockstep({"train", "--resume", run_, "--max-steps", "2"}), ends(0));
+}
+
 TEST_F(BadRuns, NeedTheirTrainingDataAndModelToBeUsed) {
     const fs::path moved = folder_ / "moved";
     fs::copy(data_, moved, fs::copy_options::recursive);

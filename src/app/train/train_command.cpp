@@ -56,9 +56,12 @@ Examples:
 )";
 
 void check_required(const TrainSettings& settings) {
+    const bool goes_on = settings.data.empty() && !settings.run.empty() && is_run(settings.run);
     check_given(!settings.data.empty(),
                 "data",
-                "make a data set with 'lockstep data pack', then --data DIR");
+                goes_on ? fmt::format("to go on with the run, give --resume {} in place of --run",
+                                      shell_word(settings.run.string()))
+                        : "make a data set with 'lockstep data pack', then --data DIR");
     check_given(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
 }
 
