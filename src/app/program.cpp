@@ -26,7 +26,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -334,12 +333,12 @@ bool is_first_of_node() {
     }
 }
 
-// Removes them as well, so that programs which this one starts do not warn again.
+// Ranks that a launcher of ours has started find them as it did, and it has warned.
 void warn_of_unread_variables() {
-    for (const auto& [name, meant] : unread_variables(all_commands(), Environment())) {
+    const Environment environment;
+    if (environment.text("LOCKSTEP_RANK_ENDS")) return;
+    for (const auto& [name, meant] : unread_variables(all_commands(), environment))
         once(Level::warn, "{} is no variable of Lockstep: did you mean {}?", name, meant);
-        ::unsetenv(name.c_str());
-    }
 }
 
 }  // namespace
