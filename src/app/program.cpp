@@ -336,7 +336,9 @@ bool is_first_of_node() {
 // Ranks that a launcher of ours has started find them as it did, and it has warned.
 void warn_of_unread_variables() {
     const Environment environment;
-    if (environment.text("LOCKSTEP_RANK_ENDS")) return;
+    if (environment.text("LOCKSTEP_RANK_ENDS") ||
+        environment.names_with_prefix("LOCKSTEP_").empty())
+        return;
     for (const auto& [name, meant] : unread_variables(all_commands(), environment))
         once(Level::warn, "{} is no variable of Lockstep: did you mean {}?", name, meant);
 }
