@@ -68,11 +68,11 @@ class LeafNode {
     /// Of all leaves' rows. `gradient`: of the node's output.
     virtual DenseGradient product(const at::Tensor&) const { return {}; }
 
-    /// What goes along `edge`, if one operator can do it; it may have other bits than gradients().
-    virtual std::optional<GradientsAtOnce> at_once(const at::Tensor& gradient,
-                                                   const LeafCut& cut,
-                                                   std::size_t edge) const {
-        static_cast<void>(gradient), static_cast<void>(cut), static_cast<void>(edge);
+    /// What goes along an edge, if one operator can do it; it may have other bits than gradients().
+    /// Of the output's gradient, by edge.
+    virtual std::optional<GradientsAtOnce> at_once(const at::Tensor&,
+                                                   const LeafCut&,
+                                                   std::size_t) const {
         return {};
     }
 

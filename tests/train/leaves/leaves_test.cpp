@@ -5,7 +5,9 @@
 #include "schedule/leaf_passes.hpp"
 #include "train/one_rank.hpp"
 
+#include <cmath>
 #include <memory>
+#include <new>
 #include <string>
 
 #include <ATen/Parallel.h>
@@ -300,6 +302,30 @@ TEST(Leaves, DrawFromGeneratorsOfTheirOwn) {
         torch::manual_seed(static_cast<std::uint64_t>(7 + leaf));
         EXPECT_TRUE(cut.part(together, leaf).equal(torch::empty({4, 5}).bernoulli_(0.5)));
     }
+}
+
+// What any kernel computes alike shows nothing.
+TEST(LeafScope, TakesAllLeavesAtOnceOnlyWhereTheFirstHadTheBitsOfEach) {
+    LeafVerdicts verdicts;
+    LeafScope scope({.leaves = 2, .rows = 3}, {1, 2}, verdicts, at::kCPU);
+    const LeafScope::Pause pause;
+    const auto is_taken = [&](std::int64_t key, const Tensor& all, const Tensor& leaves) {
+        return scope.has_bits_of_leaves(
+            {key}, [&] { return all; }, [&](std::int64_t leaf) { return leaves.select(0, leaf); });
+    };
+    const Tensor some = torch::rand({2, 4}) + 1, zeros = torch::zeros({2, 4});
+    Tensor other = some.clone();
+    other[1][3] = std::nextafter(some[1][3].item<float>(), 9.0F);
+    EXPECT_TRUE(is_taken(1, some, some.clone()));
+    EXPECT_TRUE(is_taken(1, some, other)) << "asked once";
+    EXPECT_FALSE(is_taken(2, some, other));
+    EXPECT_FALSE(is_taken(2, some, some)) << "asked once";
+    EXPECT_FALSE(is_taken(3, some.t().contiguous().t(), some)) << "other strides";
+    EXPECT_FALSE(is_taken(4, zeros, zeros));
+    EXPECT_FALSE(is_taken(5, some / zeros, some / zeros));
+    const auto ends = []() -> Tensor { throw std::bad_alloc(); };
+    EXPECT_THROW(scope.has_bits_of_leaves({6}, ends, {}), std::bad_alloc);
+    EXPECT_FALSE(is_taken(6, some, other)) << "a comparison that did not end decides nothing";
 }
 
 }  // namespace
