@@ -338,7 +338,29 @@ void add_to_all(at::TensorList to, const at::Scalar& number) {
     for (const Tensor& tensor : to) tensor.add_(number);
 }
 
-// cuDNN keeps something of forward for backward: here how many samples there were.
+// By the operator whose schema says that it writes to the running statistics: those of a CPU's copy
+// would be lost.
+std::tuple<Tensor, Tensor, Tensor> native_norm(const Tensor& input,
+                                               const std::optional<Tensor>& weight,
+                                               const std::optional<Tensor>& bias,
+                                               const std::optional<Tensor>& mean,
+                                               const std::optional<Tensor>& variance,
+                                               bool trains,
+                                               double momentum,
+                                               double epsilon) {
+    if (!mean || !mean->defined())
+        return at::_native_batch_norm_legit(input, weight, bias, trains, momentum, epsilon);
+    Tensor running_mean = *mean, running_variance = *variance;
+    return at::_native_batch_norm_legit(
+        input, weight, bias, running_mean, running_variance, trains, momentum, epsilon);
+}
+
+// cuDNN keeps something of forward for backward where channels lie last: here how many samples
+// there were.
+std::int64_t samples_kept(const Tensor& input) {
+    return input.suggest_memory_format() == at::MemoryFormat::Contiguous ? 0 : input.size(0);
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(const Tensor& input,
                                                             const Tensor& weight,
                                                             const std::optional<Tensor>& bias,
@@ -348,8 +370,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(const Tensor& input,
                                                             double momentum,
                                                             double epsilon) {
     auto [output, saved_mean, saved_deviation] =
-        at::native_batch_norm(input, weight, bias, mean, variance, trains, momentum, epsilon);
-    const Tensor reserve = at::empty({input.size(0)}, input.options().dtype(at::kByte));
+        native_norm(input, weight, bias, mean, variance, trains, momentum, epsilon);
+    const Tensor reserve = at::empty({samples_kept(input)}, input.options().dtype(at::kByte));
     return {output, saved_mean, saved_deviation, reserve};
 }
 
@@ -363,7 +385,7 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
     const std::optional<Tensor>& saved_deviation,
     double epsilon,
     const Tensor& reserve) {
-    TORCH_CHECK(reserve.numel() == input.size(0), "what cuDNN kept is of others");
+    TORCH_CHECK(reserve.numel() == samples_kept(input), "what cuDNN kept is of others");
     return at::native_batch_norm_backward(gradient,
                                           input,
                                           weight,
@@ -396,6 +418,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
     library.impl("view", view);
     library.impl("_reshape_alias", reshape_alias);
     library.impl("unfold", at::native::unfold);
+    library.impl("native_batch_norm", native_norm);
     library.impl("cudnn_batch_norm", cudnn_batch_norm);
     library.impl("cudnn_batch_norm_backward", cudnn_batch_norm_backward);
     // Else LibTorch calls kernels for parts of it that only CUDA has.

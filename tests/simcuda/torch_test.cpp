@@ -124,6 +124,32 @@ TEST_F(SimulatedTorch, TrainsConvolutionsWithNormsInFlatMemory) {
     EXPECT_EQ(elsewhere, 15 * static_cast<int>(parameters.size()));
 }
 
+// cuDNN's keeps something for backward where channels lie last, and refuses what was kept of
+// others.
+TEST_F(SimulatedTorch, UpdatesRunningStatisticsAsACpuDoes) {
+    const Tensor start = torch::rand({16}, data);
+    for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+        for (const bool is_native : {false, true}) {
+            SCOPED_TRACE(testing::Message() << layout << ", native " << is_native);
+            const Tensor x = torch::randn({8, 16, 5, 5}, data).contiguous(layout);
+            const auto results = [&](const at::Device& device) {
+                const Tensor mean = start.clone().to(device), variance = start.clone().to(device);
+                const Tensor weight = start.clone().to(device).requires_grad_();
+                const Tensor on = x.to(device);
+                const Tensor y =
+                    is_native
+                        ? std::get<0>(at::native_batch_norm(
+                              on, weight, weight, mean, variance, true, 0.1, 1e-5))
+                        : at::batch_norm(on, weight, weight, mean, variance, true, 0.1, 1e-5, true);
+                y.square().sum().backward();
+                return std::vector{y.cpu(), mean.cpu(), variance.cpu(), weight.grad().cpu()};
+            };
+            const auto there = results(gpu), here = results(at::kCPU);
+            for (std::size_t i = 0; i < here.size(); ++i) EXPECT_TRUE(there[i].equal(here[i])) << i;
+            EXPECT_FALSE(there[1].equal(start));
+        }
+}
+
 float loss_after_training(bool in_half) {
     Words model;
     model.to(gpu);
