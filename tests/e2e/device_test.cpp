@@ -183,7 +183,7 @@ TEST(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
     EXPECT_LT(replayed.launches, 1.3 * one);
     const auto computed = step("8", "--leaves together --graph off");
     EXPECT_GT(computed.launches, 3 * one);
-    EXPECT_LT(computed.launches, 4 * one);
+    EXPECT_LT(computed.launches, 3.3 * one) << "batch norms go at once";
     const std::string hash = step("8", "--leaves one-by-one --graph off").hash;
     EXPECT_THAT((std::vector{replayed.hash, computed.hash}), testing::Each(hash));
 }

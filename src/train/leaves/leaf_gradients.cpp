@@ -9,6 +9,7 @@
 // Tested: train/leaves/leaves_test.cpp.
 
 #include "leaves/leaf_graph.hpp"
+#include "leaves/leaf_norm.hpp"
 #include "leaves/leaf_product.hpp"
 
 #include <map>
@@ -199,104 +200,51 @@ class Convolution : public LeafNode {
     bool is_transposed_;
 };
 
-// Its kernels are the scope's: the statistics of a leaf follow those of the one before. `Form` is
-// the node with what it has saved.
-template <class Form>
+// Its kernels are the scope's: the statistics of a leaf follow those of the one before.
 class BatchNorm : public LeafNode {
   public:
-    explicit BatchNorm(typename Form::Node& node)
-        : form_(node), input_(node.input_.unpack()), leads_on_(node.next_edge(0).is_valid()) {}
+    explicit BatchNorm(nodes::NativeBatchNormBackward0& node)
+        : BatchNorm(node, native_norm, node.eps) {}
+    explicit BatchNorm(nodes::CudnnBatchNormBackward0& node)
+        : BatchNorm(node, cudnn_norm, node.epsilon) {
+        saved_.reserve = node.result3_.unpack(node.getptr());
+    }
 
     bool fits(const LeafCut& cut, std::size_t edge) const override {
-        return edge != 0 && is_plain(input_) && cut.divides(input_);
+        return edge != 0 && is_plain(call_.samples) && cut.divides(call_.samples);
     }
 
     bool replaces_kernel() const override { return true; }
 
-    void begin(const Tensor& gradient, const LeafCut& cut, LeafScope* scope) override {
-        std::vector<Tensor> inputs;
-        for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
-            by_leaf_.push_back(
-                form_.backward(cut.part(gradient, leaf), cut.part(input_, leaf), cut, leaf));
-            inputs.push_back(std::get<0>(by_leaf_.back()));
-        }
-        if (scope != nullptr && leads_on_) scope->norm_input_gradient = LeafCut::whole(inputs);
+    void begin(const Tensor& gradient, LeafScope* scope) override {
+        gradients_ = norm_gradients_of_leaves(call_, saved_, gradient, *scope);
+        if (leads_on_) scope->norm_input_gradient = gradients_.samples;
     }
     EdgeGradients gradients(const LeafCall& call) const override {
-        const auto& [input, weight, bias] = by_leaf_[static_cast<std::size_t>(call.leaf)];
-        return {Tensor(), weight, bias};
+        const auto leaf = static_cast<std::size_t>(call.leaf);
+        return {Tensor(), gradients_.weight[leaf], gradients_.bias[leaf]};
     }
 
   private:
-    Form form_;
-    Tensor input_;
+    template <class AutogradNode>
+    BatchNorm(AutogradNode& node, const NormKind& kind, double epsilon)
+        : call_{.kind = &kind,
+                .samples = node.input_.unpack(),
+                .weight = node.weight_.unpack(),
+                .bias = {},
+                .running_mean = node.running_mean_.unpack(),
+                .running_variance = node.running_var_.unpack(),
+                .trains = node.training,
+                .epsilon = epsilon},
+          saved_{.mean = node.result1_.unpack(node.getptr()),
+                 .spread = node.result2_.unpack(node.getptr()),
+                 .reserve = {}},
+          leads_on_(node.next_edge(0).is_valid()) {}
+
+    NormCall call_;
+    SavedNorm saved_;
     bool leads_on_;
-    std::vector<std::tuple<Tensor, Tensor, Tensor>> by_leaf_;
-};
-
-// Returns a leaf's part of saved values: nothing if running statistics were used.
-Tensor saved_part(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
-    return saved.numel() == 0 ? saved : cut.part(saved, leaf);
-}
-
-// Handles either kind; the last value is 1 / deviation, or cuDNN's own.
-template <class Kind>
-struct SavedNorm {
-    using Node = Kind;
-    explicit SavedNorm(Node& node)
-        : weight(node.weight_.unpack()),
-          mean(node.running_mean_.unpack()),
-          variance(node.running_var_.unpack()),
-          saved_mean(node.result1_.unpack(node.getptr())),
-          saved_spread(node.result2_.unpack(node.getptr())) {}
-
-    Tensor weight, mean, variance, saved_mean, saved_spread;
-};
-
-struct NativeForm : SavedNorm<nodes::NativeBatchNormBackward0> {
-    explicit NativeForm(Node& node) : SavedNorm(node), trains(node.training), epsilon(node.eps) {}
-
-    std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient,
-                                                const Tensor& input,
-                                                const LeafCut& cut,
-                                                std::int64_t leaf) const {
-        return at::native_batch_norm_backward(gradient,
-                                              input,
-                                              weight,
-                                              mean,
-                                              variance,
-                                              saved_part(saved_mean, cut, leaf),
-                                              saved_part(saved_spread, cut, leaf),
-                                              trains,
-                                              epsilon,
-                                              {true, true, true});
-    }
-
-    bool trains;
-    double epsilon;
-};
-
-struct CudnnForm : SavedNorm<nodes::CudnnBatchNormBackward0> {
-    explicit CudnnForm(Node& node)
-        : SavedNorm(node), reserve(node.result3_.unpack(node.getptr())), epsilon(node.epsilon) {}
-
-    std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient,
-                                                const Tensor& input,
-                                                const LeafCut& cut,
-                                                std::int64_t leaf) const {
-        return at::cudnn_batch_norm_backward(input,
-                                             gradient.contiguous(input.suggest_memory_format()),
-                                             weight,
-                                             mean,
-                                             variance,
-                                             saved_part(saved_mean, cut, leaf),
-                                             saved_part(saved_spread, cut, leaf),
-                                             epsilon,
-                                             saved_part(reserve, cut, leaf));
-    }
-
-    Tensor reserve;
-    double epsilon;
+    LeafNormGradients gradients_;
 };
 
 class LayerNorm : public LeafNode {
@@ -437,11 +385,11 @@ std::unique_ptr<LeafNode> leaf_node(Node& node) {
         {"AddBackward0", make<Add, nodes::AddBackward0>},
         {"AddmmBackward0", make<Addmm, nodes::AddmmBackward0>},
         {"ConvolutionBackward0", make<Convolution, nodes::ConvolutionBackward0>},
-        {"CudnnBatchNormBackward0", make<BatchNorm<CudnnForm>, nodes::CudnnBatchNormBackward0>},
+        {"CudnnBatchNormBackward0", make<BatchNorm, nodes::CudnnBatchNormBackward0>},
         {"EmbeddingBackward0", make<Embedding, nodes::EmbeddingBackward0>},
         {"ExpandBackward0", make<Spread, Node>},
         {"MmBackward0", make<Mm, nodes::MmBackward0>},
-        {"NativeBatchNormBackward0", make<BatchNorm<NativeForm>, nodes::NativeBatchNormBackward0>},
+        {"NativeBatchNormBackward0", make<BatchNorm, nodes::NativeBatchNormBackward0>},
         {"NativeGroupNormBackward0", make<GroupNorm, nodes::NativeGroupNormBackward0>},
         {"NativeLayerNormBackward0", make<LayerNorm, nodes::NativeLayerNormBackward0>}};
     const auto found = kinds.find(node.name());

@@ -258,7 +258,7 @@ void LeafGraph::take(Taking which, const LeafSums& sums) {
 void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
     const LeafScope::Pause pause;
     LeafNode& node = *consumer.gradients;
-    node.begin(gradient, cut_, scope_);
+    node.begin(gradient, scope_);
     std::vector<bool> wanted(consumer.node->num_outputs(), false);
     std::vector<const Use*> left;
     for (const Use& use : consumer.uses) {
@@ -307,10 +307,16 @@ bool LeafGraph::compute_at_once(Consumer& consumer, const Use& use, const Tensor
         at_once->key.push_back(extent.expect_int());
     std::vector<bool> wanted(consumer.node->num_outputs(), false);
     wanted[use.edge] = true;
-    const auto of_leaf = [&](std::int64_t leaf) {
-        return fitted(node.gradients({gradient, cut_, leaf, wanted})[use.edge], use.to);
+    const auto is_same = [&] {
+        const Tensor all = at_once->compute();
+        for (std::int64_t leaf = 0; leaf < cut_.leaves; ++leaf) {
+            const Tensor alone =
+                fitted(node.gradients({gradient, cut_, leaf, wanted})[use.edge], use.to);
+            if (!LeafScope::has_same_bits(all.select(0, leaf), alone)) return false;
+        }
+        return true;
     };
-    if (!scope_->has_bits_of_leaves(at_once->key, at_once->compute, of_leaf)) return false;
+    if (!scope_->decide(at_once->key, is_same)) return false;
     const Tensor all = at_once->compute();
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf)
         add(use, leaf, all.select(0, static_cast<std::int64_t>(leaf)));

@@ -5,7 +5,9 @@
 // own thread; the kernels call LibTorch's without it.
 //
 //     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
-//     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start
+//     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start;
+//     small
+//                                         ones on a GPU at once, leaves side by side as channels
 //     dropout     draw 0 | draw 1 | ...   from the generator of the leaf
 //     products    all at once             or by leaf where that has other bits: compared
 //                                         when an operator of such shapes is first met
@@ -16,6 +18,7 @@
 // Tested: train/leaves/leaves_test.cpp, e2e/device_test.cpp (on threads of autograd, dropout and
 // batch norm of GPUs).
 
+#include "leaves/leaf_norm.hpp"
 #include "leaves/leaf_scope.hpp"
 
 #include <mutex>
@@ -46,72 +49,54 @@ class OwnKernels {
                                                  c10::autocast_dispatch_keyset};
 };
 
-// Outputs in the layout of their parts; what was saved one leaf's after another's.
-template <class... Saved>
-std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved...>>& leaves) {
-    const auto all = [&]<std::size_t Which>(std::integral_constant<std::size_t, Which>) {
-        std::vector<Tensor> parts;
-        for (const auto& leaf : leaves) parts.push_back(std::get<Which>(leaf));
-        return Which == 0 ? LeafCut::whole(parts) : at::cat(parts);
-    };
-    return [&]<std::size_t... Which>(std::index_sequence<Which...>) {
-        return std::tuple(all(std::integral_constant<std::size_t, Which>())...);
-    }
-    (std::make_index_sequence<1 + sizeof...(Saved)>());
-}
-
-// `compute` normalizes a leaf's rows, and updates the mean and variance that it gets: output, what
-// is saved of them.
-template <class Compute>
-auto normalize_by_leaf(const Tensor& input,
-                       const OptionalTensor& mean,
-                       const OptionalTensor& variance,
-                       bool trains,
-                       Compute&& compute) {
+NormOutput leaf_norm(const NormCall& call) {
     const OwnKernels own;
-    if (!is_cut(input)) return compute(input, mean, variance);
-    LeafScope& scope = LeafScope::current();
-    const std::int64_t count = scope.cut().leaves;
-    const bool has_buffers = trains && mean && mean->defined();
-    std::vector<decltype(compute(input, mean, variance))> leaves;
-    for (std::int64_t leaf = 0; leaf < count; ++leaf) {
-        const auto of_leaf = [&](const OptionalTensor& buffer) {
-            return has_buffers ? scope.buffers.own(*buffer, leaf, count) : buffer;
-        };
-        leaves.push_back(compute(scope.cut().part(input, leaf), of_leaf(mean), of_leaf(variance)));
-    }
-    return joined(leaves);
+    return is_cut(call.samples) ? normalize_leaves(call, LeafScope::current())
+                                : call.kind->forward(call);
 }
 
-// Of LibTorch's, `normalize` is one.
-template <class Result,
-          class Weight,
-          Result (*normalize)(const Tensor&,
-                              const Weight&,
-                              const OptionalTensor&,
-                              const OptionalTensor&,
-                              const OptionalTensor&,
-                              bool,
-                              double,
-                              double)>
-Result leaf_batch_norm(const Tensor& input,
-                       const Weight& weight,
-                       const OptionalTensor& bias,
-                       const OptionalTensor& mean,
-                       const OptionalTensor& variance,
-                       bool trains,
-                       double momentum,
-                       double epsilon) {
-    return normalize_by_leaf(
-        input,
-        mean,
-        variance,
-        trains,
-        [&](const Tensor& rows,
-            const OptionalTensor& own_mean,
-            const OptionalTensor& own_variance) {
-            return normalize(rows, weight, bias, own_mean, own_variance, trains, momentum, epsilon);
-        });
+Tensor given(const OptionalTensor& tensor) {
+    return tensor.value_or(Tensor());
+}
+
+ThreeTensors leaf_native_norm(const Tensor& input,
+                              const OptionalTensor& weight,
+                              const OptionalTensor& bias,
+                              const OptionalTensor& mean,
+                              const OptionalTensor& variance,
+                              bool trains,
+                              double momentum,
+                              double epsilon) {
+    const auto [output, saved] = leaf_norm({&native_norm,
+                                            input,
+                                            given(weight),
+                                            given(bias),
+                                            given(mean),
+                                            given(variance),
+                                            trains,
+                                            momentum,
+                                            epsilon});
+    return {output, saved.mean, saved.spread};
+}
+
+FourTensors leaf_cudnn_norm(const Tensor& input,
+                            const Tensor& weight,
+                            const OptionalTensor& bias,
+                            const OptionalTensor& mean,
+                            const OptionalTensor& variance,
+                            bool trains,
+                            double momentum,
+                            double epsilon) {
+    const auto [output, saved] = leaf_norm({&cudnn_norm,
+                                            input,
+                                            weight,
+                                            given(bias),
+                                            given(mean),
+                                            given(variance),
+                                            trains,
+                                            momentum,
+                                            epsilon});
+    return {output, saved.mean, saved.spread, saved.reserve};
 }
 
 template <auto compute>
@@ -127,6 +112,25 @@ struct FoundOr<compute> {
         return {*std::exchange(found, std::nullopt), Tensor(), Tensor()};
     }
 };
+
+// Of all `rows` at once, or of each leaf's where that has other bits.
+template <class Compute>
+Tensor by_samples(std::vector<std::int64_t> key,
+                  const std::vector<Tensor>& rows,
+                  Compute&& compute) {
+    LeafScope& scope = LeafScope::current();
+    const auto by_leaf = [&] {
+        std::vector<Tensor> parts;
+        for (std::int64_t leaf = 0; leaf < scope.cut().leaves; ++leaf) {
+            std::vector<Tensor> own;
+            for (const Tensor& tensor : rows) own.push_back(scope.cut().part(tensor, leaf));
+            parts.push_back(compute(own));
+        }
+        return LeafCut::whole(parts);
+    };
+    const auto is_same = [&] { return LeafScope::has_same_bits(compute(rows), by_leaf()); };
+    return scope.decide(std::move(key), is_same) ? compute(rows) : by_leaf();
+}
 
 Tensor leaf_convolution(const Tensor& input,
                         const Tensor& weight,
@@ -144,11 +148,11 @@ Tensor leaf_convolution(const Tensor& input,
     const OwnKernels own;
     if (!is_cut(input)) return compute({input});
     const std::int64_t kind[] = {groups, is_transposed, bias && bias->defined()};
-    return LeafScope::current().compute(key_of(LeafOperator::convolution,
-                                               {input, weight},
-                                               {stride, padding, dilation, output_padding, kind}),
-                                        {input},
-                                        compute);
+    return by_samples(key_of(LeafOperator::convolution,
+                             {input, weight},
+                             {stride, padding, dilation, output_padding, kind}),
+                      {input},
+                      compute);
 }
 
 ThreeTensors leaf_convolution_backward(const Tensor& gradient,
@@ -179,13 +183,13 @@ ThreeTensors leaf_convolution_backward(const Tensor& gradient,
     const bool is_input_only = wanted[0] && !wanted[1] && !wanted[2];
     if (!is_input_only || !is_cut(input)) return compute(gradient, input);
     const std::int64_t kind[] = {groups, is_transposed};
-    return {LeafScope::current().compute(key_of(LeafOperator::convolution_backward,
-                                                {gradient, input, weight},
-                                                {stride, padding, dilation, output_padding, kind}),
-                                         {gradient, input},
-                                         [&](const std::vector<Tensor>& rows) {
-                                             return std::get<0>(compute(rows[0], rows[1]));
-                                         }),
+    return {by_samples(key_of(LeafOperator::convolution_backward,
+                              {gradient, input, weight},
+                              {stride, padding, dilation, output_padding, kind}),
+                       {gradient, input},
+                       [&](const std::vector<Tensor>& rows) {
+                           return std::get<0>(compute(rows[0], rows[1]));
+                       }),
             Tensor(),
             Tensor()};
 }
@@ -200,16 +204,14 @@ Tensor leaf_addmm(const Tensor& bias,
     };
     const OwnKernels own;
     if (bias.dim() != 1 || !is_cut(first)) return compute({first});
-    return LeafScope::current().compute(
-        key_of(LeafOperator::addmm, {bias, first, second}), {first}, compute);
+    return by_samples(key_of(LeafOperator::addmm, {bias, first, second}), {first}, compute);
 }
 
 Tensor leaf_mm(const Tensor& first, const Tensor& second) {
     const auto compute = [&](const std::vector<Tensor>& rows) { return at::mm(rows[0], second); };
     const OwnKernels own;
     if (!is_cut(first)) return compute({first});
-    return LeafScope::current().compute(
-        key_of(LeafOperator::mm, {first, second}), {first}, compute);
+    return by_samples(key_of(LeafOperator::mm, {first, second}), {first}, compute);
 }
 
 // `draw` fills a leaf's part from its generator.
@@ -312,10 +314,9 @@ void register_leaf_kernels() {
     kernels.impl("mm", leaf_mm);
     kernels.impl("convolution", leaf_convolution);
     kernels.impl("convolution_backward", leaf_convolution_backward);
-    kernels.impl("native_batch_norm",
-                 leaf_batch_norm<ThreeTensors, OptionalTensor, at::native_batch_norm>);
+    kernels.impl("native_batch_norm", leaf_native_norm);
     kernels.impl("native_batch_norm_backward", FoundOr<at::native_batch_norm_backward>::backward);
-    kernels.impl("cudnn_batch_norm", leaf_batch_norm<FourTensors, Tensor, at::cudnn_batch_norm>);
+    kernels.impl("cudnn_batch_norm", leaf_cudnn_norm);
     kernels.impl("cudnn_batch_norm_backward", FoundOr<at::cudnn_batch_norm_backward>::backward);
     kernels.impl("bernoulli_.float", leaf_bernoulli);
     kernels.impl("uniform_", leaf_uniform);

@@ -67,26 +67,13 @@ LeafScope& LeafScope::current() {
     return *current_scope;
 }
 
-// In the same layout, too: kernels choose by strides. Zeros and NaN, which any kernel makes alike,
-// tell nothing.
+// In the same layout, too: kernels choose by strides. Any kernel makes the same zeros and NaN.
 bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
     const auto size = one.norm(2, at::kDouble).item<double>();
     if (!(size > 0 && std::isfinite(size))) return false;
     if (one.strides() != other.strides() || !one.is_non_overlapping_and_dense()) return false;
     const Tensor a = one.cpu(), b = other.cpu();
     return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
-}
-
-bool LeafScope::has_bits_of_leaves(std::vector<std::int64_t> key,
-                                   const std::function<Tensor()>& all,
-                                   const std::function<Tensor(std::int64_t)>& of_leaf) {
-    if (const auto found = verdicts_.find(key); found != verdicts_.end()) return found->second;
-    const Tensor computed = all();
-    bool is_same = true;
-    for (std::int64_t leaf = 0; leaf < cut_.leaves && is_same; ++leaf)
-        is_same = has_same_bits(computed.select(0, leaf), of_leaf(leaf));
-    verdicts_.emplace(std::move(key), is_same);
-    return is_same;
 }
 
 std::vector<std::int64_t> key_of(LeafOperator which,
@@ -109,16 +96,16 @@ Tensor LeafBuffers::find(const Tensor& buffer, std::int64_t leaf) const {
 }
 
 // Rows begin at a multiple of 64 bytes, as tensors do.
-Tensor LeafBuffers::own(const Tensor& buffer, std::int64_t leaf, std::int64_t leaves) {
+Tensor LeafBuffers::rows(const Tensor& buffer, std::int64_t leaves) {
     Tensor& rows = values_[buffer.data_ptr()];
     if (!rows.defined()) {
-        constexpr std::int64_t unit = 16;
+        constexpr std::int64_t row_unit = 16;
         const std::int64_t count = buffer.size(0);
-        rows = at::empty({leaves, (count + unit - 1) / unit * unit}, buffer.options())
+        rows = at::empty({leaves, (count + row_unit - 1) / row_unit * row_unit}, buffer.options())
                    .narrow(1, 0, count);
         rows.copy_(buffer);
     }
-    return rows.select(0, leaf);
+    return rows;
 }
 
 }  // namespace lockstep

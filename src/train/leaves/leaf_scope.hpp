@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -47,6 +46,7 @@ using LeafVerdicts = std::map<std::vector<std::int64_t>, bool>;
 /// Operators on all leaves that are compared with those on each leaf alone. `products`: those of
 /// the leaves in one; `sums`: of each leaf's rows.
 enum class LeafOperator : std::int64_t {
+    batch_norm,
     convolution,
     convolution_backward,
     addmm,
@@ -67,9 +67,9 @@ class LeafBuffers {
     /// Returns the value of leaf `leaf`, undefined if no leaf has its own.
     at::Tensor find(const at::Tensor& buffer, std::int64_t leaf) const;
 
-    /// Returns the value of leaf `leaf` of `leaves`, for its forward to update: when first asked
-    /// for, the present one. `buffer` has one dimension and keeps its value.
-    at::Tensor own(const at::Tensor& buffer, std::int64_t leaf, std::int64_t leaves);
+    /// Returns a row for each leaf, for its forward to update: when first asked for, the present
+    /// value. `buffer` has one dimension and keeps its value.
+    at::Tensor rows(const at::Tensor& buffer, std::int64_t leaves);
 
   private:
     std::map<const void*, at::Tensor> values_;  ///< a row for each leaf
@@ -101,32 +101,19 @@ class LeafScope {
         c10::impl::ExcludeDispatchKeyGuard excluded_{leaf_key};
     };
 
-    /// Returns the result of `compute` on `rows`, tensors whose first dimension is the samples. It
-    /// computes all at once, or leaf by leaf if that gives other bits, as was found for `key` when
-    /// it was first met.
-    template <class Compute>
-    at::Tensor compute(std::vector<std::int64_t> key,
-                       const std::vector<at::Tensor>& rows,
-                       Compute&& compute) {
-        const auto found = verdicts_.find(key);
-        if (found != verdicts_.end() && found->second) return compute(rows);
-        std::vector<at::Tensor> parts;
-        for (std::int64_t leaf = 0; leaf < cut_.leaves; ++leaf) {
-            std::vector<at::Tensor> own;
-            for (const at::Tensor& tensor : rows) own.push_back(cut_.part(tensor, leaf));
-            parts.push_back(compute(own));
-        }
-        at::Tensor all = LeafCut::whole(parts);
-        if (found == verdicts_.end())
-            verdicts_.emplace(std::move(key), has_same_bits(compute(rows), all));
-        return all;
+    /// Returns what `compare` returned when `key` was first met: whether the leaves at once have
+    /// the bits of each alone.
+    template <class Compare>
+    bool decide(std::vector<std::int64_t> key, Compare&& compare) {
+        if (const auto found = verdicts_.find(key); found != verdicts_.end()) return found->second;
+        const bool is_same = compare();
+        verdicts_.emplace(std::move(key), is_same);
+        return is_same;
     }
 
-    /// Returns whether `all`, leaf by leaf, has the bits of `of_leaf`, as was found for `key` when
-    /// it was first met.
-    bool has_bits_of_leaves(std::vector<std::int64_t> key,
-                            const std::function<at::Tensor()>& all,
-                            const std::function<at::Tensor(std::int64_t)>& of_leaf);
+    /// Returns whether two results are of one layout and have the same bits, which tell something:
+    /// zeros and NaN do not.
+    static bool has_same_bits(const at::Tensor& one, const at::Tensor& other);
 
     const LeafCut& cut() const { return cut_; }
     at::Device device() const { return device_; }
@@ -153,8 +140,6 @@ class LeafScope {
     std::optional<at::Tensor> norm_input_gradient;
 
   private:
-    static bool has_same_bits(const at::Tensor& one, const at::Tensor& other);
-
     LeafCut cut_;
     at::Device device_;
     LeafVerdicts& verdicts_;

@@ -310,8 +310,7 @@ TEST(LeafScope, TakesAllLeavesAtOnceOnlyWhereTheFirstHadTheBitsOfEach) {
     LeafScope scope({.leaves = 2, .rows = 3}, {1, 2}, verdicts, at::kCPU);
     const LeafScope::Pause pause;
     const auto is_taken = [&](std::int64_t key, const Tensor& all, const Tensor& leaves) {
-        return scope.has_bits_of_leaves(
-            {key}, [&] { return all; }, [&](std::int64_t leaf) { return leaves.select(0, leaf); });
+        return scope.decide({key}, [&] { return LeafScope::has_same_bits(all, leaves); });
     };
     const Tensor some = torch::rand({2, 4}) + 1, zeros = torch::zeros({2, 4});
     Tensor other = some.clone();
@@ -323,8 +322,8 @@ TEST(LeafScope, TakesAllLeavesAtOnceOnlyWhereTheFirstHadTheBitsOfEach) {
     EXPECT_FALSE(is_taken(3, some.t().contiguous().t(), some)) << "other strides";
     EXPECT_FALSE(is_taken(4, zeros, zeros));
     EXPECT_FALSE(is_taken(5, some / zeros, some / zeros));
-    const auto ends = []() -> Tensor { throw std::bad_alloc(); };
-    EXPECT_THROW(scope.has_bits_of_leaves({6}, ends, {}), std::bad_alloc);
+    const auto ends = []() -> bool { throw std::bad_alloc(); };
+    EXPECT_THROW(scope.decide({6}, ends), std::bad_alloc);
     EXPECT_FALSE(is_taken(6, some, other)) << "a comparison that did not end decides nothing";
 }
 
