@@ -33,7 +33,10 @@ struct Start {
     /// TransformPipeline::parse().
     Start(const TrainSettings& given, const Communicator& world);
 
-    LeafRange leaves() const;  ///< of this rank, once V is settled
+    /// Of this rank, once V is settled.
+    LeafRange leaves() const {
+        return leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
+    }
 
     Communicator ranks;
     TrainSettings settings;  ///< V, instruction set and device are filled in as they are settled

@@ -169,8 +169,4 @@ struct LoopParts {
 /// Collective. Trains to the end of the run, or until a signal asks any rank to stop.
 TrainEnd run_loop(const LoopParts& parts);
 
-/// Collective, after a training that did not fail. What the job made of cores and memory, for
-/// people, on rank 0; "" on the others, and if this start trained nothing.
-std::string sum_up(const LoopParts& parts);
-
 }  // namespace lockstep
