@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "prune/channel_chain.hpp"
+#include "lockstep/train/prune.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/plan/model_table.hpp"
+#include "lockstep/run/tensor_files.hpp"
+
+#include "loop/trained_run.hpp"
+#include "model/load_weights.hpp"
+#include "model/model_file.hpp"
+#include "model/wrapped_model.hpp"
+#include "prune/channel_chain.hpp"
+#include "schedule/blank_step.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
+#include <map>
 #include <vector>
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,19 +32,14 @@ struct ChannelLink {
     std::string layer, norm, reader;
 };
 
-struct ChannelChain {
-    std::string_view model;
-    std::vector<ChannelLink> links;
-};
-
 const std::vector<ChannelLink>& links_of(const std::string& model) {
-    static const std::vector<ChannelChain> chains = {
+    static const std::map<std::string, std::vector<ChannelLink>> chains = {
         {"mlp", {{"fc1", "", "fc2"}}},
         {"cnn", {{"conv1", "", "conv2"}, {"conv2", "", "fc1"}, {"fc1", "", "fc2"}}},
         {"cnn-bn", {{"conv1", "norm1", "conv2"}, {"conv2", "norm2", "fc1"}, {"fc1", "", "fc2"}}}};
     static const std::vector<ChannelLink> none;
-    const auto found = std::ranges::find(chains, model, &ChannelChain::model);
-    return found == chains.end() ? none : found->links;
+    const auto found = chains.find(model);
+    return found == chains.end() ? none : found->second;
 }
 
 // Why the channels of another model cannot go one layer at a time.
@@ -73,6 +79,47 @@ at::Tensor without_inputs(const at::Tensor& weight, const at::Tensor& kept, std:
     return weight.view({weight.size(0), channels, -1}).index_select(1, kept).flatten(1);
 }
 
+constexpr std::int64_t measured_rows = 128;
+constexpr int warm_up_calls = 3, measured_calls = 15;
+
+std::vector<std::byte> values_of(const at::Tensor& tensor) {
+    const at::Tensor plain = tensor.contiguous(at::MemoryFormat::Contiguous);
+    const auto* bytes = static_cast<const std::byte*>(plain.const_data_ptr());
+    return {bytes, bytes + plain.nbytes()};
+}
+
+void write(NewFile& file, const WeightMap& weights) {
+    std::vector<ExportedTensor> tensors;
+    for (const auto& [name, tensor] : weights)
+        tensors.push_back({.name = name,
+                           .shape = tensor.sizes().vec(),
+                           .values = [&values = tensor] { return values_of(values); }});
+    write_safetensors(file, tensors);
+    file.finish();
+}
+
+double seconds_of(Model& model, const NamedTensors& inputs) {
+    const double begin_s = now_s();
+    model.forward(inputs);
+    return now_s() - begin_s;
+}
+
+// They take turns, so that both meet the machine in the same state.
+void measure(Model& before, Model& after, const NamedTensors& inputs, PruneResult& result) {
+    const at::NoGradGuard no_gradients;
+    before.set_mode(ModelMode::evaluate);
+    after.set_mode(ModelMode::evaluate);
+    std::vector<double> before_s, after_s;
+    for (int i = -warm_up_calls; i < measured_calls; ++i) {
+        const double whole_s = seconds_of(before, inputs), less_s = seconds_of(after, inputs);
+        if (i < 0) continue;
+        before_s.push_back(whole_s);
+        after_s.push_back(less_s);
+    }
+    result.before.forward_s = median_of(before_s);
+    result.after.forward_s = median_of(after_s);
+}
+
 }  // namespace
 
 WeightMap weight_map(const Model& model) {
@@ -108,6 +155,29 @@ void prune_channels(const std::string& model, double keep, WeightMap& weights) {
         at::Tensor& reader = weights.at(link.reader + ".weight");
         reader = without_inputs(reader, kept, whole.size(0));
     }
+}
+
+PruneResult prune_run(const PruneSettings& settings) {
+    NewFile file(settings.output);
+    check_prunable(read_run_settings(settings.run).settings.model.name);
+    const TrainedRun trained = open_trained_run(
+        {.run = settings.run, .weights = settings.weights, .train_data = settings.train_data},
+        Communicator());
+    ModelSettings model = trained.run.settings.model;
+    WeightMap weights = weight_map(*trained.model);
+    PruneResult result{.model = model.name,
+                       .batch = measured_rows,
+                       .before = {.channels = channels_in(model.name, weights),
+                                  .parameters = element_count(trained.model->parameters())}};
+    prune_channels(model.name, settings.keep, weights);
+    write(file, weights);
+    model.channels = channels_in(model.name, weights);
+    const auto pruned =
+        with_precision(open_model(model, trained.shape, 1), trained.run.settings.precision);
+    load_weights(*pruned, WeightsFile(settings.output), "", WeightsFor::training);
+    result.after = {.channels = model.channels, .parameters = element_count(pruned->parameters())};
+    measure(*trained.model, *pruned, blank_inputs(trained.shape, measured_rows), result);
+    return result;
 }
 
 }  // namespace lockstep
