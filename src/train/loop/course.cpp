@@ -24,7 +24,6 @@
 #include "lockstep/run/memory.hpp"
 #include "lockstep/run/run_directory.hpp"
 
-#include "loop/engine.hpp"
 #include "loop/loop.hpp"
 
 #include <algorithm>
@@ -138,13 +137,9 @@ CheckpointPart part_of(const LoopParts& parts) {
     return part;
 }
 
-RunState saved_state(std::int64_t step, std::int64_t epoch) {
-    return {
-        .phase = RunPhase::running, .step = step, .epoch = epoch, .reason = "checkpoint written"};
-}
+constexpr const char* written = "checkpoint written";
 
 CheckpointPlace place_of(const LoopParts& parts) {
-    const JobProgress& progress = parts.course.progress;
     CheckpointPlace place{.root = parts.run.paths.checkpoints(),
                           .incarnation = parts.run.incarnation,
                           .check_still_ours = {},
@@ -153,7 +148,7 @@ CheckpointPlace place_of(const LoopParts& parts) {
         const RunDirectory& directory = *parts.run.directory;
         place.check_still_ours = [&directory] { directory.check_still_ours(); };
         place.note_committed =
-            directory.state_writer(with_lengths(parts, saved_state(progress.step, progress.epoch)));
+            directory.state_writer(state_of_run(parts, RunPhase::running, written));
     }
     return place;
 }
@@ -429,8 +424,12 @@ void Saves::note_committed() {
     const bool was_beside = busy_s > 0;  // else it may be the run's last
     if (was_beside || mode_ == CheckpointMode::blocking)
         cost_.add_save(was_beside ? begin_s_ : took_s, busy_s);
-    if (!answered_.empty() && request_to_save() == answered_)
-        write_state(parts_, saved_state(state.step, state.epoch));
+    if (!answered_.empty() && request_to_save() == answered_) {
+        RunState then = state_of_run(parts_, RunPhase::running, written);
+        then.step = state.step;
+        then.epoch = state.epoch;
+        parts_.run.directory->write_state(then);
+    }
     parts_.course.save.reset();
 }
 

@@ -2,8 +2,6 @@
 // Makes model, replica and step. Before the first step each rank tries, on made-up samples, which
 // ways to compute its leaves give the bits of computing them one by one, and what they cost.
 
-#include "loop/engine.hpp"
-
 #include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -152,7 +150,7 @@ std::unique_ptr<Exchange> make_sums(const LoopParts& parts, const FlatLayout& fl
     std::unique_ptr<Exchange> sums =
         parts.engine.gpu ? parts.engine.gpu->make_exchange(flat, plan, nccl_log)
                          : make_exchange(ranks.duplicate(), flat, plan, settings.transport, shards);
-    return recorded(std::move(sums), flat, parts.run.flight->recorder());
+    return recorded(std::move(sums), flat, parts.run.recorder());
 }
 
 // Collective. The most that any rank will take, before it does.

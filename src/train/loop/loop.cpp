@@ -138,13 +138,15 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     if (!note.empty()) once(Level::warn, "{}", note);
 }
 
-void tell_state(const LoopParts& parts, RunPhase phase, const std::string& reason, ExitCode exit) {
-    write_state(parts,
-                {.phase = phase,
-                 .step = parts.course.progress.step,
-                 .epoch = parts.course.progress.epoch,
-                 .reason = reason,
-                 .exit = static_cast<int>(exit)});
+// After the first step, when all ranks that exchange anything have met.
+void tell_of_network(const LoopParts& parts) {
+    const Communicator& ranks = parts.start.ranks;
+    if (!parts.engine.gpu || ranks.size() == 1) return;
+    const NetworkSummary network = parts.engine.gpu->network(ranks);
+    if (!ranks.is_root()) return;
+    once(Level::info, "network: {}", network.text);
+    for (const std::string& warning : network.warnings) once(Level::warn, "{}", warning);
+    log_event("network", json_of_record(network));
 }
 
 // Returns true if the evaluation of the step just done is one whose checkpoint stays.
@@ -173,10 +175,10 @@ TrainEnd complete(const LoopParts& parts) {
                                   ? reason_to_stop(parts.start.settings, at.best)
                                   : "";
     if (!early.empty()) once(Level::info, "stopped early after step {}: {}", at.step, early);
-    tell_state(parts,
-               RunPhase::complete,
-               early.empty() ? "all steps are done" : "stopped early: " + early,
-               ExitCode::complete);
+    write_state(parts,
+                RunPhase::complete,
+                early.empty() ? "all steps are done" : "stopped early: " + early,
+                ExitCode::complete);
     return TrainEnd::complete;
 }
 
@@ -195,10 +197,10 @@ TrainEnd stop(const LoopParts& parts,
         limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
     saves.now();
     const bool requeue = !agreed.interrupt;
-    tell_state(parts,
-               RunPhase::checkpointed,
-               requeue ? why : interruption(parts),
-               requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
+    write_state(parts,
+                RunPhase::checkpointed,
+                requeue ? why : interruption(parts),
+                requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
          parts.course.progress.step);
@@ -211,7 +213,7 @@ TrainEnd leave(const LoopParts& parts, Saves& saves) {
     const LastSave& last = saves.last();
     const std::int64_t step = std::exchange(parts.course.progress.step, last.step);
     parts.course.progress.epoch = last.epoch;
-    tell_state(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted);
+    write_state(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from step {}",
          step,
@@ -223,7 +225,7 @@ TrainEnd leave(const LoopParts& parts, Saves& saves) {
 
 TrainEnd run_loop(const LoopParts& parts) {
     Reporter reporter(parts);
-    tell_state(parts, RunPhase::running, "training", ExitCode::complete);
+    write_state(parts, RunPhase::running, "training", ExitCode::complete);
     const TrainSettings& settings = parts.start.settings;
     const RunLength& length = parts.contract.length;
     const JobProgress& at = parts.course.progress;

@@ -1,23 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop and its parts, and how far a run is: the data to come, the steps done, and the
-// checkpoints between them.
+// The training loop and its parts: the contract that ranks agree on before a run is made for them,
+// what computes, what a rank holds of the run on disk, and how far the run is.
 #pragma once
 
+#include "lockstep/cluster/rank_row.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/instruction_set.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
 #include "lockstep/plan/run_length.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/flight_recorder.hpp"
 #include "lockstep/run/job_summary.hpp"
+#include "lockstep/run/run_directory.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
+#include "checkpoint/initial_weights.hpp"
 #include "loop/data_feed.hpp"
-#include "loop/engine.hpp"
+#include "loop/evaluate.hpp"
 #include "loop/inputs.hpp"
-#include "loop/run_contract.hpp"
-#include "loop/run_hold.hpp"
+#include "model/known_errors.hpp"
+#include "replica/gpu.hpp"
+#include "replica/optimizer.hpp"
+#include "replica/replica.hpp"
+#include "schedule/train_step.hpp"
+#include "task/input.hpp"
 #include "task/sample_feed.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +43,122 @@
 namespace lockstep {
 
 struct LoopParts;
+
+/// Collective. agree() where LibTorch computes: what it throws has a name of ours.
+template <class Work>
+void agree_on_torch(const Communicator& ranks, Work&& work) {
+    agree(ranks, [&] { with_known_errors(work); });
+}
+
+/// What decides the run's bits.
+struct Contract {
+    RunAge age() const { return recorded.empty() ? RunAge::created : RunAge::resumed; }
+
+    Json recorded;  ///< deciding settings of the run that is there; empty: none is
+    InitialWeights weights;
+    InstructionSet most_useful = InstructionSet::basic;  ///< before ranks agreed on one
+    RunLength length;
+    std::optional<TreePlan> plan;
+    BitContract bits;  ///< deciding settings on rank 0 only
+};
+
+/// Collective. What the run has already, and the instruction set: from here on LibTorch may
+/// compute. V, length and plan are not settled yet. Errors: those of check_normalises(),
+/// choose_task(), settle_initial_weights() and settle_arithmetic().
+Contract settle_contract(Start& start, const Inputs& inputs);
+
+/// Collective. V, where nobody said it, and what follows from it: length and plan. Leaves the model
+/// as it was. Errors: E106 where a step does not divide into leaves, E215 where samples are too
+/// few, E217; those of check_effects().
+void cut_steps(Start& start,
+               const Inputs& inputs,
+               Contract& contract,
+               Model& model,
+               const Task& task,
+               const ModelShape& shape);
+
+/// Warns where `weights` that learned with other means and deviations get those of `data`.
+void warn_of_other_statistics(Start& start,
+                              const DatasetIndex& data,
+                              const InitialWeights& weights);
+
+/// In the order in which its parts are made: each borrows from those before it.
+struct Engine {
+    at::Device device() const { return gpu ? gpu->device() : at::Device(at::kCPU); }
+
+    /// Null: inputs are prepared on the host.
+    const InputKernels* kernels() const { return gpu ? &gpu->input_kernels() : nullptr; }
+
+    std::unique_ptr<Gpu> gpu;  ///< null: ranks compute on CPUs
+    std::unique_ptr<Task> task;
+    std::unique_ptr<InputReader> input;
+    std::unique_ptr<Optimizer> optimizer;  ///< until the replica has it
+    std::unique_ptr<Model> model;          ///< likewise
+    std::vector<double> rate_factors;      ///< of its parameters
+    std::vector<std::size_t> order;        ///< in which backward finishes its parameters
+    std::unique_ptr<Replica> replica;      ///< from start_engine() on, as what follows
+    std::unique_ptr<TrainStep> step;
+    std::unique_ptr<Evaluator> evaluator;  ///< null without test data
+};
+
+/// Collective. The model, its task and its device, and with them the rest of `contract`: V and the
+/// canary. Checks all that can be wrong with them before a run is made.
+Engine make_engine(Start& start, Inputs& inputs, Contract& contract);
+
+/// Collective, once the run is recorded. Replica, step and evaluator, with the initial weights.
+void start_engine(const LoopParts& parts);
+
+/// Collective, between steps. On made-up samples each rank tries which ways to compute its leaves
+/// give the bits of computing them one by one, and what they cost. Errors: E103 for a way that was
+/// asked for and does not.
+void rehearse(const LoopParts& parts);
+
+/// What this rank has of its node.
+struct RankShare {
+    CpuShare cpus;
+    double cores = 0;                ///< see core_share()
+    std::uint64_t memory_bytes = 0;  ///< of its node's
+    int ranks_here = 1;              ///< number of ranks on its node
+};
+
+class EarlyFlight;
+class Flight;
+
+/// Rank 0 holds the directory, the others know its paths.
+struct RunHold {
+    /// Collective. From here on a rank that hangs or dies is named.
+    explicit RunHold(const Start& start);
+    ~RunHold();
+
+    FlightRecorder& recorder() const;  ///< after introduce()
+
+    std::optional<RunDirectory> directory;  ///< rank 0 only
+    RunPaths paths;
+    std::int64_t incarnation = 1;
+    PhaseClock clock;
+    RankShare share;                 ///< after introduce()
+    std::unique_ptr<Flight> flight;  ///< likewise; outlives the replica, whose exchange it records
+    std::unique_ptr<EarlyFlight> early;  ///< until `flight` watches
+};
+
+/// Collective. Looks at the data's files, and takes the run directory. Errors leave no half-made
+/// run behind: E306, those of check_recorded() and of RunDirectory.
+void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract);
+
+/// Collective. Opens the log, shows the rank table and what the run is about, and watches.
+void introduce(const LoopParts& parts);
+
+/// Returns what state.json says of the run as it is.
+RunState state_of_run(const LoopParts& parts,
+                      RunPhase phase,
+                      std::string reason,
+                      ExitCode exit = ExitCode::complete);
+
+/// Rank 0 writes that into state.json. No save is in flight.
+void write_state(const LoopParts& parts, RunPhase phase, std::string reason, ExitCode exit);
+
+/// For who reads the run afterwards: this rank ends with `error`, alone or with all others.
+void note_failure(const LoopParts& parts, const Error& error);
 
 /// How far the run is: what a checkpoint keeps besides tensors.
 struct JobProgress {

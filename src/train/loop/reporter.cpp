@@ -104,7 +104,7 @@ class StepTracer {
         step_ = parts_.course.progress.step + 1;
         step_since_s_ = since_s;
         phase_ = {Phase::other, since_s};
-        next_ = parts_.run.flight->recorder().next();
+        next_ = parts_.run.recorder().next();
         listener_.emplace(parts_.run.clock, [this](const PhaseMark& begun) { enter(begun); });
     }
 
@@ -138,10 +138,10 @@ class StepTracer {
     // Those that a GPU still has are looked at again after the next step.
     void take_collectives() {
         std::vector<FlightRecorder::Ticket> tickets = std::exchange(open_, {});
-        const FlightRecorder::Ticket next = parts_.run.flight->recorder().next();
+        const FlightRecorder::Ticket next = parts_.run.recorder().next();
         for (; next_.index < next.index; ++next_.index) tickets.push_back(next_);
         for (const FlightRecorder::Ticket& ticket : tickets) {
-            const std::optional<FlightEntry> entry = parts_.run.flight->recorder().find(ticket);
+            const std::optional<FlightEntry> entry = parts_.run.recorder().find(ticket);
             if (!entry)
                 ++trace_.dropped;  // the ring came round within a step
             else if (entry->ended_s == 0)

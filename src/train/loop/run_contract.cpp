@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/run_contract.hpp"
-
+// Settings that ranks agree on before a run is made for them.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/data/transform.hpp"
 #include "lockstep/plan/contract.hpp"
 
+#include "loop/loop.hpp"
 #include "profile/operator_ledger.hpp"
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
@@ -123,6 +123,37 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
     });
 }
 
+// What the weights that a run begins with learned from, as far as it is known.
+struct LearnedFrom {
+    std::vector<Field> fields;  // those that are normalised
+    std::string place;          // of the run, or of the file of weights
+    bool has_scaled_targets = false;
+};
+
+LearnedFrom learned_from(const TrainSettings& settings, const InitialWeights& weights) {
+    LearnedFrom then;
+    if (!weights.checkpoint.empty()) {
+        then.place = run_source(settings.from).run.string();
+        if (const auto kept = kept_data(then.place)) then.fields = kept->fields();
+        then.has_scaled_targets =
+            read_run_record(then.place).deciding.value("scale-targets", false);
+        return then;
+    }
+    const fs::path beside = weights.file.string() + ".json";  // as 'lockstep export' writes it
+    std::error_code failed;
+    if (weights.file.empty() || !fs::exists(beside, failed)) return then;
+    const std::string text = read_file(beside);
+    if (text.find("\"lockstep-prediction\"") == text.npos) return then;
+    const Json facts = parse_json(text, beside.string());
+    then.place = weights.file.string();
+    then.has_scaled_targets = facts.value("scale_targets", false);
+    for (const Json& field : facts.value("fields", Json::array()))
+        then.fields.push_back({.name = field.value("name", ""),
+                               .mean = field.value("mean", std::vector<double>()),
+                               .std = field.value("std", std::vector<double>())});
+    return then;
+}
+
 }  // namespace
 
 Contract settle_contract(Start& start, const Inputs& inputs) {
@@ -171,6 +202,31 @@ void cut_steps(Start& start,
         const auto single = single_rows(settings, samples, contract.length);
         if (single && !takes_single_rows(model, shape)) throw *single;
     });
+}
+
+void warn_of_other_statistics(Start& start,
+                              const DatasetIndex& data,
+                              const InitialWeights& weights) {
+    TrainSettings& settings = start.settings;
+    const LearnedFrom then = learned_from(settings, weights);
+    if (then.has_scaled_targets && !settings.task.scales_targets)
+        settings.warnings.push_back(fmt::format(
+            "the weights of '{}' give scaled targets, and here they learn targets as they are: "
+            "--scale-targets scales them",
+            then.place));
+    if (brings_statistics(settings.normalise)) return;
+    for (const Field& now : data.fields()) {
+        const auto before = std::ranges::find(then.fields, now.name, &Field::name);
+        const bool is_used = now.name != "targets" || settings.task.scales_targets;
+        if (before == then.fields.end() || before->mean.empty() || now.mean.empty() || !is_used ||
+            (before->mean == now.mean && before->std == now.std))
+            continue;
+        settings.warnings.push_back(
+            fmt::format("{} are normalised by the mean and deviation of these data, and the "
+                        "weights of '{}' learned with others: --normalise RUN takes those of a run",
+                        now.name,
+                        then.place));
+    }
 }
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/run_hold.hpp"
-
+// What a rank holds of the run on disk: its directory, its log and the record of its flight.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/comm/recorded.hpp"
@@ -11,6 +10,7 @@
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/events.hpp"
 #include "lockstep/run/run_status.hpp"
+#include "lockstep/run/watchdog.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "loop/loop.hpp"
@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <iterator>
 #include <thread>
@@ -49,60 +50,6 @@ std::string beginning_text(const TrainSettings& settings,
         changes.empty() ? "all settings that decide bits are the same" : "it has " + changes);
 }
 
-// What the weights that a run begins with learned from, as far as it is known.
-struct LearnedFrom {
-    std::vector<Field> fields;  // those that are normalised
-    std::string place;          // of the run, or of the file of weights
-    bool has_scaled_targets = false;
-};
-
-LearnedFrom learned_from(const TrainSettings& settings, const InitialWeights& weights) {
-    LearnedFrom then;
-    if (!weights.checkpoint.empty()) {
-        then.place = run_source(settings.from).run.string();
-        if (const auto kept = kept_data(then.place)) then.fields = kept->fields();
-        then.has_scaled_targets =
-            read_run_record(then.place).deciding.value("scale-targets", false);
-        return then;
-    }
-    const fs::path beside = weights.file.string() + ".json";  // as 'lockstep export' writes it
-    std::error_code failed;
-    if (weights.file.empty() || !fs::exists(beside, failed)) return then;
-    const std::string text = read_file(beside);
-    if (text.find("\"lockstep-prediction\"") == text.npos) return then;
-    const Json facts = parse_json(text, beside.string());
-    then.place = weights.file.string();
-    then.has_scaled_targets = facts.value("scale_targets", false);
-    for (const Json& field : facts.value("fields", Json::array()))
-        then.fields.push_back({.name = field.value("name", ""),
-                               .mean = field.value("mean", std::vector<double>()),
-                               .std = field.value("std", std::vector<double>())});
-    return then;
-}
-
-// Says so where weights that learned with other means and deviations get those of new data.
-void warn_of_other_statistics(Start& start, const DatasetIndex& data, const LearnedFrom& then) {
-    TrainSettings& settings = start.settings;
-    if (then.has_scaled_targets && !settings.task.scales_targets)
-        settings.warnings.push_back(fmt::format(
-            "the weights of '{}' give scaled targets, and here they learn targets as they are: "
-            "--scale-targets scales them",
-            then.place));
-    if (brings_statistics(settings.normalise)) return;
-    for (const Field& now : data.fields()) {
-        const auto before = std::ranges::find(then.fields, now.name, &Field::name);
-        const bool is_used = now.name != "targets" || settings.task.scales_targets;
-        if (before == then.fields.end() || before->mean.empty() || now.mean.empty() || !is_used ||
-            (before->mean == now.mean && before->std == now.std))
-            continue;
-        settings.warnings.push_back(
-            fmt::format("{} are normalised by the mean and deviation of these data, and the "
-                        "weights of '{}' learned with others: --normalise RUN takes those of a run",
-                        now.name,
-                        then.place));
-    }
-}
-
 // On rank 0. Returns the incarnation.
 std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Contract& contract) {
     TrainSettings& settings = start.settings;
@@ -123,7 +70,7 @@ std::int64_t open_directory(RunHold& run, Start& start, const Inputs& inputs, Co
         directory.create(run_facts(settings, contract.bits, torch_version_text()));
     const DatasetIndex used = with_used_statistics(*inputs.data, settings.normalise);
     const InitialWeights& from = contract.weights;
-    warn_of_other_statistics(start, used, learned_from(settings, from));
+    warn_of_other_statistics(start, used, from);
     if (!from.checkpoint.empty())
         start.notes.push_back(beginning_text(settings, from, contract.bits.deciding));
     keep_for_prediction(settings.run, settings, used, inputs.digests.value("model-digest", ""));
@@ -236,6 +183,178 @@ void note(const RunPaths& paths, std::int64_t incarnation, const WatchReport& re
 
 }  // namespace
 
+/// Records and watches before the run's folder is opened, in a folder in it that is gone when this
+/// is: a rank that stops, or a model's constructor that loops, ends a start as it ends a training.
+/// Does nothing where that folder cannot be made, or cannot be seen by all ranks.
+class EarlyFlight {
+  public:
+    /// Collective.
+    EarlyFlight(const Communicator& ranks, const TrainSettings& settings) : ranks_(ranks) {
+        const fs::path folder =
+            from_root(ranks, [&] { return make_folder(settings.run).string(); });
+        if (folder.empty() || !begin_record(folder, settings)) return;
+        NodeWatchSettings patience;
+        // --comm-timeout 0: somebody may be looking at a rank with a debugger.
+        if (settings.comm_timeout_s <= 0) patience.silent_s = 0;
+        // Known before a collective's time is up, which tells of no node; a round of beats later.
+        patience.unanswered_s = std::min(patience.unanswered_s, 0.6 * settings.comm_timeout_s);
+        nodes_ = watch_nodes(
+            ranks, [&] { return folder; }, patience);
+        if (!nodes_) return;
+        nodes_->stand_by(*recorder_);
+        watch(settings);
+    }
+
+    ~EarlyFlight() {
+        end_record();
+        nodes_.reset();
+        std::error_code ignored;
+        if (!folder_.empty()) fs::remove_all(folder_, ignored);
+        if (!run_.empty()) fs::remove(run_, ignored);  // not if the run has begun: it is not empty
+    }
+
+    EarlyFlight(const EarlyFlight&) = delete;
+    EarlyFlight& operator=(const EarlyFlight&) = delete;
+
+    /// Call when the run is open: from now on a verdict marks this start as failed.
+    void name_start(std::int64_t incarnation) { incarnation_ = incarnation; }
+
+    std::shared_ptr<NodeWatch> nodes() const { return nodes_; }  ///< null on one node
+
+    /// Collective. Call when all ranks have a Flight that watches them: after the barrier nobody
+    /// writes to the folder any more, which may go.
+    void hand_over() {
+        watchdog_.reset();
+        recorder_.reset();
+        ranks_.barrier();
+    }
+
+  private:
+    // A folder that cannot be made, or is not a run's, is refused by who opens the run.
+    fs::path make_folder(const fs::path& run) {
+        std::error_code failed;
+        const bool is_new = !fs::exists(run, failed);
+        if (!is_new && !is_run(run) && !fs::is_empty(run, failed)) return {};
+        folder_ =
+            RunPaths{run}.starting(fmt::format("{}-{:.0f}", ::getpid(), unix_time_s() * 1000));
+        try {
+            make_directories(folder_);
+        } catch (const Error&) {
+            folder_.clear();
+            return {};
+        }
+        if (is_new) run_ = run;
+        return folder_;
+    }
+
+    // Collective. Whether all ranks have one. Each watches from its own record on: another may stop
+    // before it agrees.
+    bool begin_record(const fs::path& folder, const TrainSettings& settings) {
+        std::array<std::int64_t, 1> failed{1};
+        try {
+            // Else it would make one of its own, where nobody else looks.
+            if (fs::is_directory(folder))
+                recorder_.emplace(folder,
+                                  ranks_.rank(),
+                                  ranks_.size(),
+                                  FlightSettings{.entries = 64, .warn_s = warn_s(settings)});
+            if (recorder_) watch(settings);
+            failed[0] = watchdog_ ? 0 : 1;
+        } catch (const std::exception&) {
+            // Who opens the run refuses a folder that cannot be written to.
+        }
+        if (recorder_) {
+            mirror_signals_to(recorder_->signal_word());
+            ranks_.record_in(&*recorder_);
+        }
+        ranks_.all_reduce_max(failed);
+        if (failed[0] != 0) end_record();
+        return failed[0] == 0;
+    }
+
+    void end_record() {
+        if (!recorder_) return;
+        ranks_.record_in(nullptr);
+        mirror_signals_to(nullptr);
+        watchdog_.reset();
+        recorder_.reset();
+    }
+
+    void watch(const TrainSettings& settings) {
+        watchdog_.reset();
+        auto limits = WatchdogSettings::within(settings.comm_timeout_s);
+        limits.init_s = std::max(limits.init_s, least_set_up_s);
+        watchdog_.emplace(
+            *recorder_,
+            limits,
+            [this, run = settings.run](const WatchReport& report) {
+                note({run}, incarnation_, report);
+            },
+            nodes_.get());
+    }
+
+    const Communicator ranks_;
+    fs::path run_, folder_;  // folder that rank 0 made; "": none
+    std::atomic<std::int64_t> incarnation_ = 0;
+    std::optional<FlightRecorder> recorder_;
+    std::shared_ptr<NodeWatch> nodes_;
+    std::optional<Watchdog> watchdog_;
+};
+
+/// Records and watches from construction to destruction: phases of the run's clock, signals,
+/// collectives that go through recorded(), and those of the ranks that save or evaluate. At its
+/// time-out, the rank that reports for all also marks the run as failed.
+class Flight {
+  public:
+    Flight(RunHold& run, const Start& start)
+        : clock_(run.clock),
+          ranks_(start.ranks),
+          recorder_(run.paths.flight(run.incarnation),
+                    ranks_.rank(),
+                    ranks_.size(),
+                    {.entries = start.settings.flight_entries, .warn_s = warn_s(start.settings)}),
+          nodes_(run.early->nodes()),
+          watchdog_(
+              recorder_,
+              WatchdogSettings::within(start.settings.comm_timeout_s),
+              [paths = run.paths, incarnation = run.incarnation](const WatchReport& report) {
+                  note(paths, incarnation, report);
+              },
+              nodes_.get()) {
+        if (nodes_) nodes_->stand_by(recorder_);
+        clock_.mirror_to(recorder_.phase_word());
+        mirror_signals_to(recorder_.signal_word());
+        ranks_.record_in(&recorder_);
+    }
+
+    ~Flight() {
+        ranks_.record_in(nullptr);
+        mirror_signals_to(nullptr);
+        clock_.mirror_to(nullptr);
+    }
+
+    Flight(const Flight&) = delete;
+    Flight& operator=(const Flight&) = delete;
+
+    FlightRecorder& recorder() { return recorder_; }
+
+  private:
+    PhaseClock& clock_;
+    const Communicator ranks_;
+    FlightRecorder recorder_;
+    std::shared_ptr<NodeWatch> nodes_;  // null on one node
+    Watchdog watchdog_;
+};
+
+RunHold::RunHold(const Start& start)
+    : early(std::make_unique<EarlyFlight>(start.ranks, start.settings)) {}
+
+RunHold::~RunHold() = default;
+
+FlightRecorder& RunHold::recorder() const {
+    return flight->recorder();
+}
+
 void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract) {
     const Communicator& world = start.ranks;
     const RunData found = settle_run_data(world, start.settings, inputs.data, contract.recorded);
@@ -260,29 +379,31 @@ void introduce(const LoopParts& parts) {
     if (run.directory) std::ranges::copy(run.directory->warnings(), std::back_inserter(warnings));
     for (const std::string& warning : warnings) once(Level::warn, "{}", warning);
     describe_run(parts);
-    agree(start.ranks, [&] {
-        run.flight = std::make_unique<Flight>(
-            run.paths, run.incarnation, start.ranks, start.settings, run.clock, run.early->nodes());
-    });
+    agree(start.ranks, [&] { run.flight = std::make_unique<Flight>(run, start); });
     run.early->hand_over();
     run.early.reset();
 }
 
-RunState with_lengths(const LoopParts& parts, RunState state) {
-    state.steps_total = parts.contract.length.total_steps;
-    state.epochs = parts.start.settings.epochs;
-    state.max_steps = parts.start.settings.max_steps;
-    return state;
+RunState state_of_run(const LoopParts& parts, RunPhase phase, std::string reason, ExitCode exit) {
+    const TrainSettings& settings = parts.start.settings;
+    return {.phase = phase,
+            .step = parts.course.progress.step,
+            .epoch = parts.course.progress.epoch,
+            .reason = std::move(reason),
+            .exit = static_cast<int>(exit),
+            .steps_total = parts.contract.length.total_steps,
+            .epochs = settings.epochs,
+            .max_steps = settings.max_steps};
 }
 
-void write_state(const LoopParts& parts, RunState state) {
+void write_state(const LoopParts& parts, RunPhase phase, std::string reason, ExitCode exit) {
     if (parts.run.directory)
-        parts.run.directory->write_state(with_lengths(parts, std::move(state)));
+        parts.run.directory->write_state(state_of_run(parts, phase, std::move(reason), exit));
 }
 
 void note_failure(const LoopParts& parts, const Error& error) {
     RunHold& run = parts.run;
-    if (run.flight) run.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
+    if (run.flight) run.recorder().mark_failed(static_cast<int>(error.exit_code()));
     ErrorEvent event = event_of(error);
     const auto* const agreed = dynamic_cast<const AgreedError*>(&error);
     if (agreed != nullptr) event.ranks = agreed->failed();
@@ -292,11 +413,9 @@ void note_failure(const LoopParts& parts, const Error& error) {
     try {
         if (run.directory)
             write_state(parts,
-                        {.phase = RunPhase::failed,
-                         .step = parts.course.progress.step,
-                         .epoch = parts.course.progress.epoch,
-                         .reason = error.code() + ": " + error.what() + who,
-                         .exit = static_cast<int>(error.exit_code())});
+                        RunPhase::failed,
+                        error.code() + ": " + error.what() + who,
+                        error.exit_code());
         else if (agreed == nullptr)
             // Rank 0 is about to be ended by the launcher, and will not know why.
             write_failed_state(
@@ -308,138 +427,6 @@ void note_failure(const LoopParts& parts, const Error& error) {
     } catch (const Error&) {
         // The run was taken over or its disk is gone: the first error is the one to show.
     }
-}
-
-void tell_of_network(const LoopParts& parts) {
-    const Communicator& ranks = parts.start.ranks;
-    if (!parts.engine.gpu || ranks.size() == 1) return;
-    const NetworkSummary network = parts.engine.gpu->network(ranks);
-    if (!ranks.is_root()) return;
-    once(Level::info, "network: {}", network.text);
-    for (const std::string& warning : network.warnings) once(Level::warn, "{}", warning);
-    log_event("network", json_of_record(network));
-}
-
-EarlyFlight::EarlyFlight(const Communicator& ranks, const TrainSettings& settings) : ranks_(ranks) {
-    const fs::path folder = from_root(ranks, [&] { return make_folder(settings.run).string(); });
-    if (folder.empty() || !begin_record(folder, settings)) return;
-    NodeWatchSettings patience;
-    // --comm-timeout 0: somebody may be looking at a rank with a debugger.
-    if (settings.comm_timeout_s <= 0) patience.silent_s = 0;
-    // Known before a collective's time is up, which tells of no node; a round of beats later.
-    patience.unanswered_s = std::min(patience.unanswered_s, 0.6 * settings.comm_timeout_s);
-    nodes_ = watch_nodes(
-        ranks, [&] { return folder; }, patience);
-    if (!nodes_) return;
-    nodes_->stand_by(*recorder_);
-    watch(settings);
-}
-
-void EarlyFlight::watch(const TrainSettings& settings) {
-    watchdog_.reset();
-    auto limits = WatchdogSettings::within(settings.comm_timeout_s);
-    limits.init_s = std::max(limits.init_s, least_set_up_s);
-    watchdog_.emplace(
-        *recorder_,
-        limits,
-        [this, run = settings.run](const WatchReport& report) {
-            note({run}, incarnation_, report);
-        },
-        nodes_.get());
-}
-
-EarlyFlight::~EarlyFlight() {
-    end_record();
-    nodes_.reset();
-    std::error_code ignored;
-    if (!folder_.empty()) fs::remove_all(folder_, ignored);
-    if (!run_.empty()) fs::remove(run_, ignored);  // not if the run has begun: it is not empty
-}
-
-// After the barrier nobody writes to the folder any more, which may go.
-void EarlyFlight::hand_over() {
-    watchdog_.reset();
-    recorder_.reset();
-    ranks_.barrier();
-}
-
-/// Collective. Whether all ranks have one. Each watches from its own record on: another may stop
-/// before it agrees.
-bool EarlyFlight::begin_record(const fs::path& folder, const TrainSettings& settings) {
-    std::array<std::int64_t, 1> failed{1};
-    try {
-        // Else it would make one of its own, where nobody else looks.
-        if (fs::is_directory(folder))
-            recorder_.emplace(folder,
-                              ranks_.rank(),
-                              ranks_.size(),
-                              FlightSettings{.entries = 64, .warn_s = warn_s(settings)});
-        if (recorder_) watch(settings);
-        failed[0] = watchdog_ ? 0 : 1;
-    } catch (const std::exception&) {
-        // Who opens the run refuses a folder that cannot be written to.
-    }
-    if (recorder_) {
-        mirror_signals_to(recorder_->signal_word());
-        ranks_.record_in(&*recorder_);
-    }
-    ranks_.all_reduce_max(failed);
-    if (failed[0] != 0) end_record();
-    return failed[0] == 0;
-}
-
-void EarlyFlight::end_record() {
-    if (!recorder_) return;
-    ranks_.record_in(nullptr);
-    mirror_signals_to(nullptr);
-    watchdog_.reset();
-    recorder_.reset();
-}
-
-// A folder that cannot be made, or is not a run's, is refused by who opens the run.
-fs::path EarlyFlight::make_folder(const fs::path& run) {
-    std::error_code failed;
-    const bool is_new = !fs::exists(run, failed);
-    if (!is_new && !is_run(run) && !fs::is_empty(run, failed)) return {};
-    folder_ = RunPaths{run}.starting(fmt::format("{}-{:.0f}", ::getpid(), unix_time_s() * 1000));
-    try {
-        make_directories(folder_);
-    } catch (const Error&) {
-        folder_.clear();
-        return {};
-    }
-    if (is_new) run_ = run;
-    return folder_;
-}
-
-Flight::Flight(const RunPaths& paths,
-               std::int64_t incarnation,
-               const Communicator& ranks,
-               const TrainSettings& settings,
-               PhaseClock& clock,
-               std::shared_ptr<NodeWatch> nodes)
-    : clock_(clock),
-      ranks_(ranks),
-      recorder_(paths.flight(incarnation),
-                ranks.rank(),
-                ranks.size(),
-                {.entries = settings.flight_entries, .warn_s = warn_s(settings)}),
-      nodes_(std::move(nodes)),
-      watchdog_(
-          recorder_,
-          WatchdogSettings::within(settings.comm_timeout_s),
-          [paths, incarnation](const WatchReport& report) { note(paths, incarnation, report); },
-          nodes_.get()) {
-    if (nodes_) nodes_->stand_by(recorder_);
-    clock_.mirror_to(recorder_.phase_word());
-    mirror_signals_to(recorder_.signal_word());
-    ranks_.record_in(&recorder_);
-}
-
-Flight::~Flight() {
-    ranks_.record_in(nullptr);
-    mirror_signals_to(nullptr);
-    clock_.mirror_to(nullptr);
 }
 
 }  // namespace lockstep

@@ -123,7 +123,7 @@ TrainResult train(const LoopParts& parts) {
     set_out(parts);
     rehearse(parts);
     begin_ledger(parts);
-    FlightRecorder& recorder = parts.run.flight->recorder();
+    FlightRecorder& recorder = parts.run.recorder();
     recorder.mark_running();
     const std::int64_t total = parts.contract.length.total_steps;
     if (at.step >= total) once(Level::info, "the run is complete: {} of {} steps", at.step, total);
