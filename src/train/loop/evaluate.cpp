@@ -9,7 +9,6 @@
 #include "lockstep/run/progress.hpp"
 
 #include "loop/data_feed.hpp"
-#include "loop/sample_error.hpp"
 #include "model/known_errors.hpp"
 #include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"

@@ -39,7 +39,6 @@
 #include "lockstep/plan/run_length.hpp"
 
 #include "loop/reporter.hpp"
-#include "loop/sample_error.hpp"
 
 #include <algorithm>
 #include <cmath>

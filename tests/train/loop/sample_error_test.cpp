@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/sample_error.hpp"
+#include "loop/data_feed.hpp"
 
 #include "train/made_up_index.hpp"
 
