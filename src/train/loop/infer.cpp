@@ -1,37 +1,214 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tested: e2e/tasks_test.cpp, e2e/commands_test.cpp.
+// Tested: e2e/tasks_test.cpp, e2e/commands_test.cpp, e2e/alone_test.cpp.
 
 #include "lockstep/train/infer.hpp"
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/random.hpp"
-#include "lockstep/core/split.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/run/progress.hpp"
+#include "lockstep/run/tensor_files.hpp"
+#include "lockstep/run/text_table.hpp"
 
 #include "loop/evaluate.hpp"
-#include "loop/output_file.hpp"
 #include "loop/trained_run.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/Functions.h>
-#include <ATen/core/grad_mode.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/types.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
+
+/// NPY, with names beside it in a JSON; HDF5 with data set "predictions", and with "names" of rows
+/// and "classes" where they have some; CSV with a line for each sample.
+enum class OutputFormat { npy, hdf5, csv };
+
+/// What a file of outputs has.
+struct OutputLayout {
+    ElementType element = ElementType::f32;  ///< f32 or i64
+    std::vector<std::int64_t> shape;         ///< [samples, ...]
+    std::vector<std::string> row_names;      ///< by sample, on rank 0; empty: their numbers
+    std::vector<std::string> class_names;    ///< empty: their numbers
+    // Of a CSV:
+    std::vector<std::string> columns;    ///< titles: of the names of rows, then of each number
+    std::vector<std::string> classes{};  ///< of numbers that are classes; empty: numbers
+};
+
+// By the file's ending. Errors: E103.
+OutputFormat output_format(const fs::path& path) {
+    const fs::path ending = path.extension();
+    if (ending == ".npy") return OutputFormat::npy;
+    if (ending == ".csv") return OutputFormat::csv;
+    check(ending == ".h5" || ending == ".hdf5", [&] {
+        return Error("E103",
+                     fmt::format("'{}' is no name of a file of outputs", path.string()),
+                     "its ending says what it is: .csv, .npy for NPY, .h5 or .hdf5 for HDF5",
+                     "for example --out new.csv, --out new.npy or --out new.h5");
+    });
+    return OutputFormat::hdf5;
+}
+
+// The beginning of a new file at `path`, and where values begin in it. What is left there of one
+// that was not finished goes.
+std::uint64_t begin_file(const fs::path& path, OutputFormat format, const OutputLayout& layout) {
+    if (format == OutputFormat::hdf5) {
+        fs::remove(path);
+        return create_dataset_file(path,
+                                   "predictions",
+                                   layout.element,
+                                   layout.shape,
+                                   {{"names", layout.row_names}, {"classes", layout.class_names}});
+    }
+    const auto element =
+        layout.element == ElementType::f32 ? ExportedElement::f32 : ExportedElement::i64;
+    const std::string header =
+        format == OutputFormat::npy ? npy_header(element, layout.shape) : std::string();
+    write_file_atomically(path, header);
+    return header.size();
+}
+
+// "new.names.json" of "new.npy".
+fs::path names_file(fs::path outputs) {
+    return outputs.replace_extension(".names.json");
+}
+
+// Those that `layout` has, by what they are names of.
+Json names_in(const OutputLayout& layout) {
+    Json names = Json::object();
+    if (!layout.row_names.empty()) names["names"] = layout.row_names;
+    if (!layout.class_names.empty()) names["classes"] = layout.class_names;
+    return names;
+}
+
+// Where they are, for people, on rank 0; "" if there are none or in a CSV.
+std::string names_text(const fs::path& outputs, const OutputLayout& layout) {
+    const OutputFormat format = output_format(outputs);
+    const Json names = names_in(layout);
+    if (names.empty() || format == OutputFormat::csv) return "";
+    std::vector<std::string_view> lists;
+    for (const JsonMember& list : names.items()) lists.push_back(list.key);
+    const std::string all = fmt::format("{}", fmt::join(lists, " and "));
+    return format == OutputFormat::npy ? all + " in " + names_file(outputs).string()
+                                       : "with " + all;
+}
+
+template <class Number>
+Number stored_number(std::span<const std::byte> row, std::size_t index) {
+    Number value{};
+    std::memcpy(&value, row.data() + index * sizeof value, sizeof value);
+    return value;
+}
+
+// f32 with as many digits as give the same number again.
+std::string csv_number(const OutputLayout& layout,
+                       std::span<const std::byte> row,
+                       std::size_t index) {
+    if (layout.element == ElementType::f32)
+        return fmt::format("{}", stored_number<float>(row, index));
+    const auto number = stored_number<std::int64_t>(row, index);
+    return layout.classes.empty() ? fmt::format("{}", number)
+                                  : csv_cell(layout.classes.at(static_cast<std::size_t>(number)));
+}
+
+// A file of one row a sample that all ranks write together; beside its place as .NAME.partial
+// until it is whole. Rank 0 makes a CSV of the rows at the end.
+class OutputFile {
+  public:
+    /// Collective. Errors: E103, as output_format(); E407 if it exists, E401.
+    OutputFile(const Communicator& ranks, const fs::path& path, OutputLayout layout)
+        : ranks_(ranks),
+          path_(path),
+          partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())),
+          format_(output_format(path)),
+          layout_(std::move(layout)) {
+        const std::string offset = from_root(ranks_, [&] {
+            check_new_outputs(path_);
+            return std::to_string(begin_file(partial_, format_, layout_));
+        });
+        data_offset_ = std::stoull(offset);
+        agree(ranks_, [&] {
+            fd_ = UniqueFd(::open(partial_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+            if (!fd_) throw system_error("open", partial_, errno);
+        });
+    }
+
+    /// The row of one sample. Errors: E402, E405.
+    void write(std::uint64_t sample, std::span<const std::byte> bytes) {
+        const std::uint64_t offset = data_offset_ + sample * bytes.size();
+        if (const int reason = try_write_at(fd_.value(), bytes, offset))
+            throw system_error("write", partial_, reason);
+    }
+
+    /// Collective. Every row was written by some rank.
+    void finish() {
+        agree(ranks_, [&] {
+            if (::fsync(fd_.value()) != 0) throw system_error("flush", partial_, errno);
+        });
+        from_root(ranks_, [&] {
+            const Json names = names_in(layout_);
+            if (format_ == OutputFormat::npy && !names.empty())
+                write_file_atomically(names_file(path_), names.dump() + '\n');
+            fs::rename(format_ == OutputFormat::csv ? written_as_csv() : partial_, path_);
+            sync_path(path_.parent_path().empty() ? fs::path(".") : path_.parent_path());
+            return std::string();
+        });
+    }
+
+  private:
+    fs::path written_as_csv() const {
+        constexpr std::size_t most_buffered = 1 << 20;
+        const auto samples = static_cast<std::uint64_t>(layout_.shape.front());
+        const auto width = static_cast<std::size_t>(std::accumulate(
+            layout_.shape.begin() + 1, layout_.shape.end(), std::int64_t{1}, std::multiplies<>()));
+        fs::path text = partial_;
+        text += ".csv";
+        const UniqueFd out(::open(text.c_str(),
+                                  O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+                                  S_IRUSR | S_IWUSR));
+        if (!out) throw system_error("create", text, errno);
+        std::string lines;
+        for (std::size_t c = 0; c < layout_.columns.size(); ++c)
+            lines += (c == 0 ? "" : ",") + csv_cell(layout_.columns[c]);
+        lines += '\n';
+        std::vector<std::byte> row(width * element_bytes(layout_.element));
+        for (std::uint64_t sample = 0; sample < samples; ++sample) {
+            read_at(fd_.value(), row, sample * row.size(), partial_);
+            lines += layout_.row_names.empty() ? std::to_string(sample)
+                                               : csv_cell(layout_.row_names.at(sample));
+            for (std::size_t i = 0; i < width; ++i) lines += "," + csv_number(layout_, row, i);
+            lines += '\n';
+            if (lines.size() < most_buffered && sample + 1 < samples) continue;
+            write_all(out.value(), std::as_bytes(std::span(lines)), text);
+            lines.clear();
+        }
+        sync_path(text);
+        fs::remove(partial_);
+        return text;
+    }
+
+    Communicator ranks_;
+    fs::path path_, partial_;
+    OutputFormat format_;
+    OutputLayout layout_;
+    std::uint64_t data_offset_ = 0;
+    UniqueFd fd_;
+};
 
 // Samples are cut as the run's own evaluations cut them: kernels may give other bits for another
 // number of rows. Ranks beyond its virtual ones have nothing to do.
@@ -195,64 +372,18 @@ void write_outputs(const InferSettings& settings,
     warn_of(nans, settings, ranks, result.samples);
 }
 
-using Tokens = std::vector<std::int64_t>;
-
-// Bytes of a text, or numbers with blanks between.
-Tokens tokens_of(const std::string& prompt, const Field& field) {
-    Tokens tokens;
-    const auto fail = [&](const std::string& what) {
-        return Error(
-            "E103",
-            fmt::format("--prompt has the token {}", what),
-            fmt::format("the run's tokens are numbers from 0 to {}", field.classes() - 1),
-            field.type == ElementType::u8 ? "give other text" : "give numbers with blanks between");
-    };
-    if (field.type == ElementType::u8)
-        for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
-    else
-        for (const std::string& word : split(prompt, ' ')) {
-            const auto number = parse_integer(word);
-            check(number.has_value(), [&] { return fail(fmt::format("'{}'", printable(word))); });
-            tokens.push_back(*number);
-        }
-    for (const std::int64_t token : tokens)
-        check(token >= 0 && token < field.classes(), [&] { return fail(std::to_string(token)); });
-    return tokens;
-}
-
-std::string text_of(const Tokens& tokens, const Field& field) {
-    std::string text;
-    for (const std::int64_t token : tokens)
-        if (field.type == ElementType::u8)
-            text += static_cast<char>(token);
-        else
-            text += fmt::format("{}{}", text.empty() ? "" : " ", token);
-    return text;
-}
-
-// The token of share `at` of the probability of all, or of the `top` most probable ones.
-std::int64_t chosen(const at::Tensor& logits, const SampleSettings& settings, double at) {
-    if (settings.temperature == 0) return logits.argmax().item<std::int64_t>();
-    const std::int64_t kept =
-        settings.top > 0 ? std::min(settings.top, logits.numel()) : logits.numel();
-    const auto [values, places] = (logits / settings.temperature).topk(kept);
-    const at::Tensor sums = values.softmax(0).cumsum(0);
-    const std::int64_t place = sums.le(at * sums[-1].item<double>()).sum().item<std::int64_t>();
-    return places[std::min(place, kept - 1)].item<std::int64_t>();
-}
-
-// The newest tokens that the model's context holds. A file's may be exported for whole contexts
-// alone: what follows a token changes nothing before it.
-at::Tensor input_of(const Tokens& tokens, const TrainedRun& trained) {
-    const std::int64_t context = trained.shape.width;
-    const std::int64_t count = std::min<std::int64_t>(std::ssize(tokens), context);
-    const bool is_file = source_of(trained.run.settings.model.name) != ModelSource::registered;
-    at::Tensor input = torch::zeros({1, is_file ? context : count}, torch::kInt64);
-    std::copy(tokens.end() - count, tokens.end(), input.data_ptr<std::int64_t>());
-    return input;
-}
-
 }  // namespace
+
+void check_new_outputs(const fs::path& path) {
+    const bool is_npy = output_format(path) == OutputFormat::npy;
+    for (const fs::path& file : {path, is_npy ? names_file(path) : path})
+        check(!fs::exists(file), [&] {
+            return Error("E407",
+                         fmt::format("'{}' exists", file.string()),
+                         "nothing is overwritten",
+                         "give another name, or remove it");
+        });
+}
 
 InferResult infer(const InferSettings& settings, const Communicator& ranks) {
     agree(ranks, [&] {
@@ -279,32 +410,6 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
         write_outputs(settings, ranks, trained, evaluator, result);
     }
     return result;
-}
-
-std::string sample_tokens(const SampleSettings& settings, const Communicator& ranks) {
-    const TrainedRun trained = open_trained_run(settings.from, ranks);
-    check(trained.run.settings.task.kind == TaskKind::next_token, [&] {
-        return Error("E106",
-                     fmt::format("'{}' predicts no tokens", settings.from.run.string()),
-                     "sampling is for runs of --task next-token",
-                     "use 'lockstep predict'");
-    });
-    const DatasetIndex& data = *trained.learned_from;
-    const Field& field = data.fields()[data.field_position("tokens")];
-    Tokens tokens = tokens_of(settings.prompt, field);
-    const at::NoGradGuard no_gradients;
-    trained.model->set_mode(ModelMode::evaluate);
-    CounterRandom random(Purpose::sampling, {static_cast<std::uint64_t>(settings.seed)});
-    Progress progress("sampling", static_cast<std::uint64_t>(settings.tokens));
-    for (std::int64_t i = 0; i < settings.tokens; ++i) {
-        const std::int64_t last =
-            std::min<std::int64_t>(std::ssize(tokens), trained.shape.width) - 1;
-        const at::Tensor logits =
-            only(trained.model->forward({{"tokens", input_of(tokens, trained)}}));
-        tokens.push_back(chosen(logits[0][last].to(torch::kFloat64), settings, random.uniform()));
-        progress.update(static_cast<std::uint64_t>(i + 1));
-    }
-    return text_of(tokens, field);
 }
 
 }  // namespace lockstep
