@@ -144,19 +144,15 @@ std::vector<Field> of_file(const Communicator& ranks,
                            const std::string& text) {
     const std::vector<Field> all = agree(ranks, [&] { return fields_in(text, where); });
     std::vector<Field> fields = found_in(all, index, places);
+    const auto described = [](const Field& field) {
+        return fmt::format(
+            "{} {} [{}]", field.name, element_name(field.type), fmt::join(field.shape, ", "));
+    };
     agree(ranks, [&] {
         std::vector<std::string> there, wanted;
         for (const Field& field : all)
-            if (!field.mean.empty())
-                there.push_back(fmt::format("{} {} [{}]",
-                                            field.name,
-                                            element_name(field.type),
-                                            fmt::join(field.shape, ", ")));
-        for (const std::size_t place : places)
-            wanted.push_back(fmt::format("{} {} [{}]",
-                                         index.fields()[place].name,
-                                         element_name(index.fields()[place].type),
-                                         fmt::join(index.fields()[place].shape, ", ")));
+            if (!field.mean.empty()) there.push_back(described(field));
+        for (const std::size_t place : places) wanted.push_back(described(index.fields()[place]));
         check(fields.size() == places.size(), [&] {
             return Error(
                 "E217",
@@ -256,33 +252,32 @@ std::string content_of(const Communicator& ranks, const std::shared_ptr<const Da
     return content_digest(*data, hashes);
 }
 
-RunData settle_run_data(const Communicator& ranks,
-                        const TrainSettings& settings,
-                        const std::shared_ptr<const DatasetIndex>& data,
-                        const Json& recorded) {
-    agree(ranks, [&] { check_reading_memory(*data, settings.data_memory); });
-    RunData run;
-    run.facts["data-digest"] = data->digest();
-    if (data->manifest().kind == ManifestKind::packed) return run;
-    const bool may_read = settings.accepts_data || content_bytes(*data) <= few_bytes;
+void settle_run_data(Start& start, Inputs& inputs, const Json& recorded) {
+    const Communicator& ranks = start.ranks;
+    TrainSettings& settings = start.settings;
+    const DatasetIndex& data = *inputs.data;
+    agree(ranks, [&] { check_reading_memory(data, settings.data_memory); });
+    inputs.digests["data-digest"] = data.digest();
+    if (data.manifest().kind == ManifestKind::packed) return;
+    const bool may_read = settings.accepts_data || content_bytes(data) <= few_bytes;
     const std::string digest = recorded.value("data-digest", "");
     const std::string content = recorded.value("data-content", "");
-    if (recorded.empty() && may_read) run.facts["data-content"] = content_of(ranks, data);
-    if (!content.empty()) run.facts["data-content"] = content;
-    if (recorded.empty() || digest == data->digest()) return run;
+    if (recorded.empty() && may_read)
+        inputs.digests["data-content"] = content_of(ranks, inputs.data);
+    if (!content.empty()) inputs.digests["data-content"] = content;
+    if (recorded.empty() || digest == data.digest()) return;
 
     Content found = content.empty() ? Content::unknown : Content::unread;
     if (found == Content::unread && may_read)
-        found = content_of(ranks, data) == content ? Content::same : Content::other;
+        found = content_of(ranks, inputs.data) == content ? Content::same : Content::other;
     if (found != Content::same || !settings.accepts_data)
         agree_on_failure(ranks, other_files(settings, found));
-    run.facts["data-digest"] = digest;
-    run.note = fmt::format(
+    inputs.digests["data-digest"] = digest;
+    settings.warnings.push_back(fmt::format(
         "files of '{}' have other names or times than when the run was made; all {} samples were "
         "compared and are the same",
         settings.data.string(),
-        grouped(data->samples()));
-    return run;
+        grouped(data.samples())));
 }
 
 void settle_statistics(const Start& start, Inputs& inputs) {

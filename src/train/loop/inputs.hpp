@@ -80,22 +80,14 @@ std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
 /// Collective. Returns the digest of all samples, which it reads.
 std::string content_of(const Communicator& ranks, const std::shared_ptr<const DatasetIndex>& data);
 
-/// What a run keeps of its training data.
-struct RunData {
-    Json facts = Json::object();  ///< "data-digest"; of foreign files "data-content", too
-    std::string note;             ///< for the log; "": nothing to say
-};
-
-/// Collective. `recorded` are the deciding settings of the run; empty for a new one. Foreign files
-/// have no hashes, and their digest goes by times: so a new run keeps a digest of their content, if
-/// they are small or --accept-data asks for it, by which a resumed one tells whether files whose
-/// digest differs hold the same samples. Those are accepted with --accept-data only, and the run
-/// goes on under the digest that it had.
-/// Errors: E306 saying whether the content was compared, and whether it differs.
-RunData settle_run_data(const Communicator& ranks,
-                        const TrainSettings& settings,
-                        const std::shared_ptr<const DatasetIndex>& data,
-                        const Json& recorded);
+/// Collective. Keeps "data-digest" among the digests, and "data-content" of foreign files.
+/// `recorded` are the deciding settings of the run; empty for a new one. Foreign files have no
+/// hashes, and their digest goes by times: so a new run keeps a digest of their content, if they
+/// are small or --accept-data asks for it, by which a resumed one tells whether files whose digest
+/// differs hold the same samples. Those are accepted with --accept-data only, and the run goes on
+/// under the digest that it had. Errors: E306 saying whether the content was compared, and whether
+/// it differs.
+void settle_run_data(Start& start, Inputs& inputs, const Json& recorded);
 
 /// Collective. Gives the training data the mean and deviation that --normalise asks for: by one
 /// pass of the data, which gives the same bits with any ranks, or from a file. A run that goes on

@@ -357,12 +357,9 @@ FlightRecorder& RunHold::recorder() const {
 
 void take_run(RunHold& run, Start& start, Inputs& inputs, Contract& contract) {
     const Communicator& world = start.ranks;
-    const RunData found = settle_run_data(world, start.settings, inputs.data, contract.recorded);
-    inputs.digests.update(found.facts);
-    if (!found.note.empty()) start.settings.warnings.push_back(found.note);
-    const std::string incarnation =
-        from_root(world, [&] { return Json(open_directory(run, start, inputs, contract)).dump(); });
-    run.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
+    settle_run_data(start, inputs, contract.recorded);
+    run.incarnation = std::stoll(from_root(
+        world, [&] { return std::to_string(open_directory(run, start, inputs, contract)); }));
     run.paths = {start.settings.run};
     run.early->name_start(run.incarnation);
 }
