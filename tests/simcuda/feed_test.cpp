@@ -8,8 +8,8 @@
 #include "replica/gpu.hpp"
 #include "simcuda/simulate.hpp"
 #include "support/temp_dir.hpp"
-#include "task/classification.hpp"
 #include "task/sample_feed.hpp"
+#include "task/task.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The tasks of one class for each sample or pixel.
+//
 // Tested: train/task/classification_test.cpp (figures of classes against pairs counted one by one).
-#include "task/classification.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -63,9 +63,60 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
     return weights;
 }
 
+/// Cross entropy with a weight for each class, and smoothed labels (Szegedy et al.,
+/// https://arxiv.org/abs/1512.00567), as in torch.nn.CrossEntropyLoss.
+class ClassLoss {
+  public:
+    /// "balanced" weighs class c with samples / (classes * samples of c), so that the mean over
+    /// the data is 1. Errors: E103 for weights that are not one number >= 0 for each class of
+    /// `field`.
+    ClassLoss(const TaskSettings& settings, const Field& field)
+        : smoothing_(settings.label_smoothing), ignored_(settings.ignore_index) {
+        const std::string& text = settings.class_weights;
+        if (text != "none")
+            weights_ = torch::tensor(text == "balanced" ? balanced_weights(field)
+                                                        : given_weights(text, field));
+    }
+
+    /// Returns the sum for logits [n, classes, ...] and classes i64 [n, ...]; a class of weight w
+    /// counts w times.
+    at::Tensor sum(const at::Tensor& logits, const at::Tensor& classes) const {
+        return reduced(logits, classes, at::Reduction::Sum);
+    }
+    /// [n, ...]; 0 where the class is the settings' ignore_index.
+    at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const {
+        return reduced(logits, classes, at::Reduction::None);
+    }
+
+  private:
+    at::Tensor reduced(const at::Tensor& logits,
+                       const at::Tensor& classes,
+                       at::Reduction::Reduction reduction) const {
+        const at::Tensor weights = weights_.defined() ? weights_.to(logits.device()) : weights_;
+        return at::cross_entropy_loss(logits, classes, weights, reduction, ignored_, smoothing_);
+    }
+
+    at::Tensor weights_;  ///< f32 [classes]; undefined: all are 1
+    double smoothing_;
+    std::int64_t ignored_;
+};
+
 std::string class_name(const Field& field, std::size_t number) {
     return number < field.class_names.size() ? csv_cell(field.class_names[number])
                                              : fmt::format("{}", number);
+}
+
+// Returns one line per true class, with its name or number: the counts of predicted classes.
+std::string confusion_csv(std::span<const std::int64_t> counts, const Field& field) {
+    const auto number = static_cast<std::size_t>(field.classes());
+    std::string text = "class";
+    for (std::size_t found = 0; found < number; ++found) text += ',' + class_name(field, found);
+    for (std::size_t one = 0; one < number; ++one) {
+        text += '\n' + class_name(field, one);
+        for (const std::int64_t count : counts.subspan(one * number, number))
+            text += fmt::format(",{}", count);
+    }
+    return text + '\n';
 }
 
 // Returns the number of scores that are told apart in the ROC curve of each of so many classes: as
@@ -216,7 +267,7 @@ class Classification : public FieldTask {
     }
 
     NamedTensors blank_targets(std::int64_t count) const override {
-        return {{"labels", torch::arange(count).remainder(outputs())}};
+        return {{"labels", blank_numbers({count}, outputs())}};
     }
 
     at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override {
@@ -286,22 +337,86 @@ class Classification : public FieldTask {
     ClassLoss loss_;
 };
 
+struct Overlap {
+    double mean_iou = 0, accuracy = 0;
+};
+
+// Classes that neither are anywhere nor were found count in no mean.
+Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t classes) {
+    const at::Tensor pairs =
+        torch::tensor(confusion, torch::kInt64).reshape({classes, classes}).to(torch::kFloat64);
+    const at::Tensor both = pairs.diagonal(), either = pairs.sum(0) + pairs.sum(1) - both;
+    const at::Tensor iou = (both / either).index({either.gt(0)});
+    return {iou.numel() > 0 ? iou.mean().item<double>() : 0,
+            (both.sum() / pairs.sum()).item<double>()};
+}
+
+constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matrix
+
+class Segmentation : public FieldTask {
+  public:
+    Segmentation(const TaskSettings& settings,
+                 const Field& masks,
+                 const TransformPipeline& pipeline)
+        : FieldTask(TaskKind::segmentation, masks, settings.ignore_index),
+          loss_(settings, field()),
+          moved_(pipeline.output_shape({any_channels,
+                                        static_cast<int>(field().shape[0]),
+                                        static_cast<int>(field().shape[1])})) {
+        check(outputs() <= most_classes, [&] {
+            return Error("E217",
+                         fmt::format("masks have {} classes", outputs()),
+                         fmt::format("segmentation supports at most {}", most_classes),
+                         "number the classes of the masks from 0 on");
+        });
+    }
+
+    std::vector<std::int64_t> output_shape() const override {
+        return {outputs(), moved_.height, moved_.width};
+    }
+
+    NamedTensors blank_targets(std::int64_t count) const override {
+        return {{"masks", blank_numbers({count, moved_.height, moved_.width}, outputs())}};
+    }
+
+    TaskSums no_sums() const override {
+        return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(outputs() * outputs()))};
+    }
+
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
+        const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
+        return sums_of({loss(outputs, samples)},
+                       {confusion_counts(masks, found, this->outputs(), ignored())});
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto [mean_iou, accuracy] = overlap_of(sums.counts, outputs());
+        return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
+                            {"iou", mean_iou},
+                            {"accuracy", accuracy}},
+                .text = fmt::format(
+                    "mean IoU {}, accuracy of pixels {}", percent(mean_iou), percent(accuracy)),
+                .confusion = confusion_csv(sums.counts, field())};
+    }
+
+  protected:
+    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
+        const at::Tensor& masks = samples.targets[0].tensor;
+        const at::Tensor each = loss_.of_each(logits, masks);
+        if (ignored() < 0) return mean_of_each(each);
+        const at::Tensor counted = masks.ne(ignored()).flatten(1).sum(1);
+        return each.flatten(1).sum(1) / counted.clamp_min(1);
+    }
+
+  private:
+    static constexpr int any_channels = 3;  // also ImageNet's
+
+    ClassLoss loss_;
+    ImageShape moved_;
+};
+
 }  // namespace
-
-ClassLoss::ClassLoss(const TaskSettings& settings, const Field& field)
-    : smoothing_(settings.label_smoothing), ignored_(settings.ignore_index) {
-    const std::string& text = settings.class_weights;
-    if (text != "none")
-        weights_ = torch::tensor(text == "balanced" ? balanced_weights(field)
-                                                    : given_weights(text, field));
-}
-
-at::Tensor ClassLoss::reduced(const at::Tensor& logits,
-                              const at::Tensor& classes,
-                              at::Reduction::Reduction reduction) const {
-    const at::Tensor weights = weights_.defined() ? weights_.to(logits.device()) : weights_;
-    return at::cross_entropy_loss(logits, classes, weights, reduction, ignored_, smoothing_);
-}
 
 at::Tensor confusion_counts(const at::Tensor& classes,
                             const at::Tensor& found,
@@ -317,20 +432,14 @@ at::Tensor confusion_counts(const at::Tensor& classes,
         .narrow(0, 0, count);
 }
 
-std::string confusion_csv(std::span<const std::int64_t> counts, const Field& field) {
-    const auto number = static_cast<std::size_t>(field.classes());
-    std::string text = "class";
-    for (std::size_t found = 0; found < number; ++found) text += ',' + class_name(field, found);
-    for (std::size_t one = 0; one < number; ++one) {
-        text += '\n' + class_name(field, one);
-        for (const std::int64_t count : counts.subspan(one * number, number))
-            text += fmt::format(",{}", count);
-    }
-    return text + '\n';
-}
-
 std::unique_ptr<Task> make_classification(const TaskSettings& settings, const Field& labels) {
     return std::make_unique<Classification>(settings, labels);
+}
+
+std::unique_ptr<Task> make_segmentation(const TaskSettings& settings,
+                                        const Field& masks,
+                                        const TransformPipeline& pipeline) {
+    return std::make_unique<Segmentation>(settings, masks, pipeline);
 }
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks besides classification and regression.
+// Tasks besides those of one class for each sample or pixel.
 //
 // Tested: train/task/other_tasks_test.cpp, e2e/own_models_test.cpp.
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
 
-#include "task/classification.hpp"
 #include "task/task.hpp"
 
 #include <algorithm>
@@ -45,8 +45,7 @@ class MultiLabel : public FieldTask {
     }
 
     NamedTensors blank_targets(std::int64_t count) const override {
-        const at::Tensor numbers = torch::arange(count * outputs()).remainder(3);
-        return {{"labels", numbers.eq(0).to(torch::kFloat32).reshape({count, outputs()})}};
+        return {{"labels", blank_numbers({count, outputs()}, 3).eq(0).to(torch::kFloat32)}};
     }
 
     TaskSums no_sums() const override { return {{0}, {0, 0, 0, 0, 0}}; }
@@ -202,8 +201,7 @@ class NextToken : public FieldTask {
     }
 
     NamedTensors blank_targets(std::int64_t count) const override {
-        return {{"tokens",
-                 torch::arange(count * length()).remainder(outputs()).reshape({count, length()})}};
+        return {{"tokens", blank_numbers({count, length()}, outputs())}};
     }
 
     TaskSums no_sums() const override { return {{0}, {0}}; }
@@ -235,87 +233,146 @@ class NextToken : public FieldTask {
     std::int64_t length() const { return field().shape[0] - 1; }
 };
 
-struct Overlap {
-    double mean_iou = 0, accuracy = 0;
-};
-
-// Classes that neither are anywhere nor were found count in no mean.
-Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t classes) {
-    const at::Tensor pairs =
-        torch::tensor(confusion, torch::kInt64).reshape({classes, classes}).to(torch::kFloat64);
-    const at::Tensor both = pairs.diagonal(), either = pairs.sum(0) + pairs.sum(1) - both;
-    const at::Tensor iou = (both / either).index({either.gt(0)});
-    return {iou.numel() > 0 ? iou.mean().item<double>() : 0,
-            (both.sum() / pairs.sum()).item<double>()};
-}
-
-constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matrix
-
-class Segmentation : public FieldTask {
+class Regression : public FieldTask {
   public:
-    Segmentation(const TaskSettings& settings,
-                 const Field& masks,
-                 const TransformPipeline& pipeline)
-        : FieldTask(TaskKind::segmentation, masks, settings.ignore_index),
-          loss_(settings, field()),
-          moved_(pipeline.output_shape({any_channels,
-                                        static_cast<int>(field().shape[0]),
-                                        static_cast<int>(field().shape[1])})) {
-        check(outputs() <= most_classes, [&] {
-            return Error("E217",
-                         fmt::format("masks have {} classes", outputs()),
-                         fmt::format("segmentation supports at most {}", most_classes),
-                         "number the classes of the masks from 0 on");
+    Regression(const TaskSettings& settings, const Field& targets)
+        : FieldTask(TaskKind::regression, targets),
+          settings_(settings),
+          middle_(targets.mean.empty() ? torch::zeros({1}, torch::kFloat64)
+                                       : torch::tensor(targets.mean, torch::kFloat64)) {
+        if (!settings.scales_targets) return;
+        check(!targets.mean.empty(), [] {
+            return Error("E248",
+                         "--scale-targets would do nothing",
+                         "the data set has no finite mean and deviation of 'targets'",
+                         "give --normalise dataset, which finds them, or drop --scale-targets");
         });
+        std::vector<double> divisors = targets.std;
+        std::ranges::replace(divisors, 0.0, 1.0);  // all are equal
+        deviation_ = torch::tensor(divisors, torch::kFloat64);
     }
 
-    std::vector<std::int64_t> output_shape() const override {
-        return {outputs(), moved_.height, moved_.width};
+    std::int64_t outputs() const override { return field().shape.empty() ? 1 : field().shape[0]; }
+
+    NamedTensors targets(const LeafSource& source) const override {
+        if (deviation_.defined()) {
+            const at::Tensor stored = stored_targets(source).reshape({-1, outputs()});
+            const at::Tensor scaled = (stored.to(torch::kFloat64) - middle_) / deviation_;
+            return {{"targets", scaled.to(torch::kFloat32)}};
+        }
+        NamedTensors targets = FieldTask::targets(source);
+        targets[0].tensor = targets[0].tensor.reshape({-1, outputs()});
+        return targets;
+    }
+
+    at::Tensor in_units(const at::Tensor& outputs) const override {
+        if (!deviation_.defined()) return outputs;
+        const at::Tensor exact = outputs.to(torch::kFloat64);
+        return (exact * deviation_.to(outputs.device()) + middle_.to(outputs.device()))
+            .to(outputs.scalar_type());
+    }
+
+    std::string classes_text() const override {
+        if (!deviation_.defined()) return "";
+        return fmt::format("targets: scaled by mean {:.6g} and deviation {:.6g}",
+                           fmt::join(field().mean, ", "),
+                           fmt::join(field().std, ", "));
+    }
+
+    std::string class_warning() const override {
+        std::vector<std::string> constant;
+        for (std::size_t k = 0; k < field().std.size(); ++k)
+            if (field().std[k] == 0)
+                constant.push_back(fmt::format("{} is always {:.6g}", name_of(k), field().mean[k]));
+        return constant.empty() ? ""
+                                : fmt::format("there is nothing to learn of some targets: {}",
+                                              fmt::join(constant, ", "));
     }
 
     NamedTensors blank_targets(std::int64_t count) const override {
-        const std::int64_t height = moved_.height, width = moved_.width;
-        return {{"masks",
-                 torch::arange(count * height * width)
-                     .remainder(outputs())
-                     .reshape({count, height, width})}};
+        return {{"targets", (blank_numbers({count, outputs()}, 5) - 2).to(torch::kFloat32)}};
     }
 
     TaskSums no_sums() const override {
-        return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(outputs() * outputs()))};
+        return {std::vector<double>(static_cast<std::size_t>(1 + 4 * outputs())), {}};
     }
 
+    // In the targets' units. Reals: loss; then, for each number, the absolute errors, the squared
+    // ones, the distances of targets from the training data's mean and their squares.
     SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
-        const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
-        const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
-        return sums_of({loss(outputs, samples)},
-                       {confusion_counts(masks, found, this->outputs(), ignored())});
+        const at::Tensor found = counted_rows(only(outputs), samples).to(torch::kFloat64);
+        const at::Tensor there =
+            counted_rows(samples.targets[0].tensor, samples).to(torch::kFloat64);
+        at::Tensor error = found - there, distance = there;
+        if (deviation_.defined()) {
+            const at::Tensor unit = deviation_.to(there.device());
+            error = error * unit, distance = distance * unit;
+        } else {
+            distance = distance - middle_.to(there.device());
+        }
+        return sums_of({loss(outputs, samples),
+                        error.abs().sum(0),
+                        (error * error).sum(0),
+                        distance.sum(0),
+                        (distance * distance).sum(0)},
+                       {});
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
-        const auto [mean_iou, accuracy] = overlap_of(sums.counts, outputs());
-        return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
-                            {"iou", mean_iou},
-                            {"accuracy", accuracy}},
-                .text = fmt::format(
-                    "mean IoU {}, accuracy of pixels {}", percent(mean_iou), percent(accuracy)),
-                .confusion = confusion_csv(sums.counts, field())};
+        const auto count = static_cast<double>(samples);
+        const auto width = static_cast<std::size_t>(outputs());
+        const auto wide = static_cast<double>(width);
+        double absolute = 0, squares = 0, r2 = 0;
+        std::string table = "target                    R2        MAE       RMSE\n";
+        for (std::size_t k = 0; k < width; ++k) {
+            const auto real = [&](std::size_t which) { return sums.reals[1 + which * width + k]; };
+            const double spread = real(3) - real(2) * real(2) / count;
+            const double own_r2 = determination(real(1), spread);
+            table += fmt::format("{:<18} {:>9.4f} {:>10.4g} {:>10.4g}\n",
+                                 name_of(k),
+                                 own_r2,
+                                 real(0) / count,
+                                 std::sqrt(real(1) / count));
+            absolute += real(0);
+            squares += real(1);
+            r2 += own_r2 / wide;
+        }
+        const double mae = absolute / (count * wide), rmse = std::sqrt(squares / (count * wide));
+        return {
+            .metrics = {{"loss", sums.reals[0] / count}, {"r2", r2}, {"mae", mae}, {"rmse", rmse}},
+            .text = fmt::format("R2 {:.4f}, MAE {:.4g}, RMSE {:.4g}", r2, mae, rmse),
+            .by_class = width > 1 ? table : ""};
     }
 
   protected:
-    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
-        const at::Tensor& masks = samples.targets[0].tensor;
-        const at::Tensor each = loss_.of_each(logits, masks);
-        if (ignored() < 0) return mean_of_each(each);
-        const at::Tensor counted = masks.ne(ignored()).flatten(1).sum(1);
-        return each.flatten(1).sum(1) / counted.clamp_min(1);
+    at::Tensor losses(const at::Tensor& outputs, const LeafSamples& samples) const override {
+        return mean_of_each(distances(outputs, samples.targets[0].tensor));
     }
 
   private:
-    static constexpr int any_channels = 3;  // also ImageNet's
+    // Of target `k`, from 1 where they have no names.
+    std::string name_of(std::size_t k) const {
+        return k < field().columns.size() ? printable(field().columns[k])
+                                          : fmt::format("target {}", k + 1);
+    }
 
-    ClassLoss loss_;
-    ImageShape moved_;
+    // If all targets are equal: 1 for a perfect model, else 0, as in scikit-learn.
+    static double determination(double error, double spread) {
+        if (spread > 0) return 1 - error / spread;
+        return error > 0 ? 0 : 1;
+    }
+
+    at::Tensor distances(const at::Tensor& outputs, const at::Tensor& targets) const {
+        if (settings_.loss == RegressionLoss::mae)
+            return at::l1_loss(outputs, targets, at::Reduction::None);
+        if (settings_.loss == RegressionLoss::huber)
+            return at::huber_loss(outputs, targets, at::Reduction::None, settings_.huber_delta);
+        return at::mse_loss(outputs, targets, at::Reduction::None);
+    }
+
+    TaskSettings settings_;
+    at::Tensor middle_;     // f64 [K] or [1]: squares of what is far from zero would lose digits
+    at::Tensor deviation_;  // f64 [K] or [1]; undefined: targets are learned as they are
 };
 
 // Compares nothing with targets, which are among the inputs of the model.
@@ -330,8 +387,7 @@ class ProgramTask : public Task {
     NamedTensors blank_targets(std::int64_t) const override { return {}; }
 
     at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override {
-        const at::Tensor& each = outputs.front().tensor;
-        return (samples.weights.defined() ? each * samples.weights : each).sum();
+        return sum_of_each(outputs.front().tensor, samples);
     }
 
     TaskSums no_sums() const override { return {std::vector<double>(names_.size()), {}}; }
@@ -358,8 +414,7 @@ class ProgramTask : public Task {
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
         const auto count = static_cast<double>(samples);
-        Evaluation result{
-            .metrics = {{"loss", sums.reals[0] / count}}, .text = {}, .confusion = {}};
+        Evaluation result{.metrics = {{"loss", sums.reals[0] / count}}, .text = {}};
         std::vector<std::string> texts;
         for (std::size_t i = 1; i < names_.size(); ++i) {
             const double value = result.metrics[names_[i]] = sums.reals[i] / count;
@@ -384,10 +439,8 @@ std::unique_ptr<Task> make_next_token(const TaskSettings&, const Field& tokens) 
     return std::make_unique<NextToken>(tokens);
 }
 
-std::unique_ptr<Task> make_segmentation(const TaskSettings& settings,
-                                        const Field& masks,
-                                        const TransformPipeline& pipeline) {
-    return std::make_unique<Segmentation>(settings, masks, pipeline);
+std::unique_ptr<Task> make_regression(const TaskSettings& settings, const Field& targets) {
+    return std::make_unique<Regression>(settings, targets);
 }
 
 std::unique_ptr<Task> make_program_task() {

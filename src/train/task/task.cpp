@@ -338,7 +338,14 @@ NamedTensors FieldTask::targets(const LeafSource& source) const {
 }
 
 at::Tensor FieldTask::loss(const NamedTensors& outputs, const LeafSamples& samples) const {
-    const at::Tensor each = losses(only(outputs), samples);
+    return sum_of_each(losses(only(outputs), samples), samples);
+}
+
+at::Tensor blank_numbers(at::IntArrayRef extents, std::int64_t below) {
+    return torch::arange(c10::multiply_integers(extents)).remainder(below).reshape(extents);
+}
+
+at::Tensor sum_of_each(const at::Tensor& each, const LeafSamples& samples) {
     return (samples.weights.defined() ? each * samples.weights : each).sum();
 }
 

@@ -199,6 +199,12 @@ class FieldTask : public Task {
     Field field_;
 };
 
+/// Returns generated whole numbers from 0 to `below` - 1.
+at::Tensor blank_numbers(at::IntArrayRef extents, std::int64_t below);
+
+/// Returns the sum of a number of each sample, [n], without masked ones.
+at::Tensor sum_of_each(const at::Tensor& each, const LeafSamples& samples);
+
 /// Reduces [n, ...] to [n], the mean of each sample.
 at::Tensor mean_of_each(const at::Tensor& values);
 
@@ -207,6 +213,13 @@ at::Tensor counted_rows(const at::Tensor& rows, const LeafSamples& samples);
 
 /// Returns the sums of each list.
 SampleSums sums_of(const std::vector<at::Tensor>& reals, const std::vector<at::Tensor>& counts);
+
+/// Returns i64 [number * number]: how often the row's class was predicted as the column's, without
+/// those of the class `ignored`.
+at::Tensor confusion_counts(const at::Tensor& classes,
+                            const at::Tensor& found,
+                            std::int64_t number,
+                            std::int64_t ignored = -1);
 
 /// Returns a share in the form of JSON and of people: {0.123} "12.30 %".
 std::string percent(double share);
