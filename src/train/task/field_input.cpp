@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tested: train/task/field_input_test.cpp, simcuda/feed_test.cpp, e2e/device_test.cpp.
 #include "task/field_input.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -8,7 +9,9 @@
 #include <array>
 
 #include <ATen/Functions.h>
+#include <c10/core/StreamGuard.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -67,6 +70,17 @@ at::Tensor by_place(std::vector<double> numbers, const Field& field, double othe
 std::vector<double> divisors(std::vector<double> deviations) {
     std::ranges::replace(deviations, 0.0, 1.0);
     return deviations;
+}
+
+// Returns uninitialised f32 [samples, C, H, W], channels innermost: the layout in which
+// convolutions and pooling use whole vectors.
+at::Tensor empty_input(std::int64_t samples,
+                       const ImageShape& shape,
+                       at::Device device = at::kCPU) {
+    const auto layout = torch::TensorOptions(torch::kFloat32)
+                            .device(device)
+                            .memory_format(at::MemoryFormat::ChannelsLast);
+    return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
 }
 
 class NumberInput : public FieldInput {
@@ -144,23 +158,164 @@ class TokenInput : public FieldInput {
     Field field_;
 };
 
-// Makes an input of numbers of any type, up to four dimensions: (value - mean) / deviation by
-// channel, if `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels
-// of 1 x 1, none a single channel. u8 are first divided by 255. u8 are computed in f32, others in
-// f64. Errors: E248 if `pipeline` does more than normalise.
+template <class Value>
+std::span<Value> values_of(const at::Tensor& tensor) {
+    return {tensor.data_ptr<Value>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+template <class Range>
+at::Tensor uploaded(const DeviceStage& stage, const Range& values) {
+    return stage.upload(std::as_bytes(std::span(values)));
+}
+
+// An input of [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of a pipeline.
+// All but u8 become f32 first, and are not divided by 255.
+class ImageInput : public FieldInput {
+  public:
+    ImageInput(const Field& field, const TransformPipeline& pipeline, const Field& statistics)
+        : field_(field),
+          transform_(pipeline,
+                     shape_of(field),
+                     statistics.mean,
+                     statistics.std,
+                     field.type == ElementType::u8 ? 255 : 1) {}
+
+    ImageShape shape() const override { return transform_.output(); }
+
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        const at::Tensor images =
+            empty_input(static_cast<std::int64_t>(samples.ids.size()), shape());
+        const at::Tensor numbers = numbers_of(rows, samples.ids.size());
+        const auto apply = [&](auto values) {
+            transform_.apply(
+                values, samples.ids, samples.key, PixelLayout::nhwc, values_of<float>(images));
+        };
+        if (has_bytes())
+            apply(std::span<const std::uint8_t>(values_of<std::uint8_t>(numbers)));
+        else
+            apply(std::span<const float>(values_of<float>(numbers)));
+        return images;
+    }
+
+    at::Tensor read_on(const DeviceStage& stage,
+                       std::span<const std::byte> rows,
+                       const KeyedSamples& samples) const override {
+        const auto count = static_cast<std::int64_t>(samples.ids.size());
+        at::Tensor stored =
+            has_bytes() ? stage.copy(rows) : stage.upload(numbers_of(rows, samples.ids.size()));
+        const c10::StreamGuard guard(stage.stream());
+        if (has_bytes() && has_channels_last(field_))
+            stored = as_images(stored.reshape(batch_extents(field_, count)), field_).contiguous();
+        const at::Tensor images = empty_input(count, shape(), stage.device());
+        const std::size_t scratch = transform_.scratch_values(samples.ids.size());
+        const std::array rooms{stage.room(scratch), stage.room(scratch)};
+        const at::Tensor draws = uploaded(stage, transform_.draw(samples.ids, samples.key));
+        const at::Tensor mean = uploaded(stage, transform_.mean());
+        const at::Tensor scale = uploaded(stage, transform_.scale());
+        stage.transform(
+            plan_launches(transform_,
+                          {.images = has_bytes() ? stored.data_ptr<std::uint8_t>() : nullptr,
+                           .numbers = has_bytes() ? nullptr : stored.data_ptr<float>(),
+                           .draws = static_cast<const StageDraw*>(draws.data_ptr()),
+                           .mean = static_cast<const float*>(mean.data_ptr()),
+                           .scale = static_cast<const float*>(scale.data_ptr()),
+                           .scratch = {rooms[0].data_ptr<float>(), rooms[1].data_ptr<float>()},
+                           .out = images.data_ptr<float>(),
+                           .layout = PixelLayout::nhwc,
+                           .count = count}));
+        return images;
+    }
+
+    at::Tensor move_masks(const at::Tensor& masks,
+                          const KeyedSamples& samples,
+                          std::int64_t outside) const override {
+        const at::Tensor own = masks.contiguous();
+        const at::Tensor moved =
+            torch::empty({masks.size(0), shape().height, shape().width}, torch::kInt64);
+        transform_.move_masks(values_of<std::int64_t>(own),
+                              samples.ids,
+                              samples.key,
+                              outside,
+                              values_of<std::int64_t>(moved));
+        return moved;
+    }
+
+    std::vector<MixRow> mix(const DeviceStage* stage,
+                            at::Tensor& values,
+                            const KeyedSamples& samples,
+                            std::span<const std::uint8_t> valid) const override {
+        std::vector<MixRow> rows = transform_.mix_rows(samples.ids, samples.key, valid);
+        if (rows.empty()) return rows;
+        if (stage == nullptr) {
+            transform_.mix(values_of<float>(values), rows, PixelLayout::nhwc);
+            return rows;
+        }
+        const c10::StreamGuard guard(stage->stream());
+        const at::Tensor unmixed = values.clone(), there = uploaded(*stage, rows);
+        stage->mix({.in = unmixed.data_ptr<float>(),
+                    .out = values.data_ptr<float>(),
+                    .rows = static_cast<const MixRow*>(there.data_ptr()),
+                    .channels = shape().channels,
+                    .height = shape().height,
+                    .width = shape().width,
+                    .layout = PixelLayout::nhwc,
+                    .images = static_cast<std::int64_t>(samples.ids.size())});
+        return rows;
+    }
+
+  private:
+    bool has_bytes() const { return field_.type == ElementType::u8; }
+
+    // [n, C, H, W]: bytes as they are stored, or floats.
+    at::Tensor numbers_of(std::span<const std::byte> rows, std::size_t samples) const {
+        return as_images(stored_rows(rows, field_, samples), field_)
+            .to(has_bytes() ? torch::kUInt8 : torch::kFloat32)
+            .contiguous();
+    }
+
+    Field field_;
+    ImageTransform transform_;
+};
+
+class MaskInput : public FieldInput {
+  public:
+    MaskInput(const Field& field, const FieldInput& image, std::int64_t outside)
+        : stored_(make_raw_input(field)), image_(image), outside_(outside) {}
+
+    ImageShape shape() const override { return {1, image_.shape().height, image_.shape().width}; }
+
+    at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
+        return image_.move_masks(stored_->read(rows, samples), samples, outside_);
+    }
+
+  private:
+    std::unique_ptr<FieldInput> stored_;
+    const FieldInput& image_;
+    std::int64_t outside_;
+};
+
+void check_untransformed(const TransformPipeline& pipeline,
+                         const std::string& why,
+                         const std::string& fix) {
+    check(pipeline == TransformPipeline(), [&] {
+        return Error("E248", fmt::format("'{}' is for images", pipeline.text()), why, fix);
+    });
+}
+
+// Numbers of any type, up to four dimensions: (value - mean) / deviation by channel, if
+// `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels of 1 x 1,
+// none a single channel. u8 are first divided by 255. u8 are computed in f32, others in f64.
+// Errors: E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                               const TransformPipeline& pipeline,
                                               const Field& statistics) {
-    check(pipeline == TransformPipeline(), [&] {
-        return Error("E248",
-                     fmt::format("'{}' is for images", pipeline.text()),
-                     fmt::format("field '{}' holds {} of {} dimensions without an image's name or "
-                                 "layout, which are normalised only",
-                                 field.name,
-                                 element_name(field.type),
-                                 field.shape.size()),
-                     "drop --transform, or call them images, as by --field images=/PATH:CHW");
-    });
+    check_untransformed(pipeline,
+                        fmt::format("field '{}' holds {} of {} dimensions without an image's name "
+                                    "or layout, which are normalised only",
+                                    field.name,
+                                    element_name(field.type),
+                                    field.shape.size()),
+                        "drop --transform, or call them images, as by --field images=/PATH:CHW");
     return std::make_unique<NumberInput>(field, statistics);
 }
 
@@ -175,43 +330,37 @@ std::unique_ptr<FieldInput> make_token_input(const Field& field,
                      "a sample is [T + 1]: T tokens, and the one that follows",
                      "pack them with 'lockstep data pack --text' or --tokens");
     });
-    check(pipeline == TransformPipeline(), [&] {
-        return Error("E248",
-                     fmt::format("'{}' is for images", pipeline.text()),
-                     fmt::format("field '{}' holds tokens", field.name),
-                     "drop --transform");
-    });
+    check_untransformed(
+        pipeline, fmt::format("field '{}' holds tokens", field.name), "drop --transform");
     return std::make_unique<TokenInput>(field);
 }
 
+// Errors: E248.
+std::unique_ptr<FieldInput> make_image_input(const Field& field,
+                                             const TransformPipeline& pipeline,
+                                             const Field& statistics) {
+    const bool is_real = field.type == ElementType::f32 || field.type == ElementType::f64;
+    const bool is_asked = std::ranges::any_of(pipeline.ops(), [](const TransformOp& op) {
+        return op.kind == TransformKind::normalise && op.statistics == Statistics::imagenet;
+    });
+    check(field.type == ElementType::u8 || is_real || !is_asked, [&] {
+        return Error("E248",
+                     fmt::format("'{}' does not go with {}", pipeline.text(), field.name),
+                     fmt::format("ImageNet's statistics are of values 0 to 1, and these are {}",
+                                 element_name(field.type)),
+                     "drop imagenet: 'normalise' takes the data's own mean and deviation");
+    });
+    return std::make_unique<ImageInput>(field, pipeline, statistics);
+}
+
+Error unmoved(const TransformPipeline& pipeline, const std::string& why) {
+    return Error("E248",
+                 fmt::format("'{}' would move images, but not their masks", pipeline.text()),
+                 why,
+                 "pack masks of whole numbers [H, W] of the images' size, or drop --transform");
+}
+
 }  // namespace
-
-// Copies the host's result; images, which are larger as floats, have a method of their own.
-at::Tensor FieldInput::read_on(const DeviceStage& stage,
-                               std::span<const std::byte> rows,
-                               const KeyedSamples& samples) const {
-    return stage.upload(read(rows, samples));
-}
-
-at::Tensor FieldInput::move_masks(const at::Tensor& masks,
-                                  const KeyedSamples&,
-                                  std::int64_t) const {
-    return masks;
-}
-
-std::vector<MixRow> FieldInput::mix(const DeviceStage*,
-                                    at::Tensor&,
-                                    const KeyedSamples&,
-                                    std::span<const std::uint8_t>) const {
-    return {};
-}
-
-at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device) {
-    const auto layout = torch::TensorOptions(torch::kFloat32)
-                            .device(device)
-                            .memory_format(at::MemoryFormat::ChannelsLast);
-    return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
-}
 
 at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples) {
     return torch::from_blob(const_cast<std::byte*>(rows.data()),
@@ -238,6 +387,33 @@ std::unique_ptr<FieldInput> make_field_input(const Field& field,
 
 std::unique_ptr<FieldInput> make_raw_input(const Field& field) {
     return std::make_unique<RawInput>(field);
+}
+
+void check_masks_follow(const TransformPipeline& pipeline,
+                        const Field& masks,
+                        const Field& images) {
+    const bool is_whole = masks.type != ElementType::f32 && masks.type != ElementType::f64;
+    const ImageShape pixels = shape_of(images);
+    check(is_whole && masks.shape.size() == 2, [&] {
+        return unmoved(pipeline,
+                       fmt::format("those are {} [{}], and whole numbers [H, W] can be moved",
+                                   element_name(masks.type),
+                                   fmt::join(masks.shape, ", ")));
+    });
+    check(masks.shape[0] == pixels.height && masks.shape[1] == pixels.width, [&] {
+        return unmoved(pipeline,
+                       fmt::format("'masks' are [{}], and '{}' {} x {}",
+                                   fmt::join(masks.shape, ", "),
+                                   images.name,
+                                   pixels.height,
+                                   pixels.width));
+    });
+}
+
+std::unique_ptr<FieldInput> make_mask_input(const Field& field,
+                                            const FieldInput& image,
+                                            std::int64_t outside) {
+    return std::make_unique<MaskInput>(field, image, outside);
 }
 
 }  // namespace lockstep

@@ -42,36 +42,31 @@ class FieldInput {
     /// until its stream has read them.
     virtual at::Tensor read_on(const DeviceStage& stage,
                                std::span<const std::byte> rows,
-                               const KeyedSamples& samples) const;
+                               const KeyedSamples& samples) const {
+        return stage.upload(read(rows, samples));
+    }
 
     /// Moves masks i64 [n, H, W] as it moves the images of `samples`; what comes from outside of
     /// these is `outside`.
     virtual at::Tensor move_masks(const at::Tensor& masks,
-                                  const KeyedSamples& samples,
-                                  std::int64_t outside) const;
+                                  const KeyedSamples& /*samples*/,
+                                  std::int64_t /*outside*/) const {
+        return masks;
+    }
 
     /// Mixes the `values` of one leaf in place by ImageTransform::mix_rows: on the device of
     /// `stage`, or on the host if it is null. Returns the partners and shares; empty if nothing is
     /// mixed.
-    virtual std::vector<MixRow> mix(const DeviceStage* stage,
-                                    at::Tensor& values,
-                                    const KeyedSamples& samples,
-                                    std::span<const std::uint8_t> valid) const;
+    virtual std::vector<MixRow> mix(const DeviceStage* /*stage*/,
+                                    at::Tensor& /*values*/,
+                                    const KeyedSamples& /*samples*/,
+                                    std::span<const std::uint8_t> /*valid*/) const {
+        return {};
+    }
 };
-
-/// Returns uninitialised f32 [samples, C, H, W], channels innermost: the layout in which
-/// convolutions and pooling use whole vectors.
-at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device = at::kCPU);
 
 /// Returns the rows as they are stored, [samples, ...], in their own memory.
 at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples);
-
-/// Makes an input of [C, H, W], [H, W] or, with layout HWC, [H, W, C]: images, through all of
-/// `pipeline`. All but u8 become f32 first, and are not divided by 255. `statistics` has the mean
-/// and deviation for `normalise`. Errors: E248.
-std::unique_ptr<FieldInput> make_image_input(const Field& field,
-                                             const TransformPipeline& pipeline,
-                                             const Field& statistics);
 
 /// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32.
 std::unique_ptr<FieldInput> make_raw_input(const Field& field);
