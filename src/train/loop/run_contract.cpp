@@ -10,7 +10,6 @@
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/leaf_passes.hpp"
-#include "task/normalise.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -14,7 +14,6 @@
 #include "lockstep/train/train.hpp"
 
 #include "loop/loop.hpp"
-#include "task/normalise.hpp"
 
 #include <algorithm>
 #include <array>

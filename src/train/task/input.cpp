@@ -7,8 +7,6 @@
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/model_table.hpp"
 
-#include "task/normalise.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>

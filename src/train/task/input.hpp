@@ -54,6 +54,22 @@ bool is_learned(const std::string& field);
 /// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);
 
+/// Returns the field with the mean and deviation that --normalise has for it: its own, none, or
+/// given ones. Errors: E103 for other text.
+Field normalised_as(Field field, const std::string& normalise);
+
+/// Returns the data set with normalised_as() of all fields that are not learned.
+DatasetIndex with_used_statistics(const DatasetIndex& data, const std::string& normalise);
+
+/// Returns the treatment of a field's numbers between the data set and the model, for the log.
+std::string treatment(const Field& field, const TrainSettings& settings, ManifestKind kind);
+
+/// Checks that --normalise, and a `normalise` in `transform` as the user wrote it, have an effect
+/// on the inputs. Errors: E248; E103 as normalised_as(), or for a field that is no input.
+void check_normalises(const TrainSettings& settings,
+                      const std::string& transform,
+                      const DatasetIndex& index);
+
 /// Makes tensors of one data set's rows. Inputs are f32 [n, C, H, W], channels innermost in memory,
 /// or tokens i64 [n, T], of the input_places(). Images pass a pipeline of transforms, keyed by the
 /// settings' seed, epoch and sample; masks move with them. Targets are the task's. Borrows index

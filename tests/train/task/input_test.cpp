@@ -4,7 +4,6 @@
 #include "lockstep/core/error.hpp"
 
 #include "support/caught.hpp"
-#include "task/normalise.hpp"
 #include "train/made_up_index.hpp"
 
 #include <gmock/gmock.h>
