@@ -6,8 +6,6 @@
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
-#include "checkpoint/name_patterns.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <set>

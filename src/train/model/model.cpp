@@ -7,7 +7,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/split.hpp"
 
-#include "checkpoint/name_patterns.hpp"
+#include "checkpoint/initial_weights.hpp"
 #include "model/built_in.hpp"
 #include "model/known_errors.hpp"
 #include "model/model.hpp"

@@ -5,7 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "checkpoint/name_patterns.hpp"
+#include "checkpoint/initial_weights.hpp"
 
 #include <algorithm>
 #include <cmath>
