@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reports of a run: step lines, metrics, events, progress.
+// The reports of a run: step lines, metrics, events, progress. loop.cpp alone has one.
+//
+// Tested: e2e/run_directory_test.cpp, e2e/precision_test.cpp.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/run/events.hpp"
+#include "lockstep/run/memory.hpp"
 #include "lockstep/run/metrics.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/step_budget.hpp"
@@ -12,51 +17,282 @@
 #include "lockstep/run/tensorboard.hpp"
 
 #include "loop/loop.hpp"
+#include "loop/step_tracer.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
-#include <memory>
 #include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <torch/torch.h>
 
 namespace lockstep {
-
-class StepTracer;
 
 /// Every rank writes its own step lines; rank 0 also the terminal, metrics.jsonl and events.
 class Reporter {
   public:
-    explicit Reporter(const LoopParts& parts);
+    explicit Reporter(const LoopParts& parts)
+        : parts_(parts),
+          at_(parts.course.progress),
+          progress_("training", static_cast<std::uint64_t>(parts.contract.length.total_steps)),
+          tracer_(parts),
+          since_s_(now_s()),
+          epoch_since_s_(since_s_) {
+        parts.run.clock.take();  // setting up is no step's time
+        progress_.start_at(static_cast<std::uint64_t>(at_.step));
+        budgets_.emplace(step_budgets_path(parts.run.paths.logs(parts.run.incarnation),
+                                           parts.start.ranks.rank()));
+        if (!parts.start.ranks.is_root()) return;
+        metrics_.emplace(parts.run.paths.metrics(), at_.step);
+        events_.emplace(parts.run.paths.root, at_.step);
+        events_->add_text(at_.step, "run/settings", settings_text(parts.start.settings));
+    }
 
     /// Adds the time after the last step to that step.
-    ~Reporter();
+    ~Reporter() {
+        take_phases();
+        if (last_step_ > 0) keep_phases();
+    }
+
     Reporter(const Reporter&) = delete;
     Reporter& operator=(const Reporter&) = delete;
 
     /// Call after each step. `rate` is its learning rate.
-    void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
+    void after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
+        if (std::exchange(is_first_, false)) {
+            log_event(FirstStepEvent{at_.step});
+            epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
+        } else {
+            epoch_samples_ += samples;
+        }
+        if (outcome.is_skipped) note_skipped(outcome.loss);
+        if (std::isfinite(outcome.loss)) {
+            loss_ += outcome.loss;
+            ++losses_;
+        }
+        if (outcome.norms) noise_scale_.add(*outcome.norms);
+        phases_ += take_phases();
+        last_step_ = at_.step;
+        if (events_) step_ms_.add(since_step_.sum() * 1e3);
+        keep_phases();
+        tracer_.after_step();
+        rate_ = rate;
+        gradient_norm_ = outcome.gradient_norm;
+        samples_ += samples;
+        ++steps_;
+        const auto done = static_cast<std::uint64_t>(at_.step);
+        if (is_due()) report(rate);
+        if (at_.step % parts_.contract.length.steps_per_epoch == 0) report_epoch();
+        report_weights();
+        if (has_live_terminal() && progress_.is_due())
+            progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
+    }
 
     /// Reports the steps that have not been reported yet. Call it before long operations.
-    void flush();
+    void flush() {
+        if (steps_ > 0) report(rate_);
+    }
 
     /// Call after an evaluation, which has taken the time since flush().
-    void after_evaluation(const Evaluation& evaluation);
+    void after_evaluation(const Evaluation& evaluation) {
+        check_still_ours();
+        take_phases();
+        const double now = parts_.run.clock.since_s();
+        log_event(EvaluationEvent{at_.step, now - since_s_});
+        sums_.evaluate_s += now - since_s_;
+        since_s_ = epoch_since_s_ = now;
+        once(Level::info,
+             "epoch {} | test {} | test loss {:.4f}",
+             at_.epoch,
+             evaluation.text,
+             evaluation.metrics.at("loss"));
+        if (!parts_.start.ranks.is_root()) return;
+        if (!evaluation.confusion.empty())
+            write_file_atomically(parts_.run.paths.confusion(), evaluation.confusion);
+        EvaluationMetrics line{.step = at_.step, .epoch = at_.epoch, .figures = {}};
+        for (const auto& [name, value] : evaluation.metrics) {
+            line.figures["test_" + name] = value;
+            events_->add(at_.step, "test/" + name, value);
+        }
+        metrics_->append(json_of_record(line));
+    }
 
     /// Calls flush() and removes the live line.
-    void finish();
+    void finish() {
+        flush();
+        if (skipped_ > skipped_said_) say_skipped();
+        if (has_live_terminal()) progress_.finish();
+    }
 
   private:
-    void check_still_ours();
-    PhaseSeconds take_phases();
-    void close_step();
-    void keep_phases();
-    void report(double rate);
-    void log_steps(StepsEvent event);
-    DataReport data_report(double elapsed_s);
-    void report_epoch();
-    void report_weights();
-    void report_noise_scale();
-    void note_skipped(double loss);
-    void say_skipped();
-    bool is_due() const;
+    static constexpr double report_every_s = 30;
+
+    // Of a large one every n-th value is counted, so that some 16,384 are: a layer takes about a
+    // millisecond, however large it is.
+    static Histogram histogram_of(const at::Tensor& parameter) {
+        constexpr std::int64_t most_values = 16'384;
+        const at::NoGradGuard no_grad;
+        const std::int64_t stride = std::max<std::int64_t>(1, parameter.numel() / most_values);
+        const at::Tensor values = parameter.detach()
+                                      .reshape({-1})
+                                      .slice(0, 0, parameter.numel(), stride)
+                                      .to(at::kCPU, at::kFloat)
+                                      .contiguous();
+        Histogram histogram;
+        const float* const first = values.const_data_ptr<float>();
+        for (std::int64_t i = 0; i < values.numel(); ++i) histogram.add(first[i]);
+        return histogram;
+    }
+
+    bool is_due() const {
+        const std::int64_t every = parts_.start.settings.log_every;
+        if (every > 0) return at_.step % every == 0;
+        return now_s() - since_s_ >= report_every_s ||
+               at_.step % parts_.contract.length.steps_per_epoch == 0;
+    }
+
+    // Since the last call. Every second is of some step, but those of evaluations are of no report.
+    PhaseSeconds take_phases() {
+        const PhaseSeconds taken = parts_.run.clock.take();
+        since_step_ += taken;
+        return taken;
+    }
+
+    void keep_phases() {
+        const double ended_unix_s = unix_time_s() - (now_s() - parts_.run.clock.since_s());
+        const StepBudget budget{last_step_, ended_unix_s, std::exchange(since_step_, {})};
+        budgets_->add(budget);
+        parts_.course.stretches.add(budget);
+    }
+
+    // Reports the times of this rank's threads, without waiting.
+    DataReport data_report(double elapsed_s) {
+        const StreamStats now = parts_.course.stream->stats(),
+                          spent = now - std::exchange(data_, now);
+        return {.wait_s = spent.wait_s,
+                .read_s = spent.read_s,
+                .verify_s = spent.verify_s,
+                .decode_s = spent.decode_s,
+                .assemble_s = spent.assemble_s,
+                .bytes_read = spent.bytes_read,
+                .retries = spent.retries,
+                .masked_samples = spent.masked_samples,
+                .io_threads = spent.io_threads,
+                .bound = std::string(binding_stage(spent, elapsed_s))};
+    }
+
+    // A start that SLURM has lost sight of ends here, before it writes into its successor's files.
+    void check_still_ours() {
+        if (!parts_.run.directory) return;
+        parts_.run.directory->check_still_ours();
+        std::error_code failed;
+        const fs::path logs = parts_.run.paths.logs(parts_.run.incarnation);
+        if (fs::exists(logs, failed) || failed || std::exchange(has_lost_logs_, true)) return;
+        once(Level::warn,
+             "'{}' is gone: the training continues without logs; checkpoints are not affected",
+             logs.string());
+    }
+
+    void report(double rate) {
+        check_still_ours();
+        phases_ += take_phases();
+        const double now = parts_.run.clock.since_s();
+        const StepReport report{.epoch = at_.epoch,
+                                .step = at_.step,
+                                .loss = loss_ / static_cast<double>(losses_),
+                                .lr = rate,
+                                .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
+                                .phases = std::exchange(phases_, {}),
+                                .memory_bytes = memory_use().resident_bytes};
+        StepsEvent event{.report = report, .wall_s = now - since_s_};
+        if (parts_.start.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
+        const bool scales_loss = parts_.start.settings.precision == Precision::fp16;
+        if (scales_loss || parts_.start.settings.on_nonfinite != NonFinite::stop)
+            event.skipped_steps = skipped_;
+        if (scales_loss) event.loss_scale = at_.loss_scale.factor;
+        event.noise_scale = noise_scale_.samples();
+        const OverlapTimes times = parts_.engine.replica->take_overlap();
+        event.comm_busy_s = times.busy_s;
+        event.comm_exposed_s = times.exposed_s;
+        event.copy_s = parts_.course.feed->take_copy_s();
+        event.data = data_report(event.wall_s);
+        // With sums, so that who asks for a run's status need not read all of a long log.
+        const double save_s = report.phases[Phase::checkpoint];
+        sums_.train_s += event.wall_s - save_s;
+        sums_.save_s += save_s;
+        add_links(parts_.course.links, parts_.engine.replica->take_links());
+        sums_.links = parts_.course.links;
+        event.so_far = sums_;
+        log_event(event);
+        write_log(Level::info,
+                  parts_.start.ranks.is_root() ? Audience::once : Audience::here,
+                  step_line(report),
+                  fmt::format("step {}", at_.step));
+        if (parts_.start.ranks.is_root()) {
+            metrics_->append(json_of_record(event));
+            const std::array scalars = {Scalar{"train/loss", report.loss},
+                                        Scalar{"train/lr", report.lr},
+                                        Scalar{"train/samples_per_s", report.samples_per_s}};
+            events_->add(at_.step, scalars);
+            events_->add_histogram(at_.step, "time/step_ms", std::exchange(step_ms_, {}));
+        }
+        since_s_ = now;
+        loss_ = 0;
+        samples_ = steps_ = losses_ = 0;
+    }
+
+    // Overflows of fp16's scale are usual; a loss that is not finite is news even right after one.
+    void note_skipped(double loss) {
+        ++skipped_;
+        last_skipped_ = at_.step;
+        const bool is_usual =
+            parts_.start.settings.precision == Precision::fp16 && std::isfinite(loss);
+        if (!is_usual) skipped_level_ = Level::warn;
+        const std::optional<double>& last = is_usual ? skipped_said_at_s_ : warned_at_s_;
+        if (!last || now_s() - *last >= report_every_s) say_skipped();
+    }
+
+    void say_skipped() {
+        skipped_said_ = skipped_;
+        const Level level = std::exchange(skipped_level_, Level::info);
+        skipped_said_at_s_ = now_s();
+        if (level == Level::warn) warned_at_s_ = skipped_said_at_s_;
+        const bool scales_loss = parts_.start.settings.precision == Precision::fp16;
+        once(level,
+             "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite{}",
+             skipped_,
+             last_skipped_,
+             scales_loss ? fmt::format("; the loss is scaled by {} now", at_.loss_scale.factor)
+                         : "");
+    }
+
+    void report_epoch() {
+        const double seconds = now_s() - epoch_since_s_;
+        log_event(EpochEvent{.epoch = at_.epoch,
+                             .samples = epoch_samples_,
+                             .seconds = seconds,
+                             .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
+        epoch_since_s_ = now_s();
+        epoch_samples_ = 0;
+        if (parts_.start.settings.noise_scale_every == 0) return;
+        const auto samples = noise_scale_.samples();
+        once(Level::info,
+             "gradient noise scale: {}",
+             samples ? fmt::format("{:.3g} samples, compared with {} per step",
+                                   *samples,
+                                   parts_.start.settings.batch)
+                     : "not known yet, as noise hides the gradient");
+    }
+
+    void report_weights() {
+        const std::int64_t every = parts_.start.settings.histograms_every;
+        if (!events_ || every <= 0 || at_.step % every != 0) return;
+        for (const auto& [name, parameter] : parts_.engine.replica->model().parameters())
+            events_->add_histogram(at_.step, "weights/" + name, histogram_of(parameter));
+    }
 
     const LoopParts& parts_;
     const JobProgress& at_;
@@ -65,7 +301,7 @@ class Reporter {
     std::optional<EventFile> events_;
     Histogram step_ms_;  ///< steps since the last report; rank 0
     std::optional<StepBudgetFile> budgets_;
-    std::unique_ptr<StepTracer> tracer_;
+    StepTracer tracer_;
     PhaseSeconds phases_{};       ///< since the last report, without evaluations
     PhaseSeconds since_step_{};   ///< since the last step's end
     std::int64_t last_step_ = 0;  ///< last step of this start; 0: none yet
