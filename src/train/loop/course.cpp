@@ -34,20 +34,15 @@
 namespace lockstep {
 namespace {
 
-void load_due(const LoopParts& parts, std::int64_t step) {
-    const Communicator& world = parts.start.ranks;
-    Course& course = parts.course;
+// Collective. The run's newest whole checkpoint, or that of `step` alone; nothing if there is none.
+std::optional<CheckpointState> load(const LoopParts& parts, std::optional<std::int64_t> step = {}) {
     const ReplicaTensors tensors = parts.engine.replica->tensors();
-    const auto found =
-        load_checkpoint(world, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces, step);
-    if (!found) agree_on_failure(world, no_rollback_error(course.progress.step, step));
-    parts.engine.replica->start(found->counters);
-    course.progress.updates = found->updates;
-    course.rolled_back_to = found->updates;
+    return load_checkpoint(
+        parts.start.ranks, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces, step);
 }
 
 // Of the run that this one begins from. The parameters' averages are used with any optimizer.
-Counters load_source_state(const LoopParts& parts, const ReplicaTensors& tensors) {
+Counters load_source_state(const LoopParts& parts) {
     Counters counters = parts.engine.replica->counters();
     const InitialWeights& weights = parts.contract.weights;
     if (weights.checkpoint.empty()) return counters;
@@ -55,6 +50,7 @@ Counters load_source_state(const LoopParts& parts, const ReplicaTensors& tensors
     const CheckpointManifest manifest =
         agree(world, [&] { return read_checkpoint_manifest(weights.checkpoint); });
     const std::string_view begin = weights.has_state ? "optimizer." : "optimizer.average.";
+    const ReplicaTensors tensors = parts.engine.replica->tensors();
     std::vector<TensorPiece> pieces;
     for (TensorPiece piece : tensors.pieces) {
         const TensorMeta& own = tensors.metas[piece.tensor];
@@ -71,25 +67,6 @@ Counters load_source_state(const LoopParts& parts, const ReplicaTensors& tensors
     if (state)
         for (const auto& [name, value] : state->counters) counters[name] = value;
     return counters;
-}
-
-// Whether there was a whole checkpoint.
-bool load_newest(const LoopParts& parts) {
-    Replica& replica = *parts.engine.replica;
-    const ReplicaTensors tensors = replica.tensors();
-    const auto found = load_checkpoint(
-        parts.start.ranks, parts.run.paths.checkpoints(), tensors.metas, tensors.pieces);
-    replica.start(found ? found->counters : load_source_state(parts, tensors));
-    if (!found) return false;
-    parts.course.progress = {.step = found->step,
-                             .epoch = found->epoch,
-                             .updates = found->updates,
-                             .position = {found->order.epoch, found->order.consumed},
-                             .evaluated = found->evaluated,
-                             .best = found->best,
-                             .loss_scale = found->loss_scale,
-                             .resumed = found->step};
-    return true;
 }
 
 // Of --checkpoint-every auto, until a save's cost is known; and of a first start.
@@ -167,11 +144,19 @@ void load_data(const LoopParts& parts) {
 
 void set_out(const LoopParts& parts) {
     Course& course = parts.course;
-    if (load_newest(parts))
-        once(Level::info,
-             "resumed from step {} (epoch {})",
-             course.progress.step,
-             course.progress.epoch);
+    const auto found = load(parts);
+    parts.engine.replica->start(found ? found->counters : load_source_state(parts));
+    if (found) {
+        course.progress = {.step = found->step,
+                           .epoch = found->epoch,
+                           .updates = found->updates,
+                           .position = {found->order.epoch, found->order.consumed},
+                           .evaluated = found->evaluated,
+                           .best = found->best,
+                           .loss_scale = found->loss_scale,
+                           .resumed = found->step};
+        once(Level::info, "resumed from step {} (epoch {})", found->step, found->epoch);
+    }
     agree_on_torch(parts.start.ranks, [&] {
         const InputKernels* const kernels = parts.engine.kernels();
         course.stream = course.data->batches(parts.start.leaves(),
@@ -182,11 +167,10 @@ void set_out(const LoopParts& parts) {
 }
 
 void begin_ledger(const LoopParts& parts) {
-    const TrainSettings& settings = parts.start.settings;
     const Communicator& world = parts.start.ranks;
     const Inputs& inputs = parts.inputs;
     agree(world, [&] {
-        if (!settings.ledger) return;
+        if (!parts.start.settings.ledger) return;
         parts.course.ledger.emplace(
             parts.run.paths.ledger(),
             LedgerHead{
@@ -196,7 +180,7 @@ void begin_ledger(const LoopParts& parts) {
                 .ranks = world.size(),
                 .incarnation = static_cast<std::uint64_t>(parts.run.incarnation),
                 .start = parts.course.progress.position,
-                .dropped = dropped_samples(settings, inputs.samples) +
+                .dropped = dropped_samples(parts.start.settings, inputs.samples) +
                            static_cast<std::uint32_t>(inputs.data->samples() - inputs.samples)});
     });
 }
@@ -205,11 +189,18 @@ void begin_ledger(const LoopParts& parts) {
 // last time have its weights, too, if nothing was trained since.
 void roll_back(const LoopParts& parts) {
     const PhaseScope scope(parts.run.clock, Phase::checkpoint);
-    const Course& course = parts.course;
+    Course& course = parts.course;
     const std::int64_t step =
         rollback_step(parts.start.settings, parts.contract.length, course.progress.step - 1);
     const bool is_there = course.rolled_back_to == course.progress.updates;
-    if (!is_there) load_due(parts, step);
+    if (!is_there) {
+        const auto found = load(parts, step);
+        if (!found)
+            agree_on_failure(parts.start.ranks, no_rollback_error(course.progress.step, step));
+        parts.engine.replica->start(found->counters);
+        course.progress.updates = found->updates;
+        course.rolled_back_to = found->updates;
+    }
     once(Level::warn,
          "step {}: loss or gradient is not finite; weights are {} those of step {}",
          course.progress.step,
@@ -233,10 +224,6 @@ Saves::Saves(const LoopParts& parts, TimeLimit& limit)
 Saves::~Saves() {
     const PhaseScope scope(parts_.run.clock, Phase::checkpoint);  // its threads may hang
     parts_.course.save.reset();
-}
-
-bool Saves::is_in_flight() const {
-    return parts_.course.save != nullptr;
 }
 
 bool Saves::has_clock_passed() const {
@@ -285,10 +272,6 @@ void Saves::choose_interval() {
          100 * cost_s / interval_s_);
 }
 
-SaveVotes Saves::votes() const {
-    return is_in_flight() ? parts_.course.save->votes() : SaveVotes();
-}
-
 void Saves::after_step(const SaveVotes& agreed, double wall_s) {
     // By now steps have taken what memory they need.
     constexpr std::int64_t settled = 10;
@@ -323,14 +306,13 @@ void Saves::now() {
 }
 
 void Saves::order(SaveReason reason) {
-    const bool may_be_left_out =
-        reason == SaveReason::period && parts_.start.settings.on_nonfinite != NonFinite::rollback;
     if (is_in_flight() && reason == SaveReason::request) {
         is_wanted_ = true;
-        parts_.course.save->hurry();
-        return;
+        return parts_.course.save->hurry();
     }
-    if (is_in_flight() && may_be_left_out) return leave_out();
+    if (is_in_flight() && reason == SaveReason::period &&
+        parts_.start.settings.on_nonfinite != NonFinite::rollback)
+        return leave_out();
     finish();
     begin(mode_);
     if (mode_ == CheckpointMode::blocking) finish();

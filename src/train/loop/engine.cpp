@@ -221,18 +221,13 @@ void make_replica(const LoopParts& parts) {
 // With fewer, kernels for vectors give other bits than those for matrices.
 constexpr std::int64_t least_leaf_rows = 4;
 
-Error leaves_error(const std::string& why) {
-    return {"E103",
-            "this rank's leaves cannot be computed together",
-            why,
-            "use --leaves auto, which computes them one by one then"};
+Error way_error(const char* way, const std::string& why, const char* fix) {
+    return {"E103", fmt::format("this rank's leaves cannot be {}", way), why, fix};
 }
 
 Error graph_error(const std::string& why) {
-    return {"E103",
-            "this rank's leaves cannot be recorded and replayed",
-            why,
-            "use --graph auto, which computes them as always then"};
+    return way_error(
+        "recorded and replayed", why, "use --graph auto, which computes them as always then");
 }
 
 std::string rate_text(double per_s) {
@@ -286,8 +281,10 @@ std::optional<LeafSpeed> rehearse_leaves(const LoopParts& parts) {
             why = fmt::format("{} samples each are too few", rows);
         else
             why = step.rehearse(parts.run.share.memory_bytes / 2);
-        check(why.empty() || settings.leaves == LeafMode::automatic,
-              [&] { return leaves_error(why); });
+        check(why.empty() || settings.leaves == LeafMode::automatic, [&] {
+            return way_error(
+                "computed together", why, "use --leaves auto, which computes them one by one then");
+        });
         if (why.empty()) speed = step.leaf_speed();
         once(Level::info,
              "leaves: {} a rank of {} samples, {}",

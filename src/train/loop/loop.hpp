@@ -193,6 +193,17 @@ struct Course {
     std::unique_ptr<CheckpointSave> save;        ///< in flight; null: none
 };
 
+/// Borrowed. In the order in which they are made, but for `run`, which watches from the beginning
+/// on and outlives the engine.
+struct LoopParts {
+    const Start& start;
+    const Inputs& inputs;
+    const Contract& contract;
+    RunHold& run;
+    Engine& engine;
+    Course& course;
+};
+
 /// Why a checkpoint is ordered.
 enum class SaveReason {
     period,   ///< by steps or epochs
@@ -224,7 +235,7 @@ class Saves {
     bool is_time() const { return !is_in_flight() && has_clock_passed(); }
 
     /// Returns this rank's votes for the next step.
-    SaveVotes votes() const;
+    SaveVotes votes() const { return is_in_flight() ? parts_.course.save->votes() : SaveVotes(); }
 
     /// Collective, after each step, which took `wall_s`: `agreed` are the sums of the votes.
     void after_step(const SaveVotes& agreed, double wall_s);
@@ -246,7 +257,7 @@ class Saves {
     void now();
 
   private:
-    bool is_in_flight() const;
+    bool is_in_flight() const { return parts_.course.save != nullptr; }
     bool has_clock_passed() const;
     bool may_overlap() const;
     void begin(CheckpointMode mode);
@@ -286,17 +297,6 @@ void begin_ledger(const LoopParts& parts);
 /// steps or epochs; the data and the step's number go on. No save is in flight. Errors: E701 if
 /// there is none.
 void roll_back(const LoopParts& parts);
-
-/// Borrowed. In the order in which they are made, but for `run`, which watches from the beginning
-/// on and outlives the engine.
-struct LoopParts {
-    const Start& start;
-    const Inputs& inputs;
-    const Contract& contract;
-    RunHold& run;
-    Engine& engine;
-    Course& course;
-};
 
 /// Collective. Trains to the end of the run, or until a signal asks any rank to stop.
 TrainEnd run_loop(const LoopParts& parts);
