@@ -12,9 +12,12 @@
 #include "lockstep/data/resident.hpp"
 #include "lockstep/plan/settings.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace lockstep {
@@ -68,6 +71,14 @@ SamplePart tested_part(const TrainSettings& settings);
 
 /// Returns the settings of reading, for any stream of the run, without the selection of samples.
 StreamOptions stream_options(const TrainSettings& settings);
+
+/// Returns number `index` of those that `row` stores.
+template <class Number>
+Number stored_number(std::span<const std::byte> row, std::size_t index) {
+    Number value{};
+    std::memcpy(&value, row.data() + index * sizeof value, sizeof value);
+    return value;
+}
 
 /// A stored number that makes every loss infinite or NaN.
 struct BadSample {

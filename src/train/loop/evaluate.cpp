@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <vector>
@@ -42,20 +41,6 @@ std::int64_t rows_of_leaf(const Task& task, std::uint64_t sample_bytes, int virt
         most_bytes / (sample_bytes * static_cast<std::uint64_t>(virtual_ranks));
     return std::clamp<std::int64_t>(
         std::min(most_outputs / outputs, static_cast<std::int64_t>(rows)), 1, most_rows);
-}
-
-StreamOptions evaluation_stream(LeafRange leaves,
-                                const TrainSettings& settings,
-                                std::int64_t batch,
-                                const InputKernels* kernels) {
-    StreamOptions options = stream_options(settings);
-    if (kernels != nullptr) options.page_lock = kernels->page_lock;
-    options.order = OrderKind::sequential;
-    options.batch = batch;
-    options.short_step = ShortStep::keep;
-    options.first_leaf = leaves.begin;
-    options.last_leaf = leaves.end;
-    return options;
 }
 
 // Puts the model into eval mode and back.
@@ -86,32 +71,24 @@ struct BadValue {
     double value = 0;
 };
 
-// Returns true if losses that square it overflow; those of larger values do as well.
-bool is_too_large(double value) {
+// Returns the first number that is not finite, or else the first that losses overflow if they
+// square it; those of larger values do as well.
+std::optional<BadValue> first_bad(const Batch& batch, const Field& field, std::size_t place) {
     static const double most = std::sqrt(double{std::numeric_limits<float>::max()});
-    return std::abs(value) > most;
-}
-
-template <class Real>
-std::optional<BadValue> first_bad(std::span<const std::byte> bytes, std::size_t rows) {
-    const std::size_t elements = bytes.size() / sizeof(Real);
+    const bool is_double = field.type == ElementType::f64;
+    const std::size_t rows = batch.sample_ids.size();
+    if (rows == 0 || (!is_double && field.type != ElementType::f32)) return {};
+    const std::span<const std::byte> bytes = batch.fields[place];
+    const std::size_t elements = bytes.size() / element_bytes(field.type);
     std::optional<BadValue> large;
     for (std::size_t i = 0; i < elements; ++i) {
-        Real value = 0;
-        std::memcpy(&value, bytes.data() + i * sizeof(Real), sizeof value);
-        const BadValue here{i / (elements / rows), double{value}};
-        if (!std::isfinite(value)) return here;
-        if (!large && is_too_large(here.value)) large = here;
+        const BadValue here{
+            i / (elements / rows),
+            is_double ? stored_number<double>(bytes, i) : double{stored_number<float>(bytes, i)}};
+        if (!std::isfinite(here.value)) return here;
+        if (!large && std::abs(here.value) > most) large = here;
     }
     return large;
-}
-
-std::optional<BadValue> first_bad(const Batch& batch, const Field& field, std::size_t place) {
-    const std::size_t rows = batch.sample_ids.size();
-    if (rows == 0) return {};
-    if (field.type == ElementType::f32) return first_bad<float>(batch.fields[place], rows);
-    if (field.type == ElementType::f64) return first_bad<double>(batch.fields[place], rows);
-    return {};
 }
 
 // Returns the places of the model's inputs and of its target.
@@ -144,7 +121,13 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       batch_(rows_of_leaf(task, index_->manifest().bytes_per_sample(), virtual_ranks_) *
              virtual_ranks_) {
     if (leaves.size() == 0) return;
-    StreamOptions options = evaluation_stream(leaves, settings, batch_, kernels);
+    StreamOptions options = stream_options(settings);
+    if (kernels != nullptr) options.page_lock = kernels->page_lock;
+    options.order = OrderKind::sequential;
+    options.batch = batch_;
+    options.short_step = ShortStep::keep;
+    options.first_leaf = leaves.begin;
+    options.last_leaf = leaves.end;
     options.part = part;
     stream_.emplace(index_, options);
     feed_ = make_feed(*stream_, input_, kernels);
@@ -306,20 +289,19 @@ std::optional<Error> sample_error(double loss,
     const std::string what = fmt::format("the loss is {} at step {}", loss, step);
     const bool is_target = bad->is_finite && bad->field == "targets";
     if (is_target && settings.task.scales_targets) return {};  // they are about 1 in the loss
-    const bool may_be_scaled = is_target && !index.field("targets").mean.empty();
-    if (bad->is_finite)
-        return Error(
-            "E701",
-            what,
-            bad->text + "; its square is beyond f32's 3.4e+38",
-            may_be_scaled
-                ? "begin a new run with --scale-targets"
-                : fmt::format("scale '{}' to numbers around 1, and begin a new run", bad->field));
-    return Error("E701",
-                 what,
-                 bad->text,
-                 "the same command with --on-nonfinite skip goes on from the last "
-                 "checkpoint, and leaves out steps with such samples");
+    if (!bad->is_finite)
+        return Error("E701",
+                     what,
+                     bad->text,
+                     "the same command with --on-nonfinite skip goes on from the last "
+                     "checkpoint, and leaves out steps with such samples");
+    return Error(
+        "E701",
+        what,
+        bad->text + "; its square is beyond f32's 3.4e+38",
+        is_target && !index.field("targets").mean.empty()
+            ? "begin a new run with --scale-targets"
+            : fmt::format("scale '{}' to numbers around 1, and begin a new run", bad->field));
 }
 
 }  // namespace lockstep

@@ -13,12 +13,12 @@
 #include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/text_table.hpp"
 
+#include "loop/data_feed.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/trained_run.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -106,13 +106,6 @@ std::string names_text(const fs::path& outputs, const OutputLayout& layout) {
     const std::string all = fmt::format("{}", fmt::join(lists, " and "));
     return format == OutputFormat::npy ? all + " in " + names_file(outputs).string()
                                        : "with " + all;
-}
-
-template <class Number>
-Number stored_number(std::span<const std::byte> row, std::size_t index) {
-    Number value{};
-    std::memcpy(&value, row.data() + index * sizeof value, sizeof value);
-    return value;
 }
 
 // f32 with as many digits as give the same number again.

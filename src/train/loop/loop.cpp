@@ -58,29 +58,24 @@ bool is_due(const Period& period, std::int64_t step, const LoopParts& parts) {
 
 constexpr int most_skipped_in_row = 100;
 
-// Adds a user's request to rank 0 to `wishes` for the next step.
-void add_request(StepWishes& wishes, const LoopParts& parts, const Saves& own_saves) {
-    const auto& asked = parts.run.directory->control_request();
-    if (!asked) return;
-    const Period& every = parts.start.settings.checkpoint_every;
-    const bool saves = wishes.save || is_due(every, parts.course.progress.step + 1, parts);
-    const bool stops = asked->action == ControlAction::stop ||
-                       (asked->action == ControlAction::stop_after_checkpoint && saves);
-    wishes.save =
-        wishes.save || (asked->action == ControlAction::save && !own_saves.answers(asked->id));
-    wishes.interrupt = wishes.interrupt || stops;
-    wishes.discard = asked->action == ControlAction::stop_now;
-}
-
 StepWishes wishes_of(const LoopParts& parts, const Saves& saves, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
-    const bool clock_says_save = parts.start.ranks.is_root() && saves.is_time();
-    const bool limit_is_near = parts.start.ranks.is_root() && limit.is_near(now_s());
-    StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
-                      .interrupt = request == StopRequest::interrupt,
-                      .save = clock_says_save,
-                      .votes = saves.votes()};
-    if (parts.run.directory) add_request(wishes, parts, saves);
+    const bool is_root = parts.start.ranks.is_root();
+    StepWishes wishes{
+        .requeue = request == StopRequest::save_and_requeue || (is_root && limit.is_near(now_s())),
+        .interrupt = request == StopRequest::interrupt,
+        .save = is_root && saves.is_time(),
+        .votes = saves.votes()};
+    if (!parts.run.directory) return wishes;
+    const auto& asked = parts.run.directory->control_request();  // a user's, to rank 0
+    if (!asked) return wishes;
+    const Period& every = parts.start.settings.checkpoint_every;
+    const bool saves_then = wishes.save || is_due(every, parts.course.progress.step + 1, parts);
+    wishes.interrupt = wishes.interrupt || asked->action == ControlAction::stop ||
+                       (asked->action == ControlAction::stop_after_checkpoint && saves_then);
+    wishes.save =
+        wishes.save || (asked->action == ControlAction::save && !saves.answers(asked->id));
+    wishes.discard = asked->action == ControlAction::stop_now;
     return wishes;
 }
 
@@ -115,12 +110,6 @@ void check_loss(const StepOutcome& outcome,
     agree_on_failure(ranks, loss_error(outcome.loss, at.step, settings));
 }
 
-void advance(JobProgress& progress, const Batch& batch) {
-    ++progress.step;
-    progress.position = batch.next;
-    progress.epoch = static_cast<std::int64_t>(batch.next.epoch);
-}
-
 void evaluate(const LoopParts& parts, Reporter& reporter) {
     if (!parts.engine.evaluator) return;
     reporter.flush();
@@ -148,18 +137,14 @@ void tell_of_network(const LoopParts& parts) {
     log_event("network", json_of_record(network));
 }
 
-// Returns true if the evaluation of the step just done is one whose checkpoint stays.
-bool is_new_best(const LoopParts& parts) {
-    const auto kept = kept_steps(parts.start.settings, parts.course.progress.best);
-    return std::ranges::count(kept, parts.course.progress.step) > 0;
-}
-
 void save_if_due(const LoopParts& parts, Saves& saves, const StepWishes& agreed) {
-    if (is_new_best(parts))
+    const JobProgress& at = parts.course.progress;
+    const auto kept = kept_steps(parts.start.settings, at.best);
+    if (std::ranges::count(kept, at.step) > 0)
         saves.order(SaveReason::best);
     else if (agreed.save || saves.has_request())
         saves.order(SaveReason::request);
-    else if (is_due(parts.start.settings.checkpoint_every, parts.course.progress.step, parts))
+    else if (is_due(parts.start.settings.checkpoint_every, at.step, parts))
         saves.order(SaveReason::period);
 }
 
@@ -227,7 +212,7 @@ TrainEnd run_loop(const LoopParts& parts) {
     write_state(parts, RunPhase::running, "training", ExitCode::complete);
     const TrainSettings& settings = parts.start.settings;
     const RunLength& length = parts.contract.length;
-    const JobProgress& at = parts.course.progress;
+    JobProgress& at = parts.course.progress;
     TimeLimit limit(settings.deadline, unix_time_s(), now_s());
     Saves saves(parts, limit);
     bool is_first = true;
@@ -242,7 +227,9 @@ TrainEnd run_loop(const LoopParts& parts) {
         const StepOutcome outcome = parts.engine.step->run(
             *parts.course.feed, at.step, rate, wishes_of(parts, saves, limit));
         if (parts.course.ledger) parts.course.ledger->add(batch);
-        advance(parts.course.progress, batch);
+        ++at.step;
+        at.position = batch.next;
+        at.epoch = static_cast<std::int64_t>(batch.next.epoch);
         saves.after_step(outcome.agreed.votes, now_s() - begin_s);
         check_loss(outcome, batch, parts, saves);
         reporter.after_step(outcome, batch.samples_in_step, rate);
