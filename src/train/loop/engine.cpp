@@ -9,7 +9,6 @@
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/losses.hpp"
 
-#include "loop/data_feed.hpp"
 #include "loop/loop.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"

@@ -8,7 +8,7 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/run/progress.hpp"
 
-#include "loop/data_feed.hpp"
+#include "loop/inputs.hpp"
 #include "model/known_errors.hpp"
 #include "model/wrapped_model.hpp"
 #include "schedule/blank_step.hpp"

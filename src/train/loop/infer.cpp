@@ -13,8 +13,8 @@
 #include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/text_table.hpp"
 
-#include "loop/data_feed.hpp"
 #include "loop/evaluate.hpp"
+#include "loop/inputs.hpp"
 #include "loop/trained_run.hpp"
 
 #include <algorithm>

@@ -22,7 +22,6 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "checkpoint/initial_weights.hpp"
-#include "loop/data_feed.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/inputs.hpp"
 #include "model/known_errors.hpp"

@@ -9,7 +9,6 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/plan/model_table.hpp"
 
-#include "loop/data_feed.hpp"
 #include "loop/inputs.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"

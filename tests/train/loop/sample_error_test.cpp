@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/data_feed.hpp"
+#include "loop/inputs.hpp"
 #include "train/made_up_index.hpp"
 
 #include <array>
