@@ -15,7 +15,7 @@
 
 #include "replica/device_graph.hpp"
 #include "replica/update_loops.hpp"
-#include "task/device_stage.hpp"
+#include "task/field_input.hpp"
 
 #include <filesystem>
 #include <memory>

@@ -21,8 +21,6 @@
 
 #include "lockstep/core/clock.hpp"
 
-#include "task/device_stage.hpp"
-
 #include <chrono>
 #include <cstdint>
 #include <exception>

@@ -4,7 +4,6 @@
 
 #include "lockstep/data/batch_stream.hpp"
 
-#include "task/device_stage.hpp"
 #include "task/input.hpp"
 
 #include <memory>
