@@ -41,18 +41,6 @@ std::string fact_of_resumed(const TrainSettings& settings, const std::string& th
     }
 }
 
-void check_same_fact(const std::string& mine, const std::string& roots) {
-    check(mine == roots, [&] {
-        return Error("E605",
-                     fmt::format("ranks have different weights: --load-weights has the digest {} "
-                                 "here and {} on rank 0",
-                                 mine,
-                                 roots),
-                     "the file differs between nodes, or --load-skip or --load-prefix does",
-                     "give a file on a file system that all nodes share, or copy it again");
-    });
-}
-
 std::string shape_text(const std::vector<std::int64_t>& shape) {
     return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -201,7 +189,17 @@ InitialWeights settle_initial_weights(const Communicator& ranks,
         return settings.load_weights.empty() ? "" : fact_of(settings);
     });
     const std::string roots = ranks.broadcast(mine);
-    agree(ranks, [&] { check_same_fact(mine, roots); });
+    agree(ranks, [&] {
+        check(mine == roots, [&] {
+            return Error("E605",
+                         fmt::format("ranks have different weights: --load-weights has the digest "
+                                     "{} here and {} on rank 0",
+                                     mine,
+                                     roots),
+                         "the file differs between nodes, or --load-skip or --load-prefix does",
+                         "give a file on a file system that all nodes share, or copy it again");
+        });
+    });
     return {.fact = mine, .file = settings.load_weights};
 }
 

@@ -21,11 +21,6 @@
 namespace lockstep {
 namespace {
 
-// Returns true for the buffers of batch norm, by their name in any kind of model.
-bool is_batch_statistic(const NamedTensor& buffer) {
-    return std::string_view(buffer.name).ends_with("running_mean");
-}
-
 // By the shapes of one forward pass. Whether V depends on it is decided by all ranks alike.
 std::uint64_t products_of(Model& model, const ModelShape& shape) {
     constexpr std::int64_t rows = 2;  // batch norm has no statistics of one sample
@@ -44,17 +39,16 @@ std::uint64_t products_of(Model& model, const ModelShape& shape) {
 }
 
 ModelTraits traits_of(Model& model, const ModelShape& shape, const std::string& transform) {
+    const auto is_of_batch_norm = [](const NamedTensor& buffer) {  // in any kind of model
+        return std::string_view(buffer.name).ends_with("running_mean");
+    };
     ModelTraits traits{.looks_across_samples =
-                           std::ranges::any_of(model.buffers(), is_batch_statistic) ||
+                           std::ranges::any_of(model.buffers(), is_of_batch_norm) ||
                            TransformPipeline::parse(transform).mixes_labels() ||
                            !takes_single_rows(model, shape)};
     traits.parameters = element_count(model.parameters());
     traits.products = products_of(model, shape);
     return traits;
-}
-
-std::string one_by_one_text(const std::string& obstacle) {
-    return obstacle.empty() ? "" : "; more would go one by one: " + obstacle;
 }
 
 // What was not given is as the run has it.
@@ -84,11 +78,12 @@ int choose_virtual_ranks(
                                            traits_of(model, shape, settings.transform),
                                            ranks.size());
     std::string why_no_more;
-    if (settings.device == DeviceKind::cuda)
+    if (settings.device == DeviceKind::cuda) {
         why_no_more = "; on a GPU, more of them cost speed";
-    else if (most > least)
-        why_no_more =
-            one_by_one_text(leaves_obstacle(model, task, shape, {2, settings.batch / most}));
+    } else if (most > least) {
+        const auto why = leaves_obstacle(model, task, shape, {2, settings.batch / most});
+        if (!why.empty()) why_no_more = "; more would go one by one: " + why;
+    }
     // One V, whatever a rank found.
     std::int64_t chosen = why_no_more.empty() ? -most : -least;
     ranks.all_reduce_max({&chosen, 1});

@@ -70,12 +70,11 @@ std::shared_ptr<const DatasetIndex> learned_from(const Communicator& ranks,
                                                  const InferSettings& given,
                                                  const RunSettings& run) {
     auto kept = agree(ranks, [&] { return kept_data(given.run); });
-    if (!kept || !given.train_data.empty()) {
-        auto data = open_training_data(ranks, given, run);
-        if (!kept || !brings_statistics(run.settings.normalise)) return data;
-        return std::make_shared<const DatasetIndex>(data->with_statistics(kept->fields()));
-    }
-    return std::make_shared<const DatasetIndex>(std::move(*kept));
+    if (kept && given.train_data.empty())
+        return std::make_shared<const DatasetIndex>(std::move(*kept));
+    auto data = open_training_data(ranks, given, run);
+    if (!kept || !brings_statistics(run.settings.normalise)) return data;
+    return std::make_shared<const DatasetIndex>(data->with_statistics(kept->fields()));
 }
 
 // A run has its own copy; those of earlier versions have the path that was given to `train`.
@@ -121,14 +120,6 @@ SamplePart part_of_run(const Communicator& ranks, RunPart part, const TrainedRun
     return part == RunPart::trained ? trained_part(settings) : tested_part(settings);
 }
 
-// Returns the checkpoint's step; 0: the weights are a file's.
-std::int64_t load(TrainedRun& trained, const InferSettings& settings) {
-    if (settings.weights.empty())
-        return load_checkpointed(*trained.model, settings.run, settings.step);
-    load_weights(*trained.model, WeightsFile(settings.weights), "", WeightsFor::evaluation);
-    return 0;
-}
-
 }  // namespace
 
 // Without what is learned from files of its own: predicting needs none of it.
@@ -168,7 +159,10 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
         trained.model = with_precision(open_model(settings.model, trained.shape, settings.seed),
                                        settings.precision);
         name_outputs(*trained.task, *trained.model, trained.shape);
-        trained.step = load(trained, given);
+        if (given.weights.empty())
+            trained.step = load_checkpointed(*trained.model, given.run, given.step);
+        else
+            load_weights(*trained.model, WeightsFile(given.weights), "", WeightsFor::evaluation);
     });
     return trained;
 }

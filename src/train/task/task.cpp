@@ -52,14 +52,10 @@ bool is_whole(ElementType type) {
     return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
 }
 
-bool holds(const Field& field, TargetRule::Holds what) {
-    return what != Holds::classes || (is_whole(field.type) && field.classes() > 0);
-}
-
 bool fits(const Field& field, const TargetRule& rule) {
     const std::size_t dimensions = field.shape.size();
     return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
-           holds(field, rule.holds);
+           (rule.holds != Holds::classes || (is_whole(field.type) && field.classes() > 0));
 }
 
 // A name or a layout that the field can have, or numbers of another shape.
