@@ -162,22 +162,18 @@ double warn_s(const TrainSettings& settings) {
     return settings.comm_timeout_s > 0 ? settings.comm_timeout_s / 10 : patient_warn_s;
 }
 
-void give_up(const RunPaths& paths, std::int64_t incarnation, const WatchReport& report) {
+void note(const RunPaths& paths, std::int64_t incarnation, const WatchReport& report) {
+    if (report.stage != Stage::abort)
+        return here(report.speaks && report.stage == Stage::warn ? Level::warn : Level::info,
+                    "a collective takes long: {}; {}",
+                    report.verdict.what,
+                    report.verdict.why);
     const Error error = error_of(report.verdict);
     if (report.speaks && incarnation > 0)
         write_failed_state(
             paths.root, incarnation, error.code() + ": " + error.what(), ExitCode::peer_lost);
     log_event(event_of(error));
     here(Level::info, "gives up: {}; {}", error.what(), error.why());
-}
-
-void note(const RunPaths& paths, std::int64_t incarnation, const WatchReport& report) {
-    if (report.stage == Stage::abort) return give_up(paths, incarnation, report);
-    const Verdict& verdict = report.verdict;
-    here(report.speaks && report.stage == Stage::warn ? Level::warn : Level::info,
-         "a collective takes long: {}; {}",
-         verdict.what,
-         verdict.why);
 }
 
 }  // namespace

@@ -76,25 +76,14 @@ std::uint64_t convolution_backward(OperatorInputs inputs) {
 
 // Returns the products of queries [B, H, L, E], keys [B, H, S, E] and values [B, H, S, F]: some are
 // E wide, and some F wide. Masked ones count, too.
-std::uint64_t attention_products(OperatorInputs inputs,
-                                 std::size_t queries,
-                                 std::uint64_t of_keys,
-                                 std::uint64_t of_values) {
+template <std::size_t queries, std::uint64_t of_keys, std::uint64_t of_values>
+std::uint64_t attention(OperatorInputs inputs) {
     const at::IntArrayRef q = sizes_of(inputs, queries), k = sizes_of(inputs, queries + 1),
                           v = sizes_of(inputs, queries + 2);
     const std::uint64_t pairs = product(q.slice(0, 3)) * static_cast<std::uint64_t>(k[2]);
     return 2 * pairs *
            (of_keys * static_cast<std::uint64_t>(q[3]) +
             of_values * static_cast<std::uint64_t>(v[3]));
-}
-
-std::uint64_t attention(OperatorInputs inputs) {
-    return attention_products(inputs, 0, 1, 1);
-}
-
-// The scores once more, and the gradients of scores, queries, keys and values.
-std::uint64_t attention_backward(OperatorInputs inputs) {
-    return attention_products(inputs, 1, 3, 2);
 }
 
 constexpr std::pair<std::string_view, FlopFormula> formulas[] = {
@@ -105,8 +94,9 @@ constexpr std::pair<std::string_view, FlopFormula> formulas[] = {
     {"aten::convolution", convolution},
     {"aten::_convolution", convolution},
     {"aten::convolution_backward", convolution_backward},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward}};
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention<0, 1, 1>},
+    // The scores once more, and the gradients of scores, queries, keys and values.
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention<1, 3, 2>}};
 
 // Returns the formula of the operator "aten::addmm" and similar: products of matrices, convolutions
 // and attention. nullptr if none is known.
