@@ -64,7 +64,7 @@ at::Tensor by_place(std::vector<double> numbers, const Field& field, double othe
     const auto axis = statistics_axis(field);
     if (axis && numbers.size() > 1) extents[*axis + 1] = field.shape[*axis];
     numbers.resize(static_cast<std::size_t>(axis ? extents[*axis + 1] : 1), otherwise);
-    return torch::tensor(numbers, torch::kFloat64).reshape(extents);
+    return torch::tensor(numbers, torch::kFloat64).reshape(extents).to(computed_type(field.type));
 }
 
 std::vector<double> divisors(std::vector<double> deviations) {
@@ -83,16 +83,33 @@ at::Tensor empty_input(std::int64_t samples,
     return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
 }
 
+void check_untransformed(const TransformPipeline& pipeline,
+                         const std::string& why,
+                         const std::string& fix) {
+    check(pipeline == TransformPipeline(), [&] {
+        return Error("E248", fmt::format("'{}' is for images", pipeline.text()), why, fix);
+    });
+}
+
+// Numbers of any type, up to four dimensions: (value - mean) / deviation by channel, if
+// `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels of 1 x 1,
+// none a single channel. u8 are first divided by 255. u8 are computed in f32, others in f64.
 class NumberInput : public FieldInput {
   public:
-    NumberInput(const Field& field, const Field& statistics)
+    /// Errors: E248 if `pipeline` does more than normalise.
+    NumberInput(const Field& field, const TransformPipeline& pipeline, const Field& statistics)
         : field_(field),
           shape_(shape_of(field)),
           mean_(by_place(statistics.mean, field, 0)),
           divisor_(by_place(divisors(statistics.std), field, 1)) {
-        const at::ScalarType computed = computed_type(field.type);
-        if (mean_.defined()) mean_ = mean_.to(computed);
-        if (divisor_.defined()) divisor_ = divisor_.to(computed);
+        check_untransformed(
+            pipeline,
+            fmt::format("field '{}' holds {} of {} dimensions without an image's name or layout, "
+                        "which are normalised only",
+                        field.name,
+                        element_name(field.type),
+                        field.shape.size()),
+            "drop --transform, or call them images, as by --field images=/PATH:CHW");
     }
 
     ImageShape shape() const override { return shape_; }
@@ -140,10 +157,20 @@ class RawInput : public FieldInput {
     Field field_;
 };
 
-// All tokens of a sample but the last, which nothing follows.
+// All tokens of a sample [T + 1], of any whole type, but the last, which nothing follows.
 class TokenInput : public FieldInput {
   public:
-    explicit TokenInput(const Field& field) : field_(field) {}
+    /// Errors: E217 if there is no room for two, E248 if `pipeline` does more than normalise.
+    TokenInput(const Field& field, const TransformPipeline& pipeline) : field_(field) {
+        check(field.shape.size() == 1 && field.shape[0] > 1, [&] {
+            return Error("E217",
+                         fmt::format("'{}' has no sequences of two tokens or more", field.name),
+                         "a sample is [T + 1]: T tokens, and the one that follows",
+                         "pack them with 'lockstep data pack --text' or --tokens");
+        });
+        check_untransformed(
+            pipeline, fmt::format("field '{}' holds tokens", field.name), "drop --transform");
+    }
 
     ImageShape shape() const override { return {1, 1, static_cast<int>(field_.shape[0] - 1)}; }
 
@@ -294,47 +321,6 @@ class MaskInput : public FieldInput {
     std::int64_t outside_;
 };
 
-void check_untransformed(const TransformPipeline& pipeline,
-                         const std::string& why,
-                         const std::string& fix) {
-    check(pipeline == TransformPipeline(), [&] {
-        return Error("E248", fmt::format("'{}' is for images", pipeline.text()), why, fix);
-    });
-}
-
-// Numbers of any type, up to four dimensions: (value - mean) / deviation by channel, if
-// `statistics` has them; a deviation of 0 divides by 1. One dimension becomes channels of 1 x 1,
-// none a single channel. u8 are first divided by 255. u8 are computed in f32, others in f64.
-// Errors: E248 if `pipeline` does more than normalise.
-std::unique_ptr<FieldInput> make_number_input(const Field& field,
-                                              const TransformPipeline& pipeline,
-                                              const Field& statistics) {
-    check_untransformed(pipeline,
-                        fmt::format("field '{}' holds {} of {} dimensions without an image's name "
-                                    "or layout, which are normalised only",
-                                    field.name,
-                                    element_name(field.type),
-                                    field.shape.size()),
-                        "drop --transform, or call them images, as by --field images=/PATH:CHW");
-    return std::make_unique<NumberInput>(field, statistics);
-}
-
-// Makes an input of tokens of any whole type [T + 1]: the first T. Its shape is 1 x 1 x T. Errors:
-// E217 if there is no room for two, E248 if `pipeline` does more than normalise.
-std::unique_ptr<FieldInput> make_token_input(const Field& field,
-                                             const TransformPipeline& pipeline) {
-    const bool has_room = field.shape.size() == 1 && field.shape[0] > 1;
-    check(has_room, [&] {
-        return Error("E217",
-                     fmt::format("'{}' has no sequences of two tokens or more", field.name),
-                     "a sample is [T + 1]: T tokens, and the one that follows",
-                     "pack them with 'lockstep data pack --text' or --tokens");
-    });
-    check_untransformed(
-        pipeline, fmt::format("field '{}' holds tokens", field.name), "drop --transform");
-    return std::make_unique<TokenInput>(field);
-}
-
 // Errors: E248.
 std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,
@@ -378,11 +364,11 @@ bool is_image(const Field& field) {
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics) {
-    if (field.name == "tokens") return make_token_input(field, pipeline);
+    if (field.name == "tokens") return std::make_unique<TokenInput>(field, pipeline);
     // Numbers that are only normalised are so in f64.
     const bool is_transformed = field.type == ElementType::u8 || pipeline != TransformPipeline();
-    return is_image(field) && is_transformed ? make_image_input(field, pipeline, statistics)
-                                             : make_number_input(field, pipeline, statistics);
+    if (is_image(field) && is_transformed) return make_image_input(field, pipeline, statistics);
+    return std::make_unique<NumberInput>(field, pipeline, statistics);
 }
 
 std::unique_ptr<FieldInput> make_raw_input(const Field& field) {
