@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep`: every command. It starts at once, because it leaves LibTorch to lockstep-train.
-#include "app/program.hpp"
+#include "app/command.hpp"
 
 #include <new>
 #include <string>

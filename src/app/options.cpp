@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "options.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program.hpp"
-
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
@@ -16,7 +14,6 @@
 #include "lockstep/launch/start_watch.hpp"
 
 #include "command.hpp"
-#include "rank_ends.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/train/train.hpp"
 
-#include "program.hpp"
+#include "command.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -4,7 +4,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/train/train.hpp"
 
-#include "program.hpp"
+#include "command.hpp"
 
 #include <cstdio>
 #include <string>

@@ -5,7 +5,6 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "program.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first and the last command of a batch script: prolog and epilog.
 #include "lockstep/cluster/job_request.hpp"
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/record.hpp"
@@ -17,7 +19,6 @@
 #include "command.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
-#include "rank_ends.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -28,6 +29,13 @@
 #include <unistd.h>
 
 namespace lockstep {
+
+static void describe(Record& record, RankEnd& end) {
+    record.field("who", end.who);
+    record.field("exit", end.exit);
+    record.field("error", end.error);
+}
+
 namespace {
 
 /// The starts of a run, in a row, without a new checkpoint: RUN/starts.json.
@@ -250,6 +258,24 @@ struct EpilogOptions {
     bool dry_run = false;
 };
 
+/// Returns the ends in the order of ranks, without torn ones. None if there is no such folder.
+std::vector<RankEnd> read_rank_ends(const fs::path& folder) {
+    std::vector<fs::path> files;
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+        if (entry.path().extension() == ".json") files.push_back(entry.path());
+    std::ranges::sort(files);
+    std::vector<RankEnd> ends;
+    for (const fs::path& file : files) {
+        try {
+            ends.push_back(record_from_json<RankEnd>(read_json(file, 1 << 16), file.string()));
+        } catch (const Error&) {
+            // Its writer died over it.
+        }
+    }
+    return ends;
+}
+
 RunEnd run_end(const std::optional<RunState>& state, const fs::path& run) {
     if (!state) return RunEnd::unknown;
     const std::int64_t before = read_starts_file(run).incarnation;
@@ -335,6 +361,23 @@ int epilog(const EpilogOptions& options) {
 }
 
 }  // namespace
+
+void note_rank_end(const Error& error, const std::string& ranks) noexcept {
+    try {
+        const Environment environment;
+        const auto folder = environment.text("LOCKSTEP_RANK_ENDS");
+        if (!folder || folder->empty()) return;
+        const std::int64_t rank = read_launch_facts(environment).rank.value_or(0);
+        RankEnd end{.who = ranks.empty() ? fmt::format("rank {} on {}", rank, host_name()) : ranks,
+                    .exit = static_cast<int>(error.exit_code()),
+                    .error = fmt::format("{}: {}", error.code(), error.what())};
+        make_directories(*folder);
+        write_file_atomically(fs::path(*folder) / fmt::format("rank-{:05}.json", rank),
+                              json_of_record(end).dump() + "\n");
+    } catch (const std::exception&) {
+        // Then the launcher's exit code decides.
+    }
+}
 
 Command slurm_prolog_command() {
     const auto options = std::make_shared<PrologOptions>();

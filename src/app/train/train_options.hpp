@@ -5,7 +5,6 @@
 #include "lockstep/plan/settings.hpp"
 
 #include "command.hpp"
-#include "options.hpp"
 
 #include <filesystem>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/environment.hpp"
 
-#include "options.hpp"
+#include "command.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
