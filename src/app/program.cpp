@@ -14,7 +14,6 @@
 #include "lockstep/launch/start_watch.hpp"
 
 #include "command.hpp"
-#include "train/train_options.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,6 @@
 #include "command.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
-#include "train/train_options.hpp"
 
 #include <algorithm>
 #include <array>

@@ -13,7 +13,6 @@
 
 #include "command.hpp"
 #include "manual.hpp"
-#include "train/train_options.hpp"
 
 #include <algorithm>
 #include <cctype>

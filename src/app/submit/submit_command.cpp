@@ -10,7 +10,6 @@
 
 #include "command.hpp"
 #include "submit/submit_plan.hpp"
-#include "train/train_options.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -12,7 +12,6 @@
 #include "command.hpp"
 #include "option_groups.hpp"
 #include "output_place.hpp"
-#include "train/train_options.hpp"
 #include "tune/trials.hpp"
 
 #include <algorithm>
