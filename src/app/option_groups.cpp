@@ -101,8 +101,7 @@ OptionSection ranks_section(int& np, bool& oversubscribe) {
 }
 
 Option hosts_option(std::string& target) {
-    return filled(text_option("hosts",
-                              "HOST:N[,HOST:N]",
+    return filled(text_option("hosts HOST:N[,HOST:N]",
                               target,
                               "outside mpirun and srun: start N ranks on each host, over ssh"));
 }
@@ -119,13 +118,13 @@ OptionSection foreign_group(std::string& fields, bool& follows_links) {
 }
 
 OptionSection data_set_group(PackOptions& pack, bool& restart) {
-    std::vector<Choice<Codec>> codecs;
+    Choices<Codec> codecs;
     for (const Codec each : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
         codecs.emplace_back(codec_name(each), each);
     return group(
         OptionGroup::data_set,
-        {path_option("out", "DIR", pack.output, "new folder of the data set"),
-         text_option("name", "NAME", pack.name, "name of the shards; unset: the name of DIR"),
+        {path_option("out DIR", pack.output, "new folder of the data set"),
+         text_option("name NAME", pack.name, "name of the shards; unset: the name of DIR"),
          choice_option("codec", pack.codec, codecs, "compression of the blocks"),
          whole_option("level", pack.level, {0, 22}, "compression level; 0: the codec's default"),
          whole_option(
@@ -138,7 +137,7 @@ OptionSection data_set_group(PackOptions& pack, bool& restart) {
 
 OptionSection rows_group(PackOptions& pack, bool& keep_order) {
     return group(OptionGroup::rows,
-                 {text_option("split", "NAME", pack.split, "part of the data: train, test, ..."),
+                 {text_option("split NAME", pack.split, "part of the data: train, test, ..."),
                   whole_option("block-rows",
                                pack.block_rows,
                                {0, 1 << 30},
@@ -151,14 +150,13 @@ OptionSection applied_to_group(InferSettings& settings) {
     return group(
         OptionGroup::applied_to,
         {data_option("data", settings.data, "data to read, as for train"),
-         choice_option<RunPart>(
+         choice_option(
              "part",
              settings.part,
              {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
              "samples to use of a run with --split, whose training data --data names: train, those "
              "it was trained on; held-out, those it was tested on"),
-         list_option("channels",
-                     "N[,N]",
+         list_option("channels N[,N]",
                      settings.channels,
                      "channels of --weights that 'lockstep prune' wrote")});
 }
@@ -166,8 +164,7 @@ OptionSection applied_to_group(InferSettings& settings) {
 OptionSection checkpoint_group(std::string& step) {
     return group(
         OptionGroup::checkpoint,
-        {filled(text_option("step",
-                            "N|best|newest",
+        {filled(text_option("step N|best|newest",
                             step,
                             "checkpoint to use: that of a step, the best or the newest"))});
 }
@@ -176,8 +173,7 @@ OptionSection weights_group(fs::path& weights, fs::path& train_data) {
     return group(
         OptionGroup::weights,
         {path_option(
-             "weights",
-             "FILE",
+             "weights FILE",
              weights,
              "file of weights to use instead of a checkpoint, as train --load-weights takes"),
          data_option(
@@ -196,7 +192,7 @@ OptionSection waiting_group(double& seconds) {
 OptionSection giving_up_group(fs::path& run, RequeueLimits& limits) {
     return group(
         OptionGroup::giving_up,
-        {path_option("run", "DIR", run, "the run directory given to 'train --run'"),
+        {path_option("run DIR", run, "the run directory given to 'train --run'"),
          whole_option("max-restarts", limits.restarts, {0, 100'000}, "restarts of this job"),
          whole_option("max-idle-starts",
                       limits.idle_starts,

@@ -3,12 +3,12 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/options.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,22 +36,24 @@ bool parse_flag(const std::string& name, const GivenValue& given) {
     throw unreadable(name, given, "it must be true or false", "");
 }
 
-// All but how a value is read and what it is now.
-Option described(const std::string& name,
-                 const std::string& value,
-                 const std::string& help,
-                 OptionKind kind) {
-    return {.name = name, .value = value, .help = help, .kind = kind};
-}
+using Read = std::function<void(const std::string& name, const GivenValue& given)>;
 
 // The default is what the target holds when the table is made.
-Option bound(Option option,
-             std::function<void(const GivenValue&)> assign,
-             std::function<ConfigValue()> current) {
-    option.assign = std::move(assign);
-    option.current = std::move(current);
-    option.default_value = config_text(option.current());
-    return option;
+Option made(const std::string& spec,
+            OptionKind kind,
+            const std::string& help,
+            const Read& read,
+            const std::function<ConfigValue()>& current) {
+    const auto words = split(spec, ' ');
+    const auto names = split(words[0], ',');
+    return {.name = names[0],
+            .value = words.size() > 1 ? words[1] : "",
+            .default_value = config_text(current()),
+            .help = help,
+            .kind = kind,
+            .assign = [read, name = names[0]](auto& given) { read(name, given); },
+            .current = current,
+            .letter = names.size() > 1 ? names[1] : ""};
 }
 
 void check_range(bool is_inside,
@@ -85,64 +87,60 @@ std::optional<Period> readable_period(const std::string& text) {
 
 }  // namespace
 
-Option flag_option(const std::string& name, bool& target, const std::string& help) {
-    return bound(
-        described(name, "", help, OptionKind::flag),
-        [&target, name](auto& given) { target = parse_flag(name, given); },
+Option flag_option(const std::string& spec, bool& target, const std::string& help) {
+    return made(
+        spec,
+        OptionKind::flag,
+        help,
+        [&target](auto& name, auto& given) { target = parse_flag(name, given); },
         [&target] { return target; });
 }
 
-Option unset_flag_option(const std::string& name, bool& target, const std::string& help) {
-    return bound(
-        described(name, "", help, OptionKind::flag),
-        [&target, name](auto& given) { target = !parse_flag(name, given); },
+Option unset_flag_option(const std::string& spec, bool& target, const std::string& help) {
+    return made(
+        spec,
+        OptionKind::flag,
+        help,
+        [&target](auto& name, auto& given) { target = !parse_flag(name, given); },
         [&target] { return !target; });
 }
 
-Option text_option(const std::string& name,
-                   const std::string& value,
-                   std::string& target,
-                   const std::string& help) {
-    return bound(
-        described(name, value, help, OptionKind::text),
-        [&target](auto& given) { target = given.text; },
+Option text_option(const std::string& spec, std::string& target, const std::string& help) {
+    return made(
+        spec,
+        OptionKind::text,
+        help,
+        [&target](auto&, auto& given) { target = given.text; },
         [&target] { return target; });
 }
 
-Option list_option(const std::string& name,
-                   const std::string& value,
-                   std::string& target,
-                   const std::string& help) {
-    Option option = text_option(name, value, target, help);
+Option list_option(const std::string& spec, std::string& target, const std::string& help) {
+    Option option = text_option(spec, target, help);
     option.kind = OptionKind::list;
     return option;
 }
 
-Option list_option(const std::string& name,
-                   const std::string& value,
+Option list_option(const std::string& spec,
                    std::vector<std::string>& target,
                    const std::string& help) {
-    const auto assign = [&target, name, value](const GivenValue& given) {
-        std::istringstream texts(given.text);
-        target.clear();
-        for (std::string text; std::getline(texts, text, ',');) {
-            check(!text.empty(), [&] { return unreadable(name, given, "it is empty", value); });
-            target.push_back(text);
-        }
-        check(!target.empty(), [&] { return unreadable(name, given, "it is empty", value); });
+    const auto read = [&target, value = split(spec, ' ').back()](auto& name, auto& given) {
+        target = split(given.text, ',');
+        if (target.back().empty()) target.pop_back();
+        const bool is_full = !target.empty() && std::ranges::count(target, "") == 0;
+        check(is_full, [&] { return unreadable(name, given, "it is empty", value); });
     };
-    return bound(described(name, value, help, OptionKind::list), assign, [&target] {
+    return made(spec, OptionKind::list, help, read, [&target] {
         return fmt::format("{}", fmt::join(target, ","));
     });
 }
 
-Option some_option(const std::string& name,
+Option some_option(const std::string& spec,
                    std::vector<std::string>& target,
                    const std::vector<std::string>& words,
                    const std::string& help) {
-    Option option = list_option(name, "NAME[,NAME]", target, help);
+    Option option = list_option(spec + " NAME[,NAME]", target, help);
     option.words = words;
-    option.assign = [&target, name, words, take = option.assign](const GivenValue& given) {
+    option.assign = [&target, name = option.name, words, take = option.assign](auto& given) {
         take(given);
         std::vector<std::string> taken;
         for (std::string& word : target) {
@@ -161,32 +159,29 @@ Option some_option(const std::string& name,
 
 Option filled(Option option) {
     option.assign = [assign = option.assign, name = option.name, value = option.value](
-                        const GivenValue& given) {
+                        auto& given) {
         check(!given.text.empty(), [&] { return unreadable(name, given, "it is empty", value); });
         assign(given);
     };
     return option;
 }
 
-Option path_option(const std::string& name,
-                   const std::string& value,
+Option path_option(const std::string& spec,
                    std::filesystem::path& target,
                    const std::string& help) {
-    const auto assign = [&target, name](const GivenValue& given) {
+    const auto read = [&target](auto& name, auto& given) {
         check(!given.text.empty(), [&] { return unreadable(name, given, "it is empty", "DIR"); });
         target = given.text;
     };
-    return bound(described(name, value, help, OptionKind::path), assign, [&target] {
-        return target.string();
-    });
+    return made(spec, OptionKind::path, help, read, [&target] { return target.string(); });
 }
 
-Option choice_option(const std::string& name,
+Option choice_option(const std::string& spec,
                      const std::vector<std::string>& words,
                      const std::function<std::size_t()>& index,
                      const std::function<void(std::size_t)>& choose,
                      const std::string& help) {
-    const auto assign = [name, words, choose](const GivenValue& given) {
+    const auto read = [words, choose](auto& name, auto& given) {
         const auto found = std::ranges::find(words, given.text);
         check(found != words.end(), [&] {
             return Error("E103",
@@ -197,41 +192,46 @@ Option choice_option(const std::string& name,
         choose(static_cast<std::size_t>(found - words.begin()));
     };
     Option option =
-        bound(described(name, fmt::format("{}", fmt::join(words, "|")), help, OptionKind::text),
-              assign,
-              [index, words] { return index() < words.size() ? words[index()] : std::string(); });
+        made(fmt::format("{} {}", spec, fmt::join(words, "|")),
+             OptionKind::text,
+             help,
+             read,
+             [index, words] { return index() < words.size() ? words[index()] : std::string(); });
     option.words = words;
     return option;
 }
 
-Option real_option(const std::string& name,
+Option real_option(const std::string& spec,
                    double& target,
                    OptionRange<double> range,
                    const std::string& help) {
-    Option option = described(name, "X", help, OptionKind::real);
-    option.range = fmt::format("{} to {}", range.least, range.most);
-    const auto assign = [&target, name, range, text = option.range](const GivenValue& given) {
+    const std::string text = fmt::format("{} to {}", range.least, range.most);
+    const auto read = [&target, range, text](auto& name, auto& given) {
         const auto number = parse_real(given.text);
         check(number.has_value(),
               [&] { return unreadable(name, given, "it is not a number", "0.01"); });
         check_range(*number >= range.least && *number <= range.most, name, given, text);
         target = *number;
     };
-    return bound(std::move(option), assign, [&target] { return target; });
+    Option option = made(spec + " X", OptionKind::real, help, read, [&target] { return target; });
+    option.range = text;
+    return option;
 }
 
-Option period_option(const std::string& name, Period& target, const std::string& help) {
-    return bound(
-        described(name, "PERIOD", help, OptionKind::text),
-        [&target, name](auto& given) { target = parse_period(name, given); },
+Option period_option(const std::string& spec, Period& target, const std::string& help) {
+    return made(
+        spec + " PERIOD",
+        OptionKind::text,
+        help,
+        [&target](auto& name, auto& given) { target = parse_period(name, given); },
         [&target] { return period_text(target); });
 }
 
-Option bytes_option(const std::string& name,
+Option bytes_option(const std::string& spec,
                     std::uint64_t& target,
                     const std::string& help,
                     std::uint64_t least_bytes) {
-    const auto assign = [&target, name, least_bytes](const GivenValue& given) {
+    const auto read = [&target, least_bytes](auto& name, auto& given) {
         const auto bytes = parse_bytes(given.text);
         check(bytes.has_value() && *bytes >= least_bytes, [&] {
             return unreadable(
@@ -242,21 +242,20 @@ Option bytes_option(const std::string& name,
         });
         target = *bytes;
     };
-    return bound(described(name, "SIZE", help, OptionKind::text), assign, [&target] {
+    return made(spec + " SIZE", OptionKind::text, help, read, [&target] {
         const std::string rounded = bytes_text(target);
         return parse_bytes(rounded) == target ? rounded : fmt::format("{}", target);
     });
 }
 
 template <class Whole>
-Option whole_option(const std::string& name,
+Option whole_option(const std::string& spec,
                     Whole& target,
                     OptionRange<std::int64_t> range,
                     const std::string& help) {
-    Option option = described(name, "N", help, OptionKind::whole);
-    option.range =
+    const std::string text =
         fmt::format("{} to {}", range.least, grouped(static_cast<std::uint64_t>(range.most)));
-    const auto assign = [&target, name, range, text = option.range](const GivenValue& given) {
+    const auto read = [&target, range, text](auto& name, auto& given) {
         const auto number = parse_integer(given.text);
         check(number.has_value(), [&] {
             return unreadable(
@@ -265,8 +264,11 @@ Option whole_option(const std::string& name,
         check_range(*number >= range.least && *number <= range.most, name, given, text);
         target = static_cast<Whole>(*number);
     };
-    return bound(
-        std::move(option), assign, [&target] { return static_cast<std::int64_t>(target); });
+    Option option = made(spec + " N", OptionKind::whole, help, read, [&target] {
+        return static_cast<std::int64_t>(target);
+    });
+    option.range = text;
+    return option;
 }
 using WholeRange = OptionRange<std::int64_t>;
 template Option whole_option(const std::string&, int&, WholeRange, const std::string&);
@@ -274,8 +276,8 @@ template Option whole_option(const std::string&, std::int64_t&, WholeRange, cons
 template Option whole_option(const std::string&, std::uint64_t&, WholeRange, const std::string&);
 template Option whole_option(const std::string&, std::uint32_t&, WholeRange, const std::string&);
 
-Option steps_option(const std::string& name, std::int64_t& target, const std::string& help) {
-    Option option = whole_option(name, target, {0, 1'000'000'000'000}, help);
+Option steps_option(const std::string& spec, std::int64_t& target, const std::string& help) {
+    Option option = whole_option(spec, target, {0, 1'000'000'000'000}, help);
     option.assign = [assign = option.assign](GivenValue given) {
         const auto digits = given.text.find_first_not_of("0123456789");
         const std::string unit = given.text.substr(std::min(digits, given.text.size()));
@@ -297,8 +299,8 @@ Period parse_period(const std::string& name, const GivenValue& given) {
     return *period;
 }
 
-Option duration_option(const std::string& name, double& seconds, const std::string& help) {
-    const auto assign = [&seconds, name](const GivenValue& given) {
+Option duration_option(const std::string& spec, double& seconds, const std::string& help) {
+    const auto read = [&seconds](auto& name, auto& given) {
         const auto period = given.text == "0" ? Period{} : readable_period(given.text);
         const bool is_time = period && (period->unit == Period::Unit::never ||
                                         period->unit == Period::Unit::seconds);
@@ -307,7 +309,7 @@ Option duration_option(const std::string& name, double& seconds, const std::stri
         });
         seconds = static_cast<double>(period->count);
     };
-    return bound(described(name, "TIME", help, OptionKind::text), assign, [&seconds] {
+    return made(spec + " TIME", OptionKind::text, help, read, [&seconds] {
         const Period now{Period::Unit::seconds, static_cast<std::int64_t>(std::ceil(seconds))};
         return seconds > 0 ? period_text(now) : std::string("0");
     });
@@ -321,11 +323,6 @@ std::string period_text(const Period& period) {
         return period.count % 60 == 0 ? fmt::format("{}m", period.count / 60)
                                       : fmt::format("{}s", period.count);
     return period.unit == Period::Unit::automatic ? "auto" : "never";
-}
-
-Option with_letter(const std::string& letter, Option option) {
-    option.letter = letter;
-    return option;
 }
 
 Option with_scope(OptionScope scope, Option option) {

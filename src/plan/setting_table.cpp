@@ -63,50 +63,45 @@ OptionSection where(TrainSettings& s) {
                              s.test_fields,
                              "field of --test-data; unset: the one of --field; without "
                              "--test-data: field of --data")),
-         shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed")),
+         shared(path_option("run DIR", s.run, "run directory; an existing run is resumed")),
          path_option(
-             "load-weights",
-             "FILE",
+             "load-weights FILE",
              s.load_weights,
              "initial weights of a new run: a safetensors file, the index of several, or .npz"),
-         text_option("from",
-                     "RUN[@best|@STEP]",
+         text_option("from RUN[@best|@STEP]",
                      s.from,
                      "run whose weights and settings a new --run begins with, and whose optimizer "
                      "state if the optimizer is the same"),
-         list_option("load-skip",
-                     "GLOB",
+         list_option("load-skip GLOB",
                      s.load_skip,
                      "tensors that --load-weights or --from does not load, such as 'fc.*'"),
-         text_option("load-prefix",
-                     "PREFIX",
+         text_option("load-prefix PREFIX",
                      s.load_prefix,
                      "prefix that --load-weights removes from the file's names, such as module.")}};
 }
 
 std::vector<Option> task(TrainSettings& s) {
-    return {choice_option<TaskKind>("task",
-                                    s.task.kind,
-                                    {{"auto", TaskKind::automatic},
-                                     {"classification", TaskKind::classification},
-                                     {"multi-label", TaskKind::multi_label},
-                                     {"regression", TaskKind::regression},
-                                     {"segmentation", TaskKind::segmentation},
-                                     {"next-token", TaskKind::next_token},
-                                     {"program", TaskKind::program}},
-                                    "task to train; auto: chosen by the data's fields; program: "
-                                    "FILE.pt2 or FILE.so returns the loss of each sample"),
-            list_option("inputs",
-                        "FIELD",
+    return {choice_option("task",
+                          s.task.kind,
+                          {{"auto", TaskKind::automatic},
+                           {"classification", TaskKind::classification},
+                           {"multi-label", TaskKind::multi_label},
+                           {"regression", TaskKind::regression},
+                           {"segmentation", TaskKind::segmentation},
+                           {"next-token", TaskKind::next_token},
+                           {"program", TaskKind::program}},
+                          "task to train; auto: chosen by the data's fields; program: "
+                          "FILE.pt2 or FILE.so returns the loss of each sample"),
+            list_option("inputs FIELD",
                         s.inputs,
                         "input field of the model; several are passed in this order; unset: the "
                         "first one found of images, features and tokens"),
-            choice_option<RegressionLoss>("loss",
-                                          s.task.loss,
-                                          {{"mse", RegressionLoss::mse},
-                                           {"mae", RegressionLoss::mae},
-                                           {"huber", RegressionLoss::huber}},
-                                          "loss function of regression"),
+            choice_option("loss",
+                          s.task.loss,
+                          {{"mse", RegressionLoss::mse},
+                           {"mae", RegressionLoss::mae},
+                           {"huber", RegressionLoss::huber}},
+                          "loss function of regression"),
             real_option("huber-delta",
                         s.task.huber_delta,
                         {1e-30, 1e30},
@@ -119,8 +114,7 @@ std::vector<Option> task(TrainSettings& s) {
                         s.task.label_smoothing,
                         {0, 1},
                         "share of the target probability that is spread over all classes"),
-            text_option("class-weights",
-                        "W0,W1,...",
+            text_option("class-weights W0,W1,...",
                         s.task.class_weights,
                         "weight of each class in the loss; balanced: rare classes weigh more; "
                         "none: all equal"),
@@ -133,25 +127,22 @@ std::vector<Option> task(TrainSettings& s) {
 
 std::vector<Option> model(TrainSettings& s) {
     return {
-        text_option("model",
-                    "NAME",
+        text_option("model NAME",
                     s.model.name,
                     "built-in ('lockstep models'), plug-in (FILE.so), program of torch.export "
                     "(FILE.pt2) or TorchScript (FILE.pt, deprecated)"),
-        text_option("output",
-                    "NAME",
+        text_option("output NAME",
                     s.model.output,
                     "output of --model FILE.pt2 or FILE.so that is used; unset: the only one, or "
                     "all with --task program"),
-        choice_option<ProgramMode>(
+        choice_option(
             "model-mode",
             s.model.program_mode,
             {{"train", ProgramMode::train}, {"as-exported", ProgramMode::as_exported}},
             "mode of --model FILE.pt2; as-exported: one that was exported for evaluation learns "
             "with batch norm and dropout switched off"),
         unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
-        list_option("channels",
-                    "N[,N]",
+        list_option("channels N[,N]",
                     s.model.channels,
                     "channels of each layer but the last; unset: 32,64,512 for cnn and cnn-bn, 256 "
                     "for mlp"),
@@ -165,17 +156,16 @@ std::vector<Option> model(TrainSettings& s) {
 
 std::vector<Option> update_rule(OptimizerSettings& s) {
     return {
-        choice_option<OptimizerKind>("optimizer",
-                                     s.kind,
-                                     {{"adam", OptimizerKind::adam},
-                                      {"adamw", OptimizerKind::adamw},
-                                      {"lamb", OptimizerKind::lamb},
-                                      {"lars", OptimizerKind::lars},
-                                      {"sgd", OptimizerKind::sgd}},
-                                     "update rule"),
+        choice_option("optimizer",
+                      s.kind,
+                      {{"adam", OptimizerKind::adam},
+                       {"adamw", OptimizerKind::adamw},
+                       {"lamb", OptimizerKind::lamb},
+                       {"lars", OptimizerKind::lars},
+                       {"sgd", OptimizerKind::sgd}},
+                      "update rule"),
         real_option("lr", s.learning_rate, {0, 1e6}, "learning rate"),
-        list_option("lr-group",
-                    "GLOB=FACTOR",
+        list_option("lr-group GLOB=FACTOR",
                     s.rate_factors,
                     "factor of the learning rate of tensors such as 'features.*'; if several "
                     "match, the last one holds"),
@@ -200,15 +190,15 @@ std::vector<Option> update_rule(OptimizerSettings& s) {
 }
 
 std::vector<Option> schedule(ScheduleSettings& s) {
-    return {choice_option<ScheduleKind>("schedule",
-                                        s.kind,
-                                        {{"constant", ScheduleKind::constant},
-                                         {"step", ScheduleKind::step},
-                                         {"cosine", ScheduleKind::cosine},
-                                         {"linear", ScheduleKind::linear},
-                                         {"polynomial", ScheduleKind::polynomial},
-                                         {"one-cycle", ScheduleKind::one_cycle}},
-                                        "learning rate schedule after the warm-up"),
+    return {choice_option("schedule",
+                          s.kind,
+                          {{"constant", ScheduleKind::constant},
+                           {"step", ScheduleKind::step},
+                           {"cosine", ScheduleKind::cosine},
+                           {"linear", ScheduleKind::linear},
+                           {"polynomial", ScheduleKind::polynomial},
+                           {"one-cycle", ScheduleKind::one_cycle}},
+                          "learning rate schedule after the warm-up"),
             whole_option("warmup-steps", s.warmup_steps, {0, 1 << 30}, "steps of linear warm-up"),
             period_option("lr-every",
                           s.every,
@@ -216,13 +206,12 @@ std::vector<Option> schedule(ScheduleSettings& s) {
                           "30epochs, 5000steps"),
             real_option("lr-gamma", s.gamma, {0, 1}, "factor of --schedule step"),
             real_option("lr-power", s.power, {0.01, 100}, "exponent of --schedule polynomial"),
-            choice_option<RateScale>(
-                "lr-scale",
-                s.scale,
-                {{"none", RateScale::none},
-                 {"linear", RateScale::linear},
-                 {"sqrt", RateScale::square_root}},
-                "multiply --lr by --batch / --reference-batch, or by its square root"),
+            choice_option("lr-scale",
+                          s.scale,
+                          {{"none", RateScale::none},
+                           {"linear", RateScale::linear},
+                           {"sqrt", RateScale::square_root}},
+                          "multiply --lr by --batch / --reference-batch, or by its square root"),
             whole_option("reference-batch",
                          s.reference_batch,
                          {1, 1 << 24},
@@ -239,8 +228,7 @@ std::vector<Option> step(TrainSettings& s) {
                     s.clip_norm,
                     {0, 1e30},
                     "largest norm of the gradient; larger gradients are scaled down; 0: no limit"),
-        list_option(
-            "freeze", "GLOB", s.freeze, "parameters that do not learn, such as 'features.*'"),
+        list_option("freeze GLOB", s.freeze, "parameters that do not learn, such as 'features.*'"),
         whole_option(
             "batch", s.batch, {1, 1 << 24}, "global batch: samples per step over all ranks"),
         whole_option(
@@ -263,7 +251,7 @@ std::vector<Option> numerics(TrainSettings& s) {
                      "the ranks at creation, up to 64 if that costs little"),
         whole_option(
             "threads", s.threads, {1, 1024}, "threads that one operator uses in each rank"),
-        choice_option<std::optional<InstructionSet>>(
+        choice_option(
             "isa",
             s.instruction_set,
             {{"default", InstructionSet::basic},
@@ -272,12 +260,12 @@ std::vector<Option> numerics(TrainSettings& s) {
              {"avx512-bf16", InstructionSet::avx512_bf16},
              {"amx", InstructionSet::amx}},
             "instruction set; unset: the best that all ranks have, at most avx512 for fp32"),
-        choice_option<DeviceKind>(
+        choice_option(
             "device",
             s.device,
             {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
             "device of the ranks; auto: cuda if each has a GPU that LibTorch can use"),
-        choice_option<Precision>(
+        choice_option(
             "precision",
             s.precision,
             {{"auto", Precision::automatic},
@@ -296,21 +284,19 @@ std::vector<Option> numerics(TrainSettings& s) {
 
 std::vector<Option> sample_order(TrainSettings& s) {
     return {
-        choice_option<OrderKind>("order",
-                                 s.order,
-                                 {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
-                                 "order of samples; lanes: permuted blocks; uniform: one "
-                                 "permutation of all samples, for data in memory"),
+        choice_option("order",
+                      s.order,
+                      {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
+                      "order of samples; lanes: permuted blocks; uniform: one "
+                      "permutation of all samples, for data in memory"),
         text_option(
-            "normalise",
-            "HOW",
+            "normalise HOW",
             s.normalise,
             "auto: inputs are normalised by the mean and deviation that the data have; none: "
             "they stay as stored; required: it is an error if an input has none; dataset: one "
             "pass of the training data finds what they lack; FIELD=MEAN/DEVIATION for each field, "
             "with commas between; or a file that has them: a run's data.json, or a manifest.json"),
-        text_option("transform",
-                    "LIST",
+        text_option("transform LIST",
                     s.transform,
                     "image transforms, such as 'crop 32 pad 4, flip', or a preset: none, cifar, "
                     "book; see docs/data.md"),
@@ -359,7 +345,7 @@ std::vector<Option> saving(TrainSettings& s) {
                     s.checkpoint_overhead,
                     {1e-5, 0.5},
                     "largest share of time that saves of --checkpoint-every auto may cost"),
-        shared(choice_option<CheckpointMode>(
+        shared(choice_option(
             "checkpoint-mode",
             s.checkpoint_mode,
             {{"overlapped", CheckpointMode::overlapped}, {"blocking", CheckpointMode::blocking}},
@@ -373,8 +359,7 @@ std::vector<Option> looking(TrainSettings& s) {
         shared(period_option("evaluate-every",
                              s.evaluate_every,
                              "period between evaluations: 500steps, 1epoch or never")),
-        shared(text_option("keep-best",
-                           "METRIC",
+        shared(text_option("keep-best METRIC",
                            s.keep_best,
                            "keep the checkpoint with the best value of this metric, or of --keep "
                            "best=N; loss, accuracy, r2, ...; kl:min, score:max: a metric of --task "
@@ -384,7 +369,7 @@ std::vector<Option> looking(TrainSettings& s) {
                             {0, 1'000'000},
                             "stop after N evaluations without a better --keep-best metric (unset: "
                             "loss); 0: never")),
-        shared(choice_option<NonFinite>(
+        shared(choice_option(
             "on-nonfinite",
             s.on_nonfinite,
             {{"stop", NonFinite::stop},
@@ -426,7 +411,7 @@ OptionSection how_long(TrainSettings& s) {
 
 std::vector<Option> communication(TrainSettings& s) {
     return {
-        shared(choice_option<Transport>(
+        shared(choice_option(
             "transport",
             s.transport,
             {{"auto", Transport::automatic},
@@ -434,25 +419,25 @@ std::vector<Option> communication(TrainSettings& s) {
              {"hierarchical", Transport::hierarchical},
              {"mpi", Transport::mpi}},
             "how ranks exchange gradients; auto: the best for the nodes and devices")),
-        shared(choice_option<std::optional<ShardState>>(
+        shared(choice_option(
             "shard-state",
             s.shard_state,
             {{"auto", {}}, {"node", ShardState::node}, {"all", ShardState::all}},
             "keep the optimizer's state once on each node, or once in all: each of N nodes then "
             "needs 1/N of it, and weights travel after the update; auto: all if there is state")),
-        choice_option<CommThread>(
+        choice_option(
             "comm-thread",
             s.comm_thread,
             {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
             "sum gradients on a separate thread; auto: if the rank has a core for it"),
-        choice_option<LeafMode>("leaves",
-                                s.leaves,
-                                {{"auto", LeafMode::automatic},
-                                 {"together", LeafMode::together},
-                                 {"one-by-one", LeafMode::one_by_one}},
-                                "compute a rank's leaves in one pass; auto: if a test before "
-                                "training shows the same bits"),
-        choice_option<GraphMode>(
+        choice_option("leaves",
+                      s.leaves,
+                      {{"auto", LeafMode::automatic},
+                       {"together", LeafMode::together},
+                       {"one-by-one", LeafMode::one_by_one}},
+                      "compute a rank's leaves in one pass; auto: if a test before "
+                      "training shows the same bits"),
+        choice_option(
             "graph",
             s.graph,
             {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
@@ -485,22 +470,21 @@ std::vector<Option> reading(TrainSettings& s) {
             "data-memory",
             s.data_memory,
             "memory of each rank for data; data that fit the node's ranks together stay in memory"),
-        choice_option<std::optional<DataMode>>(
+        choice_option(
             "data-mode",
             s.data_mode,
             {{"auto", {}}, {"stream", DataMode::stream}, {"resident", DataMode::resident}},
             "stream data from files, or keep them resident in memory that the node shares; auto: "
             "resident if they fit"),
-        choice_option<PageCache>(
-            "page-cache",
-            s.page_cache,
-            {{"keep", PageCache::keep}, {"drop", PageCache::drop}},
-            "keep or drop pages of data that were read in the system's page cache"),
-        shared(choice_option<BadData>(
-            "on-bad-data",
-            s.on_bad_data,
-            {{"fail", BadData::fail}, {"mask", BadData::mask}},
-            "with damaged samples: fail, or mask them, so that they do not count")),
+        choice_option("page-cache",
+                      s.page_cache,
+                      {{"keep", PageCache::keep}, {"drop", PageCache::drop}},
+                      "keep or drop pages of data that were read in the system's page cache"),
+        shared(
+            choice_option("on-bad-data",
+                          s.on_bad_data,
+                          {{"fail", BadData::fail}, {"mask", BadData::mask}},
+                          "with damaged samples: fail, or mask them, so that they do not count")),
         shared(flag_option("accept-data",
                            s.accepts_data,
                            "if files of --field have other names or times than in the run: compare "

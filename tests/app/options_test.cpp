@@ -34,8 +34,8 @@ struct Example {
                   real_option("learning-rate", rate, {0, 1}, "of the optimizer")}},
                 {"Others",
                  {flag_option("plain", plain, "sum as ranks come"),
-                  text_option("name", "NAME", name, "of the model"),
-                  path_option("config", "FILE", config, "file with options")}}};
+                  text_option("name NAME", name, "of the model"),
+                  path_option("config FILE", config, "file with options")}}};
     }
 };
 
@@ -122,7 +122,7 @@ TEST(ParseLine, RefusesAnOptionWithTwoValues) {
 TEST(ParseLine, KeepsEachValueOfAnOptionThatRepeats) {
     std::vector<std::string> files;
     const Environment no_environment(std::map<std::string, std::string>{});
-    const OptionTable table = {{"Input", {list_option("file", "FILE", files, "to be read")}}};
+    const OptionTable table = {{"Input", {list_option("file FILE", files, "to be read")}}};
     const ParsedLine line = parse_line({"--file", "b", "--file=a", "--file", "b"}, table);
     const auto resolved = resolve_options(table, line, no_environment);
     EXPECT_THAT(files, ElementsAre("b", "a", "b"));
@@ -154,8 +154,7 @@ TEST(ParseLine, TakesANameWithOneDashAsMpirunDoes) {
 
 TEST(ParseLine, KnowsLettersThatAreShortForAName) {
     int size = 1;
-    const OptionTable table = {
-        {"Sizes", {with_letter("s", whole_option("size", size, {1, 10}, "of a message"))}}};
+    const OptionTable table = {{"Sizes", {whole_option("size,s", size, {1, 10}, "of a message")}}};
     EXPECT_EQ(parse_line({"-s", "4"}, table).options.at("size"), "4");
     EXPECT_EQ(parse_line({"--size=4"}, table).options.at("size"), "4");
     EXPECT_TRUE(parse_line({"-h"}, table).wants_help);

@@ -63,8 +63,7 @@ TEST(FlagOption, TakesTrueAndFalse) {
 
 TEST(ChoiceOption, TakesOneOfItsWords) {
     char value = 'a';
-    const Option option =
-        choice_option<char>("optimizer", value, {{"adam", 'a'}, {"sgd", 's'}}, "");
+    const Option option = choice_option("optimizer", value, {{"adam", 'a'}, {"sgd", 's'}}, "");
     EXPECT_EQ(option.value, "adam|sgd");
     EXPECT_EQ(option.default_value, "adam");
     option.assign({"sgd", from});
@@ -92,7 +91,7 @@ TEST(SomeOption, TakesSomeOfItsWordsEachOnce) {
 
 TEST(FilledOption, TakesAnythingButNothing) {
     std::string value;
-    const Option option = filled(text_option("hosts", "HOST:N", value, ""));
+    const Option option = filled(text_option("hosts HOST:N", value, ""));
     EXPECT_EQ(code_of(option, ""), "E103");
     option.assign({"a:1", from});
     EXPECT_EQ(value, "a:1");
@@ -100,7 +99,7 @@ TEST(FilledOption, TakesAnythingButNothing) {
 
 TEST(PathOption, TakesAnythingButNothing) {
     std::filesystem::path value;
-    const Option option = path_option("run", "DIR", value, "");
+    const Option option = path_option("run DIR", value, "");
     option.assign({"runs/a", from});
     EXPECT_EQ(value, "runs/a");
     EXPECT_EQ(code_of(option, ""), "E103");

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -69,21 +70,16 @@ struct OptionSection {
 /// All options of a command, or all settings.
 using OptionTable = std::vector<OptionSection>;
 
-/// Makes a flag that sets `target` to true. For all makers, the present value of `target` is the
-/// default.
-Option flag_option(const std::string& name, bool& target, const std::string& help);
+/// Makes a flag that sets `target` to true. For all makers, `spec` is the option's name, and -c if
+/// it is "check,c"; in those of texts, lists and paths also the word for its value: "out FILE". The
+/// present value of `target` is the default.
+Option flag_option(const std::string& spec, bool& target, const std::string& help);
 /// Makes a flag that sets `target` to false.
-Option unset_flag_option(const std::string& name, bool& target, const std::string& help);
+Option unset_flag_option(const std::string& spec, bool& target, const std::string& help);
 /// Makes an option with any text.
-Option text_option(const std::string& name,
-                   const std::string& value,
-                   std::string& target,
-                   const std::string& help);
+Option text_option(const std::string& spec, std::string& target, const std::string& help);
 /// Makes an option with a file or folder. Errors of its assign(): E103 for an empty text.
-Option path_option(const std::string& name,
-                   const std::string& value,
-                   std::filesystem::path& target,
-                   const std::string& help);
+Option path_option(const std::string& spec, std::filesystem::path& target, const std::string& help);
 /// Returns `option`, which then refuses an empty text. Errors of its assign(): E103.
 Option filled(Option option);
 /// The numbers that an option takes.
@@ -93,47 +89,47 @@ struct OptionRange {
 };
 
 /// Makes an option with a number of `range`.
-Option real_option(const std::string& name,
+Option real_option(const std::string& spec,
                    double& target,
                    OptionRange<double> range,
                    const std::string& help);
 /// Makes an option that parse_period() reads.
-Option period_option(const std::string& name, Period& target, const std::string& help);
+Option period_option(const std::string& spec, Period& target, const std::string& help);
 /// Makes an option with a time in s, m or h. 0 or never means none.
-Option duration_option(const std::string& name, double& seconds, const std::string& help);
+Option duration_option(const std::string& spec, double& seconds, const std::string& help);
 /// Makes an option with a number of bytes such as "256MiB", at least `least_bytes`.
-Option bytes_option(const std::string& name,
+Option bytes_option(const std::string& spec,
                     std::uint64_t& target,
                     const std::string& help,
                     std::uint64_t least_bytes = 1u << 20);
 
 /// Makes an option with a whole number of `range`.
 template <class Whole>
-Option whole_option(const std::string& name,
+Option whole_option(const std::string& spec,
                     Whole& target,
                     OptionRange<std::int64_t> range,
                     const std::string& help);
 
 /// Makes an option with a number of steps from 0: "20" or, as for periods, "20steps".
-Option steps_option(const std::string& name, std::int64_t& target, const std::string& help);
+Option steps_option(const std::string& spec, std::int64_t& target, const std::string& help);
 
 /// Makes an option with one of `words`. `index` returns its index, words.size() for none; `choose`
 /// sets it.
-Option choice_option(const std::string& name,
+Option choice_option(const std::string& spec,
                      const std::vector<std::string>& words,
                      const std::function<std::size_t()>& index,
                      const std::function<void(std::size_t)>& choose,
                      const std::string& help);
 
-/// A value and the word for it.
+/// The values that an option may have, each with its word.
 template <class Value>
-using Choice = std::pair<std::string, Value>;
+using Choices = std::vector<std::pair<std::string, std::type_identity_t<Value>>>;
 
-/// Makes an option with one of a few values, each with its word.
+/// Makes an option with one of a few values.
 template <class Value>
-Option choice_option(const std::string& name,
+Option choice_option(const std::string& spec,
                      Value& target,
-                     const std::vector<Choice<Value>>& choices,
+                     const Choices<Value>& choices,
                      const std::string& help) {
     std::vector<std::string> words;
     for (const auto& [word, value] : choices) words.push_back(word);
@@ -143,7 +139,7 @@ Option choice_option(const std::string& name,
         return i;
     };
     return choice_option(
-        name,
+        spec,
         words,
         index,
         [&target, choices](std::size_t i) { target = choices[i].second; },
@@ -151,25 +147,18 @@ Option choice_option(const std::string& name,
 }
 
 /// Makes an option that may be given several times; its texts are joined by commas.
-Option list_option(const std::string& name,
-                   const std::string& value,
-                   std::string& target,
-                   const std::string& help);
+Option list_option(const std::string& spec, std::string& target, const std::string& help);
 /// Makes an option that may be given several times; its texts stay apart.
-Option list_option(const std::string& name,
-                   const std::string& value,
+Option list_option(const std::string& spec,
                    std::vector<std::string>& target,
                    const std::string& help);
 
 /// Makes an option that may be given several times, with one or more of `words`, each of which
 /// `target` then holds once.
-Option some_option(const std::string& name,
+Option some_option(const std::string& spec,
                    std::vector<std::string>& target,
                    const std::vector<std::string>& words,
                    const std::string& help);
-
-/// Returns `option`, which may then also be given as -`letter`.
-Option with_letter(const std::string& letter, Option option);
 
 /// Returns `option` with another scope.
 Option with_scope(OptionScope scope, Option option);

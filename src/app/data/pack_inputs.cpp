@@ -153,69 +153,60 @@ std::vector<fs::path> paths(const std::vector<std::string>& texts) {
 OptionSection kinds(PackInputs& in) {
     return {
         "Input, one of",
-        {path_option(
-             "images", "FILE", in.images, "images (u8) in an IDX (gzip or not) or NPY file"),
-         path_option("labels", "FILE", in.labels, "classes of --images, in the same format"),
+        {path_option("images FILE", in.images, "images (u8) in an IDX (gzip or not) or NPY file"),
+         path_option("labels FILE", in.labels, "classes of --images, in the same format"),
          list_option(
-             "npy",
-             "NAME=FILE",
+             "npy NAME=FILE",
              in.npy,
              "field NAME from an NPY file, or from an array of a .npz: NAME=FILE.npz:ARRAY"),
-         list_option("cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version"),
-         list_option("cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version"),
-         path_option("csv", "FILE", in.csv, "table with one sample per line"),
+         list_option("cifar10 DIR|FILE", in.cifar10, "CIFAR-10's binary version"),
+         list_option("cifar100 DIR|FILE", in.cifar100, "CIFAR-100's binary version"),
+         path_option("csv FILE", in.csv, "table with one sample per line"),
          data_option(
              "hdf5", in.hdf5, "HDF5 file, folder or pattern, with --field; several may follow"),
-         path_option("folder",
-                     "DIR",
+         path_option("folder DIR",
                      in.folder,
                      "PNG, JPEG, TIFF, PPM or PGM images in one sub-folder per class; with --masks "
                      "images in it"),
-         list_option("text", "FILE", in.text, "text, each byte a token; several files may follow"),
-         list_option(
-             "tokens", "FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};
+         list_option("text FILE", in.text, "text, each byte a token; several files may follow"),
+         list_option("tokens FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};
 }
 
 OptionSection table_details(PackInputs& in) {
     CsvOptions& csv = in.csv_columns;
     std::vector<Option> options{
-        text_option("label",
-                    "COLUMN",
-                    csv.label,
-                    "with --csv: column of classes, by name or number from 1"),
-        list_option("target",
-                    "COLUMN",
+        text_option(
+            "label COLUMN", csv.label, "with --csv: column of classes, by name or number from 1"),
+        list_option("target COLUMN",
                     csv.targets,
                     "with --csv: column of numbers to be predicted; several: [K]"),
-        list_option("drop", "COLUMN", csv.drop, "with --csv: columns to leave out"),
-        list_option("categorical",
-                    "COLUMN",
+        list_option("drop COLUMN", csv.drop, "with --csv: columns to leave out"),
+        list_option("categorical COLUMN",
                     csv.categorical,
                     "with --csv: columns of texts; each text becomes a number, 1 or 0"),
-        choice_option<Missing>(
+        choice_option(
             "missing",
             csv.missing,
             {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
             "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave out "
             "their lines; fill features with the mean of their column"),
-        path_option("like",
-                    "DIR",
+        path_option("like DIR",
                     in.like,
                     "with --csv: packed training data or a run, whose columns, categories and "
                     "means this table gets"),
-        choice_option<Header>("header",
-                              csv.header,
-                              {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
-                              "with --csv: whether the first line has names; auto: if it has no "
-                              "number"),
-        choice_option<char>("separator",
-                            csv.separator,
-                            {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
-                            "with --csv: between columns"),
-        choice_option<ElementType>("real",
-                                   csv.type,
-                                   {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
-                                   "with --csv: type of numbers")};
+        choice_option("header",
+                      csv.header,
+                      {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
+                      "with --csv: whether the first line has names; auto: if it has no "
+                      "number"),
+        choice_option("separator",
+                      csv.separator,
+                      {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
+                      "with --csv: between columns"),
+        choice_option("real",
+                      csv.type,
+                      {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
+                      "with --csv: type of numbers")};
     return {"About a table", std::move(options)};
 }
 
@@ -230,32 +221,29 @@ OptionSection details(PackInputs& in) {
                      in.is_sample_a_file,
                      "with --hdf5: each file holds one sample, whose data sets have no dimension "
                      "that counts samples"),
-         choice_option<ImageLayout>("layout",
-                                    in.layout,
-                                    {{"auto", ImageLayout::unstated},
-                                     {"chw", ImageLayout::chw},
-                                     {"hwc", ImageLayout::hwc}},
-                                    "layout of images with --images, --npy and --hdf5; auto: chw; "
-                                    "shapes that may be hwc are an error"),
-         choice_option<Color>(
+         choice_option("layout",
+                       in.layout,
+                       {{"auto", ImageLayout::unstated},
+                        {"chw", ImageLayout::chw},
+                        {"hwc", ImageLayout::hwc}},
+                       "layout of images with --images, --npy and --hdf5; auto: chw; "
+                       "shapes that may be hwc are an error"),
+         choice_option(
              "color",
              in.color,
              {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
              "with --folder, and encoded images of --hdf5: channels of all images; auto: those of "
              "the first image"),
          text_option(
-             "resize",
-             "HxW",
+             "resize HxW",
              in.resize,
              "with --folder, and encoded images of --hdf5: size that images are resized to; unset: "
              "all must have the same size"),
-         path_option("masks",
-                     "DIR",
+         path_option("masks DIR",
                      in.masks,
                      "with --folder: masks of its images, PNG, TIFF or PGM of one channel with the "
                      "image's name; palette indices are classes"),
-         text_option("mask-values",
-                     "V0,V1,...",
+         text_option("mask-values V0,V1,...",
                      in.mask_values,
                      "with --masks: pixels that are class 0, 1, ..., such as 0,255; unset: pixels "
                      "are class numbers"),
@@ -264,7 +252,7 @@ OptionSection details(PackInputs& in) {
                       {0, 1 << 24},
                       "with --text and --tokens: tokens that a model is given; a sample has one "
                       "more"),
-         choice_option<RawTokens>(
+         choice_option(
              "token-type",
              in.token_type,
              {{"npy", RawTokens::none}, {"u16", RawTokens::u16}, {"u32", RawTokens::u32}},
@@ -283,14 +271,13 @@ OptionSection table_text_group(TableText& text) {
     const std::string title(group_titles.back());
     return {
         title,
-        {choice_option<std::optional<DecimalSign>>(
+        {choice_option(
              "decimal",
              text.decimal,
              {{"auto", std::nullopt}, {"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
              "with a table: before the decimals of numbers; auto: as in the training table, "
              "else a point"),
-         text_option("encoding",
-                     "NAME",
+         text_option("encoding NAME",
                      text.encoding,
                      "with a table: of its text, as iconv calls it (latin1, cp1252, utf-16); "
                      "unset: as in the training table, else bytes as they are")}};

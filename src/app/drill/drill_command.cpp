@@ -202,12 +202,11 @@ Command drill_command() {
                             {0, 10'000'000},
                             "steps of each training; the fault comes after a tenth; 0: as many as "
                             "take some seconds"),
-               path_option("scratch",
-                           "DIR",
+               path_option("scratch DIR",
                            options->scratch,
                            "folder of the trainings, removed at the end; unset: $TMPDIR or /tmp")}},
              {"Output",
-              {path_option("out", "FILE", options->out, "also write the page to this file")}},
+              {path_option("out FILE", options->out, "also write the page to this file")}},
              json_group(options->json)},
         .is_about_lockstep = true,
         .run = [options](const Invocation& call) { return run(*options, call); }};

@@ -177,8 +177,7 @@ Command report_command() {
                               {"html", report_html}},
                              "format of the page"),
                path_option(
-                   "out",
-                   "FILE",
+                   "out FILE",
                    options->out,
                    "file to write; unset: the terminal, or RUN/report.html with --format html")}},
              start_group(options->incarnation)},
@@ -199,7 +198,7 @@ Command metrics_command() {
                                        {"jsonl", metrics_jsonl},
                                        {"prometheus", metrics_prometheus}},
                                       "format of the output"),
-                        path_option("out", "FILE", options->out, "file to write; unset: stdout")}}},
+                        path_option("out FILE", options->out, "file to write; unset: stdout")}}},
             .positionals = 1,
             .run = [options](const Invocation& call) {
                 return export_metrics(*options, call.positionals[0]);
@@ -215,7 +214,7 @@ Command trace_merge_command() {
         .text = merge_help,
         .table = {{"Options",
                    {path_option(
-                       "out", "FILE", options->out, "file to write; unset: RUN/trace-iN.json")}},
+                       "out FILE", options->out, "file to write; unset: RUN/trace-iN.json")}},
                   start_group(options->incarnation)},
         .positionals = 1,
         .run = [options](const Invocation& call) { return merge(*options, call.positionals[0]); }};

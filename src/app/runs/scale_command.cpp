@@ -285,12 +285,10 @@ Command scale_command() {
         .text = scale_help,
         .table = {{"Options",
                    {list_option(
-                        "times",
-                        "P=SECONDS",
+                        "times P=SECONDS",
                         options->times,
                         "times of the same work instead of runs, each rank with its own cores"),
-                    list_option("forecast",
-                                "P,...",
+                    list_option("forecast P,...",
                                 options->forecast,
                                 "numbers of ranks to forecast; unset: two and four times the "
                                 "largest that was measured"),

@@ -230,17 +230,16 @@ int run_infer(InferArguments& arguments,
 
 OptionTable predict_table(InferArguments& arguments) {
     std::vector<Option> output{
-        path_option(
-            "out", "FILE", arguments.settings.outputs, "new file: .csv, .npy, .h5 or .hdf5"),
-        choice_option<OutputForm>("as",
-                                  arguments.settings.form,
-                                  {{"logits", OutputForm::logits},
-                                   {"probabilities", OutputForm::probabilities},
-                                   {"classes", OutputForm::classes}},
-                                  "what is written: the model's outputs, probabilities, or the "
-                                  "most probable class"),
+        path_option("out FILE", arguments.settings.outputs, "new file: .csv, .npy, .h5 or .hdf5"),
+        choice_option("as",
+                      arguments.settings.form,
+                      {{"logits", OutputForm::logits},
+                       {"probabilities", OutputForm::probabilities},
+                       {"classes", OutputForm::classes}},
+                      "what is written: the model's outputs, probabilities, or the "
+                      "most probable class"),
         text_option(
-            "id", "COLUMN", arguments.table.row_names, "with a table: column that names the rows")};
+            "id COLUMN", arguments.table.row_names, "with a table: column that names the rows")};
     OptionTable table = table_of(arguments, std::move(output));
     table.push_back(table_text_group(arguments.table.text));
     return table;
@@ -278,8 +277,7 @@ Command eval_command() {
                 "  lockstep eval runs/a --data D/test --step best\n"
                 "  lockstep eval runs/a --data D/test --weights a.safetensors\n",
             .table = table_of(*arguments,
-                              {path_option("confusion",
-                                           "FILE",
+                              {path_option("confusion FILE",
                                            arguments->confusion,
                                            "CSV file to write the confusion matrix to")}),
             .positionals = 1,
@@ -351,7 +349,7 @@ Command sample_command() {
             "  lockstep sample runs/a --prompt 'To be' --tokens 500 --temperature 0.8 --top 40\n"
             "  lockstep sample runs/a --prompt 'To be' --temperature 0      # the most probable\n",
         .table = {{"Sampling",
-                   {text_option("prompt", "TEXT", settings.prompt, "tokens to go on with"),
+                   {text_option("prompt TEXT", settings.prompt, "tokens to go on with"),
                     whole_option("tokens", settings.tokens, {1, 1 << 24}, "tokens to choose"),
                     real_option("temperature",
                                 settings.temperature,

@@ -348,8 +348,7 @@ Command profile_command() {
         .table =
             {{"Samples",
               {list_option(
-                   "input",
-                   "CxHxW[:K]",
+                   "input CxHxW[:K]",
                    arguments->inputs,
                    "shape of a sample: that of an image, or the number of features or tokens; "
                    "again for each further input"),
@@ -397,7 +396,7 @@ Command prune_command() {
             "  lockstep train --channels 16,32,256 --load-weights small.safetensors ...\n",
         .table =
             {{"What",
-              {path_option("out", "FILE", settings->output, "new safetensors file"),
+              {path_option("out FILE", settings->output, "new safetensors file"),
                real_option(
                    "keep", settings->keep, {1e-3, 1}, "share of each layer's channels to keep")}},
              weights_group(settings->weights, settings->train_data)},

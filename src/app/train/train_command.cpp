@@ -35,18 +35,16 @@ namespace {
 
 std::vector<Option> ranks_options(TrainOptions& options) {
     const auto ranks = ranks_section(options.np, options.oversubscribe).options;
-    return {ranks[0],
-            hosts_option(options.hosts),
-            ranks[1],
-            flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
-            path_option("plan",
-                        "FILE",
-                        options.plan,
-                        "stop unless ranks run as this plan of 'lockstep map' says"),
-            list_option("skip-checks",
-                        "ID[,ID]",
-                        options.skip_checks,
-                        "checks of 'lockstep doctor' to leave out at the start, or all")};
+    return {
+        ranks[0],
+        hosts_option(options.hosts),
+        ranks[1],
+        flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
+        path_option(
+            "plan FILE", options.plan, "stop unless ranks run as this plan of 'lockstep map' says"),
+        list_option("skip-checks ID[,ID]",
+                    options.skip_checks,
+                    "checks of 'lockstep doctor' to leave out at the start, or all")};
 }
 
 // What each start is told anew. A launcher has said how many ranks there are.
@@ -361,10 +359,9 @@ int run(TrainOptions& options, const Invocation& call) {
 OptionTable train_option_table(TrainOptions& options) {
     OptionTable table = setting_table(options.settings);
     table.front().options.push_back(path_option(
-        "config", "FILE", options.config, "TOML file with any of these options as 'name = value'"));
+        "config FILE", options.config, "TOML file with any of these options as 'name = value'"));
     table.front().options.push_back(
-        path_option("resume",
-                    "RUN",
+        path_option("resume RUN",
                     options.resume,
                     "run whose settings are taken, and which 'train' goes on with; options that "
                     "are given change them"));

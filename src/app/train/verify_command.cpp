@@ -230,7 +230,7 @@ Command verify_command() {
     auto options = std::make_shared<VerifyOptions>();
     OptionTable table = {
         {"Comparison",
-         {text_option("ranks", "LIST", options->ranks, "numbers of ranks to compare"),
+         {text_option("ranks LIST", options->ranks, "numbers of ranks to compare"),
           whole_option("steps", options->steps, {1, 1'000'000}, "steps of each training")}}};
     std::ranges::move(train_option_table(options->train), std::back_inserter(table));
     return {

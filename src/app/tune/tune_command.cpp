@@ -277,7 +277,7 @@ Command tune_command() {
           flag_option("allow-bits",
                       options->allow_bits,
                       "also choose settings that change the bits of the model: threads"),
-          path_option("out", "FILE", options->out, "TOML file for train --config")}},
+          path_option("out FILE", options->out, "TOML file for train --config")}},
         json_group(options->json)};
     std::ranges::move(train_option_table(options->train), std::back_inserter(table));
     return {.name = "tune",

@@ -188,13 +188,13 @@ std::vector<fs::path> foreign_files(const fs::path& where) {
 }
 
 Option data_option(const std::string& name, fs::path& target, const std::string& help) {
-    Option option = path_option(name, "DIR|FILE", target, help);
+    Option option = path_option(name + " DIR|FILE", target, help);
     option.kind = OptionKind::list;
     return option;
 }
 
 Option field_option(const std::string& name, std::string& target, const std::string& help) {
-    Option option = list_option(name, "NAME=[FILE:]PATH[:LAYOUT][:cf]", target, help);
+    Option option = list_option(name + " NAME=[FILE:]PATH[:LAYOUT][:cf]", target, help);
     option.assign = [assign = option.assign](const GivenValue& given) {
         parse_field_mappings(given.text);
         assign(given);
