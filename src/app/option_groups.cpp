@@ -176,11 +176,10 @@ OptionSection weights_group(fs::path& weights, fs::path& train_data) {
              "weights FILE",
              weights,
              "file of weights to use instead of a checkpoint, as train --load-weights takes"),
-         data_option(
-             "train-data",
-             train_data,
-             "training data of a run of an earlier version, which does not have what it needs of "
-             "them")});
+         data_option("train-data",
+                     train_data,
+                     "training data of a run of an earlier version, which does not have what it "
+                     "needs of them")});
 }
 
 OptionSection waiting_group(double& seconds) {

@@ -52,8 +52,8 @@ OptionSection where(TrainSettings& s) {
         "Where",
         {data_option("data",
                      s.data,
-                     "training data: a data set made by 'lockstep data pack', or, with "
-                     "--field, a file, folder or pattern of other HDF5 files"),
+                     "training data: a data set made by 'lockstep data pack', or, with --field, a "
+                     "file, folder or pattern of other HDF5 files"),
          shared(field_option("field",
                              s.fields,
                              "field in HDF5 files that others wrote, such as images=/x/data:CHW")),
@@ -81,48 +81,48 @@ OptionSection where(TrainSettings& s) {
 }
 
 std::vector<Option> task(TrainSettings& s) {
-    return {choice_option("task",
-                          s.task.kind,
-                          {{"auto", TaskKind::automatic},
-                           {"classification", TaskKind::classification},
-                           {"multi-label", TaskKind::multi_label},
-                           {"regression", TaskKind::regression},
-                           {"segmentation", TaskKind::segmentation},
-                           {"next-token", TaskKind::next_token},
-                           {"program", TaskKind::program}},
-                          "task to train; auto: chosen by the data's fields; program: "
-                          "FILE.pt2 or FILE.so returns the loss of each sample"),
-            list_option("inputs FIELD",
-                        s.inputs,
-                        "input field of the model; several are passed in this order; unset: the "
-                        "first one found of images, features and tokens"),
-            choice_option("loss",
-                          s.task.loss,
-                          {{"mse", RegressionLoss::mse},
-                           {"mae", RegressionLoss::mae},
-                           {"huber", RegressionLoss::huber}},
-                          "loss function of regression"),
-            real_option("huber-delta",
-                        s.task.huber_delta,
-                        {1e-30, 1e30},
-                        "error above which --loss huber is linear"),
-            flag_option("scale-targets",
-                        s.task.scales_targets,
-                        "learn targets of regression reduced to mean 0 and deviation 1; metrics "
-                        "and predictions keep their units"),
-            real_option("label-smoothing",
-                        s.task.label_smoothing,
-                        {0, 1},
-                        "share of the target probability that is spread over all classes"),
-            text_option("class-weights W0,W1,...",
-                        s.task.class_weights,
-                        "weight of each class in the loss; balanced: rare classes weigh more; "
-                        "none: all equal"),
-            whole_option("ignore-index",
-                         s.task.ignore_index,
-                         {-1, 1 << 20},
-                         "class of masks that counts in no loss and no metric, such as 255; -1: "
-                         "none")};
+    return {
+        choice_option("task",
+                      s.task.kind,
+                      {{"auto", TaskKind::automatic},
+                       {"classification", TaskKind::classification},
+                       {"multi-label", TaskKind::multi_label},
+                       {"regression", TaskKind::regression},
+                       {"segmentation", TaskKind::segmentation},
+                       {"next-token", TaskKind::next_token},
+                       {"program", TaskKind::program}},
+                      "task to train; auto: chosen by the data's fields; program: FILE.pt2 or "
+                      "FILE.so returns the loss of each sample"),
+        list_option("inputs FIELD",
+                    s.inputs,
+                    "input field of the model; several are passed in this order; unset: the first "
+                    "one found of images, features and tokens"),
+        choice_option("loss",
+                      s.task.loss,
+                      {{"mse", RegressionLoss::mse},
+                       {"mae", RegressionLoss::mae},
+                       {"huber", RegressionLoss::huber}},
+                      "loss function of regression"),
+        real_option("huber-delta",
+                    s.task.huber_delta,
+                    {1e-30, 1e30},
+                    "error above which --loss huber is linear"),
+        flag_option("scale-targets",
+                    s.task.scales_targets,
+                    "learn targets of regression reduced to mean 0 and deviation 1; metrics and "
+                    "predictions keep their units"),
+        real_option("label-smoothing",
+                    s.task.label_smoothing,
+                    {0, 1},
+                    "share of the target probability that is spread over all classes"),
+        text_option(
+            "class-weights W0,W1,...",
+            s.task.class_weights,
+            "weight of each class in the loss; balanced: rare classes weigh more; none: all equal"),
+        whole_option("ignore-index",
+                     s.task.ignore_index,
+                     {-1, 1 << 20},
+                     "class of masks that counts in no loss and no metric, such as 255; -1: none")};
 }
 
 std::vector<Option> model(TrainSettings& s) {
@@ -135,12 +135,11 @@ std::vector<Option> model(TrainSettings& s) {
                     s.model.output,
                     "output of --model FILE.pt2 or FILE.so that is used; unset: the only one, or "
                     "all with --task program"),
-        choice_option(
-            "model-mode",
-            s.model.program_mode,
-            {{"train", ProgramMode::train}, {"as-exported", ProgramMode::as_exported}},
-            "mode of --model FILE.pt2; as-exported: one that was exported for evaluation learns "
-            "with batch norm and dropout switched off"),
+        choice_option("model-mode",
+                      s.model.program_mode,
+                      {{"train", ProgramMode::train}, {"as-exported", ProgramMode::as_exported}},
+                      "mode of --model FILE.pt2; as-exported: one that was exported for evaluation "
+                      "learns with batch norm and dropout switched off"),
         unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
         list_option("channels N[,N]",
                     s.model.channels,
@@ -155,38 +154,37 @@ std::vector<Option> model(TrainSettings& s) {
 }
 
 std::vector<Option> update_rule(OptimizerSettings& s) {
-    return {
-        choice_option("optimizer",
-                      s.kind,
-                      {{"adam", OptimizerKind::adam},
-                       {"adamw", OptimizerKind::adamw},
-                       {"lamb", OptimizerKind::lamb},
-                       {"lars", OptimizerKind::lars},
-                       {"sgd", OptimizerKind::sgd}},
-                      "update rule"),
-        real_option("lr", s.learning_rate, {0, 1e6}, "learning rate"),
-        list_option("lr-group GLOB=FACTOR",
-                    s.rate_factors,
-                    "factor of the learning rate of tensors such as 'features.*'; if several "
-                    "match, the last one holds"),
-        real_option("momentum", s.momentum, {0, 1}, "momentum of sgd and lars"),
-        flag_option("nesterov", s.nesterov, "use Nesterov momentum with sgd"),
-        real_option("beta1", s.beta1, {0, 0.999999}, "beta1 of adam, adamw and lamb"),
-        real_option("beta2", s.beta2, {0, 0.9999999}, "beta2 of adam, adamw and lamb"),
-        real_option("epsilon", s.epsilon, {1e-30, 1}, "epsilon of adam, adamw and lamb"),
-        real_option("trust", s.trust, {0, 1e6}, "trust coefficient of lars"),
-        real_option("weight-decay",
-                    s.weight_decay,
-                    {0, 1e6},
-                    "L2 penalty with adam, lars and sgd; decoupled decay with adamw and lamb"),
-        real_option("ema",
-                    s.average_decay,
-                    {0, 0.9999999},
-                    "decay of the weights' moving average, which evaluation uses; 0: none"),
-        flag_option("decay-all",
-                    s.decays_all,
-                    "with adamw, lamb and lars: apply weight decay and rates per tensor also to "
-                    "biases and norms (tensors of one dimension)")};
+    return {choice_option("optimizer",
+                          s.kind,
+                          {{"adam", OptimizerKind::adam},
+                           {"adamw", OptimizerKind::adamw},
+                           {"lamb", OptimizerKind::lamb},
+                           {"lars", OptimizerKind::lars},
+                           {"sgd", OptimizerKind::sgd}},
+                          "update rule"),
+            real_option("lr", s.learning_rate, {0, 1e6}, "learning rate"),
+            list_option("lr-group GLOB=FACTOR",
+                        s.rate_factors,
+                        "factor of the learning rate of tensors such as 'features.*'; if several "
+                        "match, the last one holds"),
+            real_option("momentum", s.momentum, {0, 1}, "momentum of sgd and lars"),
+            flag_option("nesterov", s.nesterov, "use Nesterov momentum with sgd"),
+            real_option("beta1", s.beta1, {0, 0.999999}, "beta1 of adam, adamw and lamb"),
+            real_option("beta2", s.beta2, {0, 0.9999999}, "beta2 of adam, adamw and lamb"),
+            real_option("epsilon", s.epsilon, {1e-30, 1}, "epsilon of adam, adamw and lamb"),
+            real_option("trust", s.trust, {0, 1e6}, "trust coefficient of lars"),
+            real_option("weight-decay",
+                        s.weight_decay,
+                        {0, 1e6},
+                        "L2 penalty with adam, lars and sgd; decoupled decay with adamw and lamb"),
+            real_option("ema",
+                        s.average_decay,
+                        {0, 0.9999999},
+                        "decay of the weights' moving average, which evaluation uses; 0: none"),
+            flag_option("decay-all",
+                        s.decays_all,
+                        "with adamw, lamb and lars: apply weight decay and rates per tensor also "
+                        "to biases and norms (tensors of one dimension)")};
 }
 
 std::vector<Option> schedule(ScheduleSettings& s) {
@@ -287,15 +285,15 @@ std::vector<Option> sample_order(TrainSettings& s) {
         choice_option("order",
                       s.order,
                       {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
-                      "order of samples; lanes: permuted blocks; uniform: one "
-                      "permutation of all samples, for data in memory"),
+                      "order of samples; lanes: permuted blocks; uniform: one permutation of all "
+                      "samples, for data in memory"),
         text_option(
             "normalise HOW",
             s.normalise,
-            "auto: inputs are normalised by the mean and deviation that the data have; none: "
-            "they stay as stored; required: it is an error if an input has none; dataset: one "
-            "pass of the training data finds what they lack; FIELD=MEAN/DEVIATION for each field, "
-            "with commas between; or a file that has them: a run's data.json, or a manifest.json"),
+            "auto: inputs are normalised by the mean and deviation that the data have; none: they "
+            "stay as stored; required: it is an error if an input has none; dataset: one pass of "
+            "the training data finds what they lack; FIELD=MEAN/DEVIATION for each field, with "
+            "commas between; or a file that has them: a run's data.json, or a manifest.json"),
         text_option("transform LIST",
                     s.transform,
                     "image transforms, such as 'crop 32 pad 4, flip', or a preset: none, cifar, "
@@ -331,27 +329,26 @@ Option trace_option(TraceSteps& steps) {
 }
 
 std::vector<Option> saving(TrainSettings& s) {
-    return {
-        shared(
-            period_option("checkpoint-every",
-                          s.checkpoint_every,
-                          "period between checkpoints: 500steps, 1epoch, 10m, never, or auto: by "
-                          "what saves cost and --mtbf; the end of the run always writes one")),
-        duration_option("mtbf",
-                        s.mtbf_s,
-                        "mean time between failures, for --checkpoint-every auto; 0: that of the "
-                        "run's own starts, 24h for the first one"),
-        real_option("checkpoint-overhead",
-                    s.checkpoint_overhead,
-                    {1e-5, 0.5},
-                    "largest share of time that saves of --checkpoint-every auto may cost"),
-        shared(choice_option(
-            "checkpoint-mode",
-            s.checkpoint_mode,
-            {{"overlapped", CheckpointMode::overlapped}, {"blocking", CheckpointMode::blocking}},
-            "write checkpoints beside the steps that follow, from a copy in memory, or between "
-            "two steps")),
-        shared(keep_option(s.keep))};
+    return {shared(period_option(
+                "checkpoint-every",
+                s.checkpoint_every,
+                "period between checkpoints: 500steps, 1epoch, 10m, never, or auto: by what saves "
+                "cost and --mtbf; the end of the run always writes one")),
+            duration_option("mtbf",
+                            s.mtbf_s,
+                            "mean time between failures, for --checkpoint-every auto; 0: that of "
+                            "the run's own starts, 24h for the first one"),
+            real_option("checkpoint-overhead",
+                        s.checkpoint_overhead,
+                        {1e-5, 0.5},
+                        "largest share of time that saves of --checkpoint-every auto may cost"),
+            shared(choice_option("checkpoint-mode",
+                                 s.checkpoint_mode,
+                                 {{"overlapped", CheckpointMode::overlapped},
+                                  {"blocking", CheckpointMode::blocking}},
+                                 "write checkpoints beside the steps that follow, from a copy in "
+                                 "memory, or between two steps")),
+            shared(keep_option(s.keep))};
 }
 
 std::vector<Option> looking(TrainSettings& s) {
@@ -359,11 +356,11 @@ std::vector<Option> looking(TrainSettings& s) {
         shared(period_option("evaluate-every",
                              s.evaluate_every,
                              "period between evaluations: 500steps, 1epoch or never")),
-        shared(text_option("keep-best METRIC",
-                           s.keep_best,
-                           "keep the checkpoint with the best value of this metric, or of --keep "
-                           "best=N; loss, accuracy, r2, ...; kl:min, score:max: a metric of --task "
-                           "program")),
+        shared(text_option(
+            "keep-best METRIC",
+            s.keep_best,
+            "keep the checkpoint with the best value of this metric, or of --keep best=N; loss, "
+            "accuracy, r2, ...; kl:min, score:max: a metric of --task program")),
         shared(whole_option("early-stop",
                             s.early_stop,
                             {0, 1'000'000},
@@ -383,10 +380,10 @@ std::vector<Option> looking(TrainSettings& s) {
                             "useful batch; 0: none")),
         shared(steps_option(
             "log-every", s.log_every, "steps between step lines; 0: every 30 s and each epoch")),
-        shared(steps_option("histograms-every",
-                            s.histograms_every,
-                            "steps between TensorBoard histograms of each layer's weights; 0: "
-                            "none")),
+        shared(
+            steps_option("histograms-every",
+                         s.histograms_every,
+                         "steps between TensorBoard histograms of each layer's weights; 0: none")),
         shared(trace_option(s.trace))};
 }
 
@@ -435,14 +432,14 @@ std::vector<Option> communication(TrainSettings& s) {
                       {{"auto", LeafMode::automatic},
                        {"together", LeafMode::together},
                        {"one-by-one", LeafMode::one_by_one}},
-                      "compute a rank's leaves in one pass; auto: if a test before "
-                      "training shows the same bits"),
+                      "compute a rank's leaves in one pass; auto: if a test before training shows "
+                      "the same bits"),
         choice_option(
             "graph",
             s.graph,
             {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
-            "replay a leaf's GPU work as a CUDA graph, with the same bits; auto: if that is "
-            "faster and no other rank waits for its gradients"),
+            "replay a leaf's GPU work as a CUDA graph, with the same bits; auto: if that is faster "
+            "and no other rank waits for its gradients"),
         shared(flag_option("share-gpu",
                            s.shares_gpus,
                            "with --device cuda: let ranks of a node share a GPU, to test bits; "
@@ -452,8 +449,8 @@ std::vector<Option> communication(TrainSettings& s) {
                            "resume although these processors compute other bits than before")),
         shared(duration_option("comm-timeout",
                                s.comm_timeout_s,
-                               "longest time that a rank waits for others before it ends the "
-                               "job and names them; it warns after a tenth; 0: no limit")),
+                               "longest time that a rank waits for others before it ends the job "
+                               "and names them; it warns after a tenth; 0: no limit")),
         whole_option("flight-entries",
                      s.flight_entries,
                      {64, 1 << 20},

@@ -184,12 +184,11 @@ OptionSection table_details(PackInputs& in) {
         list_option("categorical COLUMN",
                     csv.categorical,
                     "with --csv: columns of texts; each text becomes a number, 1 or 0"),
-        choice_option(
-            "missing",
-            csv.missing,
-            {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
-            "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave out "
-            "their lines; fill features with the mean of their column"),
+        choice_option("missing",
+                      csv.missing,
+                      {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
+                      "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave "
+                      "out their lines; fill features with the mean of their column"),
         path_option("like DIR",
                     in.like,
                     "with --csv: packed training data or a run, whose columns, categories and "
@@ -197,8 +196,7 @@ OptionSection table_details(PackInputs& in) {
         choice_option("header",
                       csv.header,
                       {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
-                      "with --csv: whether the first line has names; auto: if it has no "
-                      "number"),
+                      "with --csv: whether the first line has names; auto: if it has no number"),
         choice_option("separator",
                       csv.separator,
                       {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
@@ -226,19 +224,17 @@ OptionSection details(PackInputs& in) {
                        {{"auto", ImageLayout::unstated},
                         {"chw", ImageLayout::chw},
                         {"hwc", ImageLayout::hwc}},
-                       "layout of images with --images, --npy and --hdf5; auto: chw; "
-                       "shapes that may be hwc are an error"),
-         choice_option(
-             "color",
-             in.color,
-             {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
-             "with --folder, and encoded images of --hdf5: channels of all images; auto: those of "
-             "the first image"),
-         text_option(
-             "resize HxW",
-             in.resize,
-             "with --folder, and encoded images of --hdf5: size that images are resized to; unset: "
-             "all must have the same size"),
+                       "layout of images with --images, --npy and --hdf5; auto: chw; shapes that "
+                       "may be hwc are an error"),
+         choice_option("color",
+                       in.color,
+                       {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
+                       "with --folder, and encoded images of --hdf5: channels of all images; auto: "
+                       "those of the first image"),
+         text_option("resize HxW",
+                     in.resize,
+                     "with --folder, and encoded images of --hdf5: size that images are resized "
+                     "to; unset: all must have the same size"),
          path_option("masks DIR",
                      in.masks,
                      "with --folder: masks of its images, PNG, TIFF or PGM of one channel with the "
@@ -247,11 +243,11 @@ OptionSection details(PackInputs& in) {
                      in.mask_values,
                      "with --masks: pixels that are class 0, 1, ..., such as 0,255; unset: pixels "
                      "are class numbers"),
-         whole_option("length",
-                      in.length,
-                      {0, 1 << 24},
-                      "with --text and --tokens: tokens that a model is given; a sample has one "
-                      "more"),
+         whole_option(
+             "length",
+             in.length,
+             {0, 1 << 24},
+             "with --text and --tokens: tokens that a model is given; a sample has one more"),
          choice_option(
              "token-type",
              in.token_type,
@@ -275,8 +271,8 @@ OptionSection table_text_group(TableText& text) {
              "decimal",
              text.decimal,
              {{"auto", std::nullopt}, {"point", DecimalSign::point}, {"comma", DecimalSign::comma}},
-             "with a table: before the decimals of numbers; auto: as in the training table, "
-             "else a point"),
+             "with a table: before the decimals of numbers; auto: as in the training table, else a "
+             "point"),
          text_option("encoding NAME",
                      text.encoding,
                      "with a table: of its text, as iconv calls it (latin1, cp1252, utf-16); "
