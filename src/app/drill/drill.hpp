@@ -98,21 +98,18 @@ void check_drill(const DrillPage& page);
 
 /// Makes the data, trains, and checks what is left. Sends signals only to processes that it
 /// started. One thread.
-class DrillBed {
-  public:
-    /// `look` is called ten times a second with the present activity, and may throw.
-    DrillBed(DrillSettings settings, std::function<void(const std::string&)> look);
+struct DrillBed {
+    DrillSettings settings;
+    /// Called ten times a second with the present activity; throws E242 when a signal asks to end.
+    std::function<void(const std::string&)> look;
+    fs::path launch_folder{};  ///< folder of the last training with a fault
+
+    fs::path data() const { return settings.scratch / "data"; }
+    fs::path run(const std::string& name) const { return settings.scratch / name; }
 
     /// Makes the data, chooses the steps if they are not given, and trains without faults. Errors:
     /// E705 if that fails.
     void prepare();
-
-    const DrillSettings& settings() const { return settings_; }
-    fs::path data() const { return settings_.scratch / "data"; }
-    fs::path run(const std::string& name) const { return settings_.scratch / name; }
-
-    /// Shows the activity `what`. Errors: E242 when a signal asks to end.
-    void look(const std::string& what) const { look_(what); }
 
     /// Trains until `attack` has ended it.
     Struck train(const Attack& attack);
@@ -125,27 +122,24 @@ class DrillBed {
 
     /// Expects that no process of the run lives, and that the launch left no files in memory.
     Expectation expect_nothing_left(const Attack& attack) const;
-
-  private:
-    std::vector<std::string> words_for(const Attack& attack) const;
-
-    DrillSettings settings_;
-    fs::path launch_folder_;  ///< folder of the last training with a fault
-    std::function<void(const std::string&)> look_;
 };
 
 /// Sends `signal` to `pid` if it is of the run's family. Returns true if it did.
 bool send_to(const LiveRun& live, std::int64_t pid, int signal);
 
-/// One fault: its option without dashes, its help, and the function that rehearses it. The function
-/// fills in `done`, `why_skipped` and `expectations`. Errors: E242 when a signal asks to end.
+/// One fault. `rehearse` fills in `done`, `why_skipped` and `expectations`. Errors: E242 when a
+/// signal asks to end.
 struct Fault {
-    const char* name;
+    const char* name;  ///< its option without dashes
     const char* help;
     FaultReport (*rehearse)(DrillBed& bed);
+    bool has_own_mounts = false;  ///< it is rehearsed in a child process that may mount
 };
 
 /// Returns the faults in the order of their rehearsal.
 std::span<const Fault> all_faults();
+
+/// Rehearses one, on the bed or in a child, while `bed.look` is called. Errors: as above.
+FaultReport rehearse(const Fault& fault, DrillBed& bed);
 
 }  // namespace lockstep

@@ -136,6 +136,22 @@ std::optional<LiveRun> live_run(const fs::path& run) {
     return live;
 }
 
+std::vector<std::string> words_for(const DrillBed& bed, const Attack& attack) {
+    const std::int64_t period = std::max<std::int64_t>(bed.settings.steps / saves, 1);
+    auto words = split(
+        "train --oversubscribe --model mlp --batch 24 --virtual-ranks 8 --data-mode stream", ' ');
+    if (attack.hosts.empty())
+        words.insert(words.end(), {"--np", std::to_string(bed.settings.ranks)});
+    else
+        words.insert(words.end(), {"--hosts", attack.hosts});
+    words.insert(words.end(), {"--data", attack.data.string()});
+    words.insert(words.end(), {"--max-steps", std::to_string(bed.settings.steps)});
+    words.insert(words.end(), {"--checkpoint-every", fmt::format("{}steps", period)});
+    words.insert(words.end(), {"--run", bed.run(attack.name).string()});
+    words.insert(words.end(), attack.more.begin(), attack.more.end());
+    return words;
+}
+
 }  // namespace
 
 bool send_to(const LiveRun& live, std::int64_t pid, int signal) {
@@ -144,51 +160,32 @@ bool send_to(const LiveRun& live, std::int64_t pid, int signal) {
     return ::kill(target, signal) == 0;
 }
 
-DrillBed::DrillBed(DrillSettings settings, std::function<void(const std::string&)> look)
-    : settings_(std::move(settings)), look_(std::move(look)) {}
-
 void DrillBed::prepare() {
     const Struck made = run_lockstep(
         {"data", "synth", "--samples", "600", "--size", "16", "--out", data().string()}, {}, 300);
     check_trained(made);
-    if (settings_.steps == 0) {
-        settings_.steps = few_steps;
+    if (settings.steps == 0) {
+        settings.steps = few_steps;
         check_trained(train({.name = "first-steps", .data = data()}));
-        settings_.steps = steps_for(mean_step(read_run_figures(run("first-steps"))).wall_s());
+        settings.steps = steps_for(mean_step(read_run_figures(run("first-steps"))).wall_s());
     }
     const Attack undisturbed{.name = "undisturbed", .data = data()};
     check_trained(train(undisturbed));
-    settings_.parameters = hash_of_newest(run(undisturbed.name));
-}
-
-std::vector<std::string> DrillBed::words_for(const Attack& attack) const {
-    const std::int64_t period = std::max<std::int64_t>(settings_.steps / saves, 1);
-    auto words = split(
-        "train --oversubscribe --model mlp --batch 24 --virtual-ranks 8 --data-mode stream", ' ');
-    if (attack.hosts.empty())
-        words.insert(words.end(), {"--np", std::to_string(settings_.ranks)});
-    else
-        words.insert(words.end(), {"--hosts", attack.hosts});
-    words.insert(words.end(), {"--data", attack.data.string()});
-    words.insert(words.end(), {"--max-steps", std::to_string(settings_.steps)});
-    words.insert(words.end(), {"--checkpoint-every", fmt::format("{}steps", period)});
-    words.insert(words.end(), {"--run", run(attack.name).string()});
-    words.insert(words.end(), attack.more.begin(), attack.more.end());
-    return words;
+    settings.parameters = hash_of_newest(run(undisturbed.name));
 }
 
 Struck DrillBed::train(const Attack& attack) {
     std::string done;
     const auto meanwhile = [&] {
-        look_(attack.name);
+        look(attack.name);
         if (!attack.strike || !done.empty()) return;
         const auto live = live_run(run(attack.name));
         if (!live) return;
-        launch_folder_ = launch_folder_of(live->launcher);
+        launch_folder = launch_folder_of(live->launcher);
         done = attack.strike(*live);
     };
     try {
-        Struck struck = run_lockstep(words_for(attack), meanwhile, attack.limit_s);
+        Struck struck = run_lockstep(words_for(*this, attack), meanwhile, attack.limit_s);
         struck.done = done;
         return struck;
     } catch (...) {
@@ -209,7 +206,7 @@ Expectation DrillBed::expect_same_parameters(const Attack& attack) {
                 fmt::format("exit code {}: {}", struck.exit_code, last_line(struck.output)),
                 false};
     const std::string hash = hash_of_newest(run(attack.name));
-    const bool is_same = hash == settings_.parameters;
+    const bool is_same = hash == settings.parameters;
     return {what, expected, is_same ? expected : "parameters " + hash, is_same};
 }
 
@@ -229,8 +226,8 @@ Expectation DrillBed::expect_nothing_left(const Attack& attack) const {
         left.push_back(fmt::format("process {}", pid));
         ::kill(pid, SIGKILL);
     }
-    if (!launch_folder_.empty() && fs::exists(status_of(launch_folder_)))
-        left.push_back(launch_folder_.string());
+    if (!launch_folder.empty() && fs::exists(status_of(launch_folder)))
+        left.push_back(launch_folder.string());
     if (left.empty()) left.emplace_back("nothing");
     return expect_text("left behind", "nothing", fmt::format("{}", fmt::join(left, ", ")));
 }

@@ -95,14 +95,6 @@ Json page_json(const DrillPage& page) {
     return json;
 }
 
-FaultReport rehearse(const Fault& fault, DrillBed& bed) {
-    const double begin_s = now_s();
-    FaultReport report = fault.rehearse(bed);
-    report.name = fault.name;
-    report.seconds = now_s() - begin_s;
-    return report;
-}
-
 DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& faults) {
     const RemovedFolder scratch = make_scratch_folder(
         options.scratch.empty() ? fs::temp_directory_path() : fs::absolute(options.scratch),
@@ -115,17 +107,17 @@ DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& fa
         give_up_if_asked("the drill");
         progress.update(done, fmt::format("drill {} of {}: {}", done + 1, parts, what));
     };
-    DrillBed bed({.scratch = scratch.path(),
+    DrillBed bed{{.scratch = scratch.path(),
                   .ranks = options.np,
                   .steps = options.steps,
                   .hosts = options.hosts},
-                 look);
+                 look};
     bed.prepare();
     DrillPage page{.host = host_name(),
                    .when = utc_text(unix_time_s()),
                    .ranks = options.np,
-                   .steps = bed.settings().steps,
-                   .parameters = bed.settings().parameters};
+                   .steps = bed.settings.steps,
+                   .parameters = bed.settings.parameters};
     for (const Fault* const fault : faults) {
         ++done;
         look(fault->name);
@@ -149,25 +141,6 @@ int run(const DrillOptions& options, const Invocation& call) {
 std::string fault_end_name(FaultEnd end) {
     constexpr const char* names[] = {"passed", "failed", "skipped"};
     return names[static_cast<int>(end)];
-}
-
-std::string title_of(const DrillPage& page) {
-    const std::size_t skipped = page.count(FaultEnd::skipped);
-    auto title = fmt::format("# Lockstep drill: {} of {} faults ended as they should",
-                             page.count(FaultEnd::passed),
-                             page.faults.size() - skipped);
-    if (skipped > 0) title += fmt::format(", {} skipped", skipped);
-    return title;
-}
-
-std::string table_of_faults(const DrillPage& page) {
-    std::string text = "| fault | verdict | took |\n|---|---|---|\n";
-    for (const FaultReport& fault : page.faults)
-        text += fmt::format("| {} | {} | {} |\n",
-                            fault.name,
-                            fault_end_name(fault.end()),
-                            duration_text(fault.seconds));
-    return text;
 }
 
 std::string section_of_fault(const FaultReport& fault) {
@@ -229,17 +202,25 @@ std::size_t DrillPage::count(FaultEnd end) const {
 }
 
 std::string page_text(const DrillPage& page) {
-    auto text = title_of(page) + "\n\n";
-    text += fmt::format(
+    const std::size_t skipped = page.count(FaultEnd::skipped);
+    auto text = fmt::format(
+        "# Lockstep drill: {} of {} faults ended as they should{}\n\n"
         "{}, {}, lockstep {}. {} ranks train an mlp on made-up data for {} steps;\n"
-        "undisturbed, its parameters are {}.\n\n",
+        "undisturbed, its parameters are {}.\n\n| fault | verdict | took |\n|---|---|---|\n",
+        page.count(FaultEnd::passed),
+        page.faults.size() - skipped,
+        skipped > 0 ? fmt::format(", {} skipped", skipped) : "",
         printable(page.host),
         page.when,
         version_text(),
         page.ranks,
         grouped(static_cast<std::uint64_t>(page.steps)),
         page.parameters);
-    text += table_of_faults(page);
+    for (const FaultReport& fault : page.faults)
+        text += fmt::format("| {} | {} | {} |\n",
+                            fault.name,
+                            fault_end_name(fault.end()),
+                            duration_text(fault.seconds));
     for (const FaultReport& fault : page.faults) text += section_of_fault(fault);
     return text;
 }

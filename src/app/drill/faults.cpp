@@ -85,7 +85,7 @@ Expectation expect_cause(const fs::path& run,
 
 /// A rank that is hit by a signal of which it knows nothing.
 FaultReport hit(DrillBed& bed, Attack attack, int signal, const char* how, const char* trouble) {
-    const int rank = bed.settings().ranks - 1;
+    const int rank = bed.settings.ranks - 1;
     attack.data = bed.data();
     attack.strike = [&](const LiveRun& live) { return hit_rank(live, rank, signal, how); };
     const Struck struck = bed.train(attack);
@@ -222,7 +222,7 @@ FaultReport preempt(DrillBed& bed) {
 }
 
 FaultReport damage_data(DrillBed& bed) {
-    const Attack attack{.name = "damaged-data", .data = bed.settings().scratch / "damaged"};
+    const Attack attack{.name = "damaged-data", .data = bed.settings.scratch / "damaged"};
     fs::copy(bed.data(), attack.data, fs::copy_options::recursive);
     const fs::path shard = only_shard(attack.data);
     const std::uint64_t middle = fs::file_size(shard) / 2;
@@ -238,7 +238,7 @@ FaultReport damage_data(DrillBed& bed) {
 }
 
 FaultReport lose_node(DrillBed& bed) {
-    const std::string& hosts = bed.settings().hosts;
+    const std::string& hosts = bed.settings.hosts;
     if (hosts.find(',') == std::string::npos)
         return {.why_skipped =
                     "it needs two nodes, and a --scratch that both see: --hosts a:1,b:1"};
@@ -381,7 +381,7 @@ Expectation expect_said(const Struck& struck, const std::string& words) {
     return {"its message", words, is_said ? words : "it does not say so", is_said};
 }
 
-FaultReport fill_own_disk(DrillBed& bed) {
+FaultReport fill_disk(DrillBed& bed) {
     const fs::path disk = bed.run("disk");
     fs::create_directory(disk);
     mount_small(disk, disk_bytes);
@@ -402,7 +402,7 @@ FaultReport fill_own_disk(DrillBed& bed) {
     return report;
 }
 
-FaultReport fill_own_shm(DrillBed& bed) {
+FaultReport fill_shm(DrillBed& bed) {
     mount_small("/dev/shm", shm_bytes);
     const Attack attack{.name = "full-shm", .data = bed.data()};
     Expectation same = bed.expect_same_parameters(attack);
@@ -413,31 +413,17 @@ FaultReport fill_own_shm(DrillBed& bed) {
     return report;
 }
 
-/// In a child, whose parent shows how far it is.
-FaultReport rehearse_apart(DrillBed& bed, const char* name, FaultReport (*rehearse)(DrillBed&)) {
-    const auto work = [&] {
-        DrillBed apart(bed.settings(), [](const std::string&) { give_up_if_asked("the drill"); });
-        return rehearse(apart);
-    };
-    return with_own_mounts(work, [&] { bed.look(name); });
-}
-
-FaultReport fill_disk(DrillBed& bed) {
-    return rehearse_apart(bed, "full-disk", fill_own_disk);
-}
-
-FaultReport fill_shm(DrillBed& bed) {
-    return rehearse_apart(bed, "full-shm", fill_own_shm);
-}
-
 constexpr std::array faults{
     Fault{"killed-rank", "a rank is killed (kill -9), as when memory runs out", kill_rank},
     Fault{"stuck-rank", "a rank is stopped (kill -STOP)", stop_rank},
     Fault{"killed-launcher", "the command and its child processes are killed", kill_launcher},
     Fault{"preempt", "the job gets TERM, as SLURM sends it before a preemption", preempt},
     Fault{"damaged-data", "some bytes of the data are damaged", damage_data},
-    Fault{"full-disk", "the run's file system, a small one made for this, becomes full", fill_disk},
-    Fault{"full-shm", "a /dev/shm made for this has no room for Open MPI's files", fill_shm},
+    Fault{"full-disk",
+          "the run's file system, a small one made for this, becomes full",
+          fill_disk,
+          true},
+    Fault{"full-shm", "a /dev/shm made for this has no room for Open MPI's files", fill_shm, true},
     Fault{"node-loss", "all ranks of the last host in --hosts stop answering", lose_node},
 };
 
@@ -445,6 +431,20 @@ constexpr std::array faults{
 
 std::span<const Fault> all_faults() {
     return faults;
+}
+
+FaultReport rehearse(const Fault& fault, DrillBed& bed) {
+    const auto apart = [&] {
+        DrillBed own{bed.settings, [](const std::string&) { give_up_if_asked("the drill"); }};
+        return fault.rehearse(own);
+    };
+    const double begin_s = now_s();
+    FaultReport report = fault.has_own_mounts
+                             ? with_own_mounts(apart, [&] { bed.look(fault.name); })
+                             : fault.rehearse(bed);
+    report.name = fault.name;
+    report.seconds = now_s() - begin_s;
+    return report;
 }
 
 }  // namespace lockstep
