@@ -119,7 +119,7 @@ std::string batch_verdict(const RunComparison& runs) {
 }
 
 std::string verdict_text(const RunComparison& runs) {
-    return fmt::format("{}; {}{}\n", speed_verdict(runs), bits_verdict(runs), batch_verdict(runs));
+    return fmt::format("{}; {}{}", speed_verdict(runs), bits_verdict(runs), batch_verdict(runs));
 }
 
 std::string change_text(double first, double second) {
@@ -153,14 +153,14 @@ Cells scatter_row(const std::string& name, const Scatter& first, const Scatter& 
             beyond_text(first, second)};
 }
 
-std::string ranks_text_of(const ComparedRun& run) {
-    return fmt::format("{}", run.figures.ranks.size());
-}
-
 std::vector<Cells> speed_rows(const RunComparison& runs) {
     const auto& [first, second] = std::tie(runs.first, runs.second);
     std::vector<Cells> rows;
-    rows.push_back({"ranks", ranks_text_of(first), ranks_text_of(second), "", ""});
+    rows.push_back({"ranks",
+                    std::to_string(first.figures.ranks.size()),
+                    std::to_string(second.figures.ranks.size()),
+                    "",
+                    ""});
     if (first.batch > 0 && second.batch > 0)
         rows.push_back({"samples/s",
                         count_text(first.samples_per_s()),
@@ -254,18 +254,6 @@ Json json_of(const ComparedRun& run) {
             {"goodput", run.status.times.goodput()}};
 }
 
-Json settings_json(const RunComparison& runs) {
-    Json settings = Json::array();
-    for (const SettingDifference& setting : runs.settings)
-        settings.push_back({{"name", setting.name},
-                            {"decides", setting.kind == SettingKind::deciding},
-                            {"first", setting.first},
-                            {"second", setting.second},
-                            {"first_origin", setting.first_origin},
-                            {"second_origin", setting.second_origin}});
-    return settings;
-}
-
 ComparedRun read_compared(const fs::path& root) {
     ComparedRun run{.figures = {}, .status = status_of_run(root, StatusDepth::history)};
     run.figures = read_run_figures(root);
@@ -319,16 +307,22 @@ std::vector<ComparedFigure> compare_figures(const ComparedRun& first, const Comp
 }
 
 Json comparison_json(const RunComparison& comparison) {
-    const std::string verdict = verdict_text(comparison);
-    Json figures = Json::array();
+    Json settings = Json::array(), figures = Json::array();
+    for (const SettingDifference& setting : comparison.settings)
+        settings.push_back({{"name", setting.name},
+                            {"decides", setting.kind == SettingKind::deciding},
+                            {"first", setting.first},
+                            {"second", setting.second},
+                            {"first_origin", setting.first_origin},
+                            {"second_origin", setting.second_origin}});
     for (const ComparedFigure& figure : comparison.figures)
         figures.push_back({{"name", figure.name},
                            {"at_samples", json_of(figure.at_samples)},
                            {"at_updates", json_of(figure.at_updates)}});
-    Json json = {{"verdict", verdict.substr(0, verdict.size() - 1)},
+    Json json = {{"verdict", verdict_text(comparison)},
                  {"first", json_of(comparison.first)},
                  {"second", json_of(comparison.second)},
-                 {"settings", settings_json(comparison)},
+                 {"settings", settings},
                  {"figures", figures},
                  {"speed_differs", have_steps(comparison) && differs_in_speed(comparison)}};
     if (comparison.bits)
@@ -377,8 +371,8 @@ Command compare_command() {
             .run = [json](const Invocation& call) {
                 const RunComparison runs = compare_runs(call.positionals[0], call.positionals[1]);
                 print_once(*json ? comparison_json(runs).dump(2) + "\n"
-                                 : verdict_text(runs) + speed_text(runs) + figures_text(runs) +
-                                       settings_text(runs));
+                                 : verdict_text(runs) + "\n" + speed_text(runs) +
+                                       figures_text(runs) + settings_text(runs));
                 return 0;
             }};
 }

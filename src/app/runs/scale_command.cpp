@@ -254,7 +254,7 @@ ScaleReport report_of(const ScaleOptions& options, const std::vector<std::string
         check_several(runs.size());
         add_runs(report, points, runs);
     } else {
-        report.time = ScaleTime::given;
+        report.is_given = true;
         points = given_points(options.times);
         check_several(points.size());
     }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -64,14 +65,14 @@ std::string verdict_text(const ScaleReport& report) {
                             fewest,
                             percent_text(best.efficiency));
     const std::string more = more_text(report);
-    return text + (more.empty() ? "" : "; " + more) + "\n";
+    return text + (more.empty() ? "" : "; " + more);
 }
 
 // Returns the hours of a training, or of what was timed.
 double hours_paid(const ScaleReport& report, const ScalePoint& point) {
     const double paid =
         report.unit == ScaleUnit::core ? point.at_once() * report.threads : point.ranks;
-    const double times = report.time == ScaleTime::given ? 1 : report.steps_total;
+    const double times = report.is_given ? 1 : report.steps_total;
     return paid * point.seconds * times / 3600;
 }
 
@@ -80,23 +81,18 @@ std::string unit_name(ScaleUnit unit) {
     return unit == ScaleUnit::gpu ? "GPU-hours" : "rank-hours";
 }
 
-std::string hours_text(const ScaleReport& report, const ScalePoint& point) {
-    const double hours = hours_paid(report, point);
-    return hours > 0 ? fmt::format("{:.3g}", hours) : "";
-}
-
 std::string whole_text(double count) {
     return grouped(static_cast<std::uint64_t>(std::llround(count)));
 }
 
 Cells heads(const ScaleReport& report) {
     return {"ranks",
-            report.time == ScaleTime::step ? "a step" : "time",
+            report.is_given ? "time" : "a step",
             "within",
             "ideal",
             "speed-up",
             "efficiency",
-            report.time == ScaleTime::step ? "samples/s" : "",
+            report.is_given ? "" : "samples/s",
             "an epoch",
             report.steps_total > 0 ? whole_text(report.steps_total) + " steps" : "",
             unit_name(report.unit),
@@ -106,7 +102,7 @@ Cells heads(const ScaleReport& report) {
 // The common cells of rows with measured and with forecast times.
 Cells cells_of(const ScaleReport& report, const ScaleRow& row, const std::string& within) {
     const double seconds = row.point.seconds;
-    const bool is_step = report.time == ScaleTime::step;
+    const double hours = hours_paid(report, row.point);
     const auto run = report.runs.find(row.point.ranks);
     const ScaleRun facts = run == report.runs.end() ? ScaleRun() : run->second;
     return {fmt::format("{}", row.point.ranks),
@@ -115,10 +111,11 @@ Cells cells_of(const ScaleReport& report, const ScaleRow& row, const std::string
             seconds_text(row.ideal_s),
             fmt::format("{:.2f}", row.speedup),
             percent_text(row.efficiency),
-            is_step && report.batch > 0 ? whole_text(report.batch / seconds) : "",
+            !report.is_given && report.batch > 0 ? whole_text(report.batch / seconds) : "",
             facts.epoch_steps ? duration_text(*facts.epoch_steps * seconds) : "",
-            is_step && report.steps_total > 0 ? duration_text(report.steps_total * seconds) : "",
-            hours_text(report, row.point),
+            !report.is_given && report.steps_total > 0 ? duration_text(report.steps_total * seconds)
+                                                       : "",
+            hours > 0 ? fmt::format("{:.3g}", hours) : "",
             facts.accuracy ? fmt::format("{:.4g}", *facts.accuracy) : ""};
 }
 
@@ -199,36 +196,28 @@ std::string forecast_text(const ScaleReport& report) {
     return text;
 }
 
-std::string remedy_of(StepPart part) {
-    switch (part) {
-        case StepPart::sharing:
-            return "ranks share cores: fewer ranks, or more machines ('lockstep map')";
-        case StepPart::computing:
-            return "ranks share caches and memory, other work shares the machine, or fewer samples "
-                   "a rank compute less well: fewer ranks a node, or a larger --batch, which "
-                   "changes what is learned";
-        case StepPart::data:
-            return "'lockstep bench io' says what the data can give; --data-mode, --io-threads";
-        case StepPart::reducing:
-            return "'lockstep bench comm' says what the network can give; a larger --batch hides "
-                   "more of it";
-        case StepPart::waiting:
-            return "'lockstep logs RUN' shows each rank's phases, 'lockstep map' what ranks share";
-        case StepPart::saving:
-            return "--checkpoint-every";
-        default:
-            return "";
-    }
-}
+constexpr std::pair<StepPart, const char*> remedies[] = {
+    {StepPart::sharing, "ranks share cores: fewer ranks, or more machines ('lockstep map')"},
+    {StepPart::computing,
+     "ranks share caches and memory, other work shares the machine, or fewer samples a rank "
+     "compute "
+     "less well: fewer ranks a node, or a larger --batch, which changes what is learned"},
+    {StepPart::data, "'lockstep bench io' says what the data can give; --data-mode, --io-threads"},
+    {StepPart::reducing,
+     "'lockstep bench comm' says what the network can give; a larger --batch hides more of it"},
+    {StepPart::waiting,
+     "'lockstep logs RUN' shows each rank's phases, 'lockstep map' what ranks share"},
+    {StepPart::saving, "--checkpoint-every"}};
 
 // Returns advice on the largest number of ranks, if a tenth or more is lost.
 std::string next_text(const ScaleReport& report) {
     const ScaleRow& most = report.rows.back();
     const auto part = largest_loss(most);
     if (!part || 1 - most.efficiency < 0.1) return "";
-    const std::string remedy = remedy_of(*part);
-    return remedy.empty() ? ""
-                          : fmt::format("most is lost to {}: {}\n", step_part_name(*part), remedy);
+    for (const auto& [of, remedy] : remedies)
+        if (of == *part)
+            return fmt::format("most is lost to {}: {}\n", step_part_name(*part), remedy);
+    return "";
 }
 
 Json json_of(const ScaleRow& row, const ScaleReport& report) {
@@ -276,19 +265,18 @@ Json json_of(const ScaleModel& model) {
 }  // namespace
 
 std::string scale_text(const ScaleReport& report) {
-    std::string text = verdict_text(report);
+    std::string text = verdict_text(report) + "\n";
     for (const std::string& note : report.notes) text += note + "\n";
     text += table_text(report) + losses_text(report) + forecast_text(report);
     return text + model_text(report) + next_text(report);
 }
 
 Json scale_json(const ScaleReport& report) {
-    const std::string verdict = verdict_text(report);
     Json rows = Json::array(), forecasts = Json::array();
     for (const ScaleRow& row : report.rows) rows.push_back(json_of(row, report));
     for (const ScaleForecast& forecast : report.forecasts)
         forecasts.push_back(json_of(forecast, report));
-    Json json = {{"verdict", verdict.substr(0, verdict.size() - 1)},
+    Json json = {{"verdict", verdict_text(report)},
                  {"ranks", report.advice.ranks},
                  {"unit", unit_name(report.unit)},
                  {"rows", rows},

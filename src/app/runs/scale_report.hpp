@@ -13,12 +13,6 @@
 
 namespace lockstep {
 
-/// The meaning of the times.
-enum class ScaleTime {
-    step,   ///< of runs
-    given,  ///< from --times: measured by the user
-};
-
 /// The device of ranks, which decides their cost.
 enum class ScaleUnit { core, gpu, rank };
 
@@ -30,7 +24,7 @@ struct ScaleRun {
 };
 
 struct ScaleReport {
-    ScaleTime time = ScaleTime::step;
+    bool is_given = false;  ///< times are from --times, measured by the user; else steps of runs
     ScaleUnit unit = ScaleUnit::rank;
     std::vector<ScaleRow> rows;
     std::map<int, ScaleRun> runs{};  ///< by ranks
