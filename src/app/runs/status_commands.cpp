@@ -167,21 +167,24 @@ std::string csv_of(const std::vector<RunRow>& runs) {
     return text + '\n';
 }
 
+std::string text_of(const std::vector<RunRow>& runs) {
+    std::vector<RunStatus> statuses;
+    for (const RunRow& run : runs) statuses.push_back(run.status);
+    return status_table(statuses, columns_of(runs));
+}
+
+Json json_of(const std::vector<RunRow>& runs) {
+    Json list = Json::array();
+    for (const RunRow& run : runs) list.push_back(json_of(run));
+    return list;
+}
+
 int show_all(const fs::path& folder, const StatusOptions& options) {
     const std::vector<RunRow> runs = all_runs(folder);
-    if (options.csv) {
-        print_once(csv_of(runs));
-    } else if (options.json) {
-        Json list = Json::array();
-        for (const RunRow& run : runs) list.push_back(json_of(run));
-        print_once(list.dump(2) + "\n");
-    } else if (runs.empty()) {
-        print_once(fmt::format("no runs in '{}'\n", folder.string()));
-    } else {
-        std::vector<RunStatus> statuses;
-        for (const RunRow& run : runs) statuses.push_back(run.status);
-        print_once(status_table(statuses, columns_of(runs)));
-    }
+    print_once(options.csv    ? csv_of(runs)
+               : options.json ? json_of(runs).dump(2) + "\n"
+               : runs.empty() ? fmt::format("no runs in '{}'\n", folder.string())
+                              : text_of(runs));
     return 0;
 }
 
@@ -241,6 +244,8 @@ std::string number_text(const RankTrace& trace, std::uint32_t channel, std::uint
     return seq == 0 ? "-" : fmt::format("{} #{}", channel_text(trace, channel), seq);
 }
 
+constexpr auto rank_row = "{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>15}  {:<40}  {:>7}\n";
+
 std::string row_text(const RankTrace& trace, double now_s) {
     if (!trace.damage.empty())
         return fmt::format("{:>4}  its record cannot be read: {}\n", trace.rank, trace.damage);
@@ -251,7 +256,7 @@ std::string row_text(const RankTrace& trace, double now_s) {
             : fmt::format(
                   "{} {}", number_text(trace, at.in->channel, at.in->seq), text_of(at.in->call));
     const double since_s = at.in == nullptr ? trace.phase_since_s : at.in->enqueued_s;
-    return fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>15}  {:<40}  {:>7}\n",
+    return fmt::format(rank_row,
                        trace.rank,
                        trace.host,
                        trace.pid,
@@ -289,16 +294,9 @@ std::string calm_text(const Diagnosis& found) {
         duration_text(found.is_over ? silence_after_end_s : silence_s));
 }
 
-void show(const Diagnosis& found) {
-    std::string table = fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>15}  {:<40}  {:>7}\n",
-                                    "rank",
-                                    "host",
-                                    "pid",
-                                    "state",
-                                    "phase",
-                                    "finished",
-                                    "in",
-                                    "since");
+std::string text_of(const Diagnosis& found) {
+    std::string table =
+        fmt::format(rank_row, "rank", "host", "pid", "state", "phase", "finished", "in", "since");
     for (const RankTrace& trace : found.traces) table += row_text(trace, found.now_s);
     const Verdict& verdict = found.verdict;
     if (verdict.trouble == Trouble::none) {
@@ -309,7 +307,7 @@ void show(const Diagnosis& found) {
         if (!verdict.why.empty()) table += fmt::format("  why: {}\n", verdict.why);
         if (!verdict.fix.empty()) table += fmt::format("  fix: {}\n", verdict.fix);
     }
-    print_once(table);
+    return table;
 }
 
 Json json_of(const RankTrace& trace, double now_s) {
@@ -336,24 +334,21 @@ Json json_of(const RankTrace& trace, double now_s) {
     return row;
 }
 
-void show_json(const fs::path& run, const Diagnosis& found) {
-    Json content = {{"run", run.string()}, {"incarnation", found.incarnation}};
-    content["verdict"] = json_of(found.verdict);
-    content["over"] = found.is_over;
-    content["unheard"] = unheard_ranks(found.traces, found.now_s);
-    content["ranks"] = Json::array();
-    for (const RankTrace& trace : found.traces)
-        content["ranks"].push_back(json_of(trace, found.now_s));
-    print_once(content.dump(2) + "\n");
+Json json_of(const fs::path& run, const Diagnosis& found) {
+    Json ranks = Json::array();
+    for (const RankTrace& trace : found.traces) ranks.push_back(json_of(trace, found.now_s));
+    return {{"run", run.string()},
+            {"incarnation", found.incarnation},
+            {"verdict", json_of(found.verdict)},
+            {"over", found.is_over},
+            {"unheard", unheard_ranks(found.traces, found.now_s)},
+            {"ranks", ranks}};
 }
 
 int run_diagnose(const DiagnoseOptions& options, const Invocation& call) {
     const fs::path run = call.positionals[0];
     const Diagnosis found = diagnosis_of(run, options.incarnation);
-    if (options.json)
-        show_json(run, found);
-    else
-        show(found);
+    print_once(options.json ? json_of(run, found).dump(2) + "\n" : text_of(found));
     const bool is_fine =
         found.verdict.trouble == Trouble::none || found.verdict.trouble == Trouble::ended;
     return is_fine ? 0 : static_cast<int>(ExitCode::peer_lost);
