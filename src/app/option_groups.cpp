@@ -16,10 +16,6 @@
 namespace lockstep {
 namespace {
 
-OptionSection group(OptionGroup which, std::vector<Option> options) {
-    return {std::string(group_titles[static_cast<std::size_t>(which)]), std::move(options)};
-}
-
 std::int64_t asked_ranks(const Invocation& call, const std::string& hosts) {
     const auto np = std::ranges::find(call.options, "np", &ResolvedOption::name);
     if (np != call.options.end() && np->origin != "default")
@@ -62,13 +58,12 @@ OptionSection train_rows(const std::string& title,
 }
 
 OptionSection json_group(bool& target) {
-    return group(OptionGroup::output_form,
-                 {flag_option("json", target, "print JSON, for programs")});
+    return {"Output form", {flag_option("json", target, "print JSON, for programs")}};
 }
 
 OptionSection rehearsal_group(bool& target) {
-    return group(OptionGroup::rehearsal,
-                 {flag_option("dry-run", target, "print what would be done, and change nothing")});
+    return {"Rehearsal",
+            {flag_option("dry-run", target, "print what would be done, and change nothing")}};
 }
 
 ProgressSink progress_sink(bool is_json) {
@@ -76,10 +71,10 @@ ProgressSink progress_sink(bool is_json) {
 }
 
 OptionSection start_group(std::int64_t& target) {
-    return group(
-        OptionGroup::start,
+    return {
+        "Start of the run",
         {whole_option(
-            "incarnation", target, {0, 1'000'000'000}, "start of the run to read; 0: the newest")});
+            "incarnation", target, {0, 1'000'000'000}, "start of the run to read; 0: the newest")}};
 }
 
 void check_start(std::int64_t start, std::int64_t newest) {
@@ -111,18 +106,17 @@ Option threads_option(int& target) {
 }
 
 OptionSection foreign_group(std::string& fields, bool& follows_links) {
-    return group(
-        OptionGroup::foreign,
-        {field_option("field", fields, "field in HDF5 files that others wrote, as for train"),
-         links_option(follows_links)});
+    return {"HDF5 files that others wrote",
+            {field_option("field", fields, "field in HDF5 files that others wrote, as for train"),
+             links_option(follows_links)}};
 }
 
 OptionSection data_set_group(PackOptions& pack, bool& restart) {
     Choices<Codec> codecs;
     for (const Codec each : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
         codecs.emplace_back(codec_name(each), each);
-    return group(
-        OptionGroup::data_set,
+    return {
+        "New data set",
         {path_option("out DIR", pack.output, "new folder of the data set"),
          text_option("name NAME", pack.name, "name of the shards; unset: the name of DIR"),
          choice_option("codec", pack.codec, codecs, "compression of the blocks"),
@@ -132,23 +126,23 @@ OptionSection data_set_group(PackOptions& pack, bool& restart) {
          threads_option(pack.threads),
          flag_option("restart",
                      restart,
-                     "discard the shards that an unfinished command left instead of continuing")});
+                     "discard the shards that an unfinished command left instead of continuing")}};
 }
 
 OptionSection rows_group(PackOptions& pack, bool& keep_order) {
-    return group(OptionGroup::rows,
-                 {text_option("split NAME", pack.split, "part of the data: train, test, ..."),
-                  whole_option("block-rows",
-                               pack.block_rows,
-                               {0, 1 << 30},
-                               "rows per block; 0: at most 512 KiB. It decides the order in "
-                               "training; shards and codec do not"),
-                  flag_option("keep-order", keep_order, "do not shuffle the rows")});
+    return {"Rows of a new data set",
+            {text_option("split NAME", pack.split, "part of the data: train, test, ..."),
+             whole_option("block-rows",
+                          pack.block_rows,
+                          {0, 1 << 30},
+                          "rows per block; 0: at most 512 KiB. It decides the order in training; "
+                          "shards and codec do not"),
+             flag_option("keep-order", keep_order, "do not shuffle the rows")}};
 }
 
 OptionSection applied_to_group(InferSettings& settings) {
-    return group(
-        OptionGroup::applied_to,
+    return {
+        "Samples to compute",
         {data_option("data", settings.data, "data to read, as for train"),
          choice_option(
              "part",
@@ -158,45 +152,42 @@ OptionSection applied_to_group(InferSettings& settings) {
              "it was trained on; held-out, those it was tested on"),
          list_option("channels N[,N]",
                      settings.channels,
-                     "channels of --weights that 'lockstep prune' wrote")});
+                     "channels of --weights that 'lockstep prune' wrote")}};
 }
 
 OptionSection checkpoint_group(std::string& step) {
-    return group(
-        OptionGroup::checkpoint,
-        {filled(text_option("step N|best|newest",
-                            step,
-                            "checkpoint to use: that of a step, the best or the newest"))});
+    return {"Checkpoint of a run",
+            {filled(text_option("step N|best|newest",
+                                step,
+                                "checkpoint to use: that of a step, the best or the newest"))}};
 }
 
 OptionSection weights_group(fs::path& weights, fs::path& train_data) {
-    return group(
-        OptionGroup::weights,
-        {path_option(
-             "weights FILE",
-             weights,
-             "file of weights to use instead of a checkpoint, as train --load-weights takes"),
-         data_option("train-data",
-                     train_data,
-                     "training data of a run of an earlier version, which does not have what it "
-                     "needs of them")});
+    return {"Weights of a run",
+            {path_option(
+                 "weights FILE",
+                 weights,
+                 "file of weights to use instead of a checkpoint, as train --load-weights takes"),
+             data_option("train-data",
+                         train_data,
+                         "training data of a run of an earlier version, which does not have what "
+                         "it needs of them")}};
 }
 
 OptionSection waiting_group(double& seconds) {
-    return group(OptionGroup::waiting,
-                 {duration_option(
-                     "timeout", seconds, "how long to wait for the run; 0: as long as it takes")});
+    return {"Waiting for a run",
+            {duration_option(
+                "timeout", seconds, "how long to wait for the run; 0: as long as it takes")}};
 }
 
 OptionSection giving_up_group(fs::path& run, RequeueLimits& limits) {
-    return group(
-        OptionGroup::giving_up,
-        {path_option("run DIR", run, "the run directory given to 'train --run'"),
-         whole_option("max-restarts", limits.restarts, {0, 100'000}, "restarts of this job"),
-         whole_option("max-idle-starts",
-                      limits.idle_starts,
-                      {1, 100'000},
-                      "starts in a row that bring no new checkpoint")});
+    return {"Run, and when to give up (exit code 93)",
+            {path_option("run DIR", run, "the run directory given to 'train --run'"),
+             whole_option("max-restarts", limits.restarts, {0, 100'000}, "restarts of this job"),
+             whole_option("max-idle-starts",
+                          limits.idle_starts,
+                          {1, 100'000},
+                          "starts in a row that bring no new checkpoint")}};
 }
 
 void check_rank_count(const Invocation& call, const std::string& hosts) {

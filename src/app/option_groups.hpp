@@ -20,24 +20,8 @@
 
 namespace lockstep {
 
-/// A section of a command's table that is the same in all commands that take it. The reference
-/// shows it once.
-enum class OptionGroup {
-    output_form,
-    start,
-    foreign,
-    data_set,
-    rows,
-    applied_to,
-    checkpoint,
-    weights,
-    waiting,
-    giving_up,
-    rehearsal,
-    table_text
-};
-
-/// The headings of the groups, by OptionGroup.
+/// The headings of sections that are the same in all commands that take them, in the order of the
+/// reference, which shows each once.
 inline constexpr std::array<std::string_view, 12> group_titles = {
     "Output form",
     "Start of the run",

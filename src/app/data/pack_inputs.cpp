@@ -264,9 +264,8 @@ void TableText::apply(CsvOptions& csv) const {
 }
 
 OptionSection table_text_group(TableText& text) {
-    const std::string title(group_titles.back());
     return {
-        title,
+        "Text of a table",
         {choice_option(
              "decimal",
              text.decimal,
