@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The completions of shells, the manual page and the reference, all from the commands' tables.
 #include "manual.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/text_table.hpp"
@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -18,18 +20,188 @@
 namespace lockstep {
 namespace {
 
+// The first words of commands; for a group, its second words.
+std::map<std::string, std::set<std::string>> command_words(const std::vector<Command>& commands) {
+    std::map<std::string, std::set<std::string>> words;
+    for (const Command& command : commands) {
+        const auto space = command.name.find(' ');
+        auto& second = words[command.name.substr(0, space)];
+        if (space != command.name.npos) second.insert(command.name.substr(space + 1));
+    }
+    return words;
+}
+
+// --min-bytes and -b.
+std::vector<std::string> spellings(const Option& option) {
+    std::vector<std::string> found = {"--" + option.name};
+    if (!option.letter.empty()) found.push_back("-" + option.letter);
+    return found;
+}
+
+bool takes_files(const Option& option) {
+    return option.kind == OptionKind::path ||
+           (option.kind == OptionKind::list && option.value.find("FILE") != std::string::npos);
+}
+
+// For bash and zsh.
+std::string shell_quoted(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return out + "'";
+}
+
+// fish knows \' within single quotes.
+std::string fish_quoted(const std::string& text) {
+    return "'" + backslashed(text, "'\\") + "'";
+}
+
+std::string fish_option(const Command& command, const Option& option) {
+    std::string line = fmt::format("complete -c lockstep -n {} -l {}",
+                                   fish_quoted("__lockstep_is " + command.name),
+                                   option.name);
+    if (!option.letter.empty()) line += " -s " + option.letter;
+    if (!option.words.empty())
+        line +=
+            fmt::format(" -x -a {}", fish_quoted(fmt::format("{}", fmt::join(option.words, " "))));
+    else if (takes_files(option))
+        line += " -r -F";
+    else if (option.kind != OptionKind::flag)
+        line += " -x";
+    return line + " -d " + fish_quoted(option.help) + "\n";
+}
+
+std::string zsh_option(const Option& option, const std::string& spelling) {
+    std::string spec = spelling + "[" + backslashed(option.help, "[]\\") + "]";
+    if (option.kind == OptionKind::list) spec = "*" + spec;
+    if (!option.words.empty())
+        spec += fmt::format(":word:({})", fmt::join(option.words, " "));
+    else if (takes_files(option))
+        spec += ":file:_files";
+    else if (option.kind != OptionKind::flag)
+        spec += ":value: ";
+    return shell_quoted(spec);
+}
+
+constexpr const char* bash_function = R"sh(
+_lockstep() {
+    local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local first=${COMP_WORDS[1]-} second=${COMP_WORDS[2]-} command words
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "$(_lockstep_words '')" -- "$current")
+        return
+    fi
+    words=$(_lockstep_words "$first")
+    if ((COMP_CWORD == 2)) && [[ -n $words && $current != -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+        return
+    fi
+    command=$first
+    [[ -z $words ]] || command="$first $second"
+    words=$(_lockstep_values "$command $before")
+    if [[ -z $words && $current == -* ]]; then words=$(_lockstep_options "$command"); fi
+    [[ -z $words ]] || mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}
+complete -o default -F _lockstep lockstep
+)sh";
+
+constexpr const char* fish_function = R"sh(
+function __lockstep_is
+    set -l words (commandline -opc)
+    test "$words[2]" = "$argv[1]"; or return 1
+    test (count $argv) -lt 2; or test "$words[3]" = "$argv[2]"
+end
+function __lockstep_is_at
+    test (count (commandline -opc)) -eq $argv[1]
+end
+complete -c lockstep -f
+)sh";
+
+// One branch of a bash `case` that prints words.
+std::string bash_branch(const std::string& pattern, const std::vector<std::string>& words) {
+    return fmt::format("        {}) echo {} ;;\n",
+                       shell_quoted(pattern),
+                       shell_quoted(fmt::format("{}", fmt::join(words, " "))));
+}
+
+std::string bash_completion(const std::vector<Command>& commands) {
+    std::string words, options, values;
+    std::vector<std::string> first;
+    for (const auto& [word, below] : command_words(commands)) {
+        first.push_back(word);
+        if (!below.empty()) words += bash_branch(word, {below.begin(), below.end()});
+    }
+    for (const Command& command : commands) {
+        std::vector<std::string> names = {"--help"};
+        for (const Option* option : options_of(command.table))
+            for (const std::string& spelling : spellings(*option)) {
+                names.push_back(spelling);
+                if (!option->words.empty())
+                    values += bash_branch(command.name + " " + spelling, option->words);
+            }
+        options += bash_branch(command.name, names);
+    }
+    constexpr const char* begin = "() {\n    case $1 in\n";
+    constexpr const char* end = "    esac\n}\n";
+    return "# bash completion for lockstep, made by 'lockstep generate-manual'\n\n_lockstep_words" +
+           std::string(begin) + bash_branch("", first) + words + end + "_lockstep_options" + begin +
+           options + end + "_lockstep_values" + begin + values + end + bash_function;
+}
+
+std::string zsh_completion(const std::vector<Command>& commands) {
+    std::string first, groups, branches;
+    for (const auto& [word, below] : command_words(commands)) {
+        first += " " + word;
+        if (!below.empty())
+            groups += fmt::format(
+                "    {})\n        if ((CURRENT == 3)); then compadd {}; return; fi\n"
+                "        command=\"$words[2] $words[3]\"; skip=3 ;;\n",
+                word,
+                fmt::join(below, " "));
+    }
+    for (const Command& command : commands) {
+        branches += fmt::format("    {})\n        _arguments", shell_quoted(command.name));
+        for (const Option* option : options_of(command.table))
+            for (const std::string& spelling : spellings(*option))
+                branches += " \\\n            " + zsh_option(*option, spelling);
+        branches += " \\\n            '*:file:_files' ;;\n";
+    }
+    return "#compdef lockstep\n# made by 'lockstep generate-manual'\n\n"
+           "local command=$words[2] skip=2\n"
+           "if ((CURRENT == 2)); then compadd" +
+           first + "; return; fi\ncase $words[2] in\n" + groups +
+           "esac\nshift $((skip - 1)) words\n((CURRENT -= skip - 1))\ncase $command in\n" +
+           branches + "esac\n";
+}
+
+std::string fish_completion(const std::vector<Command>& commands) {
+    std::string text = "# fish completion for lockstep, made by 'lockstep generate-manual'\n";
+    text += fish_function;
+    for (const auto& [word, below] : command_words(commands)) {
+        text += fmt::format("complete -c lockstep -n '__lockstep_is_at 1' -a {}\n", word);
+        for (const std::string& second : below)
+            text += fmt::format(
+                "complete -c lockstep -n '__lockstep_is {}; and __lockstep_is_at 2' -a {}\n",
+                word,
+                second);
+    }
+    for (const Command& command : commands) {
+        text += fmt::format(
+            "complete -c lockstep -n {} -F\n",
+            fish_quoted("__lockstep_is " + command.name + "; and not __lockstep_is_at 1"));
+        for (const Option* option : options_of(command.table))
+            text += fish_option(command, *option);
+    }
+    return text;
+}
+
 // Roff reads a line that begins with one of these as a request, and a backslash as its own.
 std::string roff(const std::string& text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const bool begins_line = i == 0 || text[i - 1] == '\n';
         if (begins_line && (text[i] == '.' || text[i] == '\'')) out += "\\&";
-        if (text[i] == '\\')
-            out += "\\e";
-        else if (text[i] == '-')
-            out += "\\-";
-        else
-            out += text[i];
+        out += text[i] == '\\' ? "\\e" : text[i] == '-' ? "\\-" : std::string(1, text[i]);
     }
     return out;
 }
@@ -107,11 +279,11 @@ bool is_of_train(const Option& option, const OptionTable& train) {
 // once.
 std::vector<OptionSection> own_sections(const Command& command) {
     if (command.name == train_command().name) return command.table;
-    std::vector<std::string> shown;
-    for (const OptionSection& section : train_command().table) shown.push_back(section.title);
-    std::vector<OptionSection> own;
-    for (const OptionSection& section : command.table)
-        if (std::ranges::find(shown, section.title) == shown.end()) own.push_back(section);
+    const OptionTable train = train_command().table;
+    std::vector<OptionSection> own = command.table;
+    std::erase_if(own, [&](const OptionSection& section) {
+        return std::ranges::find(train, section.title, &OptionSection::title) != train.end();
+    });
     return own;
 }
 
@@ -205,22 +377,6 @@ a site's, weaker than a user's
 tells more of each, and of an error.
 )";
 
-std::string man_exit_codes() {
-    std::string text;
-    for (const ExitMeaning& exit : exit_meanings)
-        text += fmt::format(
-            ".TP\n{}\n{}\n", static_cast<int>(exit.code), roff(std::string(exit.meaning)));
-    return text;
-}
-
-std::string reference_exit_codes() {
-    std::string text = "\n## Exit codes\n| code | meaning | another start |\n|---|---|---|\n";
-    for (const ExitMeaning& exit : exit_meanings)
-        text += fmt::format(
-            "| {} | {} | {} |\n", static_cast<int>(exit.code), exit.meaning, exit.next_start);
-    return text + "| 128 + n | killed by signal n | goes on from the newest checkpoint |\n";
-}
-
 std::string man_page(const std::vector<Command>& commands) {
     std::string text = fmt::format(
         ".TH LOCKSTEP 1 \"\" \"Lockstep {}\" \"User Commands\"\n.SH NAME\n"
@@ -228,7 +384,6 @@ std::string man_page(const std::vector<Command>& commands) {
         ".SH SYNOPSIS\n.B lockstep\nCOMMAND [options]\n.SH COMMANDS\n",
         roff(std::string(version_text())));
     for (const Command& command : commands) {
-        if (command.is_hidden) continue;
         const auto own = own_sections(command);
         text += fmt::format(".SS lockstep {}\n{}.\n.P\n.nf\n{}\n\n{}.fi\n",
                             roff(command.name),
@@ -238,15 +393,23 @@ std::string man_page(const std::vector<Command>& commands) {
         for (const OptionSection& section : own) text += man_options(section);
         if (own.size() < command.table.size()) text += ".P\nAnd the options of train.\n";
     }
-    return text + man_end + man_exit_codes();
+    text += man_end;
+    for (const ExitMeaning& exit : exit_meanings)
+        text += fmt::format(
+            ".TP\n{}\n{}\n", static_cast<int>(exit.code), roff(std::string(exit.meaning)));
+    return text;
 }
 
 std::string reference_page(const std::vector<Command>& commands) {
     const OptionTable train = train_command().table;
     std::string text = reference_begin;
-    for (const Command& command : commands)
-        if (!command.is_hidden) text += reference_command(command, train);
-    return text + reference_groups(commands) + reference_exit_codes();
+    for (const Command& command : commands) text += reference_command(command, train);
+    text += reference_groups(commands);
+    text += "\n## Exit codes\n| code | meaning | another start |\n|---|---|---|\n";
+    for (const ExitMeaning& exit : exit_meanings)
+        text += fmt::format(
+            "| {} | {} | {} |\n", static_cast<int>(exit.code), exit.meaning, exit.next_start);
+    return text + "| 128 + n | killed by signal n | goes on from the newest checkpoint |\n";
 }
 
 // A prefix's share/ has folders alone; a run, a data set or a home has files.
@@ -267,9 +430,9 @@ void check_holds_no_files(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<std::string> write_manual(const std::vector<Command>& commands,
-                                      const fs::path& folder) {
+std::vector<std::string> write_manual(std::vector<Command> commands, const fs::path& folder) {
     check_holds_no_files(folder);
+    std::erase_if(commands, [](const Command& command) { return command.is_hidden; });
     std::vector<std::string> written;
     const auto write = [&](const char* place, const std::string& text) {
         make_directories((folder / place).parent_path());

@@ -46,12 +46,9 @@ inline constexpr ExitMeaning exit_meanings[] = {
      "find out why first"},
     {ExitCode::interrupted, "interrupted by hand, saved", "goes on, by hand"}};
 
-std::string bash_completion(const std::vector<Command>& commands);
-std::string zsh_completion(const std::vector<Command>& commands);
-std::string fish_completion(const std::vector<Command>& commands);
-
-/// Writes them below `folder` in the layout of an installation's share/, and reference.md; returns
-/// their paths. Errors: E407 if `folder` holds files, those of writing.
-std::vector<std::string> write_manual(const std::vector<Command>& commands, const fs::path& folder);
+/// Writes the manual page, the shells' completions and reference.md below `folder` in the layout of
+/// an installation's share/; returns their paths. Errors: E407 if `folder` holds files, those of
+/// writing.
+std::vector<std::string> write_manual(std::vector<Command> commands, const fs::path& folder);
 
 }  // namespace lockstep
