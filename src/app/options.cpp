@@ -8,10 +8,10 @@
 #include "command.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -91,17 +91,13 @@ const Option* only_taker(const std::string& name, const OptionTable& table) {
 }
 
 // Names in other programs that are too far from ours for typing errors.
-struct OtherName {
-    std::string_view name, option;
-};
-constexpr std::array other_names{OtherName{"--batch-size", "--batch"},
-                                 OtherName{"--learning-rate", "--lr"}};
+constexpr std::pair<const char*, const char*> other_names[] = {{"--batch-size", "--batch"},
+                                                               {"--learning-rate", "--lr"}};
 
 // Returns which of `names` was meant by `word`; "" if none is near. All begin with dashes.
 std::string meant_option(const std::string& word, const std::vector<std::string>& names) {
-    const auto* const other = std::ranges::find(other_names, word, &OtherName::name);
-    if (other != other_names.end() && std::ranges::find(names, other->option) != names.end())
-        return std::string(other->option);
+    for (const auto& [other, option] : other_names)
+        if (word == other && std::ranges::find(names, option) != names.end()) return option;
     return nearest_name(word, names);
 }
 

@@ -109,11 +109,8 @@ const Command* find_command(const std::vector<Command>& commands,
 }
 
 // A command of earlier versions, or one that people look for in its group.
-struct GoneCommand {
-    std::string_view name, instead;
-};
-constexpr std::array gone_commands{GoneCommand{"data look", "data inspect"},
-                                   GoneCommand{"ckpt export", "export"}};
+constexpr std::pair<const char*, const char*> gone_commands[] = {{"data look", "data inspect"},
+                                                                 {"ckpt export", "export"}};
 
 Error unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& words) {
     std::vector<std::string> names;
@@ -123,12 +120,12 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
         is_group = is_group || command.name.starts_with(words[0] + " ");
     }
     const std::string word = is_group && words.size() > 1 ? words[0] + " " + words[1] : words[0];
-    if (const auto gone = std::ranges::find(gone_commands, word, &GoneCommand::name);
-        gone != gone_commands.end())
-        return Error("E101",
-                     fmt::format("unknown command '{}'", word),
-                     fmt::format("'lockstep {}' does it", gone->instead),
-                     fmt::format("lockstep {}", gone->instead));
+    for (const auto& [gone, instead] : gone_commands)
+        if (word == gone)
+            return Error("E101",
+                         fmt::format("unknown command '{}'", word),
+                         fmt::format("'lockstep {}' does it", instead),
+                         fmt::format("lockstep {}", instead));
     const std::string nearest = did_you_mean(word, names);
     return Error("E101",
                  fmt::format("unknown command '{}'", printable(word)),
@@ -159,43 +156,34 @@ std::vector<std::string> split_off_job_words(std::vector<std::string>& words) {
 
 // Several ranks: everything that can fail before ranks talk fails on all of them with one message.
 struct Prepared {
-    std::optional<Command> command;
-    Invocation call;
-    std::string help;
+    std::optional<Command> command{};
+    Invocation call{};
+    std::string help{};
 };
 
 Prepared prepare(const std::vector<std::string>& words, const Program& program) {
     const auto commands = commands_of(program);
-    Prepared prepared;
-    if (words.empty() || is_help(words[0])) {
-        prepared.help = program_help(commands, program.name);
-        return prepared;
-    }
+    if (words.empty() || is_help(words[0])) return {.help = program_help(commands, program.name)};
     std::size_t used = 0;
     const Command* command = find_command(commands, words, used);
     if (command == nullptr && words[0] == "--version") return prepare({"version"}, program);
     if (command == nullptr && words.size() == 2 && is_help(words[1]))
-        prepared.help = group_help(commands, words[0]);
-    if (!prepared.help.empty()) return prepared;
+        if (auto help = group_help(commands, words[0]); !help.empty()) return {.help = help};
     if (command == nullptr) throw unknown_command(commands, words);
     std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
-    const auto job_words =
-        command->takes_job_words ? split_off_job_words(rest) : std::vector<std::string>{};
+    std::vector<std::string> job_words;
+    if (command->takes_job_words) job_words = split_off_job_words(rest);
     const ParsedLine line = parse_line(rest, command->table);
-    if (line.wants_help) {
-        prepared.help = command_help(*command);
-        return prepared;
-    }
+    if (line.wants_help) return {.help = command_help(*command)};
     check_positionals(*command, line.positionals);
     std::vector<Config> standing = values_of_run(command->table, line, Environment());
     std::ranges::move(standing_values(*command, commands, Environment()),
                       std::back_inserter(standing));
-    prepared.call = {words,
+    return {.command = *command,
+            .call = {words,
                      line.positionals,
                      job_words,
-                     resolve_options(command->table, line, Environment(), standing)};
-    prepared.command = *command;
-    return prepared;
+                     resolve_options(command->table, line, Environment(), standing)}};
 }
 
 // A rank's own failure: lower ranks speak first, and the first to speak ends all.
