@@ -31,13 +31,11 @@ std::vector<std::string> other_values(const std::string& name) {
     return {"stream", "resident"};  // data-mode
 }
 
-// The table of settings knows, so that a setting which begins to decide bits is seen here.
-KnobEffect effect_of(const std::string& name) {
-    if (name == "np") return KnobEffect::speed_only;  // Lockstep's promise
+// By the table of settings, so that a setting which begins to decide bits is seen here.
+bool decides_bits(const std::string& name) {
     TrainSettings settings;
-    return find_option(setting_table(settings), name).scope == OptionScope::decides
-               ? KnobEffect::decides_bits
-               : KnobEffect::speed_only;
+    return name != "np" &&  // Lockstep's promise
+           find_option(setting_table(settings), name).scope == OptionScope::decides;
 }
 
 std::string default_of(const std::string& name) {
@@ -183,7 +181,7 @@ std::vector<std::string> knob_names() {
 }
 
 Knob knob_of(const std::string& name, const KnobFacts& facts, const Variant& current) {
-    Knob knob{.name = name, .effect = effect_of(name)};
+    Knob knob{.name = name, .decides_bits = decides_bits(name)};
     if (facts.given.contains(name)) return knob;
     if (name == "np")
         knob.variants = numbers_of_ranks(facts, current);
@@ -274,10 +272,9 @@ KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int ro
 }
 
 std::string knob_text(const KnobResult& result) {
-    const bool decides = result.knob.effect == KnobEffect::decides_bits;
-    auto text = fmt::format("{}{}\n",
-                            result.knob.name,
-                            decides ? " (decides bits: only chosen with --allow-bits)" : "");
+    auto text = result.knob.name;
+    if (result.knob.decides_bits) text += " (decides bits: only chosen with --allow-bits)";
+    text += "\n";
     for (std::size_t i = 0; i < result.knob.variants.size(); ++i) {
         const std::string value = variant_text(result.knob, result.knob.variants[i]);
         if (!result.why_not[i].empty())
@@ -333,7 +330,7 @@ Json tuning_json(const Tuning& tuning) {
         for (std::size_t i = 0; i < result.knob.variants.size(); ++i) {
             Json way = {{"setting", result.knob.name},
                         {"value", variant_text(result.knob, result.knob.variants[i])},
-                        {"decides_bits", result.knob.effect == KnobEffect::decides_bits},
+                        {"decides_bits", result.knob.decides_bits},
                         {"parameters", result.parameters[i]},
                         {"why_not", result.why_not[i]}};
             way["step_s"] = result.step_s[i];
@@ -344,7 +341,7 @@ Json tuning_json(const Tuning& tuning) {
 
 std::string common_parameters(const std::vector<KnobResult>& knobs, const std::string& first) {
     for (const KnobResult& result : knobs) {
-        if (result.knob.effect == KnobEffect::decides_bits) continue;
+        if (result.knob.decides_bits) continue;
         for (std::size_t i = 0; i < result.parameters.size(); ++i)
             check(result.parameters[i].empty() || result.parameters[i] == first, [&] {
                 return Error("E743",

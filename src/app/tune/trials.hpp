@@ -44,13 +44,10 @@ std::size_t quickest_way(std::span<const std::vector<double>> ways);
 /// Options of `train` with values that replace the user's.
 using Variant = std::map<std::string, std::string>;
 
-/// The effect of a setting: another value may give a run other bits.
-enum class KnobEffect { speed_only, decides_bits };
-
 /// A setting, and the values to try: the first is the user's present one.
 struct Knob {
     std::string name{};
-    KnobEffect effect = KnobEffect::speed_only;
+    bool decides_bits = false;  ///< another value may give a run other bits
     std::vector<Variant> variants{};
 };
 

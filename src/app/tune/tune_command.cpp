@@ -54,10 +54,9 @@ struct TuneOptions {
 // In their own order: what decides bits comes last.
 std::vector<std::string> wanted_knobs(const TuneOptions& options) {
     auto all = knob_names();
-    if (!options.knobs.empty())
-        std::erase_if(all, [&](const std::string& name) {
-            return std::ranges::find(options.knobs, name) == options.knobs.end();
-        });
+    std::erase_if(all, [&](const std::string& name) {
+        return !options.knobs.empty() && std::ranges::count(options.knobs, name) == 0;
+    });
     return all;
 }
 
@@ -129,7 +128,7 @@ class Search {
                    fmt::format("{}", fmt::join(tuning_.left, "; ")),
                    "give fewer options of train, or more --knobs");
         if (tuning_.chosen != original_) confirm();
-        tuning_.parameters = common_parameters(tuning_.knobs, first_.parameters);
+        tuning_.parameters = common_parameters(tuning_.knobs, first_);
         tuning_.trainings = trials_.count;
         return std::move(tuning_);
     }
@@ -189,12 +188,10 @@ class Search {
             return;
         }
         KnobResult result = try_knob(trials_, knob, tuning_.steps, options_.rounds);
-        if (first_.parameters.empty()) first_.parameters = result.parameters[0];
-        const bool decides = knob.effect == KnobEffect::decides_bits;
-        const bool is_allowed = !decides || options_.allow_bits;
-        if (is_allowed && result.quickest > 0) {
+        if (first_.empty()) first_ = result.parameters[0];
+        if (result.quickest > 0 && (!knob.decides_bits || options_.allow_bits)) {
             tuning_.chosen = knob.variants[result.quickest];
-            tuning_.changes_bits = tuning_.changes_bits || decides;
+            tuning_.changes_bits = tuning_.changes_bits || knob.decides_bits;
         }
         if (!options_.json) print_once(knob_text(result));
         tuning_.knobs.push_back(std::move(result));
@@ -219,7 +216,7 @@ class Search {
     KnobFacts facts_;
     Trials& trials_;
     Variant original_;
-    TrialResult first_;  ///< first result of the trainings that count
+    std::string first_;  ///< parameters of the first training that counts
     Tuning tuning_;
 };
 

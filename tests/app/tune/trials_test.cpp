@@ -49,7 +49,7 @@ TEST(KnobText, HasALineForEachValue) {
 
 TEST(KnobText, SaysWhatGivesOtherBits) {
     KnobResult result = transports();
-    result.knob.effect = KnobEffect::decides_bits;
+    result.knob.decides_bits = true;
     result.parameters[1] = "def";
     EXPECT_THAT(knob_text(result), HasSubstr("transport (decides bits: only chosen with"));
     EXPECT_THAT(knob_text(result), HasSubstr("as fast (2.00 to 2.00), other bits"));
@@ -98,7 +98,7 @@ TEST(CommonParameters, AreThoseOfAllThatChangeSpeedAlone) {
     other.parameters[1] = "def";
     EXPECT_THAT(test::caught_text([&] { common_parameters({other}, "abc"); }),
                 HasSubstr("error E743: --transport mpi gave other parameters"));
-    other.knob.effect = KnobEffect::decides_bits;
+    other.knob.decides_bits = true;
     EXPECT_EQ(common_parameters({other}, "abc"), "abc");
 }
 
@@ -114,7 +114,7 @@ KnobFacts four_cores() {
 
 TEST(Knobs, KnowWhichOfThemDecideBits) {
     for (const std::string& name : knob_names()) {
-        const bool decides = knob_of(name, four_cores(), {}).effect == KnobEffect::decides_bits;
+        const bool decides = knob_of(name, four_cores(), {}).decides_bits;
         EXPECT_EQ(decides, name == "threads") << name;
     }
     EXPECT_EQ(knob_names().back(), "threads") << "what decides bits is tried last";
