@@ -42,9 +42,8 @@ std::string recorded_text(const RunRecord& record, const std::string& name) {
 
 // Where `path` was in the folder in which the run was made; as it is if it is only here.
 std::string at_creation(const RunRecord& record, const std::string& path) {
-    std::error_code failed;
     const fs::path there = fs::path(record.created_in) / path;
-    const bool is_here_alone = !fs::exists(there, failed) && fs::exists(path, failed);
+    const bool is_here_alone = !fs::exists(status_of(there)) && fs::exists(status_of(path));
     return path.empty() || record.created_in.empty() || is_here_alone
                ? path
                : there.lexically_normal().string();
@@ -52,9 +51,8 @@ std::string at_creation(const RunRecord& record, const std::string& path) {
 
 std::string model_of(const fs::path& run, const RunRecord& record, const std::string& name) {
     if (source_of(name) == ModelSource::registered) return name;
-    std::error_code failed;
     const fs::path copy = RunPaths{run}.model(recorded_fact(record, "model-digest"), name);
-    return fs::exists(copy, failed) ? fs::absolute(copy).string() : at_creation(record, name);
+    return fs::exists(status_of(copy)) ? fs::absolute(copy).string() : at_creation(record, name);
 }
 
 // With files of fields where they were.
@@ -74,9 +72,8 @@ std::string path_text(const fs::path& run,
     if (name == "model") return model_of(run, record, given);
     if (name == "field" || name == "test-field") return fields_text(record, given);
     if (name == "normalise" && given != "dataset" && brings_statistics(given)) {
-        std::error_code failed;
         const std::string there = at_creation(record, given);
-        return fs::exists(there, failed) ? there : fs::absolute(run).string();  // which keeps them
+        return fs::exists(status_of(there)) ? there : fs::absolute(run).string();  // it keeps them
     }
     if (std::ranges::find(with_paths, name) == with_paths.end()) return given;
     std::vector<std::string> places;
@@ -85,10 +82,10 @@ std::string path_text(const fs::path& run,
 }
 
 void copy_model(const fs::path& from, const fs::path& to, const std::string& digest) {
-    std::error_code failed;
-    if (fs::exists(to, failed)) return;
+    if (fs::exists(status_of(to))) return;
     make_directories(to.parent_path());
     const fs::path partial = to.parent_path() / ("." + to.filename().string() + ".partial");
+    std::error_code failed;
     fs::copy_file(from, partial, fs::copy_options::overwrite_existing, failed);
     if (failed) throw system_error("copy", partial, failed.value());
     check(file_digest(partial) == digest, [&] {
@@ -119,9 +116,8 @@ std::map<std::string, std::string> recorded_values(const fs::path& run, const Op
 }
 
 RunSource run_source(const std::string& text) {
-    std::error_code failed;
     const auto at = text.rfind('@');
-    if (at == text.npos || at == 0 || fs::is_directory(text, failed)) return {.run = text};
+    if (at == text.npos || at == 0 || fs::is_directory(status_of(text))) return {.run = text};
     return {.run = text.substr(0, at), .choice = text.substr(at + 1)};
 }
 
@@ -184,8 +180,7 @@ void keep_for_prediction(const fs::path& run,
     if (source_of(settings.model.name) != ModelSource::registered)
         copy_model(
             settings.model.name, paths.model(model_digest, settings.model.name), model_digest);
-    std::error_code failed;
-    if (fs::exists(paths.data(), failed)) return;
+    if (fs::exists(status_of(paths.data()))) return;
     Manifest kept = data.manifest();
     kept.kind = ManifestKind::kept;
     kept.shards.clear();
@@ -194,8 +189,7 @@ void keep_for_prediction(const fs::path& run,
 
 std::string prediction_facts(const fs::path& run, std::int64_t step) {
     const fs::path data = RunPaths{run}.data();
-    std::error_code failed;
-    if (!fs::exists(data, failed)) return "";
+    if (!fs::exists(status_of(data))) return "";
     const RunRecord record = read_run_record(run);
     Json fields = parse_json(read_file(data), data.string()).at("fields");
     for (Json& field : fields)
@@ -215,8 +209,7 @@ std::string prediction_facts(const fs::path& run, std::int64_t step) {
 
 std::optional<DatasetIndex> kept_data(const fs::path& run) {
     const fs::path path = RunPaths{run}.data();
-    std::error_code failed;
-    if (!fs::exists(path, failed)) return {};
+    if (!fs::exists(status_of(path))) return {};
     const std::string text = read_file(path);
     const std::size_t fields =
         parse_manifest(text, path.string(), ManifestKind::kept).fields.size();
