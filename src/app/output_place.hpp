@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,23 +30,6 @@ inline void check_output_place(const fs::path& file) {
                      "give another file with --out");
     });
 }
-
-/// Removes the folder `path` at its end, whatever ends it; nothing if `path` is empty.
-class RemovedFolder {
-  public:
-    explicit RemovedFolder(fs::path path) : path_(std::move(path)) {}
-    ~RemovedFolder() {
-        std::error_code ignored;
-        if (!path_.empty()) fs::remove_all(path_, ignored);
-    }
-    RemovedFolder& operator=(RemovedFolder&&) = delete;
-
-    const fs::path& path() const { return path_; }
-    fs::path operator/(const std::string& name) const { return path_ / name; }
-
-  private:
-    fs::path path_;
-};
 
 /// Makes `parent`/lockstep-`purpose`-XXXXXX. Errors: E401 with `fix`.
 inline RemovedFolder make_scratch_folder(const fs::path& parent,

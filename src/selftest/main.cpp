@@ -103,25 +103,12 @@ class FileBootstrap : public Bootstrap {
     std::set<int> heard_;
 };
 
-class TemporaryFolder {
-  public:
-    TemporaryFolder() {
-        std::string name = fs::temp_directory_path() / "lockstep-gpu-XXXXXX";
-        check(::mkdtemp(name.data()) != nullptr,
-              [&] { return Error("E401", fmt::format("no temporary folder like '{}'", name)); });
-        path_ = name;
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    const fs::path& path() const { return path_; }
-
-  private:
-    fs::path path_;
-};
+RemovedFolder temporary_folder() {
+    std::string name = fs::temp_directory_path() / "lockstep-gpu-XXXXXX";
+    check(::mkdtemp(name.data()) != nullptr,
+          [&] { return Error("E401", fmt::format("no temporary folder like '{}'", name)); });
+    return RemovedFolder(name);
+}
 
 ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
     try {
@@ -140,7 +127,7 @@ ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
 
 /// Returns true if it succeeded; prints the ranks' output.
 bool run_case(const Case& test) {
-    const TemporaryFolder folder;
+    const RemovedFolder folder = temporary_folder();
     std::vector<ProcessResult> results(static_cast<std::size_t>(test.ranks));
     std::vector<std::thread> ranks;
     const double begin = now_s();

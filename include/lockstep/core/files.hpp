@@ -84,6 +84,25 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 /// Mode 0600. After a crash at any point the file has the whole old or the whole new content.
 void write_file_atomically(const fs::path& path, std::string_view content);
 
+/// Removes the folder `path` at its end, whatever ends it; nothing if `path` is empty.
+class RemovedFolder {
+  public:
+    /// Owns the folder `path` from now on.
+    explicit RemovedFolder(fs::path path) : path_(std::move(path)) {}
+    ~RemovedFolder() {
+        std::error_code ignored;
+        if (!path_.empty()) fs::remove_all(path_, ignored);
+    }
+    RemovedFolder& operator=(RemovedFolder&&) = delete;
+
+    const fs::path& path() const { return path_; }  ///< the folder
+    /// Returns a path in it.
+    fs::path operator/(const std::string& name) const { return path_ / name; }
+
+  private:
+    fs::path path_;
+};
+
 /// Calls fsync on a file or directory. Errors: E402.
 void sync_path(const fs::path& path);
 
