@@ -7,7 +7,6 @@
 #include "lockstep/core/refused_memory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include <numeric>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -163,12 +163,7 @@ std::string shortest_with_prefix(std::string_view prefix, std::span<const std::s
     return best;
 }
 
-struct KindOfCode {
-    std::string_view code;
-    ErrorKind kind;
-};
-
-constexpr auto kinds = std::to_array<KindOfCode>({
+constexpr std::pair<std::string_view, ErrorKind> kinds[] = {
     {"E201", ErrorKind::file_missing},     {"E202", ErrorKind::file_forbidden},
     {"E204", ErrorKind::data_damaged},     {"E210", ErrorKind::data_damaged},
     {"E213", ErrorKind::data_damaged},     {"E233", ErrorKind::helper_missing},
@@ -181,11 +176,12 @@ constexpr auto kinds = std::to_array<KindOfCode>({
     {"E682", ErrorKind::peer_gave_up},     {"E660", ErrorKind::peer_lost},
     {"E620", ErrorKind::messages_failed},  {"E676", ErrorKind::messages_failed},
     {"E678", ErrorKind::messages_failed},  {"E692", ErrorKind::messages_failed},
-});
+};
 
 ErrorKind kind_of_code(std::string_view code) {
-    const auto found = std::ranges::find(kinds, code, &KindOfCode::code);
-    return found == kinds.end() ? ErrorKind::other : found->kind;
+    for (const auto& [known, kind] : kinds)
+        if (known == code) return kind;
+    return ErrorKind::other;
 }
 
 }  // namespace

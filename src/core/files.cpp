@@ -5,9 +5,9 @@
 #include "lockstep/core/file_start.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -64,11 +64,7 @@ bool is_inside(const fs::path& directory, const fs::path& path) {
 
 using namespace std::string_view_literals;
 
-struct KnownStart {
-    std::string_view bytes;
-    FileKind kind;
-};
-constexpr auto known_starts = std::to_array<KnownStart>({
+constexpr std::pair<std::string_view, FileKind> known_starts[] = {
     {"PK\x03\x04"sv, FileKind::zip},
     {"\x80\x02"sv, FileKind::pickle},
     {"\x80\x03"sv, FileKind::pickle},
@@ -91,7 +87,7 @@ constexpr auto known_starts = std::to_array<KnownStart>({
     {"CDF"sv, FileKind::netcdf_classic},
     {"\0\0\x08\x03"sv, FileKind::idx},
     {"\0\0\0\0\0\0\0\0"sv, FileKind::zeros},
-});
+};
 
 // Returns the first name in a zip archive, as far as it is in `start`: a header of 30 bytes has its
 // length at byte 26 (PKWARE, APPNOTE.TXT, 4.3.7).
@@ -111,11 +107,7 @@ FileKind archive_kind(std::string_view start) {
                                                                          : FileKind::zip;
 }
 
-struct KindMeaning {
-    FileKind kind;
-    std::string_view meaning;
-};
-constexpr auto meanings = std::to_array<KindMeaning>({
+constexpr std::pair<FileKind, std::string_view> meanings[] = {
     {FileKind::zip, "a zip archive"},
     {FileKind::numpy_archive, "NumPy's .npz, a zip archive of arrays"},
     {FileKind::torch_save, "a file of torch.save()"},
@@ -135,7 +127,7 @@ constexpr auto meanings = std::to_array<KindMeaning>({
     {FileKind::idx, "IDX, as MNIST has it"},
     {FileKind::text, "text"},
     {FileKind::zeros, "zeros: it was never written"},
-});
+};
 
 bool is_text(std::string_view start) {
     return std::ranges::all_of(start, [](unsigned char letter) {
@@ -322,16 +314,15 @@ fs::path path_beneath(const fs::path& directory, const std::string& name) {
 
 FileKind file_kind(std::string_view start) {
     if (start.empty()) return FileKind::empty;
-    const auto found = std::ranges::find_if(
-        known_starts, [&](const KnownStart& known) { return start.starts_with(known.bytes); });
-    if (found == known_starts.end()) return is_text(start) ? FileKind::text : FileKind::unknown;
-    return found->kind == FileKind::zip ? archive_kind(start) : found->kind;
+    for (const auto& [bytes, kind] : known_starts)
+        if (start.starts_with(bytes)) return kind == FileKind::zip ? archive_kind(start) : kind;
+    return is_text(start) ? FileKind::text : FileKind::unknown;
 }
 
 std::string file_start_text(std::string_view start) {
     if (start.empty()) return "it is empty";
-    const auto known = std::ranges::find(meanings, file_kind(start), &KindMeaning::kind);
-    if (known != meanings.end()) return fmt::format("it begins like {}", known->meaning);
+    for (const auto& [kind, meaning] : meanings)
+        if (kind == file_kind(start)) return fmt::format("it begins like {}", meaning);
     std::string hex;
     for (const char byte : start.substr(0, 8))
         hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
