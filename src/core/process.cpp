@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// Child processes, their words, and the environment that they get.
 #include "lockstep/core/process.hpp"
 
 #include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/signals.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -107,7 +113,85 @@ class NoPipeSignal {
     void (*before_)(int);
 };
 
+bool is_control(char letter) {
+    return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F;
+}
+
+/// "$'...'", which bash, zsh and ksh know: no terminal sees the control characters.
+std::string escaped(std::string_view text) {
+    std::string word = "$'";
+    for (const char letter : text) {
+        if (letter == '\'' || letter == '\\') word += '\\';
+        if (is_control(letter))
+            word += fmt::format("\\{:03o}", static_cast<unsigned char>(letter));
+        else
+            word += letter;
+    }
+    return word + "'";
+}
+
 }  // namespace
+
+std::string shell_word(std::string_view text) {
+    constexpr std::string_view plain = "/._-=+:@%,";
+    const bool needs_none = !text.empty() && std::ranges::all_of(text, [&](unsigned char letter) {
+        return std::isalnum(letter) != 0 || plain.find(static_cast<char>(letter)) != plain.npos;
+    });
+    if (needs_none) return std::string(text);
+    if (std::ranges::any_of(text, is_control)) return escaped(text);
+    std::string word = "'";
+    for (const char letter : text) word += letter == '\'' ? "'\\''" : std::string(1, letter);
+    return word + "'";
+}
+
+std::string shell_text(const std::vector<std::string>& argv) {
+    std::string line;
+    for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_word(word);
+    return line;
+}
+
+std::optional<std::string> Environment::text(const std::string& name) const {
+    std::optional<std::string> value;
+    if (fixed_) {
+        if (const auto found = fixed_->find(name); found != fixed_->end()) value = found->second;
+    } else if (const char* found = std::getenv(name.c_str())) {
+        value = found;
+    }
+    readings_[name] = {value.value_or(""), value.has_value()};
+    return value;
+}
+
+std::optional<std::int64_t> Environment::integer(const std::string& name) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    const auto number = parse_integer(*value);
+    check(number.has_value(), [&] {
+        return Error("E113",
+                     fmt::format("{} is '{}' (from environment)", name, *value),
+                     "it must be a whole number",
+                     fmt::format("unset {} or set it to a whole number", name));
+    });
+    return number;
+}
+
+std::vector<std::string> Environment::names_with_prefix(const std::string& prefix) const {
+    std::vector<std::string> names;
+    if (fixed_) {
+        for (const auto& [name, value] : *fixed_)
+            if (name.starts_with(prefix)) names.push_back(name);
+        return names;
+    }
+    for (char** entry = environ; entry && *entry; ++entry) {
+        const std::string text(*entry, std::strcspn(*entry, "="));
+        if (text.starts_with(prefix)) names.push_back(text);
+    }
+    return names;
+}
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
 
 Child start_child(const std::vector<std::string>& argv,
                   const std::map<std::string, std::string>& environment,
