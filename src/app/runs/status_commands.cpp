@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/losses.hpp"
+#include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_figures.hpp"
 #include "lockstep/run/text_table.hpp"
@@ -47,17 +48,10 @@ struct StatusOptions {
     bool all = false, json = false, csv = false;
 };
 
-/// The best evaluation of a run.
-struct BestFigure {
-    std::string metric;  ///< "accuracy"; "": there is no evaluation
-    double value = 0;
-    std::int64_t step = 0;
-};
-
 /// A run beside others.
 struct RunRow {
     RunStatus status;
-    BestFigure best{};
+    BestEvaluation best{};  ///< no metric: there is no evaluation
     std::map<std::string, std::string> settings{};
 };
 
@@ -73,8 +67,8 @@ std::string judged_by(const RunFigures& run) {
     return "";
 }
 
-BestFigure best_of(const RunFigures& run) {
-    BestFigure best;
+BestEvaluation best_of(const RunFigures& run) {
+    BestEvaluation best;
     if (run.evaluations.empty()) return best;
     const std::string judged = judged_by(run);
     best.metric = judged.substr(0, judged.find(':'));
@@ -127,7 +121,7 @@ std::vector<RunColumn> columns_of(const std::vector<RunRow>& runs) {
     std::vector<RunColumn> columns{{"metric", {}}, {"best", {}}, {"best step", {}}};
     for (const std::string& name : differing_settings(runs)) columns.push_back({name, {}});
     for (const RunRow& run : runs) {
-        const BestFigure& best = run.best;
+        const BestEvaluation& best = run.best;
         const bool has_best = !best.metric.empty();
         columns[0].cells.push_back(best.metric);
         columns[1].cells.push_back(has_best ? fmt::format("{:.6g}", best.value) : "");
