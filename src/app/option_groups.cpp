@@ -6,12 +6,17 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -37,6 +42,31 @@ void check_fits(bool fits,
                 const std::string& why,
                 const std::string& fix) {
     check(fits, [&] { return Error("E106", what, why, fix); });
+}
+
+void check_output_place(const fs::path& file) {
+    const auto folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+    const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+    const bool is_folder = fs::is_directory(status_of(file));
+    check(reason == 0 && !is_folder, [&] {
+        return Error("E401",
+                     fmt::format("'{}' cannot be written", file.string()),
+                     is_folder ? "it is a folder" : std::strerror(reason),
+                     "give another file with --out");
+    });
+}
+
+RemovedFolder make_scratch_folder(const fs::path& parent,
+                                  const std::string& purpose,
+                                  const std::string& fix) {
+    std::string name = parent / ("lockstep-" + purpose + "-XXXXXX");
+    check(::mkdtemp(name.data()) != nullptr, [&] {
+        return Error("E401",
+                     fmt::format("cannot make a folder in '{}'", parent.string()),
+                     std::strerror(errno),
+                     fix);
+    });
+    return RemovedFolder(name);
 }
 
 void check_one_process(const Invocation& call, const std::string& name, const std::string& as) {

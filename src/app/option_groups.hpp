@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/cluster/requeue_rule.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/options.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/plan/settings.hpp"
@@ -45,6 +46,15 @@ void check_fits(bool fits,
                 const std::string& what,
                 const std::string& why,
                 const std::string& fix = "drop one of them");
+
+/// Checks the folder of `file`. Errors: E401 if this user may not write to it, or if `file` is a
+/// folder itself.
+void check_output_place(const fs::path& file);
+
+/// Makes `parent`/lockstep-`purpose`-XXXXXX. Errors: E401 with `fix`.
+RemovedFolder make_scratch_folder(const fs::path& parent,
+                                  const std::string& purpose,
+                                  const std::string& fix);
 
 /// Collective. Errors: E106 if a launcher started several ranks of the command `name`, `as` it
 /// needs one process.

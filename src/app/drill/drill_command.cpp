@@ -12,7 +12,6 @@
 #include "command.hpp"
 #include "drill/drill.hpp"
 #include "option_groups.hpp"
-#include "output_place.hpp"
 #include "train/short_training.hpp"
 
 #include <algorithm>

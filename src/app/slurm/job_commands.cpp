@@ -18,7 +18,6 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "output_place.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -19,7 +19,6 @@
 #include "command.hpp"
 #include "data/pack_inputs.hpp"
 #include "option_groups.hpp"
-#include "output_place.hpp"
 
 #include <algorithm>
 #include <fstream>

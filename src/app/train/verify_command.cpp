@@ -16,7 +16,6 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "output_place.hpp"
 #include "train/short_training.hpp"
 
 #include <algorithm>

@@ -11,7 +11,6 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "output_place.hpp"
 #include "tune/trials.hpp"
 
 #include <algorithm>
