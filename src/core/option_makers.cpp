@@ -253,8 +253,7 @@ Option whole_option(const std::string& spec,
                     Whole& target,
                     OptionRange<std::int64_t> range,
                     const std::string& help) {
-    const std::string text =
-        fmt::format("{} to {}", range.least, grouped(static_cast<std::uint64_t>(range.most)));
+    const std::string text = fmt::format("{} to {}", range.least, grouped(range.most));
     const auto read = [&target, range, text](auto& name, auto& given) {
         const auto number = parse_integer(given.text);
         check(number.has_value(), [&] {

@@ -146,10 +146,10 @@ std::string scale_text(const TrainSettings& settings, const RunLength& length) {
         "reference {} of {}",
         peak_rate(settings),
         settings.optimizer.learning_rate,
-        grouped(static_cast<std::uint64_t>(length.total_steps)),
-        grouped(static_cast<std::uint64_t>(settings.batch)),
-        grouped(static_cast<std::uint64_t>(updates)),
-        grouped(static_cast<std::uint64_t>(reference)));
+        grouped(length.total_steps),
+        grouped(settings.batch),
+        grouped(updates),
+        grouped(reference));
     if (updates > length.total_steps)
         text += ": expect lower accuracy unless it warms up or trains for more epochs";
     return text;

@@ -3,6 +3,7 @@
 /// Strict parsing of numbers in the forms that users write, and short texts of numbers.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,11 @@ std::string bytes_text(std::uint64_t bytes);
 
 /// Returns the number with separators: "265,612".
 std::string grouped(std::uint64_t value);
+/// Does the same for a number that is not negative.
+template <std::signed_integral Number>
+std::string grouped(Number value) {
+    return grouped(static_cast<std::uint64_t>(value));
+}
 
 /// Returns the value; a NaN without its sign, which means nothing and would be printed: "-nan".
 double without_sign_of_nan(double value);

@@ -213,7 +213,7 @@ std::string page_text(const DrillPage& page) {
         page.when,
         version_text(),
         page.ranks,
-        grouped(static_cast<std::uint64_t>(page.steps)),
+        grouped(page.steps),
         page.parameters);
     for (const FaultReport& fault : page.faults)
         text += fmt::format("| {} | {} | {} |\n",

@@ -130,10 +130,6 @@ std::string change_text(double first, double second) {
     return ratio < most_told ? fmt::format("{:.3g} times", ratio) : "over 1000 times";
 }
 
-std::string count_text(double count) {
-    return grouped(static_cast<std::uint64_t>(std::llround(count)));
-}
-
 std::string beyond_text(const Scatter& first, const Scatter& second) {
     return is_beyond_scatter(first, second) ? "beyond the steps' scatter"
                                             : "within the steps' scatter";
@@ -163,8 +159,8 @@ std::vector<Cells> speed_rows(const RunComparison& runs) {
                     ""});
     if (first.batch > 0 && second.batch > 0)
         rows.push_back({"samples/s",
-                        count_text(first.samples_per_s()),
-                        count_text(second.samples_per_s()),
+                        grouped(std::llround(first.samples_per_s())),
+                        grouped(std::llround(second.samples_per_s())),
                         change_text(first.samples_per_s(), second.samples_per_s()),
                         beyond_text(per_sample(first), per_sample(second))});
     rows.push_back(scatter_row("a step", first.step, second.step));
@@ -213,7 +209,7 @@ void add_gap(std::vector<Cells>& rows,
              const std::string& what) {
     if (!gap) return;
     rows.push_back({name,
-                    fmt::format("after {} {}", count_text(gap->at), what),
+                    fmt::format("after {} {}", grouped(std::llround(gap->at)), what),
                     fmt::format("{:.4g}", gap->first),
                     fmt::format("{:.4g}", gap->second),
                     fmt::format("{:+.4g}", gap->difference())});

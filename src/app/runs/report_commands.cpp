@@ -146,7 +146,7 @@ std::string text_of(const MergedTraces& merged, const std::string& run) {
         text += fmt::format(
             "{} slices were not kept: a rank keeps {}, and --flight-entries collectives of a "
             "step\n",
-            grouped(static_cast<std::uint64_t>(merged.dropped)),
+            grouped(merged.dropped),
             grouped(StepTrace::most_slices));
     return text + fmt::format("written: {}\n", printable(merged.file.string()));
 }

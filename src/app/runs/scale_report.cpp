@@ -81,10 +81,6 @@ std::string unit_name(ScaleUnit unit) {
     return unit == ScaleUnit::gpu ? "GPU-hours" : "rank-hours";
 }
 
-std::string whole_text(double count) {
-    return grouped(static_cast<std::uint64_t>(std::llround(count)));
-}
-
 Cells heads(const ScaleReport& report) {
     return {"ranks",
             report.is_given ? "time" : "a step",
@@ -94,7 +90,7 @@ Cells heads(const ScaleReport& report) {
             "efficiency",
             report.is_given ? "" : "samples/s",
             "an epoch",
-            report.steps_total > 0 ? whole_text(report.steps_total) + " steps" : "",
+            report.steps_total > 0 ? grouped(std::llround(report.steps_total)) + " steps" : "",
             unit_name(report.unit),
             report.figure};
 }
@@ -105,18 +101,19 @@ Cells cells_of(const ScaleReport& report, const ScaleRow& row, const std::string
     const double hours = hours_paid(report, row.point);
     const auto run = report.runs.find(row.point.ranks);
     const ScaleRun facts = run == report.runs.end() ? ScaleRun() : run->second;
-    return {fmt::format("{}", row.point.ranks),
-            seconds_text(seconds),
-            within,
-            seconds_text(row.ideal_s),
-            fmt::format("{:.2f}", row.speedup),
-            percent_text(row.efficiency),
-            !report.is_given && report.batch > 0 ? whole_text(report.batch / seconds) : "",
-            facts.epoch_steps ? duration_text(*facts.epoch_steps * seconds) : "",
-            !report.is_given && report.steps_total > 0 ? duration_text(report.steps_total * seconds)
-                                                       : "",
-            hours > 0 ? fmt::format("{:.3g}", hours) : "",
-            facts.accuracy ? fmt::format("{:.4g}", *facts.accuracy) : ""};
+    return {
+        fmt::format("{}", row.point.ranks),
+        seconds_text(seconds),
+        within,
+        seconds_text(row.ideal_s),
+        fmt::format("{:.2f}", row.speedup),
+        percent_text(row.efficiency),
+        !report.is_given && report.batch > 0 ? grouped(std::llround(report.batch / seconds)) : "",
+        facts.epoch_steps ? duration_text(*facts.epoch_steps * seconds) : "",
+        !report.is_given && report.steps_total > 0 ? duration_text(report.steps_total * seconds)
+                                                   : "",
+        hours > 0 ? fmt::format("{:.3g}", hours) : "",
+        facts.accuracy ? fmt::format("{:.4g}", *facts.accuracy) : ""};
 }
 
 std::string table_text(const ScaleReport& report) {

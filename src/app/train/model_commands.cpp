@@ -93,7 +93,7 @@ std::string layer_table(const ModelProfile& profile, double watched_s) {
         text += fmt::format("{:<{}}  {:>11}  {:>11}  {:9.3f}  {:4.1f} %  {}\n",
                             layer.name.empty() ? "-" : layer.name,
                             width,
-                            grouped(static_cast<std::uint64_t>(layer.parameters)),
+                            grouped(layer.parameters),
                             bytes_text(layer.activation_bytes),
                             1e3 * step_s,
                             100 * step_s / watched_s,
@@ -118,8 +118,7 @@ std::string profile_text(const ProfileSettings& settings,
                        settings.steps,
                        operator_table(profile, totals, most),
                        layer_table(profile, totals.watched_s)) +
-           fmt::format("parameters   {}\n",
-                       grouped(static_cast<std::uint64_t>(totals.parameters))) +
+           fmt::format("parameters   {}\n", grouped(totals.parameters)) +
            fmt::format("activations  {}; at its peak a step takes {}\n",
                        bytes_text(totals.activation_bytes),
                        bytes_text(profile.peak_bytes)) +
@@ -302,16 +301,12 @@ int run(ProfileArguments& arguments, const Invocation& call) {
     return 0;
 }
 
-std::string count_text(std::int64_t count) {
-    return grouped(static_cast<std::uint64_t>(count));
-}
-
 void show(const PruneSettings& settings, const PruneResult& result) {
     const PrunedSide &before = result.before, &after = result.after;
     print_once(
         fmt::format("channels    {} -> {}\n", before.channels, after.channels) +
         fmt::format(
-            "parameters  {} -> {}\n", count_text(before.parameters), count_text(after.parameters)) +
+            "parameters  {} -> {}\n", grouped(before.parameters), grouped(after.parameters)) +
         fmt::format("forward     {:.3f} ms -> {:.3f} ms for {} samples\n",
                     1e3 * before.forward_s,
                     1e3 * after.forward_s,

@@ -141,7 +141,7 @@ std::string bits_text(const Tuning& tuning) {
     return fmt::format(
         "bits: all trainings whose settings only change speed gave the same parameters, after {} "
         "steps {}\n",
-        grouped(static_cast<std::uint64_t>(tuning.steps)),
+        grouped(tuning.steps),
         tuning.parameters);
 }
 
