@@ -2,14 +2,9 @@
 // Manual pages of the commands, made from their tables, so that they always agree.
 #pragma once
 
-#include "lockstep/core/error.hpp"
-
 #include "command.hpp"
 
-#include <filesystem>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace lockstep {
 

@@ -4,20 +4,14 @@
 
 #include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/options.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/plan/settings.hpp"
 #include "lockstep/run/progress.hpp"
-#include "lockstep/train/infer.hpp"
 
 #include "command.hpp"
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace lockstep {
 

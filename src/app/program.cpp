@@ -2,7 +2,6 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"

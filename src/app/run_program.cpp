@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/app/run_program.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/train/train.hpp"
 
 #include "command.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

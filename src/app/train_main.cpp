@@ -2,13 +2,10 @@
 // `lockstep-train`: the same program with LibTorch, for the ranks that train.
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/train/train.hpp"
 
 #include "command.hpp"
 
 #include <cstdio>
-#include <string>
-#include <vector>
 
 int main(int argc, char** argv) {
     const int code = lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/losses.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/plan/run_length.hpp"
-#include "lockstep/plan/settings.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +10,6 @@
 #include <cstddef>
 #include <limits>
 #include <set>
-#include <string>
 #include <string_view>
 #include <utility>
 

@@ -2,8 +2,6 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
@@ -16,7 +14,6 @@
 #include "option_groups.hpp"
 
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/comm_report.hpp"
 
-#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"

@@ -6,7 +6,6 @@
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/json.hpp"
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -15,7 +14,6 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include <fmt/format.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/check.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"

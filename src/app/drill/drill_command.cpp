@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
@@ -15,7 +14,6 @@
 #include "train/short_training.hpp"
 
 #include <algorithm>
-#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

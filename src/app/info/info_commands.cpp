@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -9,7 +7,6 @@
 #include "lockstep/launch/gpu_needs.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/plan/model_table.hpp"
-#include "lockstep/train/train.hpp"
 
 #include "command.hpp"
 #include "manual.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -16,8 +15,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>

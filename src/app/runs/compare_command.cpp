@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -14,14 +13,10 @@
 
 #include <cmath>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <ranges>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

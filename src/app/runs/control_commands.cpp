@@ -2,7 +2,6 @@
 // The commands stop and save: they send a request by a file in the run's directory, and wait until
 // it has happened.
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/control.hpp"
@@ -15,7 +14,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include <fmt/format.h>

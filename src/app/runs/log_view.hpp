@@ -3,7 +3,6 @@
 #pragma once
 
 #include "lockstep/run/log_text.hpp"
-#include "lockstep/run/run_status.hpp"
 
 #include <cstdint>
 #include <functional>

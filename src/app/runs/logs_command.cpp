@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
@@ -19,9 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <set>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

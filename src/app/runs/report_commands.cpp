@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -15,7 +14,6 @@
 #include "runs/resume_command.hpp"
 
 #include <algorithm>
-#include <memory>
 
 #include <fmt/format.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
@@ -12,7 +11,6 @@
 #include "runs/scale_report.hpp"
 
 #include <algorithm>
-#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

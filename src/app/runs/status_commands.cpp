@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands status and diagnose: the state of runs, and that of the ranks of one.
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/run/checkpoint.hpp"
@@ -15,11 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <memory>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
@@ -20,7 +19,6 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <sstream>
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/job_request.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/known_faults.hpp"
@@ -13,14 +12,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <optional>
 #include <span>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <pwd.h>

@@ -7,14 +7,10 @@
 
 #include "lockstep/cluster/job_request.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/plan/settings.hpp"
 
 #include "command.hpp"
 
 #include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 namespace lockstep {
 

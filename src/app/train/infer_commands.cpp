@@ -2,7 +2,6 @@
 // Tested: e2e/alone_test.cpp.
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -14,7 +13,6 @@
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/plan/contract.hpp"
-#include "lockstep/train/infer.hpp"
 
 #include "command.hpp"
 #include "data/pack_inputs.hpp"
@@ -24,7 +22,6 @@
 #include <fstream>
 #include <limits>
 #include <list>
-#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

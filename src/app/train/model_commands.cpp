@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands profile and prune: what a model costs, and a smaller one.
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/plan/model_table.hpp"
-#include "lockstep/train/profile.hpp"
-#include "lockstep/train/prune.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

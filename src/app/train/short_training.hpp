@@ -5,10 +5,6 @@
 #include "command.hpp"
 
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <vector>
 
 namespace lockstep {
 

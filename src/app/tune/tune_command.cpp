@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
@@ -15,7 +14,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
