@@ -2,7 +2,6 @@
 // The completions of shells, the manual page and the reference, all from the commands' tables.
 #include "manual.hpp"
 
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/text_table.hpp"
 

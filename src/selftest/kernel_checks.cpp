@@ -10,12 +10,10 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>

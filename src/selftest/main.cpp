@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep-gpu-selftest: tests Lockstep's requirements of a GPU and of NCCL on this machine. It
 // needs neither MPI nor LibTorch: it starts its ranks itself, all of them on the first GPU.
-#include "lockstep/comm/bootstrap.hpp"
-#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"

@@ -7,7 +7,6 @@
 #include "lockstep/core/process.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/supervise.hpp"
-#include "lockstep/run/progress.hpp"
 
 #include "bench/comm_report.hpp"
 #include "command.hpp"

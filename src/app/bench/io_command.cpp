@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
@@ -8,7 +7,6 @@
 #include "lockstep/core/version.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/measure_io.hpp"
-#include "lockstep/data/pack.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

@@ -2,7 +2,6 @@
 #include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/launch/gpu_needs.hpp"

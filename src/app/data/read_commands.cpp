@@ -6,8 +6,6 @@
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/ledger.hpp"
-#include "lockstep/data/pack.hpp"
-#include "lockstep/run/progress.hpp"
 #include "lockstep/run/step_line.hpp"
 
 #include "command.hpp"

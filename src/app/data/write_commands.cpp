@@ -5,7 +5,6 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
-#include "lockstep/data/sources.hpp"
 
 #include "command.hpp"
 #include "data/pack_inputs.hpp"

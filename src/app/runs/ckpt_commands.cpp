@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/text_table.hpp"
 

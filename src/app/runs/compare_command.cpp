@@ -12,7 +12,6 @@
 #include "option_groups.hpp"
 
 #include <cmath>
-#include <cstdint>
 #include <optional>
 #include <ranges>
 #include <set>

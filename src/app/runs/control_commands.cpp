@@ -5,7 +5,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/control.hpp"
-#include "lockstep/run/progress.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/tensor_files.hpp"
 
@@ -13,7 +11,6 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include <fmt/format.h>

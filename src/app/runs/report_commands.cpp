@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/metrics.hpp"
-#include "lockstep/run/report.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/trace.hpp"

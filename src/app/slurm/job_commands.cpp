@@ -2,10 +2,8 @@
 // The first and the last command of a batch script: prolog and epilog.
 #include "lockstep/cluster/job_request.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"

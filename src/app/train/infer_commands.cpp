@@ -2,12 +2,10 @@
 // Tested: e2e/alone_test.cpp.
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/data/pack.hpp"
 #include "lockstep/data/sources.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"

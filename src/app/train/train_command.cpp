@@ -21,7 +21,6 @@
 #include "option_groups.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include <fmt/format.h>

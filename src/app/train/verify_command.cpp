@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
@@ -9,7 +8,6 @@
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/plan/model_table.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/step_budget.hpp"
 
@@ -18,7 +16,6 @@
 #include "train/short_training.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <set>
 

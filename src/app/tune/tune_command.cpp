@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"
