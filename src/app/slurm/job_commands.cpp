@@ -177,21 +177,19 @@ std::string places_text(const SlurmJob& job, const Environment& environment) {
     const auto word = [&](const std::string& name) {
         return printable(environment.text(name).value_or("?"));
     };
+    const auto place = [&](const std::string& nodes, const std::string& part) {
+        return fmt::format("{}, {} node(s) of partition {}",
+                           nodes,
+                           word("SLURM_JOB_NUM_NODES" + part),
+                           word("SLURM_JOB_PARTITION" + part));
+    };
     const auto parts = environment.integer("SLURM_HET_SIZE").value_or(1);
     if (parts < 2 || parts > most_het_parts)
-        return fmt::format("{}, {} node(s) of partition {}",
-                           job.node_list.empty() ? "?" : printable(job.node_list),
-                           word("SLURM_JOB_NUM_NODES"),
-                           word("SLURM_JOB_PARTITION"));
+        return place(job.node_list.empty() ? "?" : printable(job.node_list), "");
     std::vector<std::string> texts;
-    for (std::int64_t part = 0; part < parts; ++part) {
-        const auto of_part = [&](const char* name) {
-            return word(fmt::format("{}_HET_GROUP_{}", name, part));
-        };
-        texts.push_back(fmt::format("{}, {} node(s) of partition {}",
-                                    of_part("SLURM_JOB_NODELIST"),
-                                    of_part("SLURM_JOB_NUM_NODES"),
-                                    of_part("SLURM_JOB_PARTITION")));
+    for (std::int64_t i = 0; i < parts; ++i) {
+        const std::string part = fmt::format("_HET_GROUP_{}", i);
+        texts.push_back(place(word("SLURM_JOB_NODELIST" + part), part));
     }
     return fmt::format("{}", fmt::join(texts, ", and "));
 }
