@@ -19,23 +19,6 @@
 namespace lockstep {
 namespace {
 
-Json numeric_contract(const TrainSettings& settings, const BitContract& contract) {
-    return {{"virtual_ranks", settings.virtual_ranks},
-            {"threads", settings.threads},
-            {"instruction_set", instruction_set_name(*settings.instruction_set)},
-            {"seed", settings.seed},
-            {"order", order_name(settings.order)},
-            {"transform", settings.transform},
-            {"canary", contract.canary},
-            {"processor", contract.processor}};
-}
-
-Json versions(const std::string& libtorch) {
-    return {{"lockstep", version_text()},
-            {"libtorch", libtorch},
-            {"mpi", MpiSession::library_version()}};
-}
-
 // A run that an earlier version made has the defaults of settings that came later.
 void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<std::string>& idle) {
     TrainSettings then;
@@ -279,8 +262,17 @@ RunRecord run_facts(const TrainSettings& settings,
         config[key] = {{"value", config_text(entry.value)}, {"origin", entry.origin}};
     return {.config = std::move(config),
             .deciding = contract.deciding,
-            .contract = numeric_contract(settings, contract),
-            .versions = versions(libtorch)};
+            .contract = {{"virtual_ranks", settings.virtual_ranks},
+                         {"threads", settings.threads},
+                         {"instruction_set", instruction_set_name(*settings.instruction_set)},
+                         {"seed", settings.seed},
+                         {"order", order_name(settings.order)},
+                         {"transform", settings.transform},
+                         {"canary", contract.canary},
+                         {"processor", contract.processor}},
+            .versions = {{"lockstep", version_text()},
+                         {"libtorch", libtorch},
+                         {"mpi", MpiSession::library_version()}}};
 }
 
 Json agreed_digests(const Communicator& ranks, const TrainSettings& settings) {

@@ -68,14 +68,6 @@ std::string keep_text(const KeepSettings& keep) {
     return parts;
 }
 
-}  // namespace
-
-int best_kept(const TrainSettings& settings) {
-    return settings.keep.best.value_or(settings.keep_best.empty() ? 0 : 1);
-}
-
-namespace {
-
 // The metrics of Lockstep's own tasks. A program's may have any meaning.
 constexpr std::array<std::string_view, 4> lower_is_better{"loss", "mae", "perplexity", "rmse"};
 constexpr std::array<std::string_view, 6> higher_is_better{
@@ -123,6 +115,10 @@ void average(double& mean, double value, bool is_first) {
 }
 
 }  // namespace
+
+int best_kept(const TrainSettings& settings) {
+    return settings.keep.best.value_or(settings.keep_best.empty() ? 0 : 1);
+}
 
 bool is_better(const std::string& keep_best, double value, double than) {
     const Judge judge = judge_of(keep_best, TaskKind::automatic);
