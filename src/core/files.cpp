@@ -57,11 +57,6 @@ Error leaves_directory(const fs::path& directory, const std::string& name, const
                  "restore the manifest from its source; do not edit it");
 }
 
-bool is_inside(const fs::path& directory, const fs::path& path) {
-    const auto [rest, ignored] = std::ranges::mismatch(directory, path);
-    return rest == directory.end();
-}
-
 using namespace std::string_view_literals;
 
 constexpr std::pair<std::string_view, FileKind> known_starts[] = {
@@ -305,7 +300,8 @@ fs::path path_beneath(const fs::path& directory, const std::string& name) {
         if (part == "..") throw leaves_directory(directory, name, "it leaves the folder");
     const fs::path full = directory / relative;
     std::error_code missing;
-    if (!is_inside(fs::weakly_canonical(directory, missing), fs::weakly_canonical(full, missing)))
+    const fs::path root = fs::weakly_canonical(directory, missing);
+    if (std::ranges::mismatch(root, fs::weakly_canonical(full, missing)).in1 != root.end())
         throw leaves_directory(directory, name, "a link leads out of the folder");
     if (fs::exists(full, missing) && !fs::is_regular_file(full, missing))
         throw leaves_directory(directory, name, "it is not a regular file");

@@ -56,11 +56,6 @@ void on_signal(int signal) {
     raise_request(StopRequest::interrupt);
 }
 
-bool is_ignored(int signal) {
-    struct sigaction action {};
-    return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 sigset_t stop_signals() {
     sigset_t signals;
     sigemptyset(&signals);
@@ -81,7 +76,9 @@ struct sigaction handled_by(void (*handler)(int)) {
 
 // nohup's wish goes before ours: a terminal that closes is no reason to stop.
 bool is_wanted(int signal) {
-    return signal != SIGHUP || !is_ignored(signal);
+    struct sigaction action {};
+    const bool is_known = sigaction(signal, nullptr, &action) == 0;
+    return signal != SIGHUP || !is_known || action.sa_handler != SIG_IGN;
 }
 
 }  // namespace

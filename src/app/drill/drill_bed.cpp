@@ -29,10 +29,6 @@ struct TooLong {};
 constexpr std::int64_t few_steps = 40;
 constexpr int saves = 10;  // saves of a training: the first comes after a tenth of it
 
-bool names_word(const std::string& command_line, const std::string& word) {
-    return ('\0' + command_line).find('\0' + word + '\0') != std::string::npos;
-}
-
 pid_t parent_of(pid_t pid) {
     const std::string stat = text_of(fmt::format("/proc/{}/stat", pid));
     const auto name_end = stat.rfind(')');
@@ -89,7 +85,8 @@ std::vector<pid_t> processes_naming(const std::string& word) {
     std::error_code none;
     for (const auto& entry : fs::directory_iterator("/proc", none)) {
         const auto pid = parse_integer(entry.path().filename().string());
-        if (pid && *pid != ::getpid() && names_word(text_of(entry.path() / "cmdline"), word))
+        const std::string words = '\0' + text_of(entry.path() / "cmdline");
+        if (pid && *pid != ::getpid() && words.find('\0' + word + '\0') != words.npos)
             found.push_back(static_cast<pid_t>(*pid));
     }
     return found;

@@ -45,16 +45,14 @@ int show(const ShowOptions& options, const Invocation& call) {
     return 0;
 }
 
-// Returns true if a file's options are in tables, as in a user's or site's file.
-bool has_sections(const Config& config) {
-    return std::ranges::any_of(
-        config, [](const auto& entry) { return entry.first.find('.') != std::string::npos; });
-}
-
 // Assigns every key, so that a bad value is found as the commands would find it.
 int check_file(const std::string& path) {
     const Environment nothing(std::map<std::string, std::string>{});
-    if (const Config config = read_config(path); has_sections(config)) {
+    const auto is_in_table = [](const auto& entry) {
+        return entry.first.find('.') != std::string::npos;
+    };
+    // As in a user's or a site's file.
+    if (const Config config = read_config(path); std::ranges::any_of(config, is_in_table)) {
         const Environment site({{"LOCKSTEP_SITE_CONFIG", path}});
         const auto commands = all_commands();
         for (const Command& command : commands)

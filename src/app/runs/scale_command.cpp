@@ -207,14 +207,6 @@ void add_runs(ScaleReport& report,
     }
 }
 
-// Returns the room of forecasts: the requested one, else that of the runs.
-double room_of(const ScaleOptions& options,
-               const ScaleReport& report,
-               std::span<const ScalePoint> points) {
-    if (options.cores > 0) return std::max(1.0, options.cores / double(report.threads));
-    return std::ranges::max_element(points, {}, &ScalePoint::room)->room;
-}
-
 std::string numbers_text(const std::vector<int>& ranks) {
     return fmt::format("{} ranks", fmt::join(ranks, ", "));
 }
@@ -257,7 +249,8 @@ ScaleReport report_of(const ScaleOptions& options, const std::vector<std::string
         check_several(points.size());
     }
     report.rows = scale_table(points);
-    report.room = room_of(options, report, points);
+    report.room = options.cores > 0 ? std::max(1.0, options.cores / double(report.threads))
+                                    : std::ranges::max_element(points, {}, &ScalePoint::room)->room;
     add_forecasts(report, points, forecast_ranks(options.forecast, report.rows.back().point.ranks));
     report.advice = advise_scale(report.rows, report.forecasts, report.least_efficiency);
     return report;

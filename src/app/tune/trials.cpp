@@ -38,11 +38,6 @@ bool decides_bits(const std::string& name) {
            find_option(setting_table(settings), name).scope == OptionScope::decides;
 }
 
-std::string default_of(const std::string& name) {
-    TrainSettings settings;
-    return find_option(setting_table(settings), name).default_value;
-}
-
 Variant with(Variant variant, const std::string& name, const std::string& value) {
     variant[name] = value;
     return variant;
@@ -89,7 +84,9 @@ std::vector<Variant> values_of(const std::string& name,
                                const Variant& current) {
     const bool is_between_ranks = name == "transport" || name == "comm-thread";
     if (is_between_ranks && ranks_in(current, facts) == 1) return {};
-    std::vector<Variant> variants = {with(current, name, default_of(name))};
+    TrainSettings usual;
+    std::vector<Variant> variants = {
+        with(current, name, find_option(setting_table(usual), name).default_value)};
     for (const std::string& value : other_values(name)) {
         const auto number = parse_integer(value);
         if (!number || *number <= facts.cores) variants.push_back(with(current, name, value));
@@ -104,22 +101,12 @@ std::string error_line(const std::string& output) {
     return printable(output.substr(begin, output.find('\n', begin) - begin));
 }
 
-// "(2.1 to 2.4)"
-std::string range_text(const std::vector<double>& seconds) {
-    const auto [least, most] = std::ranges::minmax(seconds);
-    return fmt::format("({:.3f} to {:.3f})", 1e3 * least, 1e3 * most);
-}
-
 std::string remark(const KnobResult& result, std::size_t i) {
     if (i == 0) return "as it is now";
     const SpeedUp found = speed_up(result.step_s[0], result.step_s[i]);
     auto text = found.is_gain() ? speed_up_text(found) : std::string("no gain beyond the noise");
     if (result.parameters[i] != result.parameters[0]) text += ", other bits";
     return text;
-}
-
-std::string toml_value(const std::string& text) {
-    return parse_integer(text) ? text : fmt::format("\"{}\"", text);
 }
 
 std::string gain_text(const Tuning& tuning) {
@@ -276,15 +263,17 @@ std::string knob_text(const KnobResult& result) {
     if (result.knob.decides_bits) text += " (decides bits: only chosen with --allow-bits)";
     text += "\n";
     for (std::size_t i = 0; i < result.knob.variants.size(); ++i) {
-        const std::string value = variant_text(result.knob, result.knob.variants[i]);
-        if (!result.why_not[i].empty())
-            text += fmt::format("  {:<26} does not run: {}\n", value, result.why_not[i]);
-        else
-            text += fmt::format("  {:<26} {:.3f} ms a step {}: {}\n",
-                                value,
-                                1e3 * median_of(result.step_s[i]),
-                                range_text(result.step_s[i]),
-                                remark(result, i));
+        text += fmt::format("  {:<26} ", variant_text(result.knob, result.knob.variants[i]));
+        if (!result.why_not[i].empty()) {
+            text += fmt::format("does not run: {}\n", result.why_not[i]);
+            continue;
+        }
+        const auto [least, most] = std::ranges::minmax(result.step_s[i]);
+        text += fmt::format("{:.3f} ms a step ({:.3f} to {:.3f}): {}\n",
+                            1e3 * median_of(result.step_s[i]),
+                            1e3 * least,
+                            1e3 * most,
+                            remark(result, i));
     }
     return text;
 }
@@ -306,7 +295,7 @@ std::string config_of(const Tuning& tuning, const std::string& when) {
     if (!tuning.chosen.contains("virtual-ranks"))
         text += fmt::format("virtual-ranks = {}\n", tuning.virtual_ranks);
     for (const auto& [name, value] : tuning.chosen)
-        text += fmt::format("{} = {}\n", name, toml_value(value));
+        text += fmt::format("{} = {}\n", name, parse_integer(value) ? value : '"' + value + '"');
     return text;
 }
 
