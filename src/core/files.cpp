@@ -18,24 +18,16 @@
 namespace lockstep {
 namespace {
 
-std::uint64_t size_of(int fd, const fs::path& path) {
-    struct stat facts {};
-    if (::fstat(fd, &facts) != 0) throw system_error("read", path, errno);
-    if (S_ISDIR(facts.st_mode)) throw system_error("read", path, EISDIR);
-    return static_cast<std::uint64_t>(facts.st_size);
-}
-
-std::string_view kind_name(mode_t mode) {
-    if (S_ISFIFO(mode)) return "a pipe (FIFO)";
-    return S_ISSOCK(mode) ? "a socket" : "a device";
-}
-
 // Opening a pipe waits for somebody to write into it, and opening a device may do anything.
 void check_has_content(const struct stat& facts, const fs::path& path) {
     const mode_t mode = facts.st_mode;
     check(S_ISREG(mode) || S_ISDIR(mode), [&] {
         return Error("E206",
-                     fmt::format("'{}' is no file, but {}", path.string(), kind_name(mode)),
+                     fmt::format("'{}' is no file, but {}",
+                                 path.string(),
+                                 S_ISFIFO(mode)   ? "a pipe (FIFO)"
+                                 : S_ISSOCK(mode) ? "a socket"
+                                                  : "a device"),
                      "it is read at any offset, and more than once",
                      "give a regular file, or put one in its place");
     });
@@ -124,12 +116,6 @@ constexpr std::pair<FileKind, std::string_view> meanings[] = {
     {FileKind::zeros, "zeros: it was never written"},
 };
 
-bool is_text(std::string_view start) {
-    return std::ranges::all_of(start, [](unsigned char letter) {
-        return letter >= 0x20 || letter == '\t' || letter == '\n' || letter == '\r';
-    });
-}
-
 }  // namespace
 
 UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
@@ -191,7 +177,10 @@ std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, cons
 
 std::string read_file(const fs::path& path, std::size_t limit_bytes) {
     const UniqueFd fd = open_for_reading(path);
-    const std::uint64_t bytes = size_of(fd.value(), path);
+    struct stat facts {};
+    if (::fstat(fd.value(), &facts) != 0) throw system_error("read", path, errno);
+    if (S_ISDIR(facts.st_mode)) throw system_error("read", path, EISDIR);
+    const auto bytes = static_cast<std::uint64_t>(facts.st_size);
     check(bytes <= limit_bytes, [&] {
         return Error("E406",
                      fmt::format("'{}' has {} bytes", path.string(), bytes),
@@ -312,7 +301,10 @@ FileKind file_kind(std::string_view start) {
     if (start.empty()) return FileKind::empty;
     for (const auto& [bytes, kind] : known_starts)
         if (start.starts_with(bytes)) return kind == FileKind::zip ? archive_kind(start) : kind;
-    return is_text(start) ? FileKind::text : FileKind::unknown;
+    const bool is_text = std::ranges::all_of(start, [](unsigned char letter) {
+        return letter >= 0x20 || letter == '\t' || letter == '\n' || letter == '\r';
+    });
+    return is_text ? FileKind::text : FileKind::unknown;
 }
 
 std::string file_start_text(std::string_view start) {

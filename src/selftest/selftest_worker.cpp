@@ -210,13 +210,6 @@ CudaMemory memory_of_integers(const std::shared_ptr<GpuRuntime>& runtime) {
     return make_memory(runtime, integers * sizeof(std::int64_t));
 }
 
-std::string phases_text(const NcclCommunicator& communicator) {
-    std::string text;
-    for (const StartPhase& phase : communicator.start_phases())
-        text += fmt::format(", {} {}", phase.name, duration_text(phase.seconds));
-    return text;
-}
-
 }  // namespace
 
 std::string check_sums(const std::shared_ptr<GpuRuntime>& runtime,
@@ -231,7 +224,9 @@ std::string check_sums(const std::shared_ptr<GpuRuntime>& runtime,
         Trial(caller, communicator, kind, counts, numbers).run();
         done += fmt::format("{}{}", done.empty() ? "" : ", ", kind.name);
     }
-    const std::string phases = phases_text(communicator);
+    std::string phases;
+    for (const StartPhase& phase : communicator.start_phases())
+        phases += fmt::format(", {} {}", phase.name, duration_text(phase.seconds));
     communicator.close();
     return fmt::format("{}: {} steps of {}{}", runtime->nccl_text(), steps, done, phases);
 }

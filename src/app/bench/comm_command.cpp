@@ -162,21 +162,16 @@ void check_memory(const Communicator& world, const MeasurePlan& plan) {
     });
 }
 
-/// Collective. Where ranks run, however they share their cores.
-std::vector<RankSeat> gather_seats(const ProcessContext& process) {
-    return place_live(process.ranks,
-                      *process.facts,
-                      {.cores = SharingRule::allow, .threads = 1, .compute_on = ComputeOn::cpus})
-        .reality;
-}
-
 /// Collective. Everything but the measurements.
 CommReport make_report(const BenchOptions& options,
                        const ProcessContext& process,
                        const Group& group) {
     CommReport report;
     report.plan = plan_of(options);
-    report.seats = gather_seats(process);
+    // Where ranks run, however they share their cores.
+    const PlacementRules rules{
+        .cores = SharingRule::allow, .threads = 1, .compute_on = ComputeOn::cpus};
+    report.seats = place_live(process.ranks, *process.facts, rules).reality;
     report.cpu_model = process.facts->node().cpu_model;
     report.split = options.split;
     report.ranks = group.ranks.size();

@@ -116,13 +116,6 @@ Json row_json(const CommReport& report, const Measurement& row) {
     return json;
 }
 
-Json hosts_json(const std::vector<RankSeat>& seats) {
-    Json json = Json::array();
-    for (const RankSeat& seat : seats)
-        json.push_back({{"rank", seat.rank}, {"host", seat.host}, {"cpus", seat.cpus}});
-    return json;
-}
-
 std::uint64_t wrong_elements(const CommReport& report) {
     std::uint64_t wrong = 0;
     for (const Measurement& row : report.measured.rows) wrong += row.wrong.value_or(0);
@@ -198,7 +191,7 @@ Json report_json(const CommReport& report) {
                  {"lockstep", version_text()},
                  {"mpi", mpi_version()},
                  {"cpu", report.cpu_model},
-                 {"hosts", hosts_json(report.seats)},
+                 {"hosts", Json::array()},
                  {"ranks", report.ranks},
                  {"nodes", report.nodes},
                  {"split", split_name(report.split)},
@@ -206,6 +199,8 @@ Json report_json(const CommReport& report) {
                  {"rounds", report.plan.rounds},
                  {"results", Json::array()},
                  {"memory_limits", Json::array()}};
+    for (const RankSeat& seat : report.seats)
+        json["hosts"].push_back({{"rank", seat.rank}, {"host", seat.host}, {"cpus", seat.cpus}});
     for (const Measurement& row : report.measured.rows)
         json["results"].push_back(row_json(report, row));
     for (const MemoryLimit& limit : report.measured.limits)

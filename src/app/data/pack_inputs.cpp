@@ -93,12 +93,6 @@ void need(bool is_given, std::string_view name, std::string_view with) {
     });
 }
 
-std::vector<NamedInput> named(const std::string& option, const std::vector<std::string>& texts) {
-    std::vector<NamedInput> inputs;
-    for (const std::string& text : texts) inputs.push_back(parse_named_input(option, text));
-    return inputs;
-}
-
 // That of a packed data set, or of the training data of a run.
 Manifest manifest_of(const fs::path& folder) {
     const fs::path kept = RunPaths{folder}.data();
@@ -317,7 +311,11 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
         need(!in.labels.empty(), "labels", "images");
         return open_images(in.images, in.labels, in.layout, options);
     }
-    if (input == "npy") return open_npy(named("npy", in.npy), in.layout, options);
+    if (input == "npy") {
+        std::vector<NamedInput> arrays;
+        for (const std::string& text : in.npy) arrays.push_back(parse_named_input("npy", text));
+        return open_npy(arrays, in.layout, options);
+    }
     if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
     if (input == "csv") return open_table(in, options);

@@ -50,20 +50,6 @@ struct DrillOptions {
     fs::path scratch, out;
 };
 
-std::vector<std::string> fault_names() {
-    std::vector<std::string> names{"all"};
-    for (const Fault& fault : all_faults()) names.emplace_back(fault.name);
-    return names;
-}
-
-// The text of --help, with a line for each fault.
-std::string help_text() {
-    std::string text(drill_help);
-    for (const Fault& fault : all_faults())
-        text += fmt::format("  {:<16} {}\n", fault.name, fault.help);
-    return text + drill_examples;
-}
-
 std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
     const auto is_named = [&](std::string_view name) {
         return std::ranges::find(options.faults, name) != options.faults.end();
@@ -156,13 +142,19 @@ std::string section_of_fault(const FaultReport& fault) {
 
 Command drill_command() {
     auto options = std::make_shared<DrillOptions>();
+    std::vector<std::string> names{"all"};
+    std::string text = drill_help;
+    for (const Fault& fault : all_faults()) {
+        names.emplace_back(fault.name);
+        text += fmt::format("  {:<16} {}\n", fault.name, fault.help);
+    }
     return {
         .name = "drill",
         .summary = "cause faults, and check that they end as they should",
         .usage = "lockstep drill [--fault NAME,..] [--np N] [--out FILE]",
-        .text = help_text(),
+        .text = text + drill_examples,
         .table =
-            {{"Faults", {some_option("fault", options->faults, fault_names(), "faults to try")}},
+            {{"Faults", {some_option("fault", options->faults, names, "faults to try")}},
              {"Trainings",
               {whole_option("np", options->np, {2, 8}, "ranks of each training, on this machine"),
                hosts_option(options->hosts),

@@ -268,20 +268,16 @@ MountRefused refused(const char* what) {
     return {fmt::format("{}: {}", what, std::strerror(errno))};
 }
 
-// Maps one user, who keeps his name: files stay his.
-void map_this_user(uid_t user, gid_t group) {
-    std::ofstream("/proc/self/setgroups") << "deny";
-    std::ofstream("/proc/self/uid_map") << fmt::format("{} {} 1", user, user);
-    std::ofstream("/proc/self/gid_map") << fmt::format("{} {} 1", group, group);
-}
-
 void leave_mounts() {
     const uid_t user = ::geteuid();
     const gid_t group = ::getegid();
     if (::unshare(CLONE_NEWNS) != 0) {
         if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
             throw refused("this user may not mount file systems here");
-        map_this_user(user, group);
+        // Maps one user, who keeps his name: files stay his.
+        std::ofstream("/proc/self/setgroups") << "deny";
+        std::ofstream("/proc/self/uid_map") << fmt::format("{} {} 1", user, user);
+        std::ofstream("/proc/self/gid_map") << fmt::format("{} {} 1", group, group);
     }
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         throw refused("mounts cannot be made private here");

@@ -304,21 +304,19 @@ int show(const LogsOptions& options, const Invocation& call) {
     return is_stopped ? static_cast<int>(ExitCode::interrupted) : 0;
 }
 
-Choices<Level> level_choices() {
-    Choices<Level> choices;
-    for (const Level level : {Level::debug, Level::info, Level::warn, Level::error})
-        choices.emplace_back(level_name(level), level);
-    return choices;
-}
-
 OptionTable logs_table(LogsOptions& options) {
     return {
         {"Which lines",
          {text_option(
               "rank LIST", options.ranks, "ranks whose lines are shown, such as 3,5-7; unset: all"),
           text_option("node HOST", options.node, "show only lines of ranks on this host"),
-          choice_option(
-              "level", options.level, level_choices(), "lowest level of lines that are shown"),
+          choice_option("level",
+                        options.level,
+                        {{"debug", Level::debug},
+                         {"info", Level::info},
+                         {"warn", Level::warn},
+                         {"error", Level::error}},
+                        "lowest level of lines that are shown"),
           text_option("since TIME|AGO",
                       options.since,
                       "show lines since then: 2026-01-31T12:30 (UTC), or 10m, 2h"),

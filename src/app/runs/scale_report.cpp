@@ -149,20 +149,16 @@ std::string losses_text(const ScaleReport& report) {
     return text;
 }
 
-double sum_of(const ScaleModel& model, ScaleTerm term) {
-    double seconds = 0;
-    for (const FittedTerm& fitted : model.terms)
-        if (fitted.term == term) seconds += fitted.seconds;
-    return seconds;
-}
-
 std::string model_text(const ScaleReport& report) {
     if (report.model.terms.empty()) return "";
     constexpr std::array laws{" / P", "", " log2 P", " (P-1)/P", " sqrt(2 ln P)"};
     std::vector<std::string> terms;
-    for (std::size_t i = 0; i < laws.size(); ++i)
-        if (const double seconds = sum_of(report.model, static_cast<ScaleTerm>(i)); seconds > 0)
-            terms.push_back(seconds_text(seconds) + laws[i]);
+    for (std::size_t i = 0; i < laws.size(); ++i) {
+        double seconds = 0;
+        for (const FittedTerm& fitted : report.model.terms)
+            if (fitted.term == static_cast<ScaleTerm>(i)) seconds += fitted.seconds;
+        if (seconds > 0) terms.push_back(seconds_text(seconds) + laws[i]);
+    }
     return fmt::format("model: {}, within {} of what was measured\n",
                        fmt::join(terms, " + "),
                        percent_text(report.model.misfit));

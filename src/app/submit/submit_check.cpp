@@ -73,13 +73,6 @@ void check_run(const SubmitOptions& options, const JobRequest& request) {
     });
 }
 
-std::int64_t least_ranks(const JobRequest& request) {
-    std::int64_t ranks = 0;
-    for (const JobPart& part : request.parts)
-        ranks += part.tasks.value_or(part.ranks_per_node() * part.node_count());
-    return ranks;
-}
-
 void check_virtual_ranks(const SubmitOptions& options,
                          const JobRequest& request,
                          const TrainSettings& settings) {
@@ -90,7 +83,9 @@ void check_virtual_ranks(const SubmitOptions& options,
         if (contract.contains("virtual-ranks"))
             most = json_field<std::int64_t>(contract, "virtual-ranks", "run.json");
     }
-    const std::int64_t ranks = least_ranks(request);
+    std::int64_t ranks = 0;
+    for (const JobPart& part : request.parts)
+        ranks += part.tasks.value_or(part.ranks_per_node() * part.node_count());
     check(most <= 0 || ranks <= most, [&] {
         return Error(
             "E640",
