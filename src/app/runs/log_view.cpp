@@ -48,7 +48,7 @@ class Shown {
         if (view_.is_json)
             put_json(line, mark);
         else
-            text_.append(out_.text(), line, mark);
+            text_.append(out_.text, line, mark);
         out_.pass();
     }
 
@@ -66,7 +66,7 @@ class Shown {
         if (!line.code.empty()) json["code"] = plain_text(line.code);
         if (!line.why.empty()) json["why"] = plain_text(line.why);
         if (!mark.empty()) json["differs"] = mark.substr(0, 1);
-        out_.text() += json.dump() + "\n";
+        out_.text += json.dump() + "\n";
     }
 
     const LogView& view_;
@@ -81,7 +81,7 @@ FoldLimits limits_of(const LogView& view) {
 }
 
 bool is_stopped(const Output& out) {
-    return out.is_closed() || stop_requested() != StopRequest::none;
+    return out.is_closed || stop_requested() != StopRequest::none;
 }
 
 /// All that there is now. Returns the latest time of a line.
@@ -98,16 +98,21 @@ double add_all(LogMerge& merge, LogFold& fold, const Output& out) {
 
 }  // namespace
 
+void Output::pass() {
+    constexpr std::size_t piece_bytes = 64 << 10;
+    if (text.size() >= piece_bytes) flush();
+}
+
 void Output::flush() {
-    std::string_view rest(text_);
-    while (!rest.empty() && !is_closed_) {
+    std::string_view rest(text);
+    while (!rest.empty() && !is_closed) {
         const ssize_t wrote = ::write(STDOUT_FILENO, rest.data(), rest.size());
         if (wrote < 0 && errno == EINTR) continue;
-        is_closed_ = wrote < 0 && errno == EPIPE;
-        if (wrote < 0 && !is_closed_) throw system_error("write", "stdout", errno);
+        is_closed = wrote < 0 && errno == EPIPE;
+        if (wrote < 0 && !is_closed) throw system_error("write", "stdout", errno);
         if (wrote > 0) rest.remove_prefix(static_cast<std::size_t>(wrote));
     }
-    text_.clear();
+    text.clear();
 }
 
 Colours colours_of_stdout() {

@@ -11,24 +11,14 @@
 namespace lockstep {
 
 /// Text for stdout, written in large pieces.
-class Output {
-  public:
-    std::string& text() { return text_; }  ///< text to append to
+struct Output {
+    std::string text;        ///< what is not written yet
+    bool is_closed = false;  ///< the reader closed it
 
-    /// Writes the collected text if it is enough for a piece.
-    void pass() {
-        if (text_.size() >= piece_bytes) flush();
-    }
+    void pass();  ///< writes the text if it is enough for a piece
 
     /// Writes all text. A reader that closed the pipe is no error. Errors: E405, E402.
     void flush();
-
-    bool is_closed() const { return is_closed_; }  ///< the reader closed it
-
-  private:
-    static constexpr std::size_t piece_bytes = 64 << 10;
-    std::string text_;
-    bool is_closed_ = false;
 };
 
 /// Returns whether stdout is coloured: a terminal that can, and NO_COLOR (https://no-color.org) is

@@ -245,11 +245,11 @@ void show_start(const fs::path& run, std::int64_t start, const LogsOptions& opti
         return read_incarnation(run) != start || !status_of_run(run, StatusDepth::now).is_alive();
     };
     view.is_over = is_over();
-    if (!options.json) out.text() += heading(run, start, facts);
+    if (!options.json) out.text += heading(run, start, facts);
     const std::uint64_t damaged =
         options.follow ? follow_logs(folder, view, is_over, out) : show_logs(folder, view, out);
     if (damaged > 0 && !options.json)
-        out.text() += fmt::format("{} damaged line(s) were skipped\n", damaged);
+        out.text += fmt::format("{} damaged line(s) were skipped\n", damaged);
 }
 
 std::string next_lines(const RunStatus& status,
@@ -289,16 +289,16 @@ int show(const LogsOptions& options, const Invocation& call) {
     const SignalGuard signals;
     Output out;
     for (const std::int64_t start : starts)
-        if (!out.is_closed() && stop_requested() == StopRequest::none)
+        if (!out.is_closed && stop_requested() == StopRequest::none)
             show_start(run, start, options, out);
     if (!options.json && options.ranks.empty())
-        out.text() += words_of_launch_after(status, starts.back());
+        out.text += words_of_launch_after(status, starts.back());
     const bool is_stopped = stop_requested() != StopRequest::none;
     if (!is_stopped && !options.json) {
         status = status_of_run(run, StatusDepth::now);
-        out.text() += next_lines(status,
-                                 next_command(status, starts.back(), AlreadyTold::logs, {}),
-                                 resumption(status, starts.back(), program));
+        out.text += next_lines(status,
+                               next_command(status, starts.back(), AlreadyTold::logs, {}),
+                               resumption(status, starts.back(), program));
     }
     out.flush();
     return is_stopped ? static_cast<int>(ExitCode::interrupted) : 0;
