@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The completions of shells, the manual page and the reference, all from the commands' tables.
-#include "manual.hpp"
-
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/text_table.hpp"
 
@@ -9,7 +7,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <set>
 #include <system_error>
 

@@ -9,7 +9,6 @@
 #include "lockstep/plan/model_table.hpp"
 
 #include "command.hpp"
-#include "manual.hpp"
 
 #include <algorithm>
 #include <cctype>
