@@ -5,6 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "command.hpp"
 #include "submit/submit_plan.hpp"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -70,28 +72,17 @@ std::string without_warnings(const std::string& output, const std::string& progr
     return kept;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-    std::istringstream stream(text);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(stream, line);)
-        if (!line.empty() && std::ranges::count(lines, line) == 0) lines.push_back(line);
-    return lines;
-}
-
 // The job's state, or nothing. What `squeue` does not know makes it fail, like a controller that is
 // away.
 std::optional<std::string> state_of(const std::string& job) {
     const auto answer = run_once({"squeue", "-h", "-t", "all", "-j", job, "-o", "%T"});
-    const auto states = lines_of(answer.output);
+    const auto lines = split(answer.output, '\n');
+    std::set<std::string> states(lines.begin(), lines.end());
+    states.erase("");
     if (answer.exit_code == 0 && states.empty()) return std::nullopt;
-    if (answer.exit_code == 0) return states.size() == 1 ? states.front() : "SEVERAL";
+    if (answer.exit_code == 0) return states.size() == 1 ? *states.begin() : "SEVERAL";
     if (answer.output.find("Invalid job id") != answer.output.npos) return std::nullopt;
     throw slurm_failure("squeue", answer.output);
-}
-
-std::string user_name() {
-    const passwd* user = ::getpwuid(::getuid());
-    return user != nullptr ? user->pw_name : fmt::format("{}", ::getuid());
 }
 
 /// Runs a command of SLURM, three times if the controller does not answer, and returns its output
@@ -108,18 +99,6 @@ std::string ask_slurm(const std::vector<std::string>& argv) {
     throw slurm_failure(argv[0], answer.output);
 }
 
-void query_accounts(SlurmFacts& facts) {
-    const auto rows = parse_associations(ask_slurm({"sacctmgr",
-                                                    "-n",
-                                                    "-P",
-                                                    "show",
-                                                    "associations",
-                                                    "user=" + facts.user,
-                                                    "format=account,qos"}));
-    facts.accounts = rows.accounts;
-    facts.qos = rows.qos;
-}
-
 /// All that `request` is checked against. MPI types are asked for only where srun starts the ranks.
 /// Errors: those of ask_slurm().
 SlurmFacts query_slurm(const JobRequest& request, Launcher launcher) {
@@ -134,8 +113,19 @@ SlurmFacts query_slurm(const JobRequest& request, Launcher launcher) {
     // SLURM counts the index 0, too.
     if (const auto most = parse_integer(config["MaxArraySize"])) facts.most_array_index = *most - 1;
     facts.has_accounts = config["AccountingStorageType"].ends_with("slurmdbd");
-    facts.user = user_name();
-    if (facts.has_accounts) query_accounts(facts);
+    const passwd* const user = ::getpwuid(::getuid());
+    facts.user = user != nullptr ? user->pw_name : std::to_string(::getuid());
+    if (facts.has_accounts) {
+        const auto rows = parse_associations(ask_slurm({"sacctmgr",
+                                                        "-n",
+                                                        "-P",
+                                                        "show",
+                                                        "associations",
+                                                        "user=" + facts.user,
+                                                        "format=account,qos"}));
+        facts.accounts = rows.accounts;
+        facts.qos = rows.qos;
+    }
     if (launcher == Launcher::srun)
         facts.mpi_types = parse_mpi_types(ask_slurm({"srun", "--mpi=list"}));
     for (const AwaitedJob& awaited : request.awaited_jobs)
@@ -235,13 +225,8 @@ Error refused(const std::string& words_of_slurm) {
 
 std::string submit_once(const std::string& path) {
     const auto answer = run_process({"sbatch", "--parsable", path}, {}, 60);
-    std::string job;
-    for (const char c : answer.output) {
-        if (c == '\n' || c == ';') break;
-        job += c;
-    }
-    const bool is_job =
-        !job.empty() && std::ranges::all_of(job, [](char c) { return c >= '0' && c <= '9'; });
+    const std::string job = answer.output.substr(0, answer.output.find_first_of("\n;"));
+    const bool is_job = !job.empty() && job.find_first_not_of("0123456789") == job.npos;
     check(answer.exit_code == 0 && is_job, [&] { return refused(answer.output); });
     return job;
 }
@@ -295,14 +280,14 @@ void submit_all(const SubmitPlan& plan, const std::string& script, std::int64_t 
 
 std::string dry_run_text(const SubmitPlan& plan,
                          const SubmitOptions& options,
+                         const std::optional<TrainSettings>& settings,
                          const SlurmFacts& facts,
                          const std::string& start) {
     std::string text;
-    if (trains(plan.script)) {
-        const TrainSettings settings = train_settings(options, plan);
-        text += job_map_text(plan.request, facts, settings.threads);
+    if (settings) {
+        text += job_map_text(plan.request, facts, settings->threads);
         text += estimate_text(
-            estimate_job(settings, plan.request.parts.front(), options.parameters), settings);
+            estimate_job(*settings, plan.request.parts.front(), options.parameters), *settings);
     }
     if (options.chain > 1)
         text += fmt::format("# {} such jobs, one after the other\n", options.chain);
@@ -323,7 +308,8 @@ int submit(const SubmitOptions& options, const Invocation& call) {
     if (options.dry_run)
         print_once(
             script +
-            dry_run_text(plan, options, facts, expected_start(script, Submission::rehearsed)));
+            dry_run_text(
+                plan, options, settings, facts, expected_start(script, Submission::rehearsed)));
     else
         submit_all(plan, script, options.chain);
     return 0;
