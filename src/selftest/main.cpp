@@ -41,12 +41,6 @@ struct Case {
     int survivors;  ///< the first so many must succeed
 };
 
-/// Several ranks are of one GPU.
-std::map<std::string, std::string> environment_of(const std::string& mode, int rank, int ranks) {
-    if (mode == "selection" || ranks == 1) return {};
-    return nccl_variables_of_sharing(rank, SharingReach::one_node);
-}
-
 /// Over the files of one folder, for processes of one machine that has no MPI. The folder is empty
 /// at first, and this bootstrap's alone.
 class FileBootstrap : public Bootstrap {
@@ -109,6 +103,9 @@ RemovedFolder temporary_folder() {
 }
 
 ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
+    std::map<std::string, std::string> environment;
+    if (test.mode != "selection" && test.ranks > 1)  // they are of one GPU
+        environment = nccl_variables_of_sharing(rank, SharingReach::one_node);
     try {
         return run_process({this_executable(),
                             "--rank",
@@ -116,7 +113,7 @@ ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
                             std::to_string(rank),
                             std::to_string(test.ranks),
                             folder},
-                           environment_of(test.mode, rank, test.ranks),
+                           environment,
                            case_limit_s);
     } catch (const Error& error) {
         return {1, error.text()};

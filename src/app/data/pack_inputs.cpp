@@ -24,7 +24,7 @@ struct Extra {
     std::vector<std::string_view> inputs;
 };
 
-std::vector<std::string_view> given_inputs(const PackInputs& in) {
+std::string_view only_input(const PackInputs& in) {
     std::vector<std::string_view> given;
     if (!in.images.empty() || !in.labels.empty()) given.push_back("images");
     if (!in.npy.empty()) given.push_back("npy");
@@ -35,11 +35,6 @@ std::vector<std::string_view> given_inputs(const PackInputs& in) {
     if (!in.folder.empty()) given.push_back("folder");
     if (!in.text.empty()) given.push_back("text");
     if (!in.tokens.empty()) given.push_back("tokens");
-    return given;
-}
-
-std::string_view only_input(const PackInputs& in) {
-    const auto given = given_inputs(in);
     check(!given.empty(), [] {
         return Error("E105",
                      "no input is given",

@@ -80,17 +80,6 @@ std::vector<int> parse_ranks(const std::string& list) {
     return ranks;
 }
 
-// The words of all of its trainings.
-std::vector<std::string> common_words(const Invocation& call,
-                                      std::int64_t steps,
-                                      int virtual_ranks) {
-    auto words = words_of_train(call, {"ranks"});
-    words.insert(
-        words.end(),
-        {"--max-steps", std::to_string(steps), "--virtual-ranks", std::to_string(virtual_ranks)});
-    return words;
-}
-
 // A model of the user's may be what differs.
 Error different(const std::string& model) {
     if (find_built_in(model) == nullptr)
@@ -132,7 +121,9 @@ int run(VerifyOptions& options, const Invocation& call) {
     check_rank_program(program);
     const RemovedFolder scratch = make_scratch_folder(
         fs::temp_directory_path(), "verify", "set TMPDIR to a folder that can be written");
-    const auto words = common_words(call, options.steps, virtual_ranks);
+    auto words = words_of_train(call, {"ranks"});
+    words.insert(words.end(), {"--max-steps", std::to_string(options.steps)});
+    words.insert(words.end(), {"--virtual-ranks", std::to_string(virtual_ranks)});
     std::vector<std::string> hashes;
     print_once("ranks  parameters\n");
     const SignalGuard signals;
