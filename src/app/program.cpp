@@ -86,14 +86,6 @@ bool is_help(const std::string& word) {
     return word == "--help" || word == "-h" || word == "help";
 }
 
-std::string command_help(const Command& command) {
-    return fmt::format("{}\n\nusage: {}\n\n{}{}",
-                       command.summary,
-                       command.usage,
-                       command.text,
-                       options_help(command.table));
-}
-
 // The command whose name is the longest beginning of `words`.
 const Command* find_command(const std::vector<Command>& commands,
                             const std::vector<std::string>& words,
@@ -173,7 +165,12 @@ Prepared prepare(const std::vector<std::string>& words, const Program& program) 
     std::vector<std::string> job_words;
     if (command->takes_job_words) job_words = split_off_job_words(rest);
     const ParsedLine line = parse_line(rest, command->table);
-    if (line.wants_help) return {.help = command_help(*command)};
+    if (line.wants_help)
+        return {.help = fmt::format("{}\n\nusage: {}\n\n{}{}",
+                                    command->summary,
+                                    command->usage,
+                                    command->text,
+                                    options_help(command->table))};
     check_positionals(*command, line.positionals);
     std::vector<Config> standing = values_of_run(command->table, line, Environment());
     std::ranges::move(standing_values(*command, commands, Environment()),

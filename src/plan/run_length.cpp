@@ -77,18 +77,15 @@ bool step_has_single_row(std::int64_t samples, const TrainSettings& settings) {
     return has_single_row(least, settings) || has_single_row(most, settings);
 }
 
-std::string parts_text(const TrainSettings& settings) {
-    return fmt::format("{} virtual ranks{}",
-                       settings.virtual_ranks,
-                       settings.micro_batches > 1
-                           ? fmt::format(" in {} micro-batches each", settings.micro_batches)
-                           : "");
-}
-
 Error single_row(const std::string& step, const TrainSettings& settings, const std::string& fix) {
     return {"E217",
             "batch norm has no statistics of a single sample",
-            fmt::format("{}, for {}: some compute one by itself", step, parts_text(settings)),
+            fmt::format("{}, for {} virtual ranks{}: some compute one by itself",
+                        step,
+                        settings.virtual_ranks,
+                        settings.micro_batches > 1
+                            ? fmt::format(" in {} micro-batches each", settings.micro_batches)
+                            : ""),
             fix};
 }
 

@@ -93,15 +93,6 @@ OptionTable bench_option_table(BenchOptions& o) {
         ranks_section(o.np, o.oversubscribe)};
 }
 
-void check_bench_options(const BenchOptions& options) {
-    check_fits(options.min_bytes <= options.max_bytes,
-               fmt::format("--min-bytes {} is more than --max-bytes {}",
-                           bytes_text(options.min_bytes),
-                           bytes_text(options.max_bytes)),
-               "sizes go from the smallest to the largest",
-               fmt::format("for example -b {} -e {}", options.max_bytes, options.min_bytes));
-}
-
 /// The ranks that reduce together.
 struct Group {
     Communicator ranks;
@@ -230,7 +221,12 @@ int run(const BenchOptions& options, const Invocation& call) {
     const Communicator& world = call.process.ranks;
     agree(world, [&] {
         check_launch(call.process.facts->launch(), world.rank(), world.size());
-        check_bench_options(options);
+        check_fits(options.min_bytes <= options.max_bytes,
+                   fmt::format("--min-bytes {} is more than --max-bytes {}",
+                               bytes_text(options.min_bytes),
+                               bytes_text(options.max_bytes)),
+                   "sizes go from the smallest to the largest",
+                   fmt::format("for example -b {} -e {}", options.max_bytes, options.min_bytes));
     });
     check_rank_count(call);
     if (!launched_by_mpi()) return launch(options, call);

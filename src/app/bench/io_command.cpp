@@ -120,17 +120,13 @@ OptionTable table_of(BenchIoOptions& o) {
         json_group(o.json)};
 }
 
-std::vector<int> usual_threads() {
-    const int cores = std::max<int>(1, static_cast<int>(read_node_facts().allowed_cpus.size()));
-    std::vector<int> threads;
-    for (int count = 1; count < cores; count *= 2) threads.push_back(count);
-    threads.push_back(cores);
-    return threads;
-}
-
 IoPlan plan_of(const BenchIoOptions& options) {
     IoPlan plan = options.plan;
-    plan.threads = options.threads.empty() ? usual_threads() : options.threads;
+    plan.threads = options.threads;
+    if (!plan.threads.empty()) return plan;
+    const int cores = std::max<int>(1, static_cast<int>(read_node_facts().allowed_cpus.size()));
+    for (int count = 1; count < cores; count *= 2) plan.threads.push_back(count);
+    plan.threads.push_back(cores);
     return plan;
 }
 
@@ -258,17 +254,13 @@ void measure_all(const BenchIoOptions& options, Json& report) {
     }
 }
 
-void check_bench_io(const BenchIoOptions& options) {
+int run(const BenchIoOptions& options) {
     check_fits(
         options.image.size() == 3, "--image takes channels, height and width", "", "see --help");
     check_fits(options.fields.empty() || !options.data.empty(),
                "--field is given without --data",
                "",
                "name the files by --data");
-}
-
-int run(const BenchIoOptions& options) {
-    check_bench_io(options);
     const std::string cpu = read_node_facts().cpu_model;
     Json report = {
         {"bench", "io"}, {"lockstep", version_text()}, {"cpu", cpu}, {"data", Json::array()}};

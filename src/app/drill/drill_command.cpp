@@ -50,16 +50,6 @@ struct DrillOptions {
     fs::path scratch, out;
 };
 
-std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
-    const auto is_named = [&](std::string_view name) {
-        return std::ranges::find(options.faults, name) != options.faults.end();
-    };
-    std::vector<const Fault*> faults;
-    for (const Fault& fault : all_faults())
-        if (is_named("all") || is_named(fault.name)) faults.push_back(&fault);
-    return faults;
-}
-
 /// The page for programs.
 Json page_json(const DrillPage& page) {
     Json json = {{"drill", "lockstep"},
@@ -77,7 +67,12 @@ Json page_json(const DrillPage& page) {
     return json;
 }
 
-DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& faults) {
+DrillPage drill(const DrillOptions& options) {
+    std::vector<const Fault*> faults;
+    for (const Fault& fault : all_faults())
+        if (std::ranges::count(options.faults, "all") > 0 ||
+            std::ranges::count(options.faults, fault.name) > 0)
+            faults.push_back(&fault);
     const RemovedFolder scratch = make_scratch_folder(
         options.scratch.empty() ? fs::temp_directory_path() : fs::absolute(options.scratch),
         "drill",
@@ -112,7 +107,7 @@ int run(const DrillOptions& options, const Invocation& call) {
     if (!options.out.empty()) check_output_place(options.out);
     check_rank_program(rank_program(call.process.program));
     const SignalGuard signals;
-    const DrillPage page = drill(options, chosen_faults(options));
+    const DrillPage page = drill(options);
     const std::string text = options.json ? page_json(page).dump() + "\n" : page_text(page);
     print_once(text);
     if (!options.out.empty()) write_file_atomically(options.out, text);
