@@ -2,7 +2,6 @@
 // Child processes, their words, and the environment that they get.
 #include "lockstep/core/process.hpp"
 
-#include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"

@@ -32,9 +32,9 @@
 
 #include "lockstep/launch/supervise.hpp"
 
-#include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 
 #include "launcher.hpp"

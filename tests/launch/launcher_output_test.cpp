@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher_output.hpp"
 
-#include "lockstep/core/child.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/process.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

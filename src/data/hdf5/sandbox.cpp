@@ -24,7 +24,6 @@
 
 #include "sandbox.hpp"
 
-#include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
