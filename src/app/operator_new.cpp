@@ -3,11 +3,10 @@
 // size that was asked for: "no more memory" alone does not show what is too large. It also serves
 // the libraries in the process, LibTorch among them. Memory that is aligned beyond malloc's is left
 // to the standard.
-#include "lockstep/core/refused_memory.hpp"
+#include "lockstep/core/error.hpp"
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
 
 void* operator new(std::size_t bytes) {
     while (true) {

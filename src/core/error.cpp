@@ -4,7 +4,6 @@
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/refused_memory.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <new>
 #include <numeric>
 #include <optional>
 #include <system_error>

@@ -2,7 +2,6 @@
 #include "lockstep/core/pages.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/refused_memory.hpp"
 
 #include <sys/mman.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/record.hpp"
-#include "lockstep/core/refused_memory.hpp"
 
 #include "support/caught.hpp"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,20 @@ class Error : public std::exception {
   private:
     std::string code_, what_, why_, fix_;
     ExitCode exit_code_;
+};
+
+/// The exception of operator new in Lockstep's programs (src/app/operator_new.cpp), because the
+/// standard's holds no number. It becomes E225, as every std::bad_alloc does.
+class RefusedMemory : public std::bad_alloc {
+  public:
+    /// `bytes` is the size that was asked for.
+    explicit RefusedMemory(std::size_t bytes) : bytes_(bytes) {}
+
+    /// Returns the size that was asked for.
+    std::size_t bytes() const { return bytes_; }
+
+  private:
+    std::size_t bytes_;
 };
 
 /// Throws the Error of `make_error()` unless `ok`. For everything that users, files and machines

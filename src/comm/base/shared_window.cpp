@@ -2,9 +2,9 @@
 #include "lockstep/comm/shared_window.hpp"
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/refused_memory.hpp"
 
 #include "base/aligned_floats.hpp"
 #include "base/mpi_check.hpp"
