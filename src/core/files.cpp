@@ -2,7 +2,6 @@
 #include "lockstep/core/files.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/file_start.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/files.hpp"
 
-#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/hash.hpp"
 
 #include "support/caught.hpp"

@@ -3,7 +3,6 @@
 #include "shard_probe.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"

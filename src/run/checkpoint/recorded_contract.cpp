@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/file_start.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"

@@ -5,7 +5,7 @@
 //   {"metadata": {...}, "weight_map": {"fc.weight": "model-00001-of-00002.safetensors", ...}}
 //
 // Tested: train/checkpoint/safetensors_file_test.cpp, e2e/weights_test.cpp.
-#include "lockstep/core/file_start.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
