@@ -93,14 +93,14 @@ std::string in_quotes(std::string_view text) {
 // Measured: such texts take at most 219 MiB. A shard has some 540 bytes and 16 values of a
 // manifest: one of 60,000 shards fits.
 constexpr std::size_t most_bytes = 32 << 20, most_values = 1'500'000, most_keys = 100'000;
+constexpr std::size_t most_levels = 64;  // of arrays and objects
 
 // Builds the value while the parser runs. It refuses depth, repeated keys and too many values
 // before anything large is built. Open containers are the last of their parents, so that pointers
 // to them stay.
 class Builder {
   public:
-    Builder(const std::string& origin, int max_depth)
-        : origin_(origin), max_depth_(static_cast<std::size_t>(std::max(max_depth, 0))) {}
+    explicit Builder(const std::string& origin) : origin_(origin) {}
 
     Json take() { return std::move(root_); }
 
@@ -158,8 +158,8 @@ class Builder {
         return &member;
     }
     bool open(Json container) {
-        if (open_.size() >= max_depth_)
-            throw senseless(origin_, fmt::format("nested deeper than {} levels", max_depth_));
+        if (open_.size() >= most_levels)
+            throw senseless(origin_, fmt::format("nested deeper than {} levels", most_levels));
         open_.push_back({place(std::move(container)), {}});
         return true;
     }
@@ -169,7 +169,7 @@ class Builder {
     }
 
     const std::string& origin_;
-    std::size_t max_depth_, values_ = 0;
+    std::size_t values_ = 0;
     Json root_;
     std::string key_;
     std::vector<Open> open_;
@@ -243,10 +243,10 @@ class Writer {
 
 }  // namespace
 
-Json parse_json(std::string_view text, const std::string& origin, int max_depth) {
+Json parse_json(std::string_view text, const std::string& origin) {
     if (text.size() > most_bytes)
         throw senseless(origin, fmt::format("more than {} MiB", most_bytes >> 20));
-    Builder builder(origin, max_depth);
+    Builder builder(origin);
     Library::sax_parse(text, &builder);
     return builder.take();
 }

@@ -259,9 +259,9 @@ std::map<std::string, T> Json::collected(std::type_identity<std::map<std::string
     return all;
 }
 
-/// Parses `text`, at most `max_depth` nested arrays and objects, unique keys.
+/// Parses `text`, at most 64 nested arrays and objects, unique keys.
 /// Errors: E222 with `origin` and the place of the first mistake.
-Json parse_json(std::string_view text, const std::string& origin, int max_depth = 64);
+Json parse_json(std::string_view text, const std::string& origin);
 
 /// Returns the same, or nothing on errors: for lines of logs, where the last may be cut.
 std::optional<Json> try_parse_json(std::string_view text);
