@@ -32,13 +32,6 @@ struct TrainingEnd {
 /// Errors: those of mpirun_line() and LaunchFolder.
 TrainingEnd run_training(const ShortTraining& training, const std::function<void()>& meanwhile);
 
-/// Does so and returns the parameters' hash. Errors: also E705, after the training's output.
-std::string train_shortly(const ShortTraining& training, const std::function<void()>& meanwhile);
-
-/// Returns the steps of the first start of `run`, by the first rank's file of steps, which grows by
-/// many at once.
-std::int64_t steps_done(const fs::path& run);
-
 /// Throws E242 if a signal asks this process to end; `doing` is "the comparison". For commands that
 /// keep no results.
 void give_up_if_asked(const std::string& doing);

@@ -109,6 +109,33 @@ int judge(const std::vector<std::string>& hashes,
                 : different(settings.model.name);
 }
 
+/// Trains and returns the hash of the parameters. Errors: also E705, after the training's output.
+std::string train_shortly(const ShortTraining& training, const std::function<void()>& meanwhile) {
+    const TrainingEnd end = run_training(training, meanwhile);
+    check(end.exit_code == 0, [&] {
+        print_once(end.output);
+        return Error("E705",
+                     fmt::format("training on {} rank(s) ended with exit code {}",
+                                 training.np,
+                                 end.exit_code),
+                     "its own message is above",
+                     "fix that first")
+            .exiting_as(end.exit_code);
+    });
+    return end.parameters;
+}
+
+/// The steps of the first start of `run`, by the first rank's file of steps, which grows by many at
+/// once.
+std::int64_t steps_done(const fs::path& run) {
+    try {
+        const auto steps = read_step_budgets(step_budgets_path(RunPaths{run}.logs(1), 0));
+        return steps.empty() ? 0 : steps.back().step;
+    } catch (const Error&) {
+        return 0;  // not whole yet
+    }
+}
+
 int run(VerifyOptions& options, const Invocation& call) {
     const auto ranks = parse_ranks(options.ranks);
     const TrainSettings& settings = options.train.settings;
@@ -176,30 +203,6 @@ TrainingEnd run_training(const ShortTraining& training, const std::function<void
     return {.output = result.output,
             .parameters = state.parameter_hash,
             .virtual_ranks = state.virtual_ranks};
-}
-
-std::string train_shortly(const ShortTraining& training, const std::function<void()>& meanwhile) {
-    const TrainingEnd end = run_training(training, meanwhile);
-    check(end.exit_code == 0, [&] {
-        print_once(end.output);
-        return Error("E705",
-                     fmt::format("training on {} rank(s) ended with exit code {}",
-                                 training.np,
-                                 end.exit_code),
-                     "its own message is above",
-                     "fix that first")
-            .exiting_as(end.exit_code);
-    });
-    return end.parameters;
-}
-
-std::int64_t steps_done(const fs::path& run) {
-    try {
-        const auto steps = read_step_budgets(step_budgets_path(RunPaths{run}.logs(1), 0));
-        return steps.empty() ? 0 : steps.back().step;
-    } catch (const Error&) {
-        return 0;  // not whole yet
-    }
 }
 
 void give_up_if_asked(const std::string& doing) {
