@@ -1,10 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simcuda/machine.hpp"
 
-#include "simcuda/gpus.hpp"
+#include "simcuda/settings.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <sys/mman.h>
 
 namespace simcuda {
 namespace {
+
+constexpr std::size_t smallest = 512;  // to which CUDA's allocations are aligned
+
+std::size_t rounded(std::size_t bytes) {
+    return std::bit_ceil(std::max(bytes, smallest));
+}
+
+/// Of the element that holds `data`, or the end.
+template <class Map>
+auto holding(Map& map, const void* data) {
+    const auto above = map.upper_bound(static_cast<const std::byte*>(data));
+    return above == map.begin() ? map.end() : std::prev(above);
+}
+
+std::uint64_t next_number() {
+    static std::atomic<std::uint64_t> streams = 0;
+    return ++streams;
+}
+
+/// Signals are for the program's own threads.
+void block_signals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
 
 thread_local int current_device = 0;
 
@@ -15,6 +52,164 @@ T& at_device(std::vector<T>& all, int device) {
 }
 
 }  // namespace
+
+void die(const char* what) {
+    std::fprintf(stderr, "simcuda: %s\n", what);
+    std::abort();
+}
+
+Arena::Arena() {
+    void* const both =
+        ::mmap(nullptr, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (both == MAP_FAILED) die("no addresses for the memory of GPUs (ulimit -v)");
+    begin_ = static_cast<std::byte*>(both);
+    if (::mprotect(begin_ + size, size, PROT_READ | PROT_WRITE) != 0)
+        die("no memory for GPUs (vm.overcommit_memory)");
+}
+
+void* Arena::take(std::size_t bytes) {
+    const std::size_t whole = rounded(bytes);
+    auto& free = free_[static_cast<std::size_t>(std::countr_zero(whole))];
+    if (!free.empty()) {
+        void* const block = free.back();
+        free.pop_back();
+        return block;
+    }
+    if (whole > size - used_) return nullptr;
+    used_ += whole;
+    return begin_ + used_ - whole;
+}
+
+void Arena::give_back(void* block, std::size_t bytes) {
+    free_[static_cast<std::size_t>(std::countr_zero(rounded(bytes)))].push_back(block);
+}
+
+bool Arena::holds(const void* address) const {
+    const auto* const at = static_cast<const std::byte*>(address);
+    return at >= begin_ && at < begin_ + size;
+}
+
+void* Memory::allocate(int device, std::size_t bytes) {
+    const std::size_t most = settings().memory;
+    const auto index = static_cast<std::size_t>(device);
+    const std::lock_guard lock(mutex_);
+    used_.resize(static_cast<std::size_t>(device_count()));
+    if (bytes > most || used_[index] > most - bytes) return nullptr;
+    void* const data = arena_.take(bytes);
+    if (data == nullptr) return nullptr;
+    std::memset(behind(data), poison, bytes);
+    used_[index] += bytes;
+    blocks_[static_cast<const std::byte*>(data)] = {bytes, device};
+    return data;
+}
+
+void Memory::release(void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(static_cast<const std::byte*>(data));
+    if (found == blocks_.end()) die("freed what is not allocated on a GPU");
+    const std::size_t bytes = found->second.bytes;
+    std::memset(behind(data), poison, bytes);
+    used_[static_cast<std::size_t>(found->second.device)] -= bytes;
+    arena_.give_back(data, bytes);
+    blocks_.erase(found);
+}
+
+std::optional<int> Memory::device_of(const void* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = holding(blocks_, data);
+    if (found == blocks_.end()) return {};
+    const auto offset =
+        static_cast<std::size_t>(static_cast<const std::byte*>(data) - found->first);
+    if (offset >= found->second.bytes) return {};
+    if (offset + bytes > found->second.bytes) die("work goes beyond an allocation");
+    return found->second.device;
+}
+
+std::size_t Memory::used(int device) {
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<std::size_t>(device);
+    return index < used_.size() ? used_[index] : 0;
+}
+
+bool Memory::lock(void* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    return locked_.emplace(static_cast<const std::byte*>(data), bytes).second;
+}
+
+bool Memory::unlock(void* data) {
+    const std::lock_guard lock(mutex_);
+    return locked_.erase(static_cast<const std::byte*>(data)) == 1;
+}
+
+bool Memory::is_locked(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = holding(locked_, data);
+    return found != locked_.end() &&
+           static_cast<const std::byte*>(data) < found->first + found->second;
+}
+
+Stream::Stream(int device) : device_(device), number_(next_number()) {
+    std::thread([this] {
+        block_signals();
+        run();
+    }).detach();
+}
+
+void Stream::run() {
+    std::unique_lock lock(mutex_);
+    for (std::uint64_t number = 0; !ends_; ++number) {
+        changed_.wait(lock, [&] { return !tasks_.empty(); });
+        Task task = std::move(tasks_.front());
+        tasks_.pop_front();
+        lock.unlock();
+        be_late(number_, number);
+        task();
+        task = nullptr;
+        lock.lock();
+        ++done_;
+        changed_.notify_all();
+    }
+}
+
+void Stream::enqueue(Task task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    ++enqueued_;
+    changed_.notify_all();
+}
+
+bool Stream::is_idle() {
+    const std::lock_guard lock(mutex_);
+    return done_ == enqueued_;
+}
+
+void Stream::drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&, upto = enqueued_] { return done_ >= upto; });
+}
+
+void Stream::end() {
+    enqueue([this] { ends_ = true; });
+}
+
+void Event::record(Stream& stream) {
+    const auto place = std::make_shared<std::promise<Time>>();
+    passed_ = place->get_future().share();
+    stream.enqueue([place] { place->set_value(std::chrono::steady_clock::now()); });
+}
+
+bool Event::has_passed() const {
+    return !passed_.valid() ||
+           passed_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+double Event::milliseconds_to(const Event& later) const {
+    return std::chrono::duration<double, std::milli>(later.passed_.get() - passed_.get()).count();
+}
+
+void Event::hold(Stream& stream) const {
+    if (passed_.valid()) stream.enqueue([passed = passed_] { passed.wait(); });
+}
 
 Machine& machine() {
     static Machine& one = *new Machine;  // threads outlive what a process destroys at its end

@@ -4,7 +4,7 @@
 
 #include "nccl/nccl_types.hpp"
 #include "simcuda/nccl_operation.hpp"
-#include "simcuda/stream.hpp"
+#include "simcuda/machine.hpp"
 
 #include <atomic>
 #include <cstdint>
