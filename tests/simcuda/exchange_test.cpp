@@ -8,7 +8,7 @@
 #include "comm/nccl/slot_values.hpp"
 #include "nccl/cuda_api.hpp"
 #include "simcuda/nccl_comm.hpp"
-#include "simcuda/simulate.hpp"
+#include "simcuda/settings.hpp"
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 

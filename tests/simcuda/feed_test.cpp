@@ -6,7 +6,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "replica/gpu.hpp"
-#include "simcuda/simulate.hpp"
+#include "simcuda/settings.hpp"
 #include "support/temp_dir.hpp"
 #include "task/sample_feed.hpp"
 #include "task/task.hpp"

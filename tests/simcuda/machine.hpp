@@ -6,7 +6,7 @@
 //     the program                               libsimcuda.so
 //     LibTorch      dispatch key CUDA ------->  torch_operators: LibTorch's own operator, on a copy
 //                   hooks, guard, allocator ->  torch_device
-//     lockstep      CudaApi, entry points --->  cuda_table, entry_points --+
+//     lockstep      CudaApi, entry points --->  lockstep_cuda -------------+
 //                   ncclXxx ----------------->  nccl_*, over MPI ----------+--> streams: threads
 //
 // LibTorch's operators run on the thread that calls them, after all work of its current stream: a

@@ -6,11 +6,15 @@
 #include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
 
+#include <array>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -87,6 +91,177 @@ void say(const std::string& message) {
                message);
     std::fflush(file);
 }
+
+using lockstep::nccl::type_float32;
+using lockstep::nccl::type_int64;
+
+std::size_t bytes_of(int type) {
+    constexpr std::array<std::size_t, 10> bytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    if (type < 0 || type >= static_cast<int>(bytes.size())) die("a type that NCCL does not have");
+    return bytes[static_cast<std::size_t>(type)];
+}
+
+struct Sum {
+    std::vector<const void*> parts;  ///< by rank
+    std::size_t count;
+    int first;  ///< whose part comes first; -1: another for each stretch of the elements
+    void* out;
+};
+
+/// out[i] = the sum of all parts' element i.
+template <class Number>
+void add_up(const Sum& sum) {
+    const std::size_t ranks = sum.parts.size();
+    const auto value = [&](std::size_t rank, std::size_t i) {
+        return static_cast<const Number*>(sum.parts[rank])[i];
+    };
+    for (std::size_t i = 0; i < sum.count; ++i) {
+        const std::size_t first =
+            sum.first < 0 ? i * ranks / sum.count : static_cast<std::size_t>(sum.first);
+        Number total = value(first, i);
+        for (std::size_t step = 1; step < ranks; ++step) total += value((first + step) % ranks, i);
+        static_cast<Number*>(sum.out)[i] = total;
+    }
+}
+
+void add_up(const Sum& sum, int type) {
+    if (type == type_float32) return add_up<float>(sum);
+    if (type == type_int64) return add_up<std::int64_t>(sum);
+    die("a sum of a type that is not simulated");
+}
+
+std::size_t bytes_of(const NcclOperation& operation) {
+    return operation.count * bytes_of(operation.type);
+}
+
+/// That a rank has to send to others, by the way that sends the least.
+std::size_t traffic(const NcclOperation& operation, int rank, int size) {
+    const std::size_t bytes = bytes_of(operation), others = static_cast<std::size_t>(size - 1);
+    switch (operation.kind) {
+        case NcclKind::receive:
+            return 0;
+        case NcclKind::send:
+        case NcclKind::reduce:
+            return rank == operation.root ? 0 : bytes;
+        case NcclKind::all_reduce:
+            return 2 * others * bytes / static_cast<std::size_t>(size);
+        case NcclKind::all_gather:
+        case NcclKind::reduce_scatter:
+            break;
+    }
+    return others * bytes;
+}
+
+/// A rank's messages of one operation, under way. Every rank's part goes straight to whom it is
+/// for. Sums are taken there, in the order of a ring that begins elsewhere for each part of the
+/// data: the same on all ranks, and not the order of ranks, as with NCCL.
+///
+/// All of a group are begun before any is waited for; those between two ranks match in the order
+/// in which they were begun.
+class NcclTransfer {
+  public:
+    NcclTransfer(const NcclOperation& operation, MPI_Comm ranks)
+        : operation_(operation),
+          bytes_(bytes_of(operation)),
+          from_(static_cast<const std::byte*>(machine().memory.behind(operation.from))),
+          to_(static_cast<std::byte*>(machine().memory.behind(operation.to))),
+          ranks_(ranks) {
+        MPI_Comm_rank(ranks_, &rank_);
+        MPI_Comm_size(ranks_, &size_);
+        if (bytes_ > INT_MAX) die("more bytes than fit one message of MPI");
+        if (adds_up()) received_.resize(static_cast<std::size_t>(size_) * bytes_);
+        begin();
+    }
+
+    bool is_done() {
+        int done = 0;
+        const int count = static_cast<int>(requests_.size());
+        MPI_Testall(count, requests_.data(), &done, MPI_STATUSES_IGNORE);
+        return done != 0;
+    }
+
+    /// Writes the result, when all is done.
+    void finish() {
+        if (operation_.kind == NcclKind::all_gather)
+            std::memmove(to_ + begin_of(rank_), from_, bytes_);
+        if (!adds_up()) return;
+        Sum sum{{},
+                operation_.count,
+                operation_.kind == NcclKind::all_reduce ? -1 : (rank_ + 1) % size_,
+                to_};
+        for (int rank = 0; rank < size_; ++rank)
+            sum.parts.push_back(received_.data() + begin_of(rank));
+        const bool is_cut = operation_.kind == NcclKind::reduce_scatter;
+        sum.parts[static_cast<std::size_t>(rank_)] = from_ + (is_cut ? begin_of(rank_) : 0);
+        add_up(sum, operation_.type);
+    }
+
+    /// Leaves what is under way: the communicator is aborted.
+    void leave() {
+        for (MPI_Request& request : requests_)
+            if (request != MPI_REQUEST_NULL) {
+                MPI_Cancel(&request);
+                MPI_Request_free(&request);
+            }
+    }
+
+  private:
+    void begin() {
+        switch (operation_.kind) {
+            case NcclKind::send:
+                return send_to(operation_.root, from_);
+            case NcclKind::receive:
+                return receive_from(operation_.root, to_);
+            case NcclKind::reduce:
+                return rank_ == operation_.root ? receive_from_others(received_.data())
+                                                : send_to(operation_.root, from_);
+            case NcclKind::all_gather:
+                receive_from_others(to_);
+                return send_to_others(0);
+            case NcclKind::reduce_scatter:
+                receive_from_others(received_.data());
+                return send_to_others(bytes_);
+            case NcclKind::all_reduce:
+                receive_from_others(received_.data());
+                return send_to_others(0);
+        }
+    }
+    bool adds_up() const {
+        return operation_.kind == NcclKind::all_reduce ||
+               operation_.kind == NcclKind::reduce_scatter ||
+               (operation_.kind == NcclKind::reduce && rank_ == operation_.root);
+    }
+    /// Of a rank's part, where each has one.
+    std::size_t begin_of(int rank) const { return static_cast<std::size_t>(rank) * bytes_; }
+
+    void send_to(int rank, const void* data) {
+        const int bytes = static_cast<int>(bytes_);
+        MPI_Isend(data, bytes, MPI_BYTE, rank, 0, ranks_, &requests_.emplace_back());
+    }
+    void receive_from(int rank, void* data) {
+        const int bytes = static_cast<int>(bytes_);
+        MPI_Irecv(data, bytes, MPI_BYTE, rank, 0, ranks_, &requests_.emplace_back());
+    }
+    /// To rank r what lies r * bytes_apart behind the beginning.
+    void send_to_others(std::size_t bytes_apart) {
+        for (int rank = 0; rank < size_; ++rank)
+            if (rank != rank_) send_to(rank, from_ + static_cast<std::size_t>(rank) * bytes_apart);
+    }
+    /// One part behind another.
+    void receive_from_others(std::byte* into) {
+        for (int rank = 0; rank < size_; ++rank)
+            if (rank != rank_) receive_from(rank, into + begin_of(rank));
+    }
+
+    NcclOperation operation_;
+    std::size_t bytes_;
+    const std::byte* from_;
+    std::byte* to_;
+    MPI_Comm ranks_;
+    int rank_ = 0, size_ = 1;
+    std::vector<MPI_Request> requests_;
+    std::vector<std::byte> received_;  ///< a part from each rank that adds up
+};
 
 }  // namespace
 
@@ -188,7 +363,7 @@ void NcclComm::run(const std::vector<NcclIssued>& group, std::uint64_t number) {
     MPI_Comm_size(ranks_, &size);
     auto transfers = std::make_unique<std::vector<NcclTransfer>>();
     for (const NcclIssued& issued : group) {
-        sent_bytes += issued.operation.traffic(rank, size);
+        sent_bytes += traffic(issued.operation, rank, size);
         transfers->emplace_back(issued.operation, ranks_);
     }
     for (NcclTransfer& transfer : *transfers)

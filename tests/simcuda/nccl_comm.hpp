@@ -1,17 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator of the NCCL that is made up.
+// A communicator of the NCCL that is made up; its operations are messages between ranks and sums of
+// what arrived.
 #pragma once
 
 #include "nccl/nccl_types.hpp"
-#include "simcuda/nccl_operation.hpp"
 #include "simcuda/machine.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <vector>
 
+#include <mpi.h>
+
 namespace simcuda {
+
+enum class NcclKind { send, receive, all_gather, reduce, reduce_scatter, all_reduce };
+
+struct NcclOperation {
+    NcclKind kind = NcclKind::send;
+    const void* from = nullptr;
+    void* to = nullptr;
+    std::size_t count = 0;  ///< elements, of one rank's part where each has one
+    lockstep::nccl::DataTypeCode type = 0;
+    int root = 0;  ///< or the peer
+};
 
 struct NcclIssued {
     NcclOperation operation;

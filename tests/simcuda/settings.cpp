@@ -13,21 +13,6 @@ namespace {
 
 constexpr int launch_failure = 719;
 
-struct State {
-    State() { read(); }
-    void read();
-
-    std::mutex mutex;
-    Settings settings;
-    std::atomic<std::uint64_t> delay_us, seed, calls, sums, waits, operators, convolutions;
-    std::atomic<std::uint64_t> waits_of_host = 0, launches = 0;
-};
-
-State& state() {
-    static State& all = *new State;  // threads outlive what a process destroys at its end
-    return all;
-}
-
 std::string text_of(const char* name) {
     const char* const text = std::getenv(name);
     return text == nullptr ? "" : text;
@@ -49,28 +34,26 @@ std::optional<std::string> value_for(int rank, const char* name) {
     return text.substr(colon + 1);
 }
 
-std::uint64_t number_for(int rank, const char* name, std::uint64_t otherwise) {
-    const auto value = value_for(rank, name);
-    return value ? std::stoull(*value) : otherwise;
-}
-
 Settings from_environment() {
     Settings s;
     s.rank = rank_of_process();
-    s.seed = number_for(s.rank, "SIMCUDA_SEED", s.seed);
-    s.delay_us = number_for(s.rank, "SIMCUDA_DELAY_US", s.delay_us);
-    s.memory = number_for(s.rank, "SIMCUDA_MEMORY", s.memory);
-    s.nccl_version = static_cast<int>(
-        number_for(s.rank, "SIMCUDA_NCCL_VERSION", static_cast<std::uint64_t>(s.nccl_version)));
-    s.capability = static_cast<int>(
-        number_for(s.rank, "SIMCUDA_CAPABILITY", static_cast<std::uint64_t>(s.capability)));
+    const auto read = [&](auto& setting, const char* name) {
+        using Number = std::remove_reference_t<decltype(setting)>;
+        if (const auto value = value_for(s.rank, name))
+            setting = static_cast<Number>(std::stoull(*value));
+    };
+    read(s.seed, "SIMCUDA_SEED");
+    read(s.delay_us, "SIMCUDA_DELAY_US");
+    read(s.memory, "SIMCUDA_MEMORY");
+    read(s.nccl_version, "SIMCUDA_NCCL_VERSION");
+    read(s.capability, "SIMCUDA_CAPABILITY");
+    read(s.kills_in, "SIMCUDA_KILL");
+    read(s.hangs_in, "SIMCUDA_HANG");
+    read(s.stalls_in, "SIMCUDA_STALL");
+    read(s.lost_after, "SIMCUDA_LOST");
+    read(s.refuses, "SIMCUDA_REFUSE");
+    read(s.no_workspace, "SIMCUDA_NO_WORKSPACE");
     s.waits = text_of("SIMCUDA_WAITS");
-    s.kills_in = number_for(s.rank, "SIMCUDA_KILL", never);
-    s.hangs_in = number_for(s.rank, "SIMCUDA_HANG", never);
-    s.stalls_in = number_for(s.rank, "SIMCUDA_STALL", never);
-    s.lost_after = number_for(s.rank, "SIMCUDA_LOST", never);
-    s.refuses = number_for(s.rank, "SIMCUDA_REFUSE", never);
-    s.no_workspace = number_for(s.rank, "SIMCUDA_NO_WORKSPACE", never);
     if (const std::string text = text_of("SIMCUDA_DROP_WAIT"); !text.empty()) {
         const auto slash = text.find('/');
         s.drops_wait = std::stoull(text);
@@ -79,12 +62,16 @@ Settings from_environment() {
     return s;
 }
 
-void State::read() {
-    const std::lock_guard lock(mutex);
-    settings = from_environment();
-    delay_us = settings.delay_us;
-    seed = settings.seed;
-    calls = sums = waits = operators = convolutions = 0;
+struct State {
+    std::mutex mutex;
+    Settings settings = from_environment();
+    std::atomic<std::uint64_t> calls = 0, sums = 0, waits = 0, operators = 0, convolutions = 0;
+    std::atomic<std::uint64_t> waits_of_host = 0, launches = 0;
+};
+
+State& state() {
+    static State& all = *new State;  // threads outlive what a process destroys at its end
+    return all;
 }
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
@@ -102,20 +89,23 @@ Settings settings() {
 }
 
 void read_settings() {
-    state().read();
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    all.settings = from_environment();
+    all.calls = all.sums = all.waits = all.operators = all.convolutions = 0;
 }
 
 void be_late(std::uint64_t stream, std::uint64_t number) {
-    const std::uint64_t longest = state().delay_us;
-    if (longest == 0) return;
-    const auto rank = static_cast<std::uint64_t>(settings().rank);
-    const std::uint64_t own = mixed(mixed(state().seed ^ rank << 32) + stream);
+    const Settings now = settings();
+    if (now.delay_us == 0) return;
+    const auto rank = static_cast<std::uint64_t>(now.rank);
+    const std::uint64_t own = mixed(mixed(now.seed ^ rank << 32) + stream);
     // Half of all streams are prompt, with each seed others: they get far ahead of those that wait.
     if (own % 2 == 0) return;
     const std::uint64_t drawn = mixed(own + number);
     // Most work is quick and some is late: so a stream gets ahead of the others by several pieces.
     if (drawn % 4 != 0) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(drawn / 4 % (longest + 1)));
+    std::this_thread::sleep_for(std::chrono::microseconds(drawn / 4 % (now.delay_us + 1)));
 }
 
 int fault_of_call() {

@@ -5,7 +5,9 @@
 #include "simcuda/gpus.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <string>
 
 namespace simcuda {
@@ -35,6 +37,17 @@ Settings settings();
 
 /// Reads the environment again and counts anew.
 void read_settings();
+
+/// For tests: sets these variables for this rank, by their names without "SIMCUDA_", and none of
+/// the others that tests set.
+inline void simulate(const std::map<std::string, std::string>& variables) {
+    for (const char* name :
+         {"DELAY_US", "SEED", "MEMORY", "DROP_WAIT", "HANG", "STALL", "LOST", "NCCL_VERSION"})
+        ::unsetenv((std::string("SIMCUDA_") + name).c_str());
+    for (const auto& [name, value] : variables)
+        ::setenv(("SIMCUDA_" + name).c_str(), value.c_str(), 1);
+    read_settings();
+}
 
 /// Sleeps as long as the seed has it for a piece of work.
 void be_late(std::uint64_t stream, std::uint64_t number);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's guard and allocator for CUDA. A c10::Stream's number counts the streams that were
-// asked for; 0 is the default one.
+// LibTorch's guard, allocators and hooks for CUDA. A c10::Stream's number is the address of its
+// Stream; 0 is the default one.
 #include "simcuda/torch_device.hpp"
 
 #include "simcuda/recording.hpp"
 #include "simcuda/settings.hpp"
+#include "simcuda/torch_generator.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <vector>
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
@@ -24,26 +26,8 @@ constexpr int most_gpus = 64;
 
 thread_local std::array<c10::StreamId, most_gpus> current_streams{};
 
-class StreamNumbers {
-  public:
-    c10::StreamId add(Stream& stream) {
-        const std::lock_guard lock(mutex_);
-        streams_.push_back(&stream);
-        return static_cast<c10::StreamId>(streams_.size());
-    }
-    Stream& of(c10::StreamId number) {
-        const std::lock_guard lock(mutex_);
-        return *streams_.at(static_cast<std::size_t>(number - 1));
-    }
-
-  private:
-    std::mutex mutex_;
-    std::vector<Stream*> streams_;
-};
-
-StreamNumbers& numbers() {
-    static StreamNumbers& all = *new StreamNumbers;
-    return all;
+c10::DeviceIndex current() {
+    return static_cast<c10::DeviceIndex>(Machine::device());
 }
 
 c10::Device gpu(int device) {
@@ -109,8 +93,7 @@ class Allocator final : public c10::DeviceAllocator {
                          " bytes of which ",
                          machine().memory.used(device),
                          " are in use.");
-        if (data != nullptr)
-            owners().add(data, stream_of(current_stream(static_cast<c10::DeviceIndex>(device))));
+        if (data != nullptr) owners().add(data, own_stream());
         if (Recording* const recording = recording_around()) recording->own(data);
         return {data, data, &release, gpu(device)};
     }
@@ -160,9 +143,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
         return c10::Stream(c10::Stream::DEFAULT, gpu(index_of(device)));
     }
     c10::Stream getNewStream(c10::Device device, int) const override {
-        return c10::Stream(c10::Stream::UNSAFE,
-                           gpu(index_of(device)),
-                           numbers().add(machine().make_stream(index_of(device))));
+        return c10::Stream(
+            c10::Stream::UNSAFE,
+            gpu(index_of(device)),
+            reinterpret_cast<c10::StreamId>(&machine().make_stream(index_of(device))));
     }
     c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
         return getNewStream(device, 0);
@@ -218,6 +202,86 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     }
 };
 
+void release_pinned(void* data) {
+    if (data == nullptr) return;
+    machine().memory.unlock(data);
+    std::free(data);
+}
+
+class PinnedAllocator final : public c10::Allocator {
+  public:
+    c10::DataPtr allocate(std::size_t bytes) override {
+        constexpr std::size_t page = 4096;
+        void* const data = std::aligned_alloc(page, (bytes + page) / page * page);
+        machine().memory.lock(data, bytes);
+        return {data, data, &release_pinned, c10::Device(c10::kCPU)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &release_pinned; }
+    void copy_data(void* to, const void* from, std::size_t bytes) const override {
+        default_copy_data(to, from, bytes);
+    }
+};
+
+/// Registered as CUDAHooks: only that name is looked for.
+class SimHooks final : public at::CUDAHooksInterface {
+  public:
+    explicit SimHooks(at::CUDAHooksArgs) {}
+
+    void init() const override {}
+    bool hasCUDA() const override { return true; }
+    bool isBuilt() const override { return true; }
+    bool isAvailable() const override { return device_count() > 0; }
+    bool hasPrimaryContext(c10::DeviceIndex device) const override {
+        return machine().has_context(device);
+    }
+
+    // Batch norm by itself asks for cuDNN, as on GPUs; see torch_operators.cpp.
+    bool compiledWithCuDNN() const override { return true; }
+    long versionCuDNN() const override { return 91002; }
+    long versionRuntimeCuDNN() const override { return 91002; }
+    long versionCUDART() const override { return 13000; }
+    double batchnormMinEpsilonCuDNN() const override { return 0; }
+
+    c10::DeviceIndex deviceCount() const override {
+        return static_cast<c10::DeviceIndex>(device_count());
+    }
+    int getNumGPUs() const override { return device_count(); }
+    c10::DeviceIndex current_device() const override { return current(); }
+    c10::DeviceIndex getCurrentDevice() const override { return current(); }
+    void setCurrentDevice(c10::DeviceIndex device) const override { Machine::set_device(device); }
+    c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
+        const c10::DeviceIndex before = current();
+        Machine::set_device(device);
+        return before;
+    }
+    c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
+        return exchangeDevice(device);
+    }
+    void deviceSynchronize(c10::DeviceIndex device) const override {
+        note_wait_of_host();
+        machine().synchronize(device < 0 ? current() : device);
+    }
+
+    const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
+        return default_generator(device);
+    }
+    at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+        return at::make_generator<SimGenerator>(device < 0 ? current() : device);
+    }
+
+    at::Device getDeviceFromPtr(void* data) const override {
+        const auto device = machine().memory.device_of(data);
+        TORCH_CHECK(device, "The specified pointer resides on host memory");
+        return {at::kCUDA, static_cast<c10::DeviceIndex>(*device)};
+    }
+    bool isPinnedPtr(const void* data) const override { return machine().memory.is_locked(data); }
+    c10::Allocator* getPinnedMemoryAllocator() const override {
+        static PinnedAllocator& one = *new PinnedAllocator;
+        return &one;
+    }
+    c10::Allocator* getCUDADeviceAllocator() const override { return &torch_allocator(); }
+};
+
 C10_REGISTER_GUARD_IMPL(CUDA, Guard);
 
 const c10::AllocatorRegisterer<c10::DeviceType::CUDA> registered(&torch_allocator());
@@ -235,12 +299,16 @@ void note_failed_allocation() {
 
 Stream& stream_of(c10::Stream stream) {
     if (stream.id() == 0) return machine().default_stream(stream.device_index());
-    return numbers().of(stream.id());
+    return *reinterpret_cast<Stream*>(stream.id());
 }
 
 c10::Stream current_stream(c10::DeviceIndex device) {
     return c10::Stream(
         c10::Stream::UNSAFE, gpu(device), current_streams.at(static_cast<std::size_t>(device)));
+}
+
+Stream& own_stream() {
+    return stream_of(current_stream(current()));
 }
 
 void throw_if_lost() {
@@ -252,7 +320,12 @@ void throw_if_lost() {
 
 void wait_for_current_stream() {
     throw_if_lost();
-    stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device()))).drain();
+    own_stream().drain();
 }
 
 }  // namespace simcuda
+
+namespace at {
+using simcuda::SimHooks;
+C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, SimHooks)
+}  // namespace at

@@ -20,6 +20,9 @@ Stream& stream_of(c10::Stream stream);
 /// The calling thread's current stream of a device.
 c10::Stream current_stream(c10::DeviceIndex device);
 
+/// That of its current device.
+Stream& own_stream();
+
 /// Counts a call; c10::AcceleratorError where the GPU is lost.
 void throw_if_lost();
 

@@ -2,7 +2,7 @@
 // LibTorch on simulated GPUs: models train, gradients come on other threads, memory ends, random
 // numbers are the GPU's own.
 #include "simcuda/machine.hpp"
-#include "simcuda/simulate.hpp"
+#include "simcuda/settings.hpp"
 
 #include <atomic>
 #include <csignal>

@@ -8,7 +8,7 @@
 #include "replica/gpu.hpp"
 #include "replica/replica.hpp"
 #include "simcuda/machine.hpp"
-#include "simcuda/simulate.hpp"
+#include "simcuda/settings.hpp"
 #include "support/mpi_test.hpp"
 #include "train/one_rank.hpp"
 

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// liblockstep_cuda.so: the table of CUDA's functions.
+// liblockstep_cuda.so: the table of CUDA's functions, and the entry points of its kernels, which
+// are their host source.
+#include "lockstep/comm/exact_words.hpp"
+#include "lockstep/core/host_device.hpp"
 #include "lockstep/core/version.hpp"
 
 #include "nccl/cuda_api.hpp"
 #include "nccl/tree_sum.hpp"
-#include "simcuda/kernel.hpp"
+#include "replica/update_launch.hpp"
+#include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
+#include "transform/kernel_body.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,8 +26,8 @@
 namespace simcuda {
 namespace {
 
-using lockstep::CudaApi;
-using lockstep::CudaDeviceFacts;
+using namespace lockstep;
+using exact::SquaresLaunch;
 using Status = CudaApi::Status;
 
 constexpr Status invalid_value = 1, out_of_memory = 2, invalid_device = 101;
@@ -189,17 +197,69 @@ void add_streams(CudaApi& api) {
     });
 }
 
+/// Turns a GPU's pointers in a launch into the host's.
+template <class... Pointers>
+void reach(Pointers&... pointers) {
+    ((pointers = machine().memory.in_kernel(pointers)), ...);
+}
+
+/// Enqueues all threads of a grid. The last one comes first: no order between threads is promised.
+template <class Thread>
+void run_blocks(std::int64_t blocks, const Thread& thread, void* stream) {
+    note_launch();
+    stream_of(stream).enqueue([=] {
+        for (std::int64_t block = blocks; block-- > 0;)
+            for (int i = threads_of_block; i-- > 0;) thread(block, i, blocks);
+    });
+}
+
+/// One of `threads` threads of one of `blocks` blocks.
+template <class Launch>
+using KernelThread =
+    void (*)(const Launch&, std::int64_t block, int thread, std::int64_t blocks, int threads);
+
+/// Enqueues the whole grid for `elements`; the launch is copied, as a kernel's arguments are.
+template <class Launch>
+void run_kernel(const Launch& launch,
+                std::int64_t elements,
+                KernelThread<Launch> thread,
+                void* stream) {
+    run_blocks(
+        blocks_for(elements),
+        [=](std::int64_t block, int i, std::int64_t blocks) {
+            thread(launch, block, i, blocks, threads_of_block);
+        },
+        stream);
+}
+
 void add_sums(CudaApi& api) {
-    api.sum_in_tree_order = counted([](lockstep::TreeSumLaunch launch, CudaApi::Stream stream) {
+    api.sum_in_tree_order = counted([](TreeSumLaunch launch, CudaApi::Stream stream) {
         reach(launch.own, launch.received, launch.merges_after, launch.out);
         if (launch.count == 0) return CudaApi::success;
         if (is_stalled_sum())
             stream_of(stream).enqueue([] {
                 while (true) ::pause();
             });
-        run_kernel(launch, launch.count, lockstep::tree_sum_thread, stream);
+        run_kernel(launch, launch.count, tree_sum_thread, stream);
         return CudaApi::success;
     });
+}
+
+// Here one thread comes after the other; a GPU's add atomically.
+void add_squares(
+    const SquaresLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    std::array<std::int64_t, exact::words> own{};
+    exact::add_own(launch, block, thread, blocks, threads, own.data());
+    for (std::size_t i = 0; i < own.size(); ++i) launch.words[i] += own[i];
+}
+
+// As many floats a thread as the kernel's grid has.
+int start_squares(SquaresLaunch launch, KernelThread<SquaresLaunch> thread, void* stream) {
+    if (const int lost = fault_of_call()) return lost;
+    reach(launch.values, launch.words);
+    constexpr std::int64_t floats = exact::squares_of_thread;
+    run_kernel(launch, (launch.count + floats - 1) / floats, thread, stream);
+    return 0;
 }
 
 }  // namespace
@@ -209,19 +269,81 @@ Stream& stream_of(void* handle) {
     return *static_cast<Stream*>(handle);
 }
 
-}  // namespace simcuda
-
 extern "C" {
 
 const char* lockstep_cuda_version() {
-    return lockstep::version_text().data();
+    return version_text().data();
 }
 
-void lockstep_cuda_fill(lockstep::CudaApi* api) {
-    simcuda::add_devices(*api);
-    simcuda::add_memory(*api);
-    simcuda::add_streams(*api);
-    simcuda::add_sums(*api);
+void lockstep_cuda_fill(CudaApi* api) {
+    add_devices(*api);
+    add_memory(*api);
+    add_streams(*api);
+    add_sums(*api);
+}
+
+int lockstep_cuda_transform(const StageLaunch* stages, int count, void* stream) {
+    if (const int lost = fault_of_call()) return lost;
+    for (StageLaunch stage : std::vector(stages, stages + count)) {
+        reach(stage.bytes, stage.floats, stage.out, stage.draws, stage.mean, stage.scale);
+        if (pixel::elements_of(stage) > 0)
+            run_kernel(stage, pixel::elements_of(stage), pixel::stage_thread, stream);
+    }
+    return 0;
+}
+
+int lockstep_cuda_mix(const MixLaunch* given, void* stream) {
+    if (const int lost = fault_of_call()) return lost;
+    MixLaunch launch = *given;
+    reach(launch.in, launch.out, launch.rows);
+    if (pixel::elements_of(launch) > 0)
+        run_kernel(launch, pixel::elements_of(launch), pixel::mix_thread, stream);
+    return 0;
+}
+
+int lockstep_cuda_update(const UpdateBatch* given, void* stream) {
+    if (const int lost = fault_of_call()) return lost;
+    UpdateBatch batch = *given;
+    for (UpdateLaunch& launch : std::span(batch.launches, static_cast<std::size_t>(batch.count)))
+        reach(launch.values,
+              launch.gradients,
+              launch.first,
+              launch.second,
+              launch.decided,
+              launch.rate,
+              launch.mark);
+    run_blocks(
+        batch.blocks(),
+        [batch](std::int64_t block, int thread, std::int64_t) {
+            update::batch_thread(batch, block, thread, threads_of_block);
+        },
+        stream);
+    return 0;
+}
+
+int lockstep_cuda_decide(const DecisionLaunch* given, void* stream) {
+    if (const int lost = fault_of_call()) return lost;
+    DecisionLaunch launch = *given;
+    reach(launch.squares, launch.others, launch.out);
+    stream_of(stream).enqueue([=] { update::decide(launch); });
+    return 0;
+}
+
+int lockstep_cuda_own_rates(const OwnRatesLaunch* given, void* stream) {
+    if (const int lost = fault_of_call()) return lost;
+    OwnRatesLaunch launch = *given;
+    reach(launch.sums, launch.decided, launch.out);
+    run_kernel(launch, launch.tensors, update::own_rates_thread, stream);
+    return 0;
+}
+
+int lockstep_cuda_add_squares(const SquaresLaunch* given, void* stream) {
+    return start_squares(*given, add_squares, stream);
+}
+
+int lockstep_cuda_add_nonfinite(const SquaresLaunch* given, void* stream) {
+    return start_squares(*given, exact::nonfinite_thread, stream);
 }
 
 }  // extern "C"
+}  // namespace simcuda
