@@ -12,28 +12,25 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 namespace simcuda {
 namespace {
 
+/// Operators call others, which are none of the recording's.
 thread_local bool is_within_operator = false;
 
-/// Operators call others, which are none of the recording's.
-class WithinOperator {
-  public:
-    WithinOperator() : before_(std::exchange(is_within_operator, true)) {}
-    ~WithinOperator() { is_within_operator = before_; }
-    WithinOperator(const WithinOperator&) = delete;
-    WithinOperator& operator=(const WithinOperator&) = delete;
-
-  private:
-    bool before_;
-};
+auto enter_operator() {
+    return c10::make_scope_exit(
+        [before = std::exchange(is_within_operator, true)] { is_within_operator = before; });
+}
 
 std::atomic<Recording*> going_on = nullptr;  // one at a time
 
-Stream& here() {
-    return stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device())));
+void add_tensors(std::vector<at::Tensor>& tensors, const c10::IValue& value) {
+    if (value.isTensor()) tensors.push_back(value.toTensor());
+    if (value.isTensorList())
+        for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
 }
 
 /// Tensors that `op` writes, by its schema.
@@ -42,18 +39,9 @@ std::vector<at::Tensor> written(const c10::OperatorHandle& op, const torch::jit:
     const auto& arguments = op.schema().arguments();
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         const auto* const alias = arguments[i].alias_info();
-        if (alias == nullptr || !alias->isWrite()) continue;
-        if (given[i].isTensor()) tensors.push_back(given[i].toTensor());
-        if (given[i].isTensorList())
-            for (const at::Tensor& tensor : given[i].toTensorVector()) tensors.push_back(tensor);
+        if (alias != nullptr && alias->isWrite()) add_tensors(tensors, given[i]);
     }
     return tensors;
-}
-
-void add_tensors(std::vector<at::Tensor>& tensors, const c10::IValue& value) {
-    if (value.isTensor()) tensors.push_back(value.toTensor());
-    if (value.isTensorList())
-        for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
 }
 
 /// What else the bits of LibTorch's operators depend on: autograd runs them otherwise than models
@@ -72,21 +60,6 @@ class ThreadMode {
   private:
     bool is_grad_ = c10::GradMode::is_enabled();
     c10::impl::LocalDispatchKeySet keys_ = c10::impl::tls_local_dispatch_key_set();
-};
-
-/// While it lives, the default generator is where it was in the recording.
-class DrawnFrom {
-  public:
-    explicit DrawnFrom(const std::shared_ptr<DrawState>& state)
-        : before_(default_draws().draw_state()) {
-        default_draws().use(state);
-    }
-    ~DrawnFrom() { default_draws().use(before_); }
-    DrawnFrom(const DrawnFrom&) = delete;
-    DrawnFrom& operator=(const DrawnFrom&) = delete;
-
-  private:
-    std::shared_ptr<DrawState> before_;
 };
 
 c10::IValue value_without_graph(const c10::IValue& value) {
@@ -132,7 +105,7 @@ class Recording::PutBack {
         }
     }
     ~PutBack() {
-        here().drain();
+        own_stream().drain();
         for (const auto& [begin, bytes] : kept_) std::memcpy(begin, bytes.data(), bytes.size());
     }
     PutBack(const PutBack&) = delete;
@@ -144,7 +117,7 @@ class Recording::PutBack {
 
 void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Operator run) {
     if (is_refused_operator()) refuse();
-    const WithinOperator within;
+    const auto within = enter_operator();
     const torch::jit::Stack given = arguments_of(op, *stack);
     {
         const PutBack put_back(written(op, given), own_);
@@ -157,7 +130,10 @@ void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Ope
                       run,
                       kept = results_of(op, *stack)] {
         const ThreadMode::Scope scope(mode);
-        const DrawnFrom drawn(draws);
+        // The default generator is where it was in the recording.
+        const auto put_back = c10::make_scope_exit(
+            [before = default_draws().draw_state()] { default_draws().use(before); });
+        default_draws().use(draws);
         torch::jit::Stack again = given;
         run(op, &again);
         const std::vector<at::Tensor> made = results_of(op, again);
@@ -168,7 +144,7 @@ void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Ope
 }
 
 void Recording::add(const at::Tensor& to, std::function<void()> work) {
-    const WithinOperator within;
+    const auto within = enter_operator();
     {
         const PutBack put_back({to}, own_);
         work();
@@ -202,7 +178,7 @@ void refuse_unless_inside(const Event& event, Stream& stream) {
 }
 
 Recording* recording_around() {
-    return here().recording;
+    return own_stream().recording;
 }
 
 Recording* current_recording() {

@@ -10,6 +10,7 @@
 #include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
 #include "support/mpi_test.hpp"
+#include "support/slow_link.hpp"
 #include "train/one_rank.hpp"
 
 #include <chrono>
@@ -189,29 +190,19 @@ class CountedMemory : public FlatMemory {
     FlatMemory& memory_;
 };
 
-class CountedExchange : public Exchange {
+/// Another one's work, with a memory that is counted.
+class CountedExchange : public test::SlowLink {
   public:
-    CountedExchange(std::unique_ptr<GpuExchange> exchange, CountedMemory*& memory)
-        : exchange_(std::move(exchange)), memory_(exchange_->memory()) {
-        memory = &memory_;
-    }
+    CountedExchange(std::unique_ptr<Exchange> exchange,
+                    const FlatLayout& layout,
+                    FlatMemory& memory)
+        : SlowLink(std::move(exchange), layout, no_limit), memory_(memory) {}
     FlatMemory& memory() override { return memory_; }
-    float* slot(int index) override { return exchange_->slot(index); }
-    float* values() override { return exchange_->values(); }
-    FloatRange own_stripe(std::size_t bucket) const override {
-        return exchange_->own_stripe(bucket);
-    }
-    void arrive(std::size_t bucket) override { exchange_->arrive(bucket); }
-    const float* reduce(std::size_t bucket, Wait wait) override {
-        return exchange_->reduce(bucket, wait);
-    }
-    void publish() override { exchange_->publish(); }
-    std::string_view name() const override { return exchange_->name(); }
-    double take_wait_s() override { return exchange_->take_wait_s(); }
 
   private:
-    std::unique_ptr<GpuExchange> exchange_;
-    CountedMemory memory_;
+    static constexpr double no_limit = 0;
+
+    FlatMemory& memory_;
 };
 
 /// A rank's GPU, as `lockstep train` has it.
@@ -236,18 +227,20 @@ class SimulatedUpdate : public testing::Test {
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_nccl_exchange(*communicator_, layout->flat(), gpu_plan_, nullptr);
         loops_ = make_gpu_loops(runtime_, *exchange, device, nullptr);
+        memory_.emplace(exchange->memory());
+        auto counted =
+            std::make_unique<CountedExchange>(std::move(exchange), layout->flat(), *memory_);
         return std::make_unique<Trainee>(
             options,
-            Replica::Parts{
-                .model = std::move(model),
-                .layout = std::move(layout),
-                .plan = gpu_plan_,
-                .exchange = std::make_unique<CountedExchange>(std::move(exchange), memory_),
-                .optimizer = make_optimizer(options.optimizer),
-                .ranks = ranks(),
-                .progress = {},
-                .device = device,
-                .loops = *loops_});
+            Replica::Parts{.model = std::move(model),
+                           .layout = std::move(layout),
+                           .plan = gpu_plan_,
+                           .exchange = std::move(counted),
+                           .optimizer = make_optimizer(options.optimizer),
+                           .ranks = ranks(),
+                           .progress = {},
+                           .device = device,
+                           .loops = *loops_});
     }
 
     std::unique_ptr<Trainee> on_one_cpu(const Options& options) {
@@ -265,16 +258,13 @@ class SimulatedUpdate : public testing::Test {
     const TreePlan gpu_plan_{virtual_ranks, ranks().size()}, cpu_plan_{virtual_ranks, 1};
     std::unique_ptr<UpdateLoops> loops_;
     std::optional<NcclCommunicator> communicator_;
-    CountedMemory* memory_ = nullptr;
+    std::optional<CountedMemory> memory_;
 };
 
 TEST_F(SimulatedUpdate, HasTheBitsOfOneCpuHoweverLateItsStreamsAre) {
     for (const Options& options : all_options())
-        for (const char* seed : {"", "1"}) {
-            if (*seed != 0)
-                simulate({{"DELAY_US", "400"}, {"SEED", seed}});
-            else
-                simulate({});
+        for (const char* delay_us : {"0", "400"}) {
+            simulate({{"DELAY_US", delay_us}, {"SEED", "1"}});
             const auto cpu = on_one_cpu(options), gpus = on_gpus(options);
             for (int step = 0; step < steps; ++step) {
                 const Fault fault = fault_of(step, options.rule);
@@ -284,7 +274,7 @@ TEST_F(SimulatedUpdate, HasTheBitsOfOneCpuHoweverLateItsStreamsAre) {
                 EXPECT_EQ(found.scale, expected.scale) << options.name;
                 EXPECT_EQ(found.is_withheld, fault == Fault::none ? 0 : 1) << options.name;
                 EXPECT_EQ(gpus->replica().hash(), cpu->replica().hash())
-                    << options.name << ", step " << step << ", seed " << seed;
+                    << options.name << ", step " << step << ", delays of " << delay_us;
             }
         }
 }
@@ -299,11 +289,9 @@ TEST_F(SimulatedUpdate, LeavesAloneWhatNoLeafReaches) {
         const Options options{"", {.kind = kind, .weight_decay = 0.1}, {.clip_norm = 3}};
         const auto cpu = on_one_cpu(options), gpus = on_gpus(options);
         const auto untouched = [](Trainee& trainee) {
-            std::vector<at::Tensor> values;
-            const NamedTensors tensors = trainee.replica().model().parameters();
-            values.push_back(tensors.back().tensor.cpu());
-            values.push_back(trainee.replica().model().frozen().front().tensor.cpu());
-            return values;
+            const Model& model = trainee.replica().model();
+            return std::vector{model.parameters().back().tensor.cpu(),
+                               model.frozen().front().tensor.cpu()};
         };
         const auto before = untouched(*gpus);
         for (int step = 0; step < 20; ++step) {
@@ -327,9 +315,7 @@ TEST_F(SimulatedUpdate, LeavesNoTraceWhereItIsSkipped) {
     for (const Options& options : all_options()) {
         const auto gpus = on_gpus(options);
         for (int step = 0; step < steps; ++step) {
-            const Fault fault = step % 3 == 1   ? Fault::gradient
-                                : step % 3 == 2 ? Fault::buffer
-                                                : Fault::none;
+            const Fault fault = std::array{Fault::none, Fault::gradient, Fault::buffer}[step % 3];
             const std::string before = gpus->bytes();
             const UpdateDecision decision = gpus->step(step, fault);
             const bool is_skipped = fault != Fault::none && options.rule.skips_nonfinite;
