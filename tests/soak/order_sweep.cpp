@@ -8,8 +8,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
 
-#include "mixing.hpp"
-
 #include <iostream>
 #include <string_view>
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through whole epochs on paper, rank by rank and step by step, and counts what every sample
-// comes to.
+// Goes through whole epochs on paper, rank by rank and step by step: what every sample comes to,
+// and how well an order mixes the worst case, samples that are stored sorted by class.
 #pragma once
 
 #include "lockstep/data/order.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace lockstep::test {
@@ -69,54 +70,40 @@ class EpochOnPaper {
     std::vector<std::uint32_t> sequence_;
 };
 
-/// Counts each sample and compares the sequence with that of another sweep.
-class SweepCount {
-  public:
-    explicit SweepCount(std::uint64_t samples) : times_(samples) {}
+using SampleSequence = std::vector<std::uint32_t>;
 
-    void see(std::uint32_t sample) {
-        ++times_[sample];
-        sequence_.push_back(sample);
+/// What a sweep comes to that should see each sample once and in the order of `reference`.
+inline SweepResult counted(const SampleSequence& seen,
+                           const SampleSequence& reference,
+                           std::uint64_t samples) {
+    std::vector<std::uint8_t> times(samples);
+    for (const std::uint32_t sample : seen) ++times[sample];
+    SweepResult result{.cases = 1, .samples = seen.size(), .different = seen != reference};
+    for (const std::uint8_t count : times) {
+        result.missing += count == 0;
+        result.duplicate += count > 1;
     }
-
-    SweepResult result(const std::vector<std::uint32_t>& reference) const {
-        SweepResult result;
-        result.cases = 1;
-        result.samples = sequence_.size();
-        for (const std::uint8_t times : times_) {
-            result.missing += times == 0;
-            result.duplicate += times > 1;
-        }
-        result.different = sequence_ != reference;
-        return result;
-    }
-
-    const std::vector<std::uint32_t>& sequence() const { return sequence_; }
-
-  private:
-    std::vector<std::uint8_t> times_;
-    std::vector<std::uint32_t> sequence_;
-};
+    return result;
+}
 
 /// Every number of ranks for one batch size: an undisturbed epoch, and one that is resumed in the
 /// middle on the next number of ranks.
 inline SweepResult sweep(const EpochOnPaper& epoch,
                          std::uint64_t batch,
                          const std::vector<int>& ranks) {
-    const std::uint64_t samples = epoch.samples();
-    SweepCount alone(samples);
-    epoch.visit(0, samples, batch, 1, [&](std::uint32_t sample) { alone.see(sample); });
-    SweepResult result = alone.result(alone.sequence());
-    const std::uint64_t steps = (samples - 1) / batch + 1;
+    const std::uint64_t samples = epoch.samples(), steps = (samples - 1) / batch + 1;
+    SampleSequence seen;
+    const auto see = [&](std::uint32_t sample) { seen.push_back(sample); };
+    epoch.visit(0, samples, batch, 1, see);
+    const SampleSequence alone = std::exchange(seen, {});
+    SweepResult result = counted(alone, alone, samples);
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-        SweepCount whole(samples), resumed(samples);
-        epoch.visit(0, samples, batch, ranks[i], [&](std::uint32_t s) { whole.see(s); });
-        result += whole.result(alone.sequence());
+        epoch.visit(0, samples, batch, ranks[i], see);
+        result += counted(std::exchange(seen, {}), alone, samples);
         const std::uint64_t middle = (steps * (i + 1) / (ranks.size() + 1)) * batch;
-        const auto see = [&](std::uint32_t sample) { resumed.see(sample); };
         epoch.visit(0, middle, batch, ranks[i], see);
         epoch.visit(middle, samples, batch, ranks[(i + 1) % ranks.size()], see);
-        result += resumed.result(alone.sequence());
+        result += counted(std::exchange(seen, {}), alone, samples);
         ++result.resumes;
     }
     return result;
@@ -146,6 +133,38 @@ inline SweepResult sweep_samples(std::uint64_t samples, SweepSize size) {
         for (const std::uint64_t batch : batches) result += sweep(epoch, batch, ranks);
     }
     return result;
+}
+
+/// Samples in classes of equal size, one class after the other.
+struct SortedSamples {
+    std::uint64_t samples = 60'000, classes = 10;
+    std::uint32_t block_rows = 256;
+    std::uint64_t batch = 256;
+};
+
+/// Chi-square of the classes in whole batches over its degrees of freedom, the mean over batches
+/// and as many epochs: 1 where samples are drawn at random, more where batches differ from the
+/// whole.
+inline double mean_chi_square(const SortedSamples& sorted, OrderSpec spec, std::uint64_t epochs) {
+    const double expected = static_cast<double>(sorted.batch) / static_cast<double>(sorted.classes);
+    double sum = 0, batches = 0;
+    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+        spec.seed = epoch;
+        const EpochOnPaper paper(sorted.samples, sorted.block_rows, spec, epoch);
+        const std::uint64_t whole = sorted.samples / sorted.batch * sorted.batch;
+        std::vector<double> counts(sorted.classes, 0);
+        std::uint64_t seen = 0;
+        paper.visit(0, whole, sorted.batch, 1, [&](std::uint32_t sample) {
+            ++counts[sample * sorted.classes / sorted.samples];
+            if (++seen % sorted.batch != 0) return;
+            for (double& count : counts) {
+                sum += (count - expected) * (count - expected) / expected;
+                count = 0;
+            }
+            ++batches;
+        });
+    }
+    return sum / batches / static_cast<double>(sorted.classes - 1);
 }
 
 }  // namespace lockstep::test

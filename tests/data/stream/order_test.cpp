@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/order.hpp"
 
-#include "soak/mixing.hpp"
 #include "soak/order_sweep.hpp"
 
 #include <algorithm>
