@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What benchmarks that run Lockstep share: the program of a commit, and one training with its figures."""
 
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -10,8 +11,39 @@ import tempfile
 import time
 
 from frame import ROOT, begin, events_of, must, parser
+from peers import IDX_FILES, models_environment, peer_environment
 
-BATCH, RANKS, WARM_UP_STEPS = 128, 2, 20
+BATCH, RANKS = 128, 2
+LOG_EVERY, WARM_UP_STEPS = 20, 4  # of a whole run; of one whose steps are looked at
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    batch: int  # of both ranks
+    steps: int
+    data: list  # words after `lockstep data`
+    goals: dict  # times as fast as the peer like the book, and like lockstep
+    environment: object = models_environment  # the peer's
+
+
+NEVER_SLOWER = {"book": 1.0, "lockstep": 1.0}
+WORKS = {
+    "cnn": Work(128, 104, ["pack", "--images", IDX_FILES / "train-images-idx3-ubyte.gz", "--labels",
+                           IDX_FILES / "train-labels-idx1-ubyte.gz"], {"book": 1.2, "lockstep": 1.3}, peer_environment),
+    "resnet18": Work(32, 28, ["synth", "--kind", "cifar", "--size", "64", "--samples", "1024"], NEVER_SLOWER),
+    "gpt": Work(4, 20, ["pack", "--text", *sorted(ROOT.glob("docs/*.md")), "--length", "256", "--classes", "256"],
+                NEVER_SLOWER),
+}
+
+
+def quarter(steps_s):
+    """What the fastest quarter of steps takes at most: other work on the machine only adds."""
+    return sorted(steps_s)[len(steps_s) // 4]
+
+
+def step_s_of(run):
+    """Of a run that logs each step."""
+    return quarter([event["wall_s"] for event in events_of(run, "steps")][WARM_UP_STEPS:])
 
 
 def built(commit, folder, *options):
@@ -103,7 +135,7 @@ class Lockstep:
         shutil.rmtree(run, ignore_errors=True)
         command = [self.program, "train", "--np", RANKS, "--data", self.data / "train"]
         command += ["--model", "cnn", "--batch", BATCH, "--run", run]
-        command += ["--log-every", WARM_UP_STEPS]
+        command += ["--log-every", LOG_EVERY]
         launched, wall, peak = run_process(command + self.options, os.environ, scratch, sample_memory)
         return {
             "wall time": wall,
