@@ -204,7 +204,6 @@ Json batches(const fs::path& folder, const Arguments& given) {
 
 /// A consumer that asks for `samples_per_s`: it computes, which costs no core, in between.
 struct Demand {
-    double samples_per_s = 0;  ///< while it did not wait
     double stall = 0, availability = 0;
 };
 Demand demand_of(const Index& index, const Arguments& given, double samples_per_s, double seconds) {
@@ -212,8 +211,7 @@ Demand demand_of(const Index& index, const Arguments& given, double samples_per_
     (void)stream.next();  // the start is not what this is about
     const double since = now_s(), compute_s = batch_rows / samples_per_s;
     double waited = 0, at = since, due = since;
-    std::uint64_t batches = 0;
-    for (; at - since < seconds; ++batches) {
+    while (at - since < seconds) {
         const Batch batch = stream.next();
         const double got = now_s();
         waited += got - at;
@@ -222,10 +220,7 @@ Demand demand_of(const Index& index, const Arguments& given, double samples_per_
         std::this_thread::sleep_for(std::chrono::duration<double>(due - got));
         at = now_s();
     }
-    const double computed = at - since - waited;
-    return {static_cast<double>(batches) * batch_rows / computed,
-            waited / (at - since),
-            computed / (at - since)};
+    return {waited / (at - since), (at - since - waited) / (at - since)};
 }
 
 Json paced(const fs::path& folder, const Arguments& given) {
@@ -248,22 +243,15 @@ Json paced(const fs::path& folder, const Arguments& given) {
     return json;
 }
 
-Json run(const std::string& command, const fs::path& folder, const Arguments& given) {
-    const std::map<std::string, Json (*)(const fs::path&, const Arguments&)> commands = {
-        {"make", make},
-        {"content", content},
-        {"ways", ways},
-        {"batches", batches},
-        {"paced", paced}};
-    return commands.at(command)(folder, given);
-}
+const std::map<std::string, Json (*)(const fs::path&, const Arguments&)> commands = {
+    {"make", make}, {"content", content}, {"ways", ways}, {"batches", batches}, {"paced", paced}};
 
 }  // namespace
 
 int main(int count, char** words) {
     if (count < 3) return 64;
     try {
-        std::cout << run(words[1], words[2], Arguments(count, words)).dump() << "\n";
+        std::cout << commands.at(words[1])(words[2], Arguments(count, words)).dump() << "\n";
         return 0;
     } catch (const Error& error) {
         std::cerr << error.text() << "\n";

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of many ranks for tests/bench/logs, as a run leaves them:
-//   bench_logs write RUN RANKS LINES    processes write at the same time, as ranks do; each line
-//   ends with
-//                                       the microseconds since 1970 at which it was begun
-//   bench_logs make RUN RANKS LINES     as many lines as fast as they can be made: half of them the
-//   same on
-//                                       all ranks, half their own; 10 us apart, by clocks that
-//                                       differ
+//   bench_logs write RUN RANKS LINES   processes write at the same time, as ranks do; each line
+//   ends
+//                                      with the microseconds since 1970 at which it was begun
+//   bench_logs make RUN RANKS LINES    as many lines as fast as they can be made: half of them the
+//                                      same on all ranks, half their own; 10 us apart, by clocks
+//                                      that differ
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
@@ -55,12 +54,12 @@ void make_log(const fs::path& folder, int rank, long lines) {
     const std::string about = fmt::format(R"("rank":{},"start":1,"t":)", rank);
     const std::string host = fmt::format("n{}", rank / ranks_on_node);
     std::string text =
-        fmt::format(R"({{"ahead_s":{},"error_s":1e-05,"event":"clock","host":"{}",{}{:.6f}}})"
-                    "\n",
+        fmt::format(R"({{"ahead_s":{},"error_s":1e-05,"event":"clock","host":"{}",{}{:.6f}}})",
                     skew_s(rank),
                     host,
                     about,
                     first_s);
+    text += '\n';
     const auto flush = [&] {
         write_all(fd.value(), std::as_bytes(std::span(text)), path);
         text.clear();
@@ -72,14 +71,10 @@ void make_log(const fs::path& folder, int rank, long lines) {
                        host,
                        about,
                        time_s);
-        if (line % 2 == 0)
-            fmt::format_to(std::back_inserter(text), "{} of the epoch is done", line);
-        else
-            fmt::format_to(std::back_inserter(text),
-                           "{} has taken {} us here",
-                           line,
-                           (line * 7919 + rank * 104729) % 100003);
-        text += "\"}\n";
+        text += line % 2 == 0 ? fmt::format("{} of the epoch is done\"}}\n", line)
+                              : fmt::format("{} has taken {} us here\"}}\n",
+                                            line,
+                                            (line * 7919 + rank * 104729) % 100003);
         if (text.size() > (std::size_t{1} << 20)) flush();
     }
     flush();

@@ -125,15 +125,12 @@ int run(int count, char** words) {
     fs::create_directories(folder);
     const std::vector<fs::path> files = foreign_files_of(folder, shape);
     const fs::path packed = packed_of(folder, shape);
+    const auto open_packed = [&] { return DatasetIndex::open(packed); };
+    const auto open_foreign = [&] { return DatasetIndex::open_foreign(files, {{"x", "/x"}}); };
     const Json json{{"shards", shape.shards},
                     {"chunks_a_shard", shape.chunks},
-                    {"packed", measured([&] { return DatasetIndex::open(packed); }, shape.rounds)},
-                    {"foreign",
-                     measured(
-                         [&] {
-                             return DatasetIndex::open_foreign(files, {{"x", "/x"}});
-                         },
-                         shape.rounds)}};
+                    {"packed", measured(open_packed, shape.rounds)},
+                    {"foreign", measured(open_foreign, shape.rounds)}};
     fmt::print("{}\n", json.dump());
     return 0;
 }

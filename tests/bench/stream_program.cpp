@@ -31,22 +31,16 @@ constexpr const char* usage = R"(stream_program DATASET [NAME=VALUE ...]
   steps=0                stop after so many steps instead of epochs
 )";
 
-using Words = std::map<std::string, std::string>;
-
-Words words_of(int count, char** words) {
-    Words named;
-    for (int i = 2; i < count; ++i) {
-        const std::string word = words[i];
-        const auto at = word.find('=');
-        check(at != word.npos, [&] { return Error("E103", "not NAME=VALUE: " + word); });
-        named[word.substr(0, at)] = word.substr(at + 1);
-    }
-    return named;
-}
-
 class Options {
   public:
-    explicit Options(Words words) : words_(std::move(words)) {}
+    Options(int count, char** words) {
+        for (int i = 2; i < count; ++i) {
+            const std::string word = words[i];
+            const auto at = word.find('=');
+            check(at != word.npos, [&] { return Error("E103", "not NAME=VALUE: " + word); });
+            words_[word.substr(0, at)] = word.substr(at + 1);
+        }
+    }
     std::string text(const std::string& name, const std::string& usual) const {
         const auto found = words_.find(name);
         return found == words_.end() ? usual : found->second;
@@ -56,7 +50,7 @@ class Options {
     }
 
   private:
-    Words words_;
+    std::map<std::string, std::string> words_;
 };
 
 StreamOptions stream_options(const Options& options) {
@@ -154,7 +148,7 @@ int run(int count, char** words) {
         std::cout << usage;
         return 64;
     }
-    const Options options(words_of(count, words));
+    const Options options(count, words);
     const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(words[1]));
     if (options.whole("cold", 0) == 1) drop_page_cache(*index);
     std::cout << report(consume(index, options)).dump() << '\n';

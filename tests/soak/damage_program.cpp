@@ -53,8 +53,14 @@ class Soak {
 
     void flip_bits(std::uint64_t count) {
         CounterRandom random(Purpose::test, {options_.seed, 1, static_cast<std::uint64_t>(codec_)});
+        std::vector<std::uint64_t> begins = {0};  // of the files, one after the other
+        for (const std::string& file : files_)
+            begins.push_back(begins.back() + fs::file_size(pack_.output / file));
         for (std::uint64_t i = 0; i < count; ++i) {
-            const auto [file, offset] = byte_at(random.below(total_bytes()));
+            const std::uint64_t byte = random.below(begins.back());
+            const auto next = std::ranges::upper_bound(begins, byte);
+            const auto file = static_cast<std::size_t>(next - begins.begin() - 1);
+            const std::uint64_t offset = byte - begins[file];
             const std::string good = test::content_of(pack_.output / files_[file]);
             const int bit = static_cast<int>(random.below(8));
             std::string bad = good;
@@ -83,24 +89,6 @@ class Soak {
     }
 
   private:
-    struct Byte {
-        std::size_t file = 0;
-        std::uint64_t offset = 0;
-    };
-    std::uint64_t bytes_of(std::size_t file) const {
-        return fs::file_size(pack_.output / files_[file]);
-    }
-    std::uint64_t total_bytes() const {
-        std::uint64_t bytes = 0;
-        for (std::size_t file = 0; file < files_.size(); ++file) bytes += bytes_of(file);
-        return bytes;
-    }
-    Byte byte_at(std::uint64_t offset) const {
-        std::size_t file = 0;
-        for (; offset >= bytes_of(file); ++file) offset -= bytes_of(file);
-        return {file, offset};
-    }
-
     void write(const std::string& file, const std::string& content) {
         std::ofstream(pack_.output / file, std::ios::binary) << content;
     }
