@@ -26,23 +26,18 @@ class Cnn(nn.Module):
 
     def __init__(self, like):
         super().__init__()
-        self.shrunk = pooled_relu if like == "lockstep" else relu_pooled
+        self.pools_first = like == "lockstep"
         self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
         self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
         self.fc1 = nn.Linear(64 * 7 * 7, 512)
         self.fc2 = nn.Linear(512, 10)
 
+    def shrunk(self, x):
+        return torch.relu(torch.max_pool2d(x, 2)) if self.pools_first else torch.max_pool2d(torch.relu(x), 2)
+
     def forward(self, images):
         x = self.shrunk(self.conv2(self.shrunk(self.conv1(images))))
         return self.fc2(torch.relu(self.fc1(x.flatten(1))))
-
-
-def relu_pooled(x):
-    return torch.max_pool2d(torch.relu(x), 2)
-
-
-def pooled_relu(x):
-    return torch.relu(torch.max_pool2d(x, 2))
 
 
 class Gpt(nn.Module):
@@ -90,14 +85,11 @@ def read_idx(path, header_bytes):
     return torch.from_numpy(numpy.frombuffer(raw, numpy.uint8, offset=header_bytes).copy())
 
 
-def read_data(folder):
-    images = read_idx(folder / "train-images-idx3-ubyte.gz", 16).view(-1, 1, 28, 28)
-    labels = read_idx(folder / "train-labels-idx1-ubyte.gz", 8).long()
-    return images, labels
-
-
-def made_up_data(model, samples=1024):
-    """What the speed of a step sees of data: their shapes."""
+def data_of(model, folder, samples=1024):
+    """Fashion-MNIST; of the others what the speed of a step sees of data: their shapes."""
+    if model == "cnn":
+        return (read_idx(folder / "train-images-idx3-ubyte.gz", 16).view(-1, 1, 28, 28),
+                read_idx(folder / "train-labels-idx1-ubyte.gz", 8).long())
     if model == "gpt":
         tokens = torch.randint(0, 256, (samples, 257))
         return tokens[:, :-1], tokens[:, 1:]
@@ -171,21 +163,11 @@ def parse():
 
 
 def batches_of(args):
-    images, labels = read_data(args.data) if args.model == "cnn" else made_up_data(args.model)
+    images, labels = data_of(args.model, args.data)
     if args.variant == "loader":
         return loader_batches(images, labels, args.batch // place()[0], args.workers)
     batches = memory_batches(images, labels, args.batch // place()[0])
     return channels_innermost(batches) if args.like == "lockstep" and images.dim() == 4 else batches
-
-
-def summary(args, times, loss):
-    steps = numpy.diff(times[args.warm_up:])
-    return {
-        "first_step": times[0],
-        "samples_per_s": len(steps) * args.batch / sum(steps),
-        "steps_s": steps.tolist(),
-        "loss": loss,
-    }
 
 
 def main():
@@ -201,7 +183,9 @@ def main():
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     times, loss = train(model, batches_of(args), args.steps)
     if place()[1] == 0:
-        args.out.write_text(json.dumps(summary(args, times, loss)))
+        steps_s = numpy.diff(times[args.warm_up:])
+        args.out.write_text(json.dumps({"first_step": times[0], "samples_per_s": len(steps_s) * args.batch / sum(steps_s),
+                                        "steps_s": steps_s.tolist(), "loss": loss}))
     if not args.alone:
         torch.distributed.destroy_process_group()
 
