@@ -262,16 +262,9 @@ def parse():
 
 def run_peer(args):
     batches = batches_of(args)
-    warm_up = 4 + 4 * args.workers
-    if args.check:
-        print(json.dumps(content(batches)))
-    else:
-        print(json.dumps({"samples_per_s": steady_rate(batches, warm_up, args.seconds)}))
+    print(json.dumps(content(batches) if args.check
+                     else {"samples_per_s": steady_rate(batches, 4 + 4 * args.workers, args.seconds)}))
 
 
-def main():
-    args = parse()
-    args.run(args)
-
-
-main()
+given = parse()
+given.run(given)

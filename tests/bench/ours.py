@@ -88,12 +88,8 @@ def run_process(command, environment, scratch, sample_memory):
     """Runs to the end; returns launch time, wall seconds and peak memory of the process tree."""
     launched = time.time()
     log = tempfile.TemporaryFile()
-    process = subprocess.Popen(
-        [str(word) for word in command],
-        env=dict(environment, TMPDIR=str(scratch)),
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
+    process = subprocess.Popen([str(word) for word in command], env=dict(environment, TMPDIR=str(scratch)), stdout=log,
+                               stderr=subprocess.STDOUT)
     peak = 0
     while sample_memory and process.poll() is None:
         peak = max(peak, sum(map(proportional_bytes, children_of([process.pid]))))
@@ -133,9 +129,8 @@ class Lockstep:
     def run(self, scratch, sample_memory=False):
         run = scratch / "run"
         shutil.rmtree(run, ignore_errors=True)
-        command = [self.program, "train", "--np", RANKS, "--data", self.data / "train"]
-        command += ["--model", "cnn", "--batch", BATCH, "--run", run]
-        command += ["--log-every", LOG_EVERY]
+        command = [self.program, "train", "--np", RANKS, "--data", self.data / "train", "--model", "cnn", "--batch", BATCH,
+                   "--run", run, "--log-every", LOG_EVERY]
         launched, wall, peak = run_process(command + self.options, os.environ, scratch, sample_memory)
         return {
             "wall time": wall,
