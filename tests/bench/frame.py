@@ -94,6 +94,12 @@ def hashes_in(said):
     return dict(re.findall(r"^ *([0-9]+) +([0-9a-f]{32})$", said, re.MULTILINE))
 
 
+def is_equal_on(ranks, done):
+    """Whether `verify` on these, such as "1,2,4", ended well with one hash on all of them."""
+    hashes = hashes_in(done.said()).values()
+    return done.code == 0 and len(hashes) == len(ranks.split(",")) and len(set(hashes)) == 1
+
+
 def events_of(run, kind, rank=0):
     """The records of this kind in the log of a rank, such as "steps"."""
     lines = (run / f"logs/i1/rank-{rank:05}.jsonl").read_text().splitlines()
