@@ -16,9 +16,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include <unistd.h>
@@ -33,28 +34,26 @@ using Status = CudaApi::Status;
 constexpr Status invalid_value = 1, out_of_memory = 2, invalid_device = 101;
 
 const char* error_text(Status status) {
-    switch (status) {
-        case CudaApi::success:
-            return "no error";
-        case invalid_value:
-            return "invalid argument";
-        case out_of_memory:
-            return "out of memory";
-        case invalid_device:
-            return "invalid device ordinal";
-        case CudaApi::not_ready:
-            return "device not ready";
-        default:
-            return "unspecified launch failure";
-    }
+    static const std::map<Status, const char*> texts = {{CudaApi::success, "no error"},
+                                                        {invalid_value, "invalid argument"},
+                                                        {out_of_memory, "out of memory"},
+                                                        {invalid_device, "invalid device ordinal"},
+                                                        {CudaApi::not_ready, "device not ready"}};
+    const auto found = texts.find(status);
+    return found == texts.end() ? "unspecified launch failure" : found->second;
 }
 
-/// A call that fails when the GPU is lost.
+/// A call that fails when the GPU is lost. One without a result succeeds otherwise.
 template <class Call>
 auto counted(Call call) {
-    return [call](auto&&... arguments) -> Status {
+    return [call](auto... arguments) -> Status {
         if (const Status lost = fault_of_call()) return lost;
-        return call(std::forward<decltype(arguments)>(arguments)...);
+        if constexpr (std::is_void_v<decltype(call(arguments...))>) {
+            call(arguments...);
+            return CudaApi::success;
+        } else {
+            return call(arguments...);
+        }
     };
 }
 
@@ -68,10 +67,7 @@ bool is_device(int device) {
 
 void add_devices(CudaApi& api) {
     api.error_text = error_text;
-    api.device_count = counted([](int* count) {
-        *count = device_count();
-        return CudaApi::success;
-    });
+    api.device_count = counted([](int* count) { *count = device_count(); });
     api.device_by_pci = counted([](const char* pci, int* device) {
         for (*device = 0; *device < device_count(); ++*device)
             if (pci_of(gpu_of_device(*device)) == pci) return CudaApi::success;
@@ -83,10 +79,7 @@ void add_devices(CudaApi& api) {
         machine().make_context(device);
         return CudaApi::success;
     });
-    api.get_device = counted([](int* device) {
-        *device = Machine::device();
-        return CudaApi::success;
-    });
+    api.get_device = counted([](int* device) { *device = Machine::device(); });
     api.device_facts = counted([](int device, CudaDeviceFacts* facts) {
         if (!is_device(device)) return invalid_device;
         const int gpu = gpu_of_device(device);
@@ -169,31 +162,20 @@ void add_memory(CudaApi& api) {
 void add_streams(CudaApi& api) {
     api.create_stream = counted([](CudaApi::Stream* stream) {
         *stream = reinterpret_cast<CudaApi::Stream>(&machine().make_stream(Machine::device()));
-        return CudaApi::success;
     });
-    api.destroy_stream = counted([](CudaApi::Stream stream) {
-        machine().end_stream(stream_of(stream));
-        return CudaApi::success;
-    });
-    api.create_event = counted([](CudaApi::Event* event) {
-        *event = reinterpret_cast<CudaApi::Event>(new Event);
-        return CudaApi::success;
-    });
-    api.destroy_event = counted([](CudaApi::Event event) {
-        delete &of(event);
-        return CudaApi::success;
-    });
-    api.record_event = counted([](CudaApi::Event event, CudaApi::Stream stream) {
-        of(event).record(stream_of(stream));
-        return CudaApi::success;
-    });
+    api.destroy_stream =
+        counted([](CudaApi::Stream stream) { machine().end_stream(stream_of(stream)); });
+    api.create_event = counted(
+        [](CudaApi::Event* event) { *event = reinterpret_cast<CudaApi::Event>(new Event); });
+    api.destroy_event = counted([](CudaApi::Event event) { delete &of(event); });
+    api.record_event = counted(
+        [](CudaApi::Event event, CudaApi::Stream stream) { of(event).record(stream_of(stream)); });
     api.query_event = [](CudaApi::Event event) -> Status {
         if (const Status lost = fault_of_poll()) return lost;
         return of(event).has_passed() ? CudaApi::success : CudaApi::not_ready;
     };
     api.stream_wait_event = counted([](CudaApi::Stream stream, CudaApi::Event event) {
         if (!is_dropped_wait()) of(event).hold(stream_of(stream));
-        return CudaApi::success;
     });
 }
 
@@ -235,13 +217,12 @@ void run_kernel(const Launch& launch,
 void add_sums(CudaApi& api) {
     api.sum_in_tree_order = counted([](TreeSumLaunch launch, CudaApi::Stream stream) {
         reach(launch.own, launch.received, launch.merges_after, launch.out);
-        if (launch.count == 0) return CudaApi::success;
+        if (launch.count == 0) return;
         if (is_stalled_sum())
             stream_of(stream).enqueue([] {
                 while (true) ::pause();
             });
         run_kernel(launch, launch.count, tree_sum_thread, stream);
-        return CudaApi::success;
     });
 }
 

@@ -90,18 +90,13 @@ Result ncclGetUniqueId(nccl::UniqueId* id) {
 }
 
 const char* ncclGetErrorString(Result result) {
-    switch (result) {
-        case nccl::success:
-            return "no error";
-        case nccl::unhandled_cuda_error:
-            return "unhandled cuda error";
-        case nccl::invalid_usage:
-            return "invalid usage";
-        case nccl::in_progress:
-            return "NCCL operation in progress";
-        default:
-            return "internal error";
-    }
+    static const std::map<Result, const char*> texts = {
+        {nccl::success, "no error"},
+        {nccl::unhandled_cuda_error, "unhandled cuda error"},
+        {nccl::invalid_usage, "invalid usage"},
+        {nccl::in_progress, "NCCL operation in progress"}};
+    const auto found = texts.find(result);
+    return found == texts.end() ? "internal error" : found->second;
 }
 
 const char* ncclGetLastError(Comm) {

@@ -3,7 +3,6 @@
 
 #include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
-#include "simcuda/torch_generator.hpp"
 
 #include <cstring>
 #include <memory>

@@ -3,7 +3,6 @@
 #include "simcuda/recording.hpp"
 #include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
-#include "simcuda/torch_generator.hpp"
 
 #include <atomic>
 #include <cstdint>
