@@ -45,12 +45,6 @@ void block_signals() {
 
 thread_local int current_device = 0;
 
-template <class T>
-T& at_device(std::vector<T>& all, int device) {
-    all.resize(static_cast<std::size_t>(device_count()));
-    return all.at(static_cast<std::size_t>(device));
-}
-
 }  // namespace
 
 void die(const char* what) {
@@ -91,14 +85,13 @@ bool Arena::holds(const void* address) const {
 
 void* Memory::allocate(int device, std::size_t bytes) {
     const std::size_t most = settings().memory;
-    const auto index = static_cast<std::size_t>(device);
     const std::lock_guard lock(mutex_);
-    used_.resize(static_cast<std::size_t>(device_count()));
-    if (bytes > most || used_[index] > most - bytes) return nullptr;
+    std::size_t& used = used_[device];
+    if (bytes > most || used > most - bytes) return nullptr;
     void* const data = arena_.take(bytes);
     if (data == nullptr) return nullptr;
     std::memset(behind(data), poison, bytes);
-    used_[index] += bytes;
+    used += bytes;
     blocks_[static_cast<const std::byte*>(data)] = {bytes, device};
     return data;
 }
@@ -109,7 +102,7 @@ void Memory::release(void* data) {
     if (found == blocks_.end()) die("freed what is not allocated on a GPU");
     const std::size_t bytes = found->second.bytes;
     std::memset(behind(data), poison, bytes);
-    used_[static_cast<std::size_t>(found->second.device)] -= bytes;
+    used_[found->second.device] -= bytes;
     arena_.give_back(data, bytes);
     blocks_.erase(found);
 }
@@ -127,8 +120,7 @@ std::optional<int> Memory::device_of(const void* data, std::size_t bytes) {
 
 std::size_t Memory::used(int device) {
     const std::lock_guard lock(mutex_);
-    const auto index = static_cast<std::size_t>(device);
-    return index < used_.size() ? used_[index] : 0;
+    return used_[device];
 }
 
 bool Memory::lock(void* data, std::size_t bytes) {
@@ -226,19 +218,17 @@ void Machine::set_device(int device) {
 
 bool Machine::has_context(int device) {
     const std::lock_guard lock(mutex_);
-    return contexts_.size() > static_cast<std::size_t>(device) &&
-           contexts_[static_cast<std::size_t>(device)];
+    return contexts_.contains(device);
 }
 
 void Machine::make_context(int device) {
     const std::lock_guard lock(mutex_);
-    contexts_.resize(static_cast<std::size_t>(device_count()));
-    contexts_.at(static_cast<std::size_t>(device)) = true;
+    contexts_.insert(device);
 }
 
 Stream& Machine::default_stream(int device) {
     const std::lock_guard lock(mutex_);
-    Stream*& stream = at_device(defaults_, device);
+    Stream*& stream = defaults_[device];
     if (stream == nullptr) streams_.push_back(stream = new Stream(device));
     return *stream;
 }

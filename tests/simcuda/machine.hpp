@@ -28,6 +28,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace simcuda {
@@ -115,7 +116,7 @@ class Memory {
     std::mutex mutex_;
     std::map<const std::byte*, Block> blocks_;
     std::map<const std::byte*, std::size_t> locked_;
-    std::vector<std::size_t> used_;
+    std::map<int, std::size_t> used_;  ///< by device
 };
 
 class Recording;
@@ -201,8 +202,8 @@ class Machine {
 
   private:
     std::mutex mutex_;
-    std::vector<bool> contexts_;
-    std::vector<Stream*> defaults_;
+    std::set<int> contexts_;  ///< devices
+    std::map<int, Stream*> defaults_;
     std::vector<Stream*> streams_;
 };
 
