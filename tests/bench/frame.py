@@ -28,10 +28,13 @@ def parser(doc, program="build/release/bin/lockstep"):
 
 
 def begin(options_parser, **usual):
-    """The options, with `usual` ones that have the type of their default. Root may start ranks from here on, and SIGTERM
-    ends this process as an exception does."""
+    """The options, with `usual` ones by their defaults: False is a flag, of a tuple the first is the default and no other word
+    is taken, a type has none, and others have the type of theirs. Root may start ranks from here on, and SIGTERM ends this
+    process as an exception does."""
     for name, default in usual.items():
-        how = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
+        how = ({"action": "store_true"} if default is False else
+               {"choices": default, "default": default[0]} if isinstance(default, tuple) else
+               {"type": default} if isinstance(default, type) else {"type": type(default), "default": default})
         options_parser.add_argument("--" + name.replace("_", "-"), **how)
     options = options_parser.parse_args()
     if getattr(options, "program", None):

@@ -100,10 +100,8 @@ class Steps:
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--size", type=int, required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--classes", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True)
+    for name in ("size", "batch", "classes", "steps"):
+        parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--device", default="cuda")
     return parser.parse_args()
 
