@@ -90,42 +90,33 @@ TEST_F(DeviceGraphs, AReplayDrawsTheNumbersOfItsSeed) {
     }
 }
 
-struct Layers : nn::Module {
-    Layers() {
-        register_module("conv", conv);
-        register_module("norm", norm);
-        register_module("out", out);
-    }
-    Tensor forward(Tensor x) {
-        x = torch::max_pool2d(torch::relu(norm(conv(x))), 2);
-        return out(torch::dropout(x.flatten(1), 0.2, is_training()));
-    }
-    nn::Conv2d conv{nn::Conv2dOptions(1, 4, 3).padding(1)};
-    nn::BatchNorm2d norm{4};
-    nn::Linear out{4 * 4 * 4, 10};
-};
-
 TEST_F(DeviceGraphs, ForwardAndBackwardOfAModelHaveItsBits) {
-    Layers model;
-    model.to(gpu);
+    nn::Sequential model(nn::Conv2d(nn::Conv2dOptions(1, 4, 3).padding(1)),
+                         nn::BatchNorm2d(4),
+                         nn::ReLU(),
+                         nn::MaxPool2d(2),
+                         nn::Flatten(),
+                         nn::Dropout(0.2),
+                         nn::Linear(4 * 4 * 4, 10));
+    model->to(gpu);
     const Tensor inputs = torch::empty({6, 1, 8, 8}, gpu);
     const Tensor targets = torch::arange(6, at::TensorOptions(at::kLong).device(gpu));
-    for (Tensor& parameter : model.parameters())
+    for (Tensor& parameter : model->parameters())
         parameter.mutable_grad() = torch::zeros_like(parameter);
     const auto begin = [&](int seed) {
         torch::manual_seed(seed);
         inputs.copy_(torch::rand({6, 1, 8, 8}));
-        for (Tensor& parameter : model.parameters()) parameter.mutable_grad().zero_();
-        for (Tensor& buffer : model.buffers()) buffer.zero_();
+        for (Tensor& parameter : model->parameters()) parameter.mutable_grad().zero_();
+        for (Tensor& buffer : model->buffers()) buffer.zero_();
     };
     const auto left = [&] {
         std::vector<Tensor> all;
-        for (const Tensor& parameter : model.parameters()) all.push_back(parameter.grad().cpu());
-        for (const Tensor& buffer : model.buffers()) all.push_back(buffer.cpu());
+        for (const Tensor& parameter : model->parameters()) all.push_back(parameter.grad().cpu());
+        for (const Tensor& buffer : model->buffers()) all.push_back(buffer.cpu());
         return all;
     };
     Tensor loss;
-    const auto forward = [&] { loss = torch::cross_entropy_loss(model.forward(inputs), targets); };
+    const auto forward = [&] { loss = torch::cross_entropy_loss(model->forward(inputs), targets); };
     const auto graph = recorded(forward);
     const auto backward = recorded([&] { loss.backward(); }, graph.get());
     for (const int seed : {1, 2}) {

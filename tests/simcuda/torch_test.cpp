@@ -24,23 +24,17 @@ namespace nn = torch::nn;
 
 const at::Device gpu(at::kCUDA, 1);
 
-struct Images : nn::Module {
-    Images() {
-        register_module("first", first);
-        register_module("norm", norm);
-        register_module("second", second);
-        register_module("classes", classes);
-    }
-    Tensor forward(Tensor x) {
-        x = torch::max_pool2d(torch::relu(norm(first(x))), 2);
-        x = torch::max_pool2d(torch::relu(second(x)), 2);
-        return classes(x.flatten(1));
-    }
-    nn::Conv2d first{nn::Conv2dOptions(1, 8, 3).padding(1)};
-    nn::Conv2d second{nn::Conv2dOptions(8, 16, 3).padding(1)};
-    nn::BatchNorm2d norm{8};
-    nn::Linear classes{16 * 7 * 7, 10};
-};
+nn::Sequential convolutions() {
+    return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 8, 3).padding(1)),
+                          nn::BatchNorm2d(8),
+                          nn::ReLU(),
+                          nn::MaxPool2d(2),
+                          nn::Conv2d(nn::Conv2dOptions(8, 16, 3).padding(1)),
+                          nn::ReLU(),
+                          nn::MaxPool2d(2),
+                          nn::Flatten(),
+                          nn::Linear(16 * 7 * 7, 10));
+}
 
 struct Words : nn::Module {
     Words() {
@@ -85,9 +79,9 @@ class SimulatedTorch : public testing::Test {
 };
 
 TEST_F(SimulatedTorch, TrainsConvolutionsWithNormsInFlatMemory) {
-    Images model;
-    model.to(gpu);
-    const auto parameters = model.parameters();
+    nn::Sequential model = convolutions();
+    model->to(gpu);
+    const auto parameters = model->parameters();
     std::int64_t count = 0;
     for (const Tensor& parameter : parameters) count += parameter.numel();
     const Tensor values = torch::zeros({count}, at::TensorOptions(gpu));
@@ -113,7 +107,7 @@ TEST_F(SimulatedTorch, TrainsConvolutionsWithNormsInFlatMemory) {
     std::vector<float> losses;
     for (int step = 0; step < 15; ++step) {
         gradients.zero_();
-        const Tensor loss = torch::cross_entropy_loss(model.forward(x), y);
+        const Tensor loss = torch::cross_entropy_loss(model->forward(x), y);
         loss.backward();
         const torch::NoGradGuard no_gradients;
         values.sub_(gradients, 0.05);
