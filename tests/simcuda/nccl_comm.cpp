@@ -266,14 +266,12 @@ class NcclTransfer {
 }  // namespace
 
 void NcclLog::begin(MPI_Comm ranks) {
-    MPI_Comm machine = MPI_COMM_NULL;
-    MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
-    const std::size_t named = std::hash<std::string>()(variable("NCCL_HOSTID"));
-    MPI_Comm_split(machine, static_cast<int>(named & 0x7fffffff), 0, &host_);
-    MPI_Comm_free(&machine);
     MPI_Comm_rank(ranks, &rank_);
     MPI_Comm_size(ranks, &size_);
-    ranks_ = ranks;
+    hosts_.resize(static_cast<std::size_t>(size_));
+    const std::uint64_t own =
+        std::hash<std::string>()(lockstep::host_name() + '/' + variable("NCCL_HOSTID"));
+    MPI_Allgather(&own, 1, MPI_UINT64_T, hosts_.data(), 1, MPI_UINT64_T, ranks);
     say("NCCL version 2.28.9+cuda13.0");
     say("NET/IB : No device found.");
     say("NET/Socket : Using [0]lo:127.0.0.1<0>");
@@ -281,27 +279,14 @@ void NcclLog::begin(MPI_Comm ranks) {
 
 void NcclLog::connect(const NcclOperation& operation) {
     if (operation.kind == NcclKind::receive || size_ == 1) return;
-    send_to(operation.kind == NcclKind::send ? operation.root : (rank_ + 1) % size_);
-}
-
-void NcclLog::send_to(int peer) {
+    const int peer = operation.kind == NcclKind::send ? operation.root : (rank_ + 1) % size_;
     if (peer == rank_ || !connected_.insert(peer).second) return;
-    if (is_on_this_host(peer))
+    const auto host = [&](int rank) { return hosts_[static_cast<std::size_t>(rank)]; };
+    if (host(peer) == host(rank_))
         say(fmt::format("Channel 00 : {0}[{0}] -> {1}[{1}] via SHM/direct/direct", rank_, peer));
     else
         say(fmt::format(
             "Channel 00/0 : {0}[{0}] -> {1}[{1}] [send] via NET/Socket/0", rank_, peer));
-}
-
-bool NcclLog::is_on_this_host(int peer) const {
-    MPI_Group all = MPI_GROUP_NULL, here = MPI_GROUP_NULL;
-    MPI_Comm_group(ranks_, &all);
-    MPI_Comm_group(host_, &here);
-    int found = MPI_UNDEFINED;
-    MPI_Group_translate_ranks(all, 1, &peer, here, &found);
-    MPI_Group_free(&all);
-    MPI_Group_free(&here);
-    return found != MPI_UNDEFINED;
 }
 
 std::uint64_t nccl_sent_bytes() {

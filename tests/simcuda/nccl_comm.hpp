@@ -43,11 +43,8 @@ class NcclLog {
     void connect(const NcclOperation& operation);
 
   private:
-    void send_to(int peer);
-    bool is_on_this_host(int peer) const;
-
-    MPI_Comm ranks_ = MPI_COMM_NULL, host_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
+    std::vector<std::uint64_t> hosts_;  ///< a hash of each rank's
     std::set<int> connected_;
 };
 
