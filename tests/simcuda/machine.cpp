@@ -83,7 +83,7 @@ bool Arena::holds(const void* address) const {
     return at >= begin_ && at < begin_ + size;
 }
 
-void* Memory::allocate(int device, std::size_t bytes) {
+void* Memory::allocate(int device, std::size_t bytes, Stream* owner) {
     const std::size_t most = settings().memory;
     const std::lock_guard lock(mutex_);
     std::size_t& used = used_[device];
@@ -92,8 +92,14 @@ void* Memory::allocate(int device, std::size_t bytes) {
     if (data == nullptr) return nullptr;
     std::memset(behind(data), poison, bytes);
     used += bytes;
-    blocks_[static_cast<const std::byte*>(data)] = {bytes, device};
+    blocks_[static_cast<const std::byte*>(data)] = {bytes, device, owner};
     return data;
+}
+
+Stream* Memory::owner_of(void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(static_cast<const std::byte*>(data));
+    return found == blocks_.end() ? nullptr : found->second.owner;
 }
 
 void Memory::release(void* data) {
@@ -254,11 +260,11 @@ void Machine::synchronize(int device) {
         if (stream->device() == device) stream->drain();
 }
 
-void* Machine::allocate(int device, std::size_t bytes) {
+void* Machine::allocate(int device, std::size_t bytes, Stream* owner) {
     make_context(device);
-    if (void* const data = memory.allocate(device, bytes)) return data;
+    if (void* const data = memory.allocate(device, bytes, owner)) return data;
     synchronize(device);
-    return memory.allocate(device, bytes);
+    return memory.allocate(device, bytes, owner);
 }
 
 }  // namespace simcuda

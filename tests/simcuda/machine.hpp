@@ -74,11 +74,16 @@ class Arena {
     std::array<std::vector<void*>, 64> free_;  ///< by the exponent of their size
 };
 
+class Stream;
+
 /// Any thread.
 class Memory {
   public:
-    /// Null where the GPU has not so much left.
-    void* allocate(int device, std::size_t bytes);
+    /// Null where the GPU has not so much left. `owner`: whose work uses it.
+    void* allocate(int device, std::size_t bytes, Stream* owner);
+
+    /// Null where nobody was named, or `data` is not what allocate() gave.
+    Stream* owner_of(void* data);
 
     /// Aborts unless `data` is what allocate() gave.
     void release(void* data);
@@ -110,6 +115,7 @@ class Memory {
     struct Block {
         std::size_t bytes = 0;
         int device = 0;
+        Stream* owner = nullptr;
     };
 
     Arena arena_;
@@ -198,7 +204,7 @@ class Machine {
     void synchronize(int device);
 
     /// Like memory.allocate(), after all frees that are still in streams where need be.
-    void* allocate(int device, std::size_t bytes);
+    void* allocate(int device, std::size_t bytes, Stream* owner = nullptr);
 
   private:
     std::mutex mutex_;

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -42,39 +41,14 @@ int index_of(c10::Device device) {
     return device.has_index() ? device.index() : Machine::device();
 }
 
-/// The streams for which memory was allocated.
-class Owners {
-  public:
-    void add(void* data, Stream& stream) {
-        const std::lock_guard lock(mutex_);
-        streams_[data] = &stream;
-    }
-    Stream& take(void* data) {
-        const std::lock_guard lock(mutex_);
-        const auto found = streams_.find(data);
-        if (found == streams_.end()) die("LibTorch freed what is not allocated on a GPU");
-        Stream& stream = *found->second;
-        streams_.erase(found);
-        return stream;
-    }
-
-  private:
-    std::mutex mutex_;
-    std::map<void*, Stream*> streams_;
-};
-
-Owners& owners() {
-    static Owners& all = *new Owners;
-    return all;
-}
-
 /// As CUDA's caching allocator: memory is free for later work of the stream that it was for.
 void release(void* data) {
     if (data == nullptr) return;
     Memory& memory = machine().memory;
-    Stream& stream = owners().take(data);
-    if (stream.is_idle()) return memory.release(data);
-    stream.enqueue([&memory, data] { memory.release(data); });
+    Stream* const owner = memory.owner_of(data);
+    if (owner == nullptr) die("LibTorch freed what is not allocated on a GPU for it");
+    if (owner->is_idle()) return memory.release(data);
+    owner->enqueue([&memory, data] { memory.release(data); });
 }
 
 std::atomic<std::int64_t> failed_allocations = 0;
@@ -84,7 +58,7 @@ class Allocator final : public c10::DeviceAllocator {
     c10::DataPtr allocate(std::size_t bytes) override {
         const int device = Machine::device();
         void* data = nullptr;
-        if (bytes > 0) data = machine().allocate(device, bytes);
+        if (bytes > 0) data = machine().allocate(device, bytes, &own_stream());
         if (bytes > 0 && data == nullptr) note_failed_allocation();
         TORCH_CHECK_WITH(OutOfMemoryError,
                          bytes == 0 || data != nullptr,
@@ -97,7 +71,6 @@ class Allocator final : public c10::DeviceAllocator {
                          " bytes of which ",
                          machine().memory.used(device),
                          " are in use.");
-        if (data != nullptr) owners().add(data, own_stream());
         if (Recording* const recording = recording_around()) recording->own(data);
         return {data, data, &release, gpu(device)};
     }
