@@ -383,11 +383,10 @@ SimGenerator& default_draws(c10::DeviceIndex device) {
     return *static_cast<SimGenerator*>(default_generator(device).unsafeGetGeneratorImpl());
 }
 
-DrawScope::DrawScope(const at::Generator& source) {
+DrawScope::DrawScope(const at::Generator& source) : one_at_a_time_(draw_mutex()) {
     TORCH_CHECK(source.device().is_cuda(),
                 "Expected a 'cuda' device type for generator but found 'cpu'");
     const std::uint64_t seed = static_cast<SimGenerator*>(source.unsafeGetGeneratorImpl())->next();
-    draw_mutex().lock();
     at::Generator cpu = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(cpu.mutex());
     before_ = cpu.unsafeGetGeneratorImpl()->get_state();
@@ -395,12 +394,9 @@ DrawScope::DrawScope(const at::Generator& source) {
 }
 
 DrawScope::~DrawScope() {
-    {
-        at::Generator cpu = at::detail::getDefaultCPUGenerator();
-        const std::lock_guard lock(cpu.mutex());
-        cpu.unsafeGetGeneratorImpl()->set_state(*before_);
-    }
-    draw_mutex().unlock();
+    at::Generator cpu = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(cpu.mutex());
+    cpu.unsafeGetGeneratorImpl()->set_state(*before_);
 }
 
 }  // namespace simcuda

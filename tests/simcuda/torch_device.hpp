@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include <ATen/core/Generator.h>
 #include <c10/core/Allocator.h>
@@ -84,6 +85,7 @@ class DrawScope {
     DrawScope& operator=(const DrawScope&) = delete;
 
   private:
+    std::lock_guard<std::mutex> one_at_a_time_;
     c10::intrusive_ptr<c10::TensorImpl> before_;
 };
 
