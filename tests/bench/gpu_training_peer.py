@@ -24,8 +24,12 @@ def give_up(why):
     sys.exit(0)
 
 
-def resnet50(classes):
-    """https://arxiv.org/abs/1512.03385, with the stride in the 3x3 convolution: as torchvision has it."""
+def made(model, classes):
+    """resnet50 here: https://arxiv.org/abs/1512.03385, with the stride in the 3x3 convolution, as torchvision has it."""
+    if model != "resnet50":
+        import torchvision
+
+        return torchvision.models.get_model(model, num_classes=classes)
     from torch import nn
 
     def normed(inputs, outputs, size, stride=1):
@@ -49,14 +53,6 @@ def resnet50(classes):
             layers.append(Bottleneck(inputs, width, 1 if block else stride))
             inputs = 4 * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
-
-
-def made(model, classes):
-    if model == "resnet50":
-        return resnet50(classes)
-    import torchvision
-
-    return torchvision.models.get_model(model, num_classes=classes)
 
 
 class Steps:

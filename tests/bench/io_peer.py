@@ -33,10 +33,6 @@ def normalized(pixels):
     return pixels.float().mul_(1 / (255 * STDDEV)).sub_(MEAN / STDDEV)
 
 
-def open_packed(folder):
-    return h5py.File(next(pathlib.Path(folder).glob("*.h5")), "r")
-
-
 # Files
 
 
@@ -81,7 +77,7 @@ def make_mds(images, labels, folder):
 
 
 def make_files(args):
-    with open_packed(args.packed) as file:
+    with h5py.File(next(args.packed.glob("*.h5")), "r") as file:
         images, labels = file["data/images"], file["data/labels"][:]
         few = args.sequential_samples or len(labels)
         make_gzip(images[: args.gzip_samples or None], labels[: args.gzip_samples or None],

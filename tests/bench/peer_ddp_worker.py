@@ -100,14 +100,7 @@ def normalize(pixels):
     return (pixels.float() / 255 - MEAN) / STDDEV
 
 
-def loader_batches(images, labels, per_rank, workers):
-    data = Samples(images, labels)
-    sampler = DistributedSampler(data, shuffle=True, seed=0)
-    sampler.set_epoch(0)
-    return DataLoader(data, batch_size=per_rank, sampler=sampler, num_workers=workers)
-
-
-def memory_batches(images, labels, per_rank):
+def memory_batches(images, labels, per_rank, layout):
     """The data as floats in memory, a batch by one indexing operation: the peer's fastest way."""
     if images.dtype == torch.uint8:
         images = normalize(images)
@@ -115,7 +108,8 @@ def memory_batches(images, labels, per_rank):
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     for start in range(0, len(labels), per_rank * ranks):
         mine = order[start : start + per_rank * ranks][rank::ranks]
-        yield images[mine], labels[mine]
+        # contiguous() would leave one channel as it is, and the convolutions would take it for outermost.
+        yield images[mine].clone(memory_format=layout) if layout else images[mine], labels[mine]
 
 
 def place():
@@ -123,12 +117,6 @@ def place():
     if not torch.distributed.is_initialized():
         return 1, 0
     return torch.distributed.get_world_size(), torch.distributed.get_rank()
-
-
-def channels_innermost(batches):
-    for images, labels in batches:
-        # contiguous() would leave one channel as it is, and the convolutions would take it for outermost.
-        yield images.clone(memory_format=torch.channels_last), labels
 
 
 def train(model, batches, limit):
@@ -164,10 +152,14 @@ def parse():
 
 def batches_of(args):
     images, labels = data_of(args.model, args.data)
-    if args.variant == "loader":
-        return loader_batches(images, labels, args.batch // place()[0], args.workers)
-    batches = memory_batches(images, labels, args.batch // place()[0])
-    return channels_innermost(batches) if args.like == "lockstep" and images.dim() == 4 else batches
+    per_rank = args.batch // place()[0]
+    if args.variant == "memory":
+        layout = torch.channels_last if args.like == "lockstep" and images.dim() == 4 else None
+        return memory_batches(images, labels, per_rank, layout)
+    data = Samples(images, labels)
+    sampler = DistributedSampler(data, shuffle=True, seed=0)
+    sampler.set_epoch(0)
+    return DataLoader(data, batch_size=per_rank, sampler=sampler, num_workers=args.workers)
 
 
 def main():
