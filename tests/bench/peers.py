@@ -2,6 +2,7 @@
 """Python environments of the peers; each is made on first use."""
 
 import argparse
+import functools
 import os
 import pathlib
 import shutil
@@ -46,29 +47,21 @@ def environment(name, requirements, probe, megabytes, beside_torch=True, has_pip
     return folder
 
 
-def peer_environment():
-    """PyTorch itself."""
-    probe = "import torch.distributed as d; assert d.is_gloo_available()"
-    return environment(PEER, "peer_requirements.txt", probe, 700, beside_torch=False)
-
-
-def io_environment():
-    """The peers of `io`."""
-    probe = "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali"
-    return environment("peer-io-1", "io_requirements.txt", probe, 400)
-
-
-def models_environment():
-    """The peers of train/model/models_peer, and peer_ddp's for resnet18 and gpt."""
-    probe = "import torch, torchvision; from transformers import GPT2LMHeadModel"
-    return environment(MODELS, "models_requirements.txt", probe, 100)
-
-
-def traces_environment():
-    """The peers of train/traces_peer; they need no PyTorch. Every check on a bare machine makes it: a pip of its own would
-    take as long as all packages."""
-    probe = "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client"
-    return environment(TRACES, "traces_requirements.txt", probe, 60, beside_torch=False, has_pip=False)
+# PyTorch itself.
+peer_environment = functools.partial(environment, PEER, "peer_requirements.txt",
+                                     "import torch.distributed as d; assert d.is_gloo_available()", 700, beside_torch=False)
+# The peers of `io`.
+io_environment = functools.partial(environment, "peer-io-1", "io_requirements.txt",
+                                   "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali", 400)
+# The peers of train/model/models_peer, and peer_ddp's for resnet18 and gpt.
+models_environment = functools.partial(environment, MODELS, "models_requirements.txt",
+                                       "import torch, torchvision; from transformers import GPT2LMHeadModel", 100)
+# The peers of train/traces_peer; they need no PyTorch. Every check on a bare machine makes it: a pip of its own would take
+# as long as all packages.
+traces_environment = functools.partial(
+    environment, TRACES, "traces_requirements.txt",
+    "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client", 60,
+    beside_torch=False, has_pip=False)
 
 
 def run_in(maker):
