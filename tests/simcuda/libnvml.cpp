@@ -41,10 +41,6 @@ int nvmlShutdown() {
     return ok;
 }
 
-int nvmlSystemGetDriverVersion(char* text, unsigned size) {
-    return give("580.0", text, size);
-}
-
 int nvmlDeviceGetCount_v2(unsigned* count) {
     *count = static_cast<unsigned>(simcuda::gpu_count());
     return ok;
