@@ -43,24 +43,6 @@ std::vector<at::Tensor> written(const c10::OperatorHandle& op, const torch::jit:
     return tensors;
 }
 
-/// What else the bits of LibTorch's operators depend on: autograd runs them otherwise than models
-/// do.
-class ThreadMode {
-  public:
-    class Scope {
-      public:
-        explicit Scope(const ThreadMode& mode) : grad_(mode.is_grad_), keys_(mode.keys_) {}
-
-      private:
-        c10::AutoGradMode grad_;
-        c10::impl::ForceDispatchKeyGuard keys_;
-    };
-
-  private:
-    bool is_grad_ = c10::GradMode::is_enabled();
-    c10::impl::LocalDispatchKeySet keys_ = c10::impl::tls_local_dispatch_key_set();
-};
-
 c10::IValue value_without_graph(const c10::IValue& value) {
     if (value.isTensor()) return without_graph(value.toTensor());
     if (!value.isTensorList()) return value;
@@ -88,49 +70,44 @@ bool is_elsewhere(const at::Tensor& kept, const at::Tensor& made) {
     return kept.defined() && kept.const_data_ptr() != made.const_data_ptr();
 }
 
-}  // namespace
-
 /// When it goes, tensors from before the recording have the bytes that they had.
-class Recording::PutBack {
-  public:
-    PutBack(const std::vector<at::Tensor>& tensors, const std::set<void*>& own) {
-        for (const at::Tensor& tensor : tensors) {
-            if (!tensor.defined() || tensor.numel() == 0 ||
-                own.contains(tensor.storage().mutable_data()))
-                continue;
-            auto* const begin =
-                static_cast<std::byte*>(machine().memory.behind(tensor.storage().mutable_data()));
-            kept_.push_back({begin, std::vector(begin, begin + tensor.storage().nbytes())});
-        }
+auto put_back(const std::vector<at::Tensor>& tensors, const std::set<void*>& own) {
+    std::vector<std::pair<std::byte*, std::vector<std::byte>>> kept;
+    for (const at::Tensor& tensor : tensors) {
+        if (!tensor.defined() || tensor.numel() == 0) continue;
+        void* const data = tensor.storage().mutable_data();
+        if (own.contains(data)) continue;
+        auto* const begin = static_cast<std::byte*>(machine().memory.behind(data));
+        kept.push_back({begin, std::vector(begin, begin + tensor.storage().nbytes())});
     }
-    ~PutBack() {
+    return c10::make_scope_exit([kept = std::move(kept)] {
         own_stream().drain();
-        for (const auto& [begin, bytes] : kept_) std::memcpy(begin, bytes.data(), bytes.size());
-    }
-    PutBack(const PutBack&) = delete;
-    PutBack& operator=(const PutBack&) = delete;
+        for (const auto& [begin, bytes] : kept) std::memcpy(begin, bytes.data(), bytes.size());
+    });
+}
 
-  private:
-    std::vector<std::pair<std::byte*, std::vector<std::byte>>> kept_;
-};
+}  // namespace
 
 void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Operator run) {
     if (is_refused_operator()) refuse();
     const auto within = enter_operator();
     const torch::jit::Stack given = arguments_of(op, *stack);
     {
-        const PutBack put_back(written(op, given), own_);
+        const auto untouched = put_back(written(op, given), own_);
         run(op, stack);
     }
     tasks_.push_back([op = op,
-                      mode = ThreadMode(),
+                      is_grad = c10::GradMode::is_enabled(),
+                      keys = c10::impl::tls_local_dispatch_key_set(),
                       draws = default_draws().draw_state(),
                       given,
                       run,
                       kept = results_of(op, *stack)] {
-        const ThreadMode::Scope scope(mode);
+        // Autograd runs operators otherwise than models do, and their bits depend on it.
+        const c10::AutoGradMode grad(is_grad);
+        const c10::impl::ForceDispatchKeyGuard guard(keys);
         // The default generator is where it was in the recording.
-        const auto put_back = c10::make_scope_exit(
+        const auto drawn = c10::make_scope_exit(
             [before = default_draws().draw_state()] { default_draws().use(before); });
         default_draws().use(draws);
         torch::jit::Stack again = given;
@@ -145,7 +122,7 @@ void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Ope
 void Recording::add(const at::Tensor& to, std::function<void()> work) {
     const auto within = enter_operator();
     {
-        const PutBack put_back({to}, own_);
+        const auto untouched = put_back({to}, own_);
         work();
     }
     tasks_.push_back(std::move(work));

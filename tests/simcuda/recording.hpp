@@ -37,8 +37,6 @@ class Recording {
     const std::vector<std::function<void()>>& tasks() const { return tasks_; }
 
   private:
-    class PutBack;
-
     std::vector<std::function<void()>> tasks_;
     std::set<void*> own_;
     bool is_spoilt_ = false;
