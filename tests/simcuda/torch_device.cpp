@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -267,11 +266,6 @@ using State = std::array<std::uint64_t, 2>;
 
 constexpr std::uint64_t step = 4;  // CUDA's, too, counts in fours
 
-std::mutex& draw_mutex() {
-    static std::mutex& one = *new std::mutex;
-    return one;
-}
-
 std::vector<at::Generator> make_generators() {
     std::vector<at::Generator> all;
     for (int device = 0; device < device_count(); ++device)
@@ -381,22 +375,6 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 
 SimGenerator& default_draws(c10::DeviceIndex device) {
     return *static_cast<SimGenerator*>(default_generator(device).unsafeGetGeneratorImpl());
-}
-
-DrawScope::DrawScope(const at::Generator& source) : one_at_a_time_(draw_mutex()) {
-    TORCH_CHECK(source.device().is_cuda(),
-                "Expected a 'cuda' device type for generator but found 'cpu'");
-    const std::uint64_t seed = static_cast<SimGenerator*>(source.unsafeGetGeneratorImpl())->next();
-    at::Generator cpu = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(cpu.mutex());
-    before_ = cpu.unsafeGetGeneratorImpl()->get_state();
-    cpu.set_current_seed(seed);
-}
-
-DrawScope::~DrawScope() {
-    at::Generator cpu = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(cpu.mutex());
-    cpu.unsafeGetGeneratorImpl()->set_state(*before_);
 }
 
 }  // namespace simcuda

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include <ATen/core/Generator.h>
 #include <c10/core/Allocator.h>
@@ -74,19 +73,5 @@ class SimGenerator final : public c10::GeneratorImpl {
 
 const at::Generator& default_generator(c10::DeviceIndex device);
 SimGenerator& default_draws(c10::DeviceIndex device = -1);
-
-/// LibTorch's operators for CPUs draw from the CPU's default generator: while this lives, they draw
-/// what `source` gives, and afterwards as if nothing had been drawn.
-class DrawScope {
-  public:
-    explicit DrawScope(const at::Generator& source);
-    ~DrawScope();
-    DrawScope(const DrawScope&) = delete;
-    DrawScope& operator=(const DrawScope&) = delete;
-
-  private:
-    std::lock_guard<std::mutex> one_at_a_time_;
-    c10::intrusive_ptr<c10::TensorImpl> before_;
-};
 
 }  // namespace simcuda

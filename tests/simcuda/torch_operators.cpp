@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
@@ -21,6 +24,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorShape.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
 namespace simcuda {
@@ -256,6 +260,25 @@ std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_
     return {};
 }
 
+/// LibTorch's operators for CPUs draw from the CPU's default generator: until what is returned
+/// goes, they draw what `source` gives, and afterwards as if nothing had been drawn.
+auto draw_from(const at::Generator& source) {
+    TORCH_CHECK(source.device().is_cuda(),
+                "Expected a 'cuda' device type for generator but found 'cpu'");
+    const std::uint64_t seed = static_cast<SimGenerator*>(source.unsafeGetGeneratorImpl())->next();
+    static std::mutex& one_at_a_time = *new std::mutex;
+    std::unique_lock alone(one_at_a_time);
+    at::Generator cpu = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(cpu.mutex());
+    auto before = cpu.unsafeGetGeneratorImpl()->get_state();
+    cpu.set_current_seed(seed);
+    return c10::make_scope_exit(
+        [alone = std::move(alone), before = std::move(before), cpu]() mutable {
+            const std::lock_guard at_end(cpu.mutex());
+            cpu.unsafeGetGeneratorImpl()->set_state(*before);
+        });
+}
+
 /// The nearest numbers with TF32's 10 bits behind the point; ties go away from zero.
 Tensor rounded_to_tf32(const Tensor& tensor) {
     const Tensor rounded = host_view(tensor).clone();
@@ -301,7 +324,7 @@ void run_now(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     round_factors(op, *stack);
     if (!op.hasTag(at::Tag::nondeterministic_seeded)) return run_on_copies(op, stack);
     const auto given = take_generator(*stack, arguments);
-    const DrawScope draws(given ? *given : default_generator(-1));
+    const auto draws = draw_from(given ? *given : default_generator(-1));
     run_on_copies(op, stack);
 }
 
