@@ -13,12 +13,13 @@
 #include "support/slow_link.hpp"
 #include "train/one_rank.hpp"
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
+#include <future>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -363,28 +364,23 @@ TEST_F(SimulatedUpdate, WaitsForTheCopyOfASaveAndTheCopyForIt) {
 class Gate {
   public:
     explicit Gate(double seconds) {
-        simcuda::machine().default_stream(ranks().rank()).enqueue([state = state_, seconds] {
-            std::unique_lock lock(state->mutex);
-            state->changed.wait_for(
-                lock, std::chrono::duration<double>(seconds), [&] { return state->is_open; });
-            state->has_ended = true;
-        });
+        simcuda::machine()
+            .default_stream(ranks().rank())
+            .enqueue([opened = opened_.get_future().share(), has_ended = has_ended_, seconds] {
+                opened.wait_for(std::chrono::duration<double>(seconds));
+                *has_ended = true;
+            });
     }
     /// Whether nobody waited for it until now.
     bool open() {
-        const std::lock_guard lock(state_->mutex);
-        state_->is_open = true;
-        state_->changed.notify_all();
-        return !state_->has_ended;
+        const bool was_closed = !*has_ended_;
+        opened_.set_value();
+        return was_closed;
     }
 
   private:
-    struct State {
-        std::mutex mutex;
-        std::condition_variable changed;
-        bool is_open = false, has_ended = false;
-    };
-    const std::shared_ptr<State> state_ = std::make_shared<State>();
+    std::promise<void> opened_;
+    std::shared_ptr<std::atomic<bool>> has_ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 // The GPU is not done with the gradients before.
