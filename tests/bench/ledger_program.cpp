@@ -34,7 +34,7 @@ std::vector<std::uint64_t> shuffled(std::uint64_t epoch) {
 
 struct Cost {
     double add_s = 0, flush_s = 0;
-    std::uint64_t steps = 0, flushes = 0;
+    std::uint64_t steps = 0;
 };
 
 Cost write_epochs(LedgerWriter& ledger, std::uint64_t epochs) {
@@ -53,7 +53,6 @@ Cost write_epochs(LedgerWriter& ledger, std::uint64_t epochs) {
             const double flushing = now_s();
             ledger.flush();
             cost.flush_s += now_s() - flushing;
-            ++cost.flushes;
         }
     }
     return cost;
@@ -80,8 +79,8 @@ int main(int count, char** words) {
     std::filesystem::remove_all(folder);
     const double steps = static_cast<double>(cost.steps);
     const double add_us = 1e6 * cost.add_s / steps;
-    const double flush_us =
-        1e6 * cost.flush_s / static_cast<double>(std::max<std::uint64_t>(cost.flushes, 1));
+    const std::uint64_t flushes = std::max<std::uint64_t>(cost.steps / steps_of_checkpoint, 1);
+    const double flush_us = 1e6 * cost.flush_s / static_cast<double>(flushes);
     std::cout << fmt::format(
         "{} steps: {:.2f} us a step, {:.0f} us a flush, {:.2f} bytes a sample\n",
         cost.steps,
