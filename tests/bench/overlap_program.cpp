@@ -103,10 +103,6 @@ struct Trainee {
         replica.finish();
         replica.publish();
     }
-    double gradient_bytes() const {
-        return static_cast<double>(ModelLayout(*model_of(plain.module)).flat().size() *
-                                   sizeof(float));
-    }
 };
 
 template <class Clock, class Work>
@@ -160,7 +156,9 @@ void measure_overlap(const Communicator& ranks, int steps, double share) {
     Trainee free(ranks, std::make_shared<Deep>(), limits);
     const double backward_s = backward_s_of({std::make_shared<Deep>()}, ranks);
     const double link_s = std::stod(ranks.broadcast(std::to_string(share * backward_s)));
-    Trainee throttled(ranks, std::make_shared<Deep>(), limits, free.gradient_bytes() / link_s);
+    const std::size_t floats = ModelLayout(*model_of(free.plain.module)).flat().size();
+    const double bytes = static_cast<double>(floats * sizeof(float));
+    Trainee throttled(ranks, std::make_shared<Deep>(), limits, bytes / link_s);
     std::vector<double> fast, slow;
     for (int step = 0; step < steps; ++step) {
         ranks.barrier();

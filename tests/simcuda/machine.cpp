@@ -36,13 +36,6 @@ std::uint64_t next_number() {
     return ++streams;
 }
 
-/// Signals are for the program's own threads.
-void block_signals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
-
 thread_local int current_device = 0;
 
 }  // namespace
@@ -148,7 +141,9 @@ bool Memory::is_locked(const void* data) {
 
 Stream::Stream(int device) : device_(device), number_(next_number()) {
     std::thread([this] {
-        block_signals();
+        sigset_t all;  // signals are for the program's own threads
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
         run();
     }).detach();
 }

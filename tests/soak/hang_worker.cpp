@@ -37,11 +37,6 @@ void pause_ms(int milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-/// The moment of the fault, for whoever measures how long the verdict took.
-void note_time(const fs::path& folder) {
-    std::ofstream(folder / "fault") << fmt::format("{:.6f}\n", unix_time_s());
-}
-
 struct Rank {
     Communicator ranks;
     FlightRecorder recorder;
@@ -78,7 +73,8 @@ void exchange_buckets(Rank& rank, const Options& options) {
     for (std::uint64_t step = 0;; ++step) {
         const bool is_hit = rank.is_victim && step == options.at_step;
         if (is_hit) {
-            note_time(options.folder);
+            // For whoever measures how long the verdict took.
+            std::ofstream(options.folder / "fault") << fmt::format("{:.6f}\n", unix_time_s());
             if (options.fault == "exit") return rank.recorder.mark_finished();
             if (options.fault == "size") call_another_size(rank);
         }
