@@ -3,26 +3,14 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <iomanip>
 #include <regex>
+#include <sstream>
 
 namespace lockstep::test {
 namespace {
 
-// Commands of one folder.
-class DataAdvice : public RunsTest {
-  protected:
-    ProcessResult shell(const std::string& command) const {
-        return in_shell(folder_.path(), command);
-    }
-    /// Python with NumPy as `n`, and h5py.
-    void python(const std::string& program) const {
-        const std::string text = "import h5py, numpy as n; r=n.random.default_rng(1)\n" + program;
-        ASSERT_THAT(
-            run_process(
-                {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text}),
-            ends(0));
-    }
-};
+class DataAdvice : public RunsTest {};
 
 // From the first word of a command to the end of the line.
 std::string command_in(const std::string& output) {
@@ -44,7 +32,7 @@ std::string option_in(const std::string& output, const std::string& begin) {
 // A mistake, and what works once the advice about it was followed: its command was run, or the
 // option that begins so is added. The line has both, as "common {mistaken|right} common".
 struct Advised {
-    std::string name, python, line, code, option = {};
+    std::string code, name, option, python, line;
 
     std::string mistaken() const { return chosen("$1"); }
     std::string right() const { return chosen("$2"); }
@@ -75,248 +63,198 @@ TEST_P(DataAdviceWorks, AsItIsPrinted) {
     EXPECT_THAT(shell(advised.right()), ends(0)) << refused;
 }
 
-// `inspect` opens fields as `train` does.
+// Each is "# CODE NAME" or "# CODE NAME "OPTION"", the Python that makes its files, where they are
+// not those of the mistake before, and its line after "$ ". `inspect` opens fields as `train` does.
+constexpr const char* advised_mistakes = R"(
+# E207 LabelsInASecondFile
+for i in 1, 2:
+  h5py.File(f'x{i}.h5', 'w').update({'x': n.zeros((12, 8, 8, 3), 'u1')})
+  h5py.File(f'y{i}.h5', 'w').update({'y': n.arange(12) % 2})
+$ lockstep data inspect {x1.h5 x2.h5 y1.h5 y2.h5|NAME.h5} --field images=/x:HWC
+$ --field labels=/y:label
+# E209 SamplesLast
+f = h5py.File('m.mat', 'w'); f['x'] = n.zeros((8, 8, 3, 12)); f['y'] = n.arange(12)[None] % 2
+$ lockstep data inspect {m.mat|NAME} --field images=/x:HWC --field labels=/y:label
+# E209 SamplesLastToPack
+$ lockstep data pack --out P --hdf5 {m.mat|NAME} --field images=/x:HWC --field labels=/y:label
+# E234 OneLabelAFile
+import os; os.mkdir('s')
+for i in range(6):
+  h5py.File(f's/{i}.h5', 'w').update({'x': n.zeros((8, 8, 3), 'u1'), 'y': n.int64(i % 2)})
+$ lockstep data inspect {'s/*.h5' --field labels=/y --field images=/x:HWC|NAME}
+# E235 OneSampleAFile
+import os; os.mkdir('s')
+for i in range(6):
+  h5py.File(f's/{i}.h5', 'w').update({'x': n.zeros((16, 16, 3), 'u1'), 'm': n.eye(16, dtype='u1')})
+$ lockstep train --run R --data {s --field images=/x:HWC --field masks=/m|NAME --model unet
+$ --width 4 --batch 2 --max-steps 1}
+# E234 EncodedImages
+f = h5py.File('e.h5', 'w'); f['y'] = n.arange(12) % 2
+d = f.create_dataset('x', (12,), dtype=h5py.vlen_dtype('u1'))
+for i in range(12): d[i] = n.frombuffer(b'P6 8 8 255 ' + bytes([9 * i]) * 192, 'u1')
+$ lockstep train --run R --data {e.h5 --field images=/x --field labels=/y|NAME --model mlp
+$ --batch 4 --max-steps 1}
+# E207 ADataSetASample
+f = h5py.File('g.h5', 'w')
+for i in range(12): f[f'x/{i}.jpg'] = n.full((8, 8, 3), i, 'u1')
+f['y'] = n.arange(12)
+$ lockstep data inspect {g.h5|NAME} --field images=/x:HWC --field labels=/y:label
+# E217 Volumes
+x, y = n.zeros((12, 1, 4, 4, 4), 'f4'), n.arange(12) % 2
+h5py.File('v.h5', 'w').update({'x': x, 'y': y}); n.save('x.npy', x); n.save('y.npy', y)
+$ lockstep train --run R --batch 4 --max-steps 1 --data {v.h5|NAME} --field images=/x{|:CHW}
+$ --field labels=/y
+# E214 VolumesToPack
+$ lockstep data pack --out P --hdf5 {v.h5|NAME} --field images=/x{|:CHW} --field labels=/y
+# E214 VolumesOfNumPyToPack
+$ lockstep data pack --out P --npy images={x|NAME}.npy --npy labels=y.npy{| --layout chw}
+# E216 ArraysInAZipToTrain
+n.savez('m.npz', x=n.zeros((12, 4, 4), 'u1'), y=n.arange(12) % 2)
+$ lockstep {train --run R --data m.npz|data pack --out P --npy images=NAME/x.npy
+$ --npy labels=NAME/y.npy}
+# E209 SamplesLastOfNumPy
+n.save('x.npy', n.zeros((12, 4, 4), 'u1')); n.save('y.npy', n.ones((1, 12), 'i8'))
+$ lockstep data pack --out P --npy images=x.npy --npy labels={y|NAME}.npy
+# E214 TextsAsObjectsOfNumPy
+n.save('x.npy', n.zeros((12, 4))); n.save('y.npy', n.array(['a', 'b'] * 6, object))
+$ lockstep data pack --out P --npy features=x.npy --npy labels={y|NAME}.npy
+# E214 FortranOrderInAnArchive
+n.savez_compressed('m.npz', **{'a b': n.asfortranarray(n.zeros((12, 4))), 'y': n.ones(12)})
+$ lockstep data pack --out P --npy {'features=m.npz:a b'|features=NAME.npy}
+# E214 AnotherArrayOfAnArchiveInFortranOrder "--npy features=m.npz:"
+n.savez('m.npz', x=n.asfortranarray(n.zeros((12, 4))), good=n.zeros((12, 4)))
+$ lockstep data pack --out P {--npy features=m.npz:goof|}
+# E214 FortranOrder
+n.save('x.npy', n.asfortranarray(n.zeros((12, 4))))
+$ lockstep data pack --out P --npy features={x|NAME}.npy
+# E214 TextsOfNumPy
+n.save('x.npy', n.zeros((12, 4))); n.save('y.npy', n.array(['a', 'b'] * 6))
+$ lockstep data pack --out P --npy features=x.npy --npy labels={y|NAME}.npy
+# E214 FloatLabelsOfNumPy
+n.save('x.npy', n.zeros((12, 4))); n.save('y.npy', n.arange(12.) % 2)
+$ lockstep data pack --out P --npy features=x.npy --npy labels={y|NAME}.npy
+# E239 CellsWithoutAValue
+open('t.csv', 'w').write('a,b,kind\n1,2,u\n,2,v\nNA,3,u\n4,4,v\n')
+$ lockstep data pack --out P --csv {t|NAME}.csv --label kind
+# E239 TargetsWithText
+open('t.csv', 'w').write('a,y\n1,2\n2,"it\'s"\n3,4\n')
+$ lockstep data pack --out P --csv {t|NAME}.csv --target y
+# E214 CifarForPython
+import os, pickle; os.mkdir('c'); batch = {b'labels': [1, 2], b'data': n.zeros((2, 3072), 'u1')}
+for i in range(1, 6): pickle.dump(batch, open(f'c/data_batch_{i}', 'wb'))
+$ lockstep data pack --out P --cifar10 c
+# E214 AFlatFolderOfImages
+import os; os.mkdir('d'); open('d/a.pgm', 'wb').write(b'P5 4 4 255 ' + bytes(16))
+$ lockstep data pack --out P --folder {d|NAME}
+# E216 TwoPackedDataSets
+n.save('x.npy', n.zeros((12, 4, 4), 'u1')); n.save('y.npy', n.arange(12) % 2)
+$ {lockstep data pack --npy images=x.npy --npy labels=y.npy --out A >o &&
+$ lockstep data pack --npy images=x.npy --npy labels=y.npy --out B >o &&
+$ |}lockstep data inspect {A B|NAME}
+# E210 LabelsBelowZero
+h5py.File('f.h5', 'w').update({'x': n.zeros((12, 8, 8, 3), 'u1'), 'y': n.arange(12) % 3 - 1})
+$ lockstep data inspect {f.h5|NAME} --field images=/x:HWC --field labels=/y:label
+# E210 EmptyTexts
+h5py.File('f.h5', 'w').update({'x': n.zeros((12, 8, 8, 3), 'u1'), 'y': n.array([b'a', b''] * 6)})
+$ lockstep data inspect f.h5 --field images=/x:HWC --field labels=/y:label
+# E208 FilesOfTwoTypes
+for k in 'f4', 'f8': h5py.File(k + '.h5', 'w').update({'v': n.zeros((5, 3), k)})
+$ lockstep data inspect f4.h5 {|NAME/}f8.h5 --field values=/v
+# E214 UnknownKinds
+h5py.File('f.h5', 'w').update({'x': n.zeros((12, 4, 4, 3), 'u1'), 'y': n.arange(12.) % 2})
+$ lockstep data {pack --out P --csv|inspect} f.h5
+# E217 FloatsAsClasses "--field labels=/y"
+f = h5py.File('f.h5', 'w'); f['x'] = n.zeros((12, 4, 4, 3), 'u1'); f['y'] = n.arange(12.) % 2
+f['m'] = n.zeros((12, 4, 4)); f['m'][0] = 1; f['k'] = n.eye(3, dtype='i8')[n.arange(12) % 3] * 3
+$ lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 --field images=/x:HWC
+$ {--field labels=/y|}
+# E217 FloatsAsTargets "--field targets=/y"
+$ lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 --field images=/x:HWC
+$ {--field labels=/y|}
+# E214 FloatsAsClassesToPack "--field labels=/y"
+$ lockstep data pack --out P --hdf5 f.h5 {--field labels=/y|}
+# E217 MasksAsLabels "--field masks=/m"
+$ {lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 --field images=/x:HWC
+$ --field labels=/m|lockstep data inspect f.h5 --field images=/x:HWC}
+# E210 NumbersAsFlags "--field targets=/k"
+$ {|rm -r R && }lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5
+$ --field images=/x:HWC {--field labels=/k|}
+# E207 ANearName "--field labels=/y"
+$ lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 --field images=/x:HWC
+$ {--field labels=/yy|--task regression --field targets=/y}
+# E214 AnArrayOfAnArchive "--npy images=m.npz:"
+n.savez_compressed('m.npz', x=n.zeros((12, 4, 4), 'u1'), y=n.arange(12) % 2)
+$ lockstep data pack --out P {--npy images=m.npz |}--npy labels=m.npz:y
+# E214 AnArrayOfAnArchiveAsImages "--npy images=m.npz:"
+n.savez('m.npz', x=n.zeros((12, 4, 4), 'u1'), y=n.arange(12) % 2)
+$ lockstep data pack --out P {--images m.npz --labels |--npy labels=}m.npz:y
+# E216 FieldsToPredict "--field images="
+x = r.integers(0, 256, (12, 3, 8, 8)).astype('u1'); h5py.File('f.h5', 'w')['scan'] = x
+n.save('x.npy', x); n.save('y.npy', n.arange(12) % 2)
+$ {lockstep data pack --out P --npy images=x.npy --npy labels=y.npy >o &&
+$ lockstep train --data P --run R --model mlp --batch 4 --max-steps 1 >o &&
+$ |}lockstep predict R --data f.h5 --out o.csv
+# E239 DecimalsOfTheOtherTable "--decimal "
+open('t.csv', 'w').write('a;kind\n0,5;u\n1,5;v\n'); open('u.csv', 'w').write('a\n0.5\n')
+$ {lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out A >o &&
+$ |}lockstep data pack --out P --csv u.csv --like A
+# E106 AnotherSeparator "--separator "
+open('t.csv', 'w').write('a;kind\n0.5;u\n1.5;v\n')
+$ lockstep data pack --out P --csv t.csv --label kind
+# E239 AnotherSeparatorWithoutALabel "--separator "
+open('t.csv', 'w').write('a;b\n0.5;1\n1.5;2\n')
+$ lockstep data pack --out P --csv t.csv
+)";
+
 std::vector<Advised> advised() {
-    const std::string fields = " --field images=/x:HWC --field labels=/y:label";
-    const std::string one_each =
-        "import os; os.mkdir('s')\n"
-        "for i in range(6):\n"
-        "  f=h5py.File(f's/{i}.h5','w'); f['x']=n.zeros((8,8,3),'u1'); "
-        "f['y']=n.int64(i%2); f.close()";
-    const std::string column =
-        "f=h5py.File('m.mat','w'); f['x']=n.zeros((8,8,3,12)); "
-        "f['y']=n.arange(12)[None]%2";
-    const std::string apart =
-        "[h5py.File(f'x{i}.h5','w').update({'x':n.zeros((12,8,8,3),'u1')}) for i in (1,2)]; "
-        "[h5py.File(f'y{i}.h5','w').update({'y':n.arange(12)%2}) for i in (1,2)]";
-    const std::string volumes =
-        "f=h5py.File('v.h5','w'); f['x']=n.zeros((12,1,4,4,4),'f4'); f['y']=n.arange(12)%2; "
-        "n.save('x.npy',n.zeros((12,1,4,4,4),'f4')); n.save('y.npy',n.arange(12)%2)";
-    const std::string pack = "lockstep data pack --out P ";
-    const std::string floats =
-        "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,4,4,3),'u1'); "
-        "f['y']=n.arange(12.)%2";
-    const std::string two_packs =
-        "lockstep data pack --npy images=x.npy --npy labels=y.npy --out A "
-        ">o && lockstep data pack --npy images=x.npy --npy labels=y.npy "
-        "--out B >o && ";
-    return {
-        {"LabelsInASecondFile",
-         apart,
-         "lockstep data inspect {x1.h5 x2.h5 y1.h5 y2.h5|NAME.h5}" + fields,
-         "E207"},
-        {"SamplesLast", column, "lockstep data inspect {m.mat|NAME}" + fields, "E209"},
-        {"SamplesLastToPack", column, pack + "--hdf5 {m.mat|NAME}" + fields, "E209"},
-        {"OneLabelAFile",
-         one_each,
-         "lockstep data inspect {'s/*.h5' --field labels=/y --field images=/x:HWC|NAME}",
-         "E234"},
-        {"OneSampleAFile",
-         "import os; os.mkdir('s')\nfor i in range(6): "
-         "h5py.File(f's/"
-         "{i}.h5','w').update({'x':n.zeros((16,16,3),'u1'),'m':n.eye(16,dtype='u1')})",
-         "lockstep train --run R --data {s --field images=/x:HWC --field masks=/m|NAME --model "
-         "unet --width 4 --batch 2 --max-steps 1}",
-         "E235"},
-        {"EncodedImages",
-         "f=h5py.File('e.h5','w'); d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); "
-         "f['y']=n.arange(12)%2\nfor i in range(12): d[i]=n.frombuffer(b'P6 8 8 255 "
-         "'+bytes([9*i])*192,"
-         "'u1')",
-         "lockstep train --run R --data {e.h5 --field images=/x --field labels=/y|NAME --model mlp "
-         "--batch 4 --max-steps 1}",
-         "E234"},
-        {"ADataSetASample",
-         "f=h5py.File('g.h5','w'); [f.__setitem__(f'x/{i}.jpg',n.full((8,8,3),i,'u1')) for i in "
-         "range(12)]; f['y']=n.arange(12)",
-         "lockstep data inspect {g.h5|NAME}" + fields,
-         "E207"},
-        {"Volumes",
-         volumes,
-         "lockstep train --run R --batch 4 --max-steps 1 --data {v.h5|NAME} --field "
-         "images=/x{|:CHW} --field labels=/y",
-         "E217"},
-        {"VolumesToPack",
-         volumes,
-         pack + "--hdf5 {v.h5|NAME} --field images=/x{|:CHW} --field labels=/y",
-         "E214"},
-        {"VolumesOfNumPyToPack",
-         volumes,
-         pack + "--npy images={x|NAME}.npy --npy labels=y.npy{| --layout chw}",
-         "E214"},
-        {"ArraysInAZipToTrain",
-         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         "{lockstep train --run R --data m.npz|" + pack +
-             "--npy images=NAME/x.npy --npy labels=NAME/y.npy}",
-         "E216"},
-        {"SamplesLastOfNumPy",
-         "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.ones((1,12),'i8'))",
-         pack + "--npy images=x.npy --npy labels={y|NAME}.npy",
-         "E209"},
-        {"TextsAsObjectsOfNumPy",
-         "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.array(['a','b']*6,object))",
-         pack + "--npy features=x.npy --npy labels={y|NAME}.npy",
-         "E214"},
-        {"FortranOrderInAnArchive",
-         "n.savez_compressed('m.npz',**{'a b':n.asfortranarray(n.zeros((12,4))),'y':n.ones(12)})",
-         pack + "--npy {'features=m.npz:a b'|features=NAME.npy}",
-         "E214"},
-        {"AnotherArrayOfAnArchiveInFortranOrder",
-         "n.savez('m.npz',x=n.asfortranarray(n.zeros((12,4))),good=n.zeros((12,4)))",
-         pack + "{--npy features=m.npz:goof|}",
-         "E214",
-         "--npy features=m.npz:"},
-        {"FortranOrder",
-         "n.save('x.npy',n.asfortranarray(n.zeros((12,4))))",
-         pack + "--npy features={x|NAME}.npy",
-         "E214"},
-        {"TextsOfNumPy",
-         "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.array(['a','b']*6))",
-         pack + "--npy features=x.npy --npy labels={y|NAME}.npy",
-         "E214"},
-        {"FloatLabelsOfNumPy",
-         "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.arange(12.)%2)",
-         pack + "--npy features=x.npy --npy labels={y|NAME}.npy",
-         "E214"},
-        {"CellsWithoutAValue",
-         "open('t.csv','w').write('a,b,kind\\n1,2,u\\n,2,v\\nNA,3,u\\n4,4,v\\n')",
-         pack + "--csv {t|NAME}.csv --label kind",
-         "E239"},
-        {"TargetsWithText",
-         "open('t.csv','w').write('a,y\\n1,2\\n2,\"it\\'s\"\\n3,4\\n')",
-         pack + "--csv {t|NAME}.csv --target y",
-         "E239"},
-        {"CifarForPython",
-         "import os,pickle; os.mkdir('c'); [pickle.dump({b'labels':[1,2],b'data':n.zeros((2,3072),"
-         "'u1')},open(f'c/data_batch_{i}','wb')) for i in range(1,6)]",
-         pack + "--cifar10 c",
-         "E214"},
-        {"AFlatFolderOfImages",
-         "import os; os.mkdir('d'); open('d/a.pgm','wb').write(b'P5 4 4 255 '+bytes(16))",
-         pack + "--folder {d|NAME}",
-         "E214"},
-        {"TwoPackedDataSets",
-         "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.arange(12)%2)",
-         "{" + two_packs + "|}lockstep data inspect {A B|NAME}",
-         "E216"},
-        {"LabelsBelowZero",
-         "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,8,8,3),'u1'); f['y']=n.arange(12)%3-1",
-         "lockstep data inspect {f.h5|NAME}" + fields,
-         "E210"},
-        {"EmptyTexts",
-         "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,8,8,3),'u1'); f['y']=n.array([b'a',b'']*6)",
-         "lockstep data inspect f.h5" + fields,
-         "E210"},
-        {"FilesOfTwoTypes",
-         "[h5py.File(f'{k}.h5','w').update({'v':n.zeros((5,3),k)}) for k in ('f4','f8')]",
-         "lockstep data inspect f4.h5 {|NAME/}f8.h5 --field values=/v",
-         "E208"},
-        {"UnknownKinds", floats, "lockstep data {pack --out P --csv|inspect} f.h5", "E214"},
-    };
+    std::vector<Advised> found;
+    std::istringstream lines(advised_mistakes);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("# ")) {
+            std::istringstream words(line.substr(2));
+            Advised& begun = found.emplace_back();
+            words >> begun.code >> begun.name >> std::quoted(begun.option);
+        } else if (line.starts_with("$ ")) {
+            found.back().line += line.substr(1);
+        } else if (!line.empty()) {
+            found.back().python += line + "\n";
+        }
+    }
+    for (std::size_t i = 1; i < found.size(); ++i)
+        if (found[i].python.empty()) found[i].python = found[i - 1].python;
+    return found;
 }
 
-const auto advised_name = [](const auto& of) { return of.param.name; };
-
-INSTANTIATE_TEST_SUITE_P(Commands, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
-
-// With options that the advice names, the same command works.
-std::vector<Advised> optioned() {
-    const std::string floats =
-        "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,4,4,3),'u1'); "
-        "f['y']=n.arange(12.)%2; f['m']=n.zeros((12,4,4)); f['m'][0]=1; "
-        "f['k']=n.eye(3,dtype='i8')[n.arange(12)%3]*3";
-    const std::string train =
-        "lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 "
-        "--field images=/x:HWC ";
-    const std::string pack = "lockstep data pack --out P ";
-    return {
-        {"FloatsAsClasses", floats, train + "{--field labels=/y|}", "E217", "--field labels=/y"},
-        {"FloatsAsTargets", floats, train + "{--field labels=/y|}", "E217", "--field targets=/y"},
-        {"FloatsAsClassesToPack",
-         floats,
-         pack + "--hdf5 f.h5 {--field labels=/y|}",
-         "E214",
-         "--field labels=/y"},
-        {"MasksAsLabels",
-         floats,
-         "{" + train + "--field labels=/m|lockstep data inspect f.h5 --field images=/x:HWC}",
-         "E217",
-         "--field masks=/m"},
-        {"NumbersAsFlags",
-         floats,
-         "{|rm -r R && }" + train + "{--field labels=/k|}",
-         "E210",
-         "--field targets=/k"},
-        {"ANearName",
-         floats,
-         train + "{--field labels=/yy|--task regression --field targets=/y}",
-         "E207",
-         "--field labels=/y"},
-        {"AnArrayOfAnArchive",
-         "n.savez_compressed('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         pack + "{--npy images=m.npz |}--npy labels=m.npz:y",
-         "E214",
-         "--npy images=m.npz:"},
-        {"AnArrayOfAnArchiveAsImages",
-         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
-         pack + "{--images m.npz --labels |--npy labels=}m.npz:y",
-         "E214",
-         "--npy images=m.npz:"},
-        {"FieldsToPredict",
-         "x=r.integers(0,256,(12,3,8,8)).astype('u1'); n.save('x.npy',x); "
-         "n.save('y.npy',n.arange(12)%2); h5py.File('f.h5','w')['scan']=x",
-         "{" + pack +
-             "--npy images=x.npy --npy labels=y.npy >o && lockstep train --data P --run R --model "
-             "mlp --batch 4 --max-steps 1 >o && |}lockstep predict R --data f.h5 --out o.csv",
-         "E216",
-         "--field images="},
-        {"DecimalsOfTheOtherTable",
-         "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n'); "
-         "open('u.csv','w').write('a\\n0.5\\n')",
-         "{lockstep data pack --csv t.csv --label kind --separator semicolon --decimal comma --out "
-         "A >o && |}" +
-             pack + "--csv u.csv --like A",
-         "E239",
-         "--decimal "},
-        {"AnotherSeparator",
-         "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
-         pack + "--csv t.csv --label kind",
-         "E106",
-         "--separator "},
-        {"AnotherSeparatorWithoutALabel",
-         "open('t.csv','w').write('a;b\\n0.5;1\\n1.5;2\\n')",
-         pack + "--csv t.csv",
-         "E239",
-         "--separator "},
-    };
-}
-
-INSTANTIATE_TEST_SUITE_P(Options, DataAdviceWorks, testing::ValuesIn(optioned()), advised_name);
+INSTANTIATE_TEST_SUITE_P(Data, DataAdviceWorks, testing::ValuesIn(advised()), [](const auto& of) {
+    return of.param.name;
+});
 
 // The same bits as of one file, and the same rows in packed data.
 TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
-    python(
-        "x=r.integers(0,256,(24,8,8,3)).astype('u1'); y=n.arange(24)%2\n"
-        "h5py.File('x.h5','w')['x']=x; h5py.File('y.h5','w')['y']=y.reshape(24,1,1,1)\n"
-        "f=h5py.File('one.h5','w'); f['x']=x; f['y']=y[None]");
+    python(R"(
+x = r.integers(0, 256, (24, 8, 8, 3)).astype('u1'); y = n.arange(24) % 2
+h5py.File('x.h5', 'w')['x'] = x; h5py.File('y.h5', 'w')['y'] = y.reshape(24, 1, 1, 1)
+f = h5py.File('one.h5', 'w'); f['x'] = x; f['y'] = y[None])");
     const std::string train = "lockstep train --model mlp --batch 8 --max-steps 3 ";
     const std::string fields = "--field images=/x:HWC --field labels=/y:label";
     const ProcessResult refused = shell(train + "--run R --data x.h5 --data y.h5 " + fields);
     ASSERT_THAT(refused, says("error E207: "));
     const std::string begin = " with their fields: ";
     const std::string advised = line_from(refused.output, begin).substr(begin.size());
-    EXPECT_THAT(
-        shell(train + "--run R --data x.h5 " + advised + " | grep ^param >r; " + train +
-              "--run Q --data one.h5 " + fields +
-              " | grep ^param >q; cat r; cmp r q && mkdir away && cd away && lockstep train "
-              "--resume ../R --max-steps 4 --accept-data && lockstep eval ../R --data ../one.h5 " +
-              fields +
-              " && cd .. && lockstep "
-              "data pack --hdf5 x.h5 --out P " +
-              advised + " && lockstep data pack --hdf5 one.h5 --out Q1 " + fields +
-              " && lockstep data export P --out p && lockstep data export Q1 --out q1 && cmp "
-              "p/labels.npy q1/labels.npy"),
-        ends(0, "param"))
+    EXPECT_THAT(shell(fmt::format(R"(
+{train} --run R --data x.h5 {advised} | grep ^param >r
+{train} --run Q --data one.h5 {fields} | grep ^param >q
+cat r
+cmp r q && mkdir away && cd away && lockstep train --resume ../R --max-steps 4 --accept-data &&
+lockstep eval ../R --data ../one.h5 {fields} && cd .. &&
+lockstep data pack --hdf5 x.h5 --out P {advised} &&
+lockstep data pack --hdf5 one.h5 --out Q1 {fields} &&
+lockstep data export P --out p && lockstep data export Q1 --out q1 &&
+cmp p/labels.npy q1/labels.npy)",
+                                  fmt::arg("train", train),
+                                  fmt::arg("fields", fields),
+                                  fmt::arg("advised", advised))),
+                ends(0, "param"))
         << refused.output;
     // Each fix that has no command leads to the command above.
     const std::string inspect = "lockstep data inspect x.h5 --field ";
@@ -337,21 +275,20 @@ TEST_F(DataAdvice, LabelsInASecondFileAreNamedWithTheirField) {
 
 // The last command that is shown for files of public data is run.
 TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
-    python(
-        "import os; [os.mkdir(k) for k in 'spg']\n"
-        "for i in range(8):\n"
-        "  h5py.File(f's/{i}.h5','w').update({'full':r.normal(size=(4,4,2)),'target':1.0*i})\n"
-        "  "
-        "h5py.File(f'p/"
-        "{i}.h5','w').update({'x':n.zeros((16,16,4),'f4'),'y':n.eye(16,dtype='u1')})\n"
-        "h5py.File('m.mat','w').update({'X':r.normal(size=(24,8,8)),'Y':n.arange(24.)[None]%2})\n"
-        "f=h5py.File('e.h5','w'); f['y']=n.arange(12)%2\n"
-        "d=f.create_dataset('x',(12,),dtype=h5py.vlen_dtype('u1')); g=h5py.File('g/g.h5','w')\n"
-        "for i in range(12): d[i]=n.frombuffer(b'P6 8 8 255 '+bytes([9*i])*192,'u1'); "
-        "g[f'all/{i}']=n.zeros(192+i,'u1')\n"
-        "h5py.File('x.h5','w')['x']=n.zeros((12,4,4,3),'u1'); "
-        "h5py.File('y.h5','w')['y']=n.arange(12).reshape(12,1,1)%2\n"
-        "h5py.File('v.h5','w').update({'x':n.zeros((12,1,4,4,4),'f4'),'y':n.arange(12)%2})");
+    python(R"(
+import os; [os.mkdir(k) for k in 'spg']
+for i in range(8):
+  h5py.File(f's/{i}.h5', 'w').update({'full': r.normal(size=(4, 4, 2)), 'target': 1.0 * i})
+  h5py.File(f'p/{i}.h5', 'w').update({'x': n.zeros((16, 16, 4), 'f4'), 'y': n.eye(16, dtype='u1')})
+h5py.File('m.mat', 'w').update({'X': r.normal(size=(24, 8, 8)), 'Y': n.arange(24.)[None] % 2})
+f = h5py.File('e.h5', 'w'); f['y'] = n.arange(12) % 2; g = h5py.File('g/g.h5', 'w')
+d = f.create_dataset('x', (12,), dtype=h5py.vlen_dtype('u1'))
+for i in range(12):
+  d[i] = n.frombuffer(b'P6 8 8 255 ' + bytes([9 * i]) * 192, 'u1')
+  g[f'all/{i}'] = n.zeros(192 + i, 'u1')
+h5py.File('x.h5', 'w')['x'] = n.zeros((12, 4, 4, 3), 'u1')
+h5py.File('y.h5', 'w')['y'] = n.arange(12).reshape(12, 1, 1) % 2
+h5py.File('v.h5', 'w').update({'x': n.zeros((12, 1, 4, 4, 4), 'f4'), 'y': n.arange(12) % 2}))");
     const std::pair<const char*, const char*> files[]{
         {"'s/*.h5'", " --out S && lockstep train --data S --model mlp --batch 4"},
         {"'p/*.h5'", " --out P && lockstep train --data P --model unet --width 4 --batch 2"},
@@ -385,19 +322,18 @@ TEST_F(DataAdvice, InspectKnowsSamplesOfTheirOwnFilesAndColumnsAcross) {
 
 // '--sample-a-file' would pack the first group alone.
 TEST_F(DataAdvice, InspectStacksGroupsThatAreSamples) {
-    python(
-        "f=h5py.File('g.h5','w'); f['about']=n.arange(3); f['info/x']=n.arange(4)\n"
-        "for i in range(24): f[f's{i}/image']=n.full((8,8,3),i,'u1'); f[f's{i}/label']=i%2");
+    python(R"(
+f = h5py.File('g.h5', 'w'); f['about'] = n.arange(3); f['info/x'] = n.arange(4)
+for i in range(24): f[f's{i}/image'] = n.full((8, 8, 3), i, 'u1'); f[f's{i}/label'] = i % 2
+f = h5py.File('m.h5', 'w')
+for i in range(3):
+  f[f'{i}/image'] = n.zeros((64, 64, 3), 'u1'); f[f'{i}/mask'] = n.eye(64, dtype='u1'))");
     const std::string shown = output_of(shell("lockstep data inspect g.h5"));
     EXPECT_THAT(shown, has("if each group is a sample"));
     ASSERT_THAT(shell(command_in(shown)), ends(0)) << shown;
     python(
         "f=h5py.File('NAME/g.h5'); "
         "assert [int(x[0,0,0]) for x in f['image']]==list(range(24)) and f['label'][3]==1");
-    python(
-        "f=h5py.File('m.h5','w')\n"
-        "for i in range(3): f[f'{i}/image']=n.zeros((64,64,3),'u1'); "
-        "f[f'{i}/mask']=n.eye(64,dtype='u1')");
     EXPECT_THAT(shell("lockstep data inspect m.h5"), ends(0, "  if each group is a sample"));
     const std::string line =
         line_from(output_of(shell("lockstep data inspect NAME")), "lockstep train");
@@ -441,156 +377,70 @@ TEST_F(DataAdvice, ArchivesAndSeveralDataSetsTrain) {
         "x=r.integers(0,256,(40,8,8)).astype('u1'); y=n.arange(40)%3; k=dict(x=x,y=y[:,None])\n"
         "n.savez('s.npz',**k); n.savez_compressed('d.npz',**k)");
     const std::string train =
-        "lockstep train --model mlp --virtual-ranks 2 --batch 8 --max-steps 3 ";
+        "train() { lockstep train --model mlp --virtual-ranks 2 --batch 8 --max-steps 3 \"$@\"; }";
+    EXPECT_THAT(shell(train + R"(
+for k in s d; do
+  lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y --out $k &&
+  lockstep data export $k --out $k.npy
+done &&
+cmp s.npy/images.npy d.npy/images.npy && cmp s.npy/labels.npy d.npy/labels.npy &&
+lockstep data pack --npy images=s.npz:x --npy labels=s.npz:y --seed 2 --out t &&
+train --data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 &&
+train --data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 &&
+lockstep eval one --data s)"),
+                ends(0, "2 packed data sets are joined: 80 samples"));
     EXPECT_THAT(
-        shell("for k in s d; do lockstep data pack --npy images=$k.npz:x --npy labels=$k.npz:y "
-              "--out $k "
-              "&& lockstep data export $k --out $k.npy; done && cmp s.npy/images.npy "
-              "d.npy/images.npy && "
-              "cmp s.npy/labels.npy d.npy/labels.npy && lockstep data pack --npy images=s.npz:x "
-              "--npy "
-              "labels=s.npz:y --seed 2 --out t && " +
-              train +
-              "--data s --data t --run one --np 1 >o && grep joined o && grep ^param o >1 && " +
-              train +
-              "--data s --data t --run two --np 2 | grep ^param >2 && cmp 1 2 && lockstep eval one "
-              "--data "
-              "s"),
-        ends(0, "2 packed data sets are joined: 80 samples"));
-    EXPECT_THAT(shell("lockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && " +
-                      train + "--run three --data s --data u || lockstep data inspect u"),
-                ends(0, "error E208: "));
+        shell(train + "\nlockstep data pack --npy features=s.npz:x --npy labels=s.npz:y --out u && "
+                      "train --run three --data s --data u || lockstep data inspect u"),
+        ends(0, "error E208: "));
 }
 
 // The same bits with any ranks, and for whoever uses the run; another way to normalise is told.
 TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
-    python(
-        "x=r.integers(900,60000,(600,1,8,8)).astype('u2'); y=n.arange(600)%3\n"
-        "[h5py.File(k+'.h5','w').update({'images':v,'labels':y}) for k,v in (('x',x),('z',x//2))]; "
-        "h5py.File('f.h5','w').update({'images':x.astype('f4')/7,'labels':y})");
-    for (const std::string name : {"x", "f"}) {
-        const std::string train =
-            "lockstep train --model mlp --virtual-ranks 4 --batch 32 --max-steps 4 --data " + name +
-            ".h5 --field images=/images --field labels=/labels --normalise ";
-        EXPECT_THAT(
-            shell("for k in 1 3; do " + train + "dataset --run " + name +
-                  "$k --np $k --oversubscribe >o || exit 1; grep "
-                  "-h 'input images' o; grep ^param o >" +
-                  name + "p$k; cmp " + name + "p1 " + name + "p$k || exit 1; cmp " + name +
-                  "1/data.json " + name + "$k/data.json || exit 1; done; " + train + name +
-                  "1 --run " + name + "5 | grep ^param >p && cmp p " + name +
-                  "p1 && lockstep train --resume " + name + "1 --max-steps 5 && lockstep eval " +
-                  name + "1 --data " + name + ".h5 && lockstep predict " + name + "1 --data " +
-                  name + ".h5 --out " + name + ".csv"),
-            ends(0, "8, normalised by mean and deviation"));
-    }
-    const std::string train =
-        "lockstep train --model mlp --batch 32 --max-steps 4 --data x.h5 --field images=/images "
-        "--field labels=/labels --run ";
-    EXPECT_THAT(shell(train + "x3 --normalise none"), says("E306"));
-    EXPECT_THAT(shell(train + "n --normalise f1"), says("E217: 'f1' has no mean"));
-    // A file may go, and another one is told; a run that begins with its weights has them, too.
-    EXPECT_THAT(
-        shell("cp x1/data.json s.json && " + train +
-              "s --normalise s.json && lockstep train --resume s --max-steps 5 && rm s.json && "
-              "lockstep train --resume s --max-steps 6 && lockstep train --from s --run s2 "
-              "--max-steps 1 && lockstep predict s --data x.h5 --out s.csv"),
-        ends(0));
-    const std::string other =
-        "lockstep data pack --hdf5 z.h5 --field images=/images --field labels=/labels --out Z >o; ";
-    EXPECT_THAT(shell(other + "lockstep train --resume s --max-steps 7 --normalise Z"),
-                says("error E306: run 's' was made with other"));
-    for (const char* wrong : {"nowhere", "never", "3/2"})
-        EXPECT_THAT(shell(train + "n --normalise " + wrong), says("E103"));
-    // Packing finds the same of whole numbers, whatever their order.
-    EXPECT_THAT(
-        shell("lockstep data pack --hdf5 x.h5 --field images=/images --field labels=/labels --out "
-              "P && "
-              "python3 -c \"import json,math; a,b=[[f for f in json.load(open(p))['fields'] if "
-              "f['name']=='images'][0] for p in ('P/manifest.json','x1/data.json')]; assert "
-              "all(math.isclose(a[k][0],b[k][0],rel_tol=1e-9) for k in ('mean','std'))\""),
-        ends(0));
+    python(R"(
+x = r.integers(900, 60000, (600, 1, 8, 8)).astype('u2'); y = n.arange(600) % 3
+for k, v in ('x', x), ('z', x // 2), ('f', x.astype('f4') / 7):
+  h5py.File(k + '.h5', 'w').update({'images': v, 'labels': y}))");
+    const std::string fields = "fields='--field images=/images --field labels=/labels'\n";
+    for (const std::string name : {"x", "f"})
+        EXPECT_THAT(shell(fields + "d=" + name + R"(
+train() {
+  lockstep train --model mlp --virtual-ranks 4 --batch 32 --max-steps 4 --data $d.h5 $fields "$@"
 }
-
-// A file or folder, and the words of the line that trains on it, or of why there is none.
-struct Look {
-    std::string place, words;
-};
-
-class LookLine : public DataAdvice {
-  protected:
-    // One of each kind that people have.
-    void make_files() const {
-        python(R"(
-def h5(name, **data):
-    with h5py.File(name + '.h5', 'w') as f:
-        for key, value in data.items(): f[key] = value
-i4, f4 = r.integers(0, 4, 40), r.normal(size=(40, 8)).astype('f4')
-pixels = r.integers(0, 256, (40, 16, 16, 3)).astype('u1')
-h5('images', x=pixels, y=i4)
-h5('matlab', X=r.normal(size=(40, 9, 9)), Y=i4.reshape(40, 1).astype('f8'))
-h5('flat', data=f4, label=i4)
-h5('texts', data=f4, label=n.array(['a', 'b'] * 20, 'S1'))
-h5('regression', features=f4, targets=f4[:, 0])
-h5('several', features=f4, targets=f4[:, :3])
-h5('flags', images=pixels, labels=r.integers(0, 2, (40, 5)))
-h5('onehot', data=f4, label=n.eye(4, dtype='f4')[i4])
-h5('masks', images=pixels, masks=r.integers(0, 3, (40, 16, 16)))
-h5('tokens', tokens=r.integers(0, 50, (40, 17)).astype('i4'))
-h5('volumes', x=n.zeros((40, 1, 4, 4, 4), 'f4'), y=i4)
-h5('labels', y=i4)
-h5('alone', x=pixels)
-n.save('nodes.npy', f4.reshape(40, 4, 2)); n.save('edges.npy', n.zeros((40, 4, 4), 'f4'))
-n.save('x.npy', f4); n.save('y.npy', i4); n.save('z.npy', f4[:, 0])
-n.save('l.npy', r.integers(0, 2, (40, 5)))
-n.save('s.npy', f4.reshape(40, 2, 4))
-open('t.csv', 'w').write('a,b,kind\n' + ''.join(f'{i},{i * i},{"uv"[i % 2]}\n' for i in range(40)))
-open('book.txt', 'w').write('all work and no play ' * 40)
-)");
-        ASSERT_THAT(
-            shell(
-                "p='lockstep data pack'; $p --csv t.csv --label kind --out csv && "
-                "$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both && "
-                "$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph && "
-                "$p --npy features=x.npy --npy labels=l.npy --out many && "
-                "$p --npy features=s.npy --npy targets=z.npy --out series && "
-                "$p --text book.txt --length 16 --out text"),
-            ends(0));
-    }
-
-    static std::vector<Look> looks() {
-        return {{"images.h5", "--field images=/x:HWC --field labels=/y --batch 32 --run"},
-                {"matlab.h5", "--field images=/X --field labels=/Y:label --batch 32 --run"},
-                {"flat.h5", "--field features=/data --field labels=/label --model mlp"},
-                {"texts.h5", "--field features=/data --field labels=/label --model mlp"},
-                {"regression.h5", "--field features=/features --field targets=/targets"},
-                {"several.h5", "--field targets=/targets --model mlp"},
-                {"flags.h5", "--field images=/images:HWC --field labels=/labels --batch 32 --run"},
-                {"onehot.h5", "--field labels=/label:onehot --model mlp"},
-                {"masks.h5", "--field masks=/masks --model unet"},
-                {"tokens.h5", "--field tokens=/tokens --model gpt"},
-                {"volumes.h5", "no command to train on it: "},
-                {"labels.h5", "no command to train on it: "},
-                {"alone.h5", "no command to train on it: no labels"},
-                {"csv", "--data csv --model mlp --batch 32 --run runs/csv"},
-                {"csv/.", "--data csv/. --model mlp --batch 32 --run runs/first"},
-                {"both", "--data both --task classification --model mlp"},
-                {"graph", "--data graph --inputs edges --model mlp"},
-                {"many", "--data many --model mlp"},
-                {"series", "--data series --model mlp"},
-                {"text", "--data text --model gpt"}};
-    }
-};
-
-TEST_F(LookLine, TrainsOnEachKindOfData) {
-    make_files();
-    for (const Look& look : looks()) {
-        const std::string looked = output_of(shell("lockstep data inspect " + look.place));
-        EXPECT_THAT(looked, has(look.words));
-        const std::string line = line_from(looked, "lockstep train --data ");
-        if (line.empty()) continue;
-        EXPECT_THAT(shell(line + " --max-steps 2"), ends(0)) << line << '\n';
-    }
+for k in 1 3; do
+  train --normalise dataset --run $d$k --np $k --oversubscribe >o || exit 1
+  grep -h 'input images' o; grep ^param o >${d}p$k
+  cmp ${d}p1 ${d}p$k && cmp ${d}1/data.json $d$k/data.json || exit 1
+done
+train --normalise ${d}1 --run ${d}5 | grep ^param >p && cmp p ${d}p1 &&
+lockstep train --resume ${d}1 --max-steps 5 && lockstep eval ${d}1 --data $d.h5 &&
+lockstep predict ${d}1 --data $d.h5 --out $d.csv)"),
+                    ends(0, "8, normalised by mean and deviation"));
+    const std::string train = fields + R"(
+train() {
+  lockstep train --model mlp --batch 32 --max-steps 4 --data x.h5 $fields "$@"
+}
+)";
+    EXPECT_THAT(shell(train + "train --run x3 --normalise none"), says("E306"));
+    EXPECT_THAT(shell(train + "train --run n --normalise f1"), says("E217: 'f1' has no mean"));
+    // A file may go, and another one is told; a run that begins with its weights has them, too.
+    EXPECT_THAT(shell(train + R"(
+cp x1/data.json s.json && train --run s --normalise s.json &&
+lockstep train --resume s --max-steps 5 && rm s.json && lockstep train --resume s --max-steps 6 &&
+lockstep train --from s --run s2 --max-steps 1 && lockstep predict s --data x.h5 --out s.csv)"),
+                ends(0));
+    EXPECT_THAT(shell(fields + R"(lockstep data pack --hdf5 z.h5 $fields --out Z >o
+lockstep train --resume s --max-steps 7 --normalise Z)"),
+                says("error E306: run 's' was made with other"));
+    for (const std::string wrong : {"nowhere", "never", "3/2"})
+        EXPECT_THAT(shell(train + "train --run n --normalise " + wrong), says("E103"));
+    // Packing finds the same of whole numbers, whatever their order.
+    EXPECT_THAT(shell(fields + "lockstep data pack --hdf5 x.h5 $fields --out P"), ends(0));
+    python(R"(
+import json, math
+a, b = [[f for f in json.load(open(p))['fields'] if f['name'] == 'images'][0]
+        for p in ('P/manifest.json', 'x1/data.json')]
+assert all(math.isclose(a[k][0], b[k][0], rel_tol=1e-9) for k in ('mean', 'std')))");
 }
 
 }  // namespace

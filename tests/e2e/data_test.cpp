@@ -363,5 +363,77 @@ TEST_F(TrainData, TransformedIsTheSameOnAnyNumberOfRanks) {
     EXPECT_NE(usual_hash(), one);
 }
 
+// One of each kind of file or folder that people have.
+class LookLine : public RunsTest {
+  protected:
+    void SetUp() override {
+        python(R"(
+def h5(name, **data):
+    with h5py.File(name + '.h5', 'w') as f:
+        for key, value in data.items(): f[key] = value
+i4, f4 = r.integers(0, 4, 40), r.normal(size=(40, 8)).astype('f4')
+pixels = r.integers(0, 256, (40, 16, 16, 3)).astype('u1')
+h5('images', x=pixels, y=i4)
+h5('matlab', X=r.normal(size=(40, 9, 9)), Y=i4.reshape(40, 1).astype('f8'))
+h5('flat', data=f4, label=i4)
+h5('texts', data=f4, label=n.array(['a', 'b'] * 20, 'S1'))
+h5('regression', features=f4, targets=f4[:, 0])
+h5('several', features=f4, targets=f4[:, :3])
+h5('flags', images=pixels, labels=r.integers(0, 2, (40, 5)))
+h5('onehot', data=f4, label=n.eye(4, dtype='f4')[i4])
+h5('masks', images=pixels, masks=r.integers(0, 3, (40, 16, 16)))
+h5('tokens', tokens=r.integers(0, 50, (40, 17)).astype('i4'))
+h5('volumes', x=n.zeros((40, 1, 4, 4, 4), 'f4'), y=i4)
+h5('labels', y=i4)
+h5('alone', x=pixels)
+n.save('nodes.npy', f4.reshape(40, 4, 2)); n.save('edges.npy', n.zeros((40, 4, 4), 'f4'))
+n.save('x.npy', f4); n.save('y.npy', i4); n.save('z.npy', f4[:, 0])
+n.save('l.npy', r.integers(0, 2, (40, 5)))
+n.save('s.npy', f4.reshape(40, 2, 4))
+open('t.csv', 'w').write('a,b,kind\n' + ''.join(f'{i},{i * i},{"uv"[i % 2]}\n' for i in range(40)))
+open('book.txt', 'w').write('all work and no play ' * 40)
+)");
+        ASSERT_THAT(shell(R"(p='lockstep data pack'
+$p --csv t.csv --label kind --out csv &&
+$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both &&
+$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph &&
+$p --npy features=x.npy --npy labels=l.npy --out many &&
+$p --npy features=s.npy --npy targets=z.npy --out series &&
+$p --text book.txt --length 16 --out text)"),
+                    ends(0));
+    }
+};
+
+TEST_F(LookLine, TrainsOnEachKindOfData) {
+    // Words of the line that trains on it, or of why there is none.
+    for (const auto& [place, words] : std::map<std::string, std::string>{
+             {"images.h5", "--field images=/x:HWC --field labels=/y --batch 32 --run"},
+             {"matlab.h5", "--field images=/X --field labels=/Y:label --batch 32 --run"},
+             {"flat.h5", "--field features=/data --field labels=/label --model mlp"},
+             {"texts.h5", "--field features=/data --field labels=/label --model mlp"},
+             {"regression.h5", "--field features=/features --field targets=/targets"},
+             {"several.h5", "--field targets=/targets --model mlp"},
+             {"flags.h5", "--field images=/images:HWC --field labels=/labels --batch 32 --run"},
+             {"onehot.h5", "--field labels=/label:onehot --model mlp"},
+             {"masks.h5", "--field masks=/masks --model unet"},
+             {"tokens.h5", "--field tokens=/tokens --model gpt"},
+             {"volumes.h5", "no command to train on it: "},
+             {"labels.h5", "no command to train on it: "},
+             {"alone.h5", "no command to train on it: no labels"},
+             {"csv", "--data csv --model mlp --batch 32 --run runs/csv"},
+             {"csv/.", "--data csv/. --model mlp --batch 32 --run runs/first"},
+             {"both", "--data both --task classification --model mlp"},
+             {"graph", "--data graph --inputs edges --model mlp"},
+             {"many", "--data many --model mlp"},
+             {"series", "--data series --model mlp"},
+             {"text", "--data text --model gpt"}}) {
+        const std::string looked = output_of(shell("lockstep data inspect " + place));
+        EXPECT_THAT(looked, has(words));
+        const std::string line = line_from(looked, "lockstep train --data ");
+        if (line.empty()) continue;
+        EXPECT_THAT(shell(line + " --max-steps 2"), ends(0)) << line << '\n';
+    }
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -168,4 +168,13 @@ std::vector<pid_t> processes_with(const std::string& word) {
     return found;
 }
 
+void RunsTest::python(const std::string& text) const {
+    ASSERT_THAT(run_process({"/bin/sh",
+                             "-c",
+                             "cd \"$0\" && /usr/bin/python3 -c \"$1\"",
+                             folder_.path(),
+                             "import h5py, numpy as n; r=n.random.default_rng(1)\n" + text}),
+                ends(0));
+}
+
 }  // namespace lockstep::test

@@ -111,6 +111,10 @@ class RunsTest : public testing::Test {
         return std::make_unique<Background>(before + Words{program()} + words, folder_ / "output");
     }
     std::string output() const { return content_of(folder_ / "output"); }
+    /// `line` in a shell in the folder.
+    ProcessResult shell(const std::string& line) const { return in_shell(folder_.path(), line); }
+    /// Python in the folder, with NumPy as `n`, and h5py; it must end well.
+    void python(const std::string& text) const;
 
     void expect_nothing_left() const {
         EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30))
