@@ -3,22 +3,15 @@
 #include "lockstep/core/clock.hpp"
 
 #include "program.hpp"
-#include "run_files.hpp"
 #include "simulated_gpus.hpp"
-#include "small_data.hpp"
-#include "support/temp_dir.hpp"
 
 #include <algorithm>
 #include <csignal>
-#include <sstream>
-
-#include <fmt/format.h>
 
 namespace lockstep::test {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+class Device : public RunsTest {};
 
 Words train(const fs::path& run, const Words& more, const std::string& steps = "6") {
     return typed(
@@ -43,8 +36,7 @@ ProcessResult verify(const Words& options, const Variables& variables = {}) {
 }
 
 void expect_equal(const ProcessResult& result) {
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("equal: the same bits for every number of ranks"));
+    EXPECT_THAT(result, ends(0, "equal: the same bits for every number of ranks"));
 }
 
 // Computed once, with streams that are never late.
@@ -60,7 +52,7 @@ std::string first_lines(const ProcessResult& verified) {
 }
 
 // Work of every stream is late by up to half a millisecond.
-TEST(Device, GivesEqualBitsOnAnyNumberOfGpusHoweverLateTheirStreamsAre) {
+TEST_F(Device, GivesEqualBitsOnAnyNumberOfGpusHoweverLateTheirStreamsAre) {
     expect_equal(of_prompt_streams());
     for (const char* seed : {"1", "2"}) {
         const auto late = verify(typed("--ranks 1,2 --model cnn-bn"),
@@ -71,18 +63,18 @@ TEST(Device, GivesEqualBitsOnAnyNumberOfGpusHoweverLateTheirStreamsAre) {
 }
 
 // Each optimizer is in simcuda/update.
-TEST(Device, GivesEqualBitsWithWhatNeedsTheSumsOfItsStep) {
+TEST_F(Device, GivesEqualBitsWithWhatNeedsTheSumsOfItsStep) {
     expect_equal(verify(typed("--ranks 1,2 --model mlp --optimizer lamb --weight-decay 0.01") +
                         typed("--ema 0.9 --clip-norm 1")));
 }
 
-TEST(Device, GivesEqualBitsInHalfPrecision) {
+TEST_F(Device, GivesEqualBitsInHalfPrecision) {
     expect_equal(
         verify({"--ranks", "1,3", "--model", "mlp", "--precision", "fp16", "--clip-norm", "1"}));
 }
 
 // The simulated GPUs round factors as real ones do.
-TEST(Device, ComputesInTf32WhereTheGpuHasIt) {
+TEST_F(Device, ComputesInTf32WhereTheGpuHasIt) {
     const Words model = typed("--ranks 1,2 --model cnn-bn"), tf32 = typed("--precision tf32");
     const auto exact = verify(model + typed("--precision fp32"));
     expect_equal(exact);
@@ -90,29 +82,24 @@ TEST(Device, ComputesInTf32WhereTheGpuHasIt) {
     const Variables old = {{"SIMCUDA_CAPABILITY", "7"}};
     EXPECT_EQ(first_lines(verify(model, old)), first_lines(exact));
     EXPECT_EQ(first_lines(verify(model + tf32)), first_lines(of_prompt_streams()));
-    const TempDir folder;
     for (const auto& result :
          {verify(model + tf32, old),
-          run_lockstep(train(folder / "run", typed("--device cpu") + tf32), with_gpus())}) {
-        EXPECT_EQ(result.exit_code, 64) << result.output;
-        EXPECT_THAT(result.output, HasSubstr("--precision tf32 has no effect here"));
-    }
-    EXPECT_FALSE(fs::exists(folder / "run"));
+          run_lockstep(train(run_, typed("--device cpu") + tf32), with_gpus())})
+        EXPECT_THAT(result, ends(64, "--precision tf32 has no effect here"));
+    EXPECT_FALSE(fs::exists(run_));
 }
 
 // By default they agree, and a run keeps what it began with.
-TEST(Device, ComputesInOnePrecisionOnAllRanksAndAfterAResume) {
-    const TempDir folder;
+TEST_F(Device, ComputesInOnePrecisionOnAllRanksAndAfterAResume) {
     const Words mlp = typed("--device cuda --model mlp");
     const std::string note = "precision tf32: ", fp32 = "\"precision\": \"fp32\"";
-    EXPECT_THAT(run_on(2, train(folder / "mixed", mlp), {{"SIMCUDA_CAPABILITY", "1:7"}}),
-                ends(0, Not(HasSubstr(note))));
-    EXPECT_THAT(content_of(folder / "mixed/run.json"), HasSubstr(fp32));
-    EXPECT_THAT(run_on(2, train(folder / "mixed", mlp, "8")),
-                ends(0, "resumed from step", Not(HasSubstr(note))));
-    EXPECT_THAT(run_on(2, train(folder / "run", mlp)), ends(0, note));
-    EXPECT_THAT(run_on(2, train(folder / "run", mlp + typed("--precision fp32"), "8")),
-                fails("error E306"));
+    EXPECT_THAT(run_on(2, train(folder_ / "mixed", mlp), {{"SIMCUDA_CAPABILITY", "1:7"}}),
+                ends(0, Not(has(note))));
+    EXPECT_THAT(content_of(folder_ / "mixed/run.json"), has(fp32));
+    EXPECT_THAT(run_on(2, train(folder_ / "mixed", mlp, "8")),
+                ends(0, "resumed from step", Not(has(note))));
+    EXPECT_THAT(run_on(2, train(run_, mlp)), ends(0, note));
+    EXPECT_THAT(run_on(2, train(run_, mlp + typed("--precision fp32"), "8")), fails("error E306"));
 }
 
 // What rank 0 has started by each time that its host waited.
@@ -126,11 +113,10 @@ std::vector<int> counts_of_host(const fs::path& file) {
 // What the second half of a run's steps adds to the calls in which CUDA lets rank 0 wait: samples
 // and phases have an event each. The wait for the loss looks again and again, outside CUDA. Each
 // optimizer is in simcuda/update.
-TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
-    const TempDir folder;
+TEST_F(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
     int runs = 0;
     const auto waits = [&](const Words& options, const std::string& steps) {
-        const fs::path run = folder / std::to_string(runs++), file = run.string() + "-waits";
+        const fs::path run = folder_ / std::to_string(runs++), file = run.string() + "-waits";
         Words words = train(run, Words{"--device", "cuda", "--model", "mlp"} + options, steps);
         std::ranges::replace(words, "2steps", "never");
         EXPECT_THAT(run_on(2, words, {{"SIMCUDA_WAITS", file}}), ends(0));
@@ -173,10 +159,9 @@ StepOfOneRank step_of_one_rank(const fs::path& folder,
 
 // Room to grow costs the host nothing where leaves together are replayed. One of the parameters is
 // too large for its gradients to wait for others.
-TEST(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
-    const TempDir folder;
+TEST_F(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
     const auto step = [&](const std::string& leaves, const char* options) {
-        return step_of_one_rank(folder.path(), leaves, typed(options));
+        return step_of_one_rank(folder_.path(), leaves, typed(options));
     };
     const int one = step("1", "--graph off").launches;
     const auto replayed = step("8", "--leaves together --graph on");
@@ -189,30 +174,27 @@ TEST(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
 }
 
 // A run that may roll back leaves no period out.
-TEST(Device, SavesTheSameBytesBesideItsStepsHoweverLateItsStreamsAre) {
-    const TempDir folder;
-    for (const char* mode : {"blocking", "overlapped"}) {
+TEST_F(Device, SavesTheSameBytesBesideItsStepsHoweverLateItsStreamsAre) {
+    for (const char* mode : {"blocking", "overlapped"})
         EXPECT_THAT(run_on(2,
-                           train(folder / mode,
+                           train(folder_ / mode,
                                  typed("--device cuda --model cnn-bn --on-nonfinite "
                                        "rollback --checkpoint-mode %",
                                        {mode})),
                            {{"SIMCUDA_DELAY_US", "500"}}),
                     ends(0));
-    }
     for (const char* step : {"step-000002", "step-000004", "step-000006"})
-        expect_same_files(folder / "overlapped/ckpt" / step, folder / "blocking/ckpt" / step);
+        expect_same_files(folder_ / "overlapped/ckpt" / step, folder_ / "blocking/ckpt" / step);
 }
 
-TEST(Device, GivesOtherBitsWithPlainSums) {
+TEST_F(Device, GivesOtherBitsWithPlainSums) {
     EXPECT_THAT(verify({"--ranks", "1,2", "--model", "mlp", "--plain"}),
                 ends(0, "different, as ordinary summation"));
 }
 
 // What is recorded once and replayed is what is computed: with late streams, micro-batches and half
 // precision. The rehearsal has dropout's numbers, too.
-TEST(Device, GivesTheSameBitsWhereLeavesAreReplayed) {
-    const TempDir folder;
+TEST_F(Device, GivesTheSameBitsWhereLeavesAreReplayed) {
     struct Case {
         Words words;
         Variables variables;
@@ -225,17 +207,17 @@ TEST(Device, GivesTheSameBitsWhereLeavesAreReplayed) {
         {{"--model", "mlp", "--precision", "fp16"}, {}, {1}}};
     for (std::size_t i = 0; i < cases.size(); ++i) {
         const auto run_with = [&](const std::string& graph, int ranks) {
-            const fs::path run = folder / fmt::format("{}{}{}", graph, i, ranks);
+            const fs::path run = folder_ / fmt::format("{}{}{}", graph, i, ranks);
             const Words more{"--device", "cuda", "--graph", graph};
             return run_on(ranks, train(run, cases[i].words + more), cases[i].variables);
         };
         const auto computed = run_with("off", 2);
         for (const int ranks : cases[i].ranks) {
             const auto replayed = run_with("on", ranks);
-            EXPECT_THAT(
-                replayed.output,
-                testing::ContainsRegex("graph: leaves (together )?are recorded once and replayed"));
-            EXPECT_THAT(replayed.output, Not(HasSubstr("AccumulateGrad")));
+            EXPECT_THAT(replayed,
+                        says(ContainsRegex("graph: leaves (together )?are recorded once and "
+                                           "replayed"),
+                             Not(has("AccumulateGrad"))));
             EXPECT_EQ(printed_hash(replayed.output), printed_hash(computed.output))
                 << replayed.output;
         }
@@ -243,28 +225,26 @@ TEST(Device, GivesTheSameBitsWhereLeavesAreReplayed) {
 }
 
 // An operator for which the host waits, say, at first or only later.
-TEST(Device, ComputesLeavesAsAlwaysWhereTheyCannotBeRecorded) {
-    const TempDir folder;
+TEST_F(Device, ComputesLeavesAsAlwaysWhereTheyCannotBeRecorded) {
     const auto run_with = [&](const std::string& name, const Words& more, const char* refuses) {
         const Words words{"--device", "cuda", "--model", "mlp", "--leaves", "one-by-one"};
-        return run_on(1, train(folder / name, words + more), {{"SIMCUDA_REFUSE", refuses}});
+        return run_on(1, train(folder_ / name, words + more), {{"SIMCUDA_REFUSE", refuses}});
     };
     const auto computed = run_with("off", {"--graph", "off"}, "1");
-    EXPECT_THAT(computed.output, Not(HasSubstr("graph")));
+    EXPECT_THAT(computed.output, Not(has("graph")));
     const auto fallen = run_with("auto", {}, "5");
-    EXPECT_THAT(fallen.output,
-                HasSubstr("graph: off, the model does what cannot be recorded: CUDA error: "
-                          "operation not permitted when stream is capturing"));
+    EXPECT_THAT(fallen,
+                says("graph: off, the model does what cannot be recorded: CUDA error: "
+                     "operation not permitted when stream is capturing"));
     const auto later = run_with("later", {"--graph", "on"}, "45");
-    EXPECT_THAT(later.output, HasSubstr("graph: leaves are recorded once"));
-    EXPECT_THAT(later.output, HasSubstr("graph: leaves are computed as always from step"));
-    for (const auto* result : {&computed, &fallen, &later}) {
-        EXPECT_EQ(result->exit_code, 0) << result->output;
-        EXPECT_EQ(printed_hash(result->output), printed_hash(computed.output));
-    }
+    EXPECT_THAT(
+        later,
+        says("graph: leaves are recorded once", "graph: leaves are computed as always from step"));
+    for (const auto& result : {computed, fallen, later})
+        EXPECT_EQ(printed_hash(output_of(result)), printed_hash(computed.output));
     EXPECT_THAT(run_with("on", {"--graph", "on"}, "5"),
                 ends(64, "error E103: this rank's leaves cannot be recorded"));
-    EXPECT_THAT(run_lockstep(train(folder / "cpu", {"--graph", "on", "--model", "mlp"})),
+    EXPECT_THAT(run_lockstep(train(folder_ / "cpu", {"--graph", "on", "--model", "mlp"})),
                 says("  why: it is for GPUs"));
 }
 
@@ -276,84 +256,82 @@ Json network_event(const fs::path& run) {
 
 // By NCCL's own report, which goes to the run's logs.
 void expect_way_between_three_ranks(const fs::path& run, const std::string& output) {
-    EXPECT_THAT(output, HasSubstr("network: 3 ranks on 1 node: shared memory\n"));
-    EXPECT_THAT(output, Not(HasSubstr("NCCL INFO")));
+    EXPECT_THAT(output, has("network: 3 ranks on 1 node: shared memory\n"));
+    EXPECT_THAT(output, Not(has("NCCL INFO")));
     EXPECT_THAT(read_file(run / "logs/i1/nccl-00002.log"),
-                HasSubstr("Channel 00 : 2[2] -> 0[0] via SHM/direct/direct"));
+                has("Channel 00 : 2[2] -> 0[0] via SHM/direct/direct"));
     EXPECT_THAT(read_file(run / "logs/i1/rank-00001.log"),
-                HasSubstr("NCCL sends to ranks 0,2 by shared memory"));
+                has("NCCL sends to ranks 0,2 by shared memory"));
     const Json event = network_event(run);
     EXPECT_EQ(event.at("not_reported").get<int>(), 0);
     EXPECT_EQ(event.at("transports").at(0).at("kind"), "shared memory");
     EXPECT_EQ(event.at("transports").at(0).at("pairs").get<int>(), 6);
 }
 
-TEST(Device, SaysWhichWayNcclTakesAndGivesTheSameBitsOnSeveralNodesAndAfterAResume) {
-    const TempDir folder;
+TEST_F(Device, SaysWhichWayNcclTakesAndGivesTheSameBitsOnSeveralNodesAndAfterAResume) {
     const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
-    const std::string whole = output_of(run_on(3, train(folder / "whole", words)));
-    EXPECT_THAT(whole, HasSubstr("by nccl"));
-    expect_way_between_three_ranks(folder / "whole", whole);
-    EXPECT_THAT(content_of(folder / "whole" / "run.json"), HasSubstr("CUDA 13.0, cuDNN 9.10.2"));
+    const std::string whole = output_of(run_on(3, train(folder_ / "whole", words)));
+    EXPECT_THAT(whole, has("by nccl"));
+    expect_way_between_three_ranks(folder_ / "whole", whole);
+    EXPECT_THAT(content_of(folder_ / "whole" / "run.json"), has("CUDA 13.0, cuDNN 9.10.2"));
     // What is added inside a node first has the bits of one node; hosts are apart as NCCL has it.
     const std::string line = "export NCCL_HOSTID=n$((OMPI_COMM_WORLD_RANK / 2)); exec \"$@\"";
     const std::string two =
         output_of(run_process(mpirun_words(4) + Words{"bash", "-c", line, "bash", program()} +
-                                  train(folder / "two", words),
+                                  train(folder_ / "two", words),
                               with_gpus({{"SIMCUDA_DELAY_US", "300"}}),
                               ample_s));
-    EXPECT_THAT(two, HasSubstr("network: 4 ranks on 2 nodes"));
+    EXPECT_THAT(two, has("network: 4 ranks on 2 nodes"));
     EXPECT_EQ(printed_hash(two), printed_hash(whole));
-    EXPECT_THAT(run_on(2, train(folder / "cut", words, "3")),
+    EXPECT_THAT(run_on(2, train(folder_ / "cut", words, "3")),
                 says("leaves: 2 a rank of 6 samples, computed together",
-                     testing::ContainsRegex("graph: .*; samples/s: computed together [0-9,]+, "
-                                            "computed one by one [0-9,]+, replayed one by one "
-                                            "[0-9,]+"),
-                     Not(HasSubstr("replayed together"))));  // other ranks wait for gradients
-    const std::string resumed = output_of(run_on(4, train(folder / "cut", words)));
-    EXPECT_THAT(resumed, HasSubstr("resumed from step"));
+                     ContainsRegex("graph: .*; samples/s: computed together [0-9,]+, "
+                                   "computed one by one [0-9,]+, replayed one by one "
+                                   "[0-9,]+"),
+                     Not(has("replayed together"))));  // other ranks wait for gradients
+    const std::string resumed = output_of(run_on(4, train(folder_ / "cut", words)));
+    EXPECT_THAT(resumed, has("resumed from step"));
     EXPECT_EQ(printed_hash(resumed), printed_hash(whole));
     // Where the weights are decides bits.
-    EXPECT_THAT(run_lockstep(train(folder / "cut",
+    EXPECT_THAT(run_lockstep(train(folder_ / "cut",
                                    Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2))),
                 ends(78, "device"));
 }
 
 // Two hosts of one machine that have an RDMA port in /sys, and an NCCL that finds none.
-TEST(Device, WarnsOfRdmaThatIsThereAndUnused) {
-    const TempDir folder;
+TEST_F(Device, WarnsOfRdmaThatIsThereAndUnused) {
     const std::string script = "class=$(mktemp -d) && " LOCKSTEP_MADE_UP_RDMA
                                " Ethernet eth0 \"$class\" && \"$@\"; "
                                "code=$?; umount /sys/class; rm -rf \"$class\"; exit $code";
     Words line = {LOCKSTEP_TWO_HOSTS, "a:2,b:1", "--", "mpirun"};
     for (const auto& [name, value] : with_gpus()) line = line + Words{"-x", name};
     line = line + Words{"unshare", "--mount", "sh", "-c", script, "sh", program()} +
-           train(folder / "run", {"--device", "cuda", "--model", "mlp"}, "2");
+           train(run_, {"--device", "cuda", "--model", "mlp"}, "2");
     const auto run = run_process(line, with_gpus(), ample_s);
     if (run.exit_code == 77) GTEST_SKIP() << "needs root: " << run.output;
-    EXPECT_EQ(run.exit_code, 0) << run.output;
-    EXPECT_THAT(run.output,
-                has("network: 3 ranks on 2 nodes: shared memory inside nodes; sockets (lo) "
-                    "between\n",
-                    "RDMA hardware mlx5_0:1 is active on a, b, but NCCL sends between nodes "
-                    "over sockets: NCCL finds no RDMA device that it may use; fix: "));
-    EXPECT_THAT(run.output, HasSubstr("warn: F6: neither nvidia_peermem nor")) << "GPUs count";
+    EXPECT_THAT(run,
+                ends(0,
+                     "network: 3 ranks on 2 nodes: shared memory inside nodes; sockets (lo) "
+                     "between\n",
+                     "RDMA hardware mlx5_0:1 is active on a, b, but NCCL sends between nodes "
+                     "over sockets: NCCL finds no RDMA device that it may use; fix: ",
+                     "warn: F6: neither nvidia_peermem nor"))
+        << "GPUs count";
 }
 
-TEST(Device, LeavesNcclsReportWhereTheUserHasIt) {
-    const TempDir folder;
+TEST_F(Device, LeavesNcclsReportWhereTheUserHasIt) {
     const Words words = {"--device", "cuda", "--model", "mlp"};
-    EXPECT_THAT(run_on(2, train(folder / "quiet", words), {{"NCCL_DEBUG", "WARN"}}),
+    EXPECT_THAT(run_on(2, train(folder_ / "quiet", words), {{"NCCL_DEBUG", "WARN"}}),
                 says("not reported: NCCL_DEBUG=WARN is set"));
-    EXPECT_FALSE(fs::exists(folder / "quiet/logs/i1/nccl-00000.log"));
-    EXPECT_THAT(run_on(2, train(folder / "loud", words), {{"NCCL_DEBUG", "INFO"}}),
+    EXPECT_FALSE(fs::exists(folder_ / "quiet/logs/i1/nccl-00000.log"));
+    EXPECT_THAT(run_on(2, train(folder_ / "loud", words), {{"NCCL_DEBUG", "INFO"}}),
                 says("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM",
                      "not reported: NCCL_DEBUG=INFO sends NCCL's report to"));
     EXPECT_THAT(run_on(2,
-                       train(folder / "own", words),
-                       {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}}),
+                       train(folder_ / "own", words),
+                       {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder_ / "nccl.%h.%p"}}),
                 says("network: 2 ranks on 1 node: shared memory\n"));
-    EXPECT_FALSE(fs::exists(folder / "own/logs/i1/nccl-00000.log"));
+    EXPECT_FALSE(fs::exists(folder_ / "own/logs/i1/nccl-00000.log"));
 }
 
 /// A time-out for what does not end by itself; a busy machine's ranks may be off their cores for
@@ -382,7 +360,7 @@ void expect_named(const fs::path& run, int ranks, const Fault& fault) {
     EXPECT_THAT(run_on(ranks,
                        train(run, on_gpus + Words{"--comm-timeout", fault.comm_timeout}),
                        {{fault.variable, fault.value}}),
-                fails(testing::ContainsRegex("error " + fault.code + ": (.|\n)*" + fault.says)))
+                fails(ContainsRegex("error " + fault.code + ": (.|\n)*" + fault.says)))
         << fault.variable;
     EXPECT_LT(now_s() - begin_s, 100) << fault.variable;
 }
@@ -395,27 +373,25 @@ void expect_resumed_on_gpus(const fs::path& run, int ranks) {
 
 // On rank 1 of two. Starts of one run that cannot go well come first, and then what goes wrong in
 // the middle of training. The first rank to say so ends the others: E682 repeats it.
-TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
-    const TempDir folder;
+TEST_F(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     for (const Fault& fault :
          {Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"},
           Fault{"SIMCUDA_NCCL_VERSION", "1:22703", "E674", "2.27.3 on rank 1"},
           Fault{"SIMCUDA_MEMORY", "1:1000000", "(E696|E682)", "rank 1"},
           Fault{"SIMCUDA_LOST", "1:200", "(E681|E682)", "rank 1"},  // in a rehearsal
           Fault{"SIMCUDA_KILL", "1:14", "E660", "rank 1"}})
-        expect_named(folder / "run", 2, fault);
-    expect_resumed_on_gpus(folder / "run", 2);
-    expect_named(folder / "lost", 2, {"SIMCUDA_LOST", "1:1500", "(E681|E682)", "rank 1"});
-    expect_resumed_on_gpus(folder / "lost", 2);
+        expect_named(run_, 2, fault);
+    expect_resumed_on_gpus(run_, 2);
+    expect_named(folder_ / "lost", 2, {"SIMCUDA_LOST", "1:1500", "(E681|E682)", "rank 1"});
+    expect_resumed_on_gpus(folder_ / "lost", 2);
 }
 
 // LibTorch goes on with a kernel that has other bits: of the canary, of a rehearsal, of a step.
-TEST(Device, EndsWhereAConvolutionGetsNoWorkspace) {
-    const TempDir folder;
+TEST_F(Device, EndsWhereAConvolutionGetsNoWorkspace) {
     const Words words = typed("--device cuda --model cnn --precision fp32");
     const Words rehearses_nothing = typed("--leaves one-by-one --graph off");
     const auto without = [&](const std::string& convolution, const Words& more) {
-        const fs::path run = folder / convolution;
+        const fs::path run = folder_ / convolution;
         return run_on(2, train(run, words + more), {{"SIMCUDA_NO_WORKSPACE", convolution}});
     };
     EXPECT_THAT(without("1:1", {}), fails("error E707", "rank 1 on"));
@@ -425,8 +401,7 @@ TEST(Device, EndsWhereAConvolutionGetsNoWorkspace) {
 
 // The hosts of all ranks are in the same collective. Group 14 publishes, 15 sums a bucket; each
 // step has one sum of rank 1.
-TEST(Device, NamesTheRankWhoseGpuIsStuck) {
-    const TempDir folder;
+TEST_F(Device, NamesTheRankWhoseGpuIsStuck) {
     const std::string stuck = "the GPU of rank 1 .* is ";
     for (const Fault& fault :
          {Fault{"SIMCUDA_HANG", "1:14", "E660", stuck + "stuck in gradients #", stuck_s},
@@ -436,72 +411,66 @@ TEST(Device, NamesTheRankWhoseGpuIsStuck) {
                 "E660",
                 stuck + "still in other work before gradients #",
                 stuck_s}})
-        expect_named(folder / (fault.variable + fault.value), 3, fault);
-    expect_resumed_on_gpus(folder / "SIMCUDA_STALL1:5", 3);
+        expect_named(folder_ / (fault.variable + fault.value), 3, fault);
+    expect_resumed_on_gpus(folder_ / "SIMCUDA_STALL1:5", 3);
 }
 
 // Of two ranks each misses the other's part; and of NCCL's own sums nobody sees parts.
-TEST(Device, NamesNobodyWhereNoGpuStandsOut) {
-    const TempDir folder;
+TEST_F(Device, NamesNobodyWhereNoGpuStandsOut) {
     expect_named(
-        folder / "two",
+        folder_ / "two",
         2,
         {"SIMCUDA_HANG", "1:14", "E660", "nothing arrives between rank 0 .* and rank 1 ", stuck_s});
-    expect_resumed_on_gpus(folder / "two", 2);
+    expect_resumed_on_gpus(folder_ / "two", 2);
     const Words plain = on_gpus + Words{"--comm-timeout", stuck_s, "--plain"};
-    EXPECT_THAT(run_on(3, train(folder / "plain", plain), {{"SIMCUDA_HANG", "1:15"}}),
-                says(testing::ContainsRegex(
-                    "error E660: the GPUs of ranks 0-2 are in gradients #.*\n.*not known")));
+    EXPECT_THAT(
+        run_on(3, train(folder_ / "plain", plain), {{"SIMCUDA_HANG", "1:15"}}),
+        says(ContainsRegex("error E660: the GPUs of ranks 0-2 are in gradients #.*\n.*not known")));
 }
 
-TEST(Device, NamesARankThatIsStopped) {
-    const TempDir folder;
-    const fs::path run = folder / "run";
+TEST_F(Device, NamesARankThatIsStopped) {
+    const fs::path run = run_;
     Words words{"env"};
     for (const auto& [name, value] : with_gpus()) words.push_back(name + "=" + value);
     const Words more = on_gpus + Words{"--comm-timeout", stuck_s} + on_ranks(2);
     words = words + Words{program()} + train(run, more, "1000000");
     std::ranges::replace(words, "2steps", "never");  // a rank that saves is waited for
-    Background job(words, folder / "output");
+    Background job(words, folder_ / "output");
     ASSERT_TRUE(eventually([&] { return job.has_ended() || newest_step(run) > 0; }, 60));
     const auto ranks = children_of(children_of(job.pid()).front());
     ASSERT_EQ(ranks.size(), 2u);
     ::kill(ranks.back(), SIGSTOP);
     EXPECT_EQ(job.wait(100), 76);
-    EXPECT_THAT(content_of(folder / "output"),
-                testing::ContainsRegex("error E660: rank 1 .*is stopped \\(state T\\)"));
+    EXPECT_THAT(content_of(folder_ / "output"),
+                ContainsRegex("error E660: rank 1 .*is stopped \\(state T\\)"));
 }
 
 // Of a GPU that holds one leaf's pass, but not that of all leaves.
-TEST(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
-    const TempDir folder;
+TEST_F(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
     const auto result = [&](const std::string& name, const Variables& variables) {
         return run_on(2,
                       typed("train --data % --run % --device cuda --model cnn --batch 256 "
                             "--virtual-ranks 8 --max-steps 2",
-                            {SmallData::get().train(), folder / name}),
+                            {SmallData::get().train(), folder_ / name}),
                       variables);
     };
-    const auto roomy = result("roomy", {});
-    EXPECT_THAT(roomy.output, HasSubstr("computed together"));
-    const std::string narrow = output_of(result("narrow", {{"SIMCUDA_MEMORY", "80000000"}}));
-    EXPECT_THAT(narrow,
-                HasSubstr("computed one by one: comparing takes more than the GPU's memory"));
-    EXPECT_EQ(printed_hash(narrow), printed_hash(roomy.output));
+    const auto roomy = result("roomy", {}),
+               narrow = result("narrow", {{"SIMCUDA_MEMORY", "80000000"}});
+    EXPECT_THAT(roomy, says("computed together"));
+    EXPECT_THAT(narrow, ends(0, "computed one by one: comparing takes more than the GPU's memory"));
+    EXPECT_EQ(printed_hash(narrow.output), printed_hash(roomy.output));
 }
 
-TEST(Device, IsAGpuByItselfWhereEachRankHasOne) {
-    const TempDir folder;
+TEST_F(Device, IsAGpuByItselfWhereEachRankHasOne) {
     const Words words{"--model", "mlp"}, test{"--test-data", SmallData::get().test()};
-    EXPECT_THAT(run_on(2, train(folder / "run", words + test)), ends(0, "by nccl"));
-    EXPECT_THAT(run_on(2, train(folder / "shared", words), {{"SIMCUDA_GPUS", "1"}}),
+    EXPECT_THAT(run_on(2, train(run_, words + test)), ends(0, "by nccl"));
+    EXPECT_THAT(run_on(2, train(folder_ / "shared", words), {{"SIMCUDA_GPUS", "1"}}),
                 ends(0, "GPUs are left idle"));
 }
 
-TEST(Device, IsRefusedWhereThereIsNone) {
-    const TempDir folder;
-    EXPECT_THAT(run_lockstep(train(folder / "run", {"--device", "cuda"})), fails("error E670"));
-    EXPECT_FALSE(fs::exists(folder / "run"));
+TEST_F(Device, IsRefusedWhereThereIsNone) {
+    EXPECT_THAT(run_lockstep(train(run_, {"--device", "cuda"})), fails("error E670"));
+    EXPECT_FALSE(fs::exists(run_));
 }
 
 }  // namespace
