@@ -14,14 +14,16 @@ std::string printed_by(const Words& words, const Variables& environment = {}) {
     return output_of(run_lockstep(words, environment));
 }
 
-TEST(Commands, FindAWholeDataSetWhole) {
+class Commands : public RunsTest {};
+
+TEST_F(Commands, FindAWholeDataSetWhole) {
     const std::string folder = SmallData::get().train();
     EXPECT_THAT(printed_by({"data", "verify", folder}),
                 EndsWith(fmt::format("'{}' is whole\n", folder)));
 }
 
 // Its registries take 0.3 s of each command, and 440 MiB of addresses.
-TEST(Commands, StartWithoutLibTorch) {
+TEST_F(Commands, StartWithoutLibTorch) {
     const Variables list = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader's, as ldd does
     EXPECT_THAT(printed_by({}, list), has("libhdf5", Not(has("torch"))));
     EXPECT_THAT(run_process({program() + "-train"}, list), says("libtorch_cpu.so"));
@@ -31,10 +33,9 @@ std::string shown(const std::string& setting, const std::string& origin) {
     return fmt::format("{:<40} # {}\n", setting, origin);
 }
 
-TEST(Commands, ShowWhereSettingsComeFrom) {
-    const TempDir folder;
+TEST_F(Commands, ShowWhereSettingsComeFrom) {
     const std::string config =
-        folder.file("train.toml", "batch = 1\nepochs = 2\nlr = 0.5\n").string();
+        folder_.file("train.toml", "batch = 1\nepochs = 2\nlr = 0.5\n").string();
     const std::string text =
         printed_by({"config", "show", "--origin", "--config", config, "--batch", "3"},
                    {{"LOCKSTEP_BATCH", "2"}, {"LOCKSTEP_EPOCHS", "7"}});
@@ -44,17 +45,16 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     EXPECT_THAT(text, has(shown("momentum = 0.9", "default"), shown("# data = \"\"", "default")));
 }
 
-TEST(Commands, WarnOfAVariableThatNothingReads) {
+TEST_F(Commands, WarnOfAVariableThatNothingReads) {
     EXPECT_THAT(
         run_lockstep({"config", "show"}, {{"LOCKSTEP_LRR", "0.02"}}),
         ends(0, "warn: LOCKSTEP_LRR is no variable of Lockstep: did you mean LOCKSTEP_LR?\n"));
 }
 
-TEST(Commands, ShowSettingsAsAFileThatIsRead) {
-    const TempDir folder;
-    const fs::path first = folder.file("a.toml", "batch = 1\ndata = \"some, \\\"data\\\"\"\n");
+TEST_F(Commands, ShowSettingsAsAFileThatIsRead) {
+    const fs::path first = folder_.file("a.toml", "batch = 1\ndata = \"some, \\\"data\\\"\"\n");
     const std::string shown = printed_by({"config", "show", "--config", first});
-    const std::string file = folder.file("b.toml", shown).string();
+    const std::string file = folder_.file("b.toml", shown).string();
     EXPECT_EQ(printed_by({"config", "check", file}), fmt::format("'{}' is fine\n", file));
     std::string again = printed_by({"config", "show", "--config", file});
     const std::size_t at = again.find("b.toml");
@@ -62,15 +62,14 @@ TEST(Commands, ShowSettingsAsAFileThatIsRead) {
     EXPECT_EQ(again.replace(at, 1, "a"), shown);
 }
 
-TEST(Commands, TakeTheUsersFileOverTheSites) {
-    const TempDir folder;
-    make_directories(folder.path() / "lockstep");
+TEST_F(Commands, TakeTheUsersFileOverTheSites) {
+    make_directories(folder_.path() / "lockstep");
     const std::string user =
-        folder.file("lockstep/config.toml", "[train]\nlr = 0.5\nbatch = 64\n").string();
+        folder_.file("lockstep/config.toml", "[train]\nlr = 0.5\nbatch = 64\n").string();
     const std::string site =
-        folder.file("site.toml", "[train]\nlr = 0.25\nepochs = 3\n[bench.comm]\nmin-bytes = 64\n")
+        folder_.file("site.toml", "[train]\nlr = 0.25\nepochs = 3\n[bench.comm]\nmin-bytes = 64\n")
             .string();
-    const Variables variables = {{"XDG_CONFIG_HOME", folder.path()},
+    const Variables variables = {{"XDG_CONFIG_HOME", folder_.path()},
                                  {"LOCKSTEP_SITE_CONFIG", site}};
     const std::string text = printed_by({"config", "show", "--origin", "--batch", "3"}, variables);
     EXPECT_THAT(text, has(shown("batch = 3", "command line")));
@@ -85,27 +84,26 @@ fs::path in_manual(const fs::path& name) {
     return folder / name;
 }
 
-TEST(Commands, AreAsTheReferenceSays) {
+TEST_F(Commands, AreAsTheReferenceSays) {
     EXPECT_TRUE(content_of(in_manual("doc/lockstep/reference.md")) ==
                 content_of(LOCKSTEP_REFERENCE))
         << "docs/reference.md is stale; docs/CONTRIBUTING.md says how it is made";
 }
 
-TEST(Commands, WriteTheirManualIntoNoRun) {
-    const TempDir folder;
-    folder.file("run.json", "{}");
-    EXPECT_THAT(run_lockstep({"generate-manual", folder.path()}),
+TEST_F(Commands, WriteTheirManualIntoNoRun) {
+    folder_.file("run.json", "{}");
+    EXPECT_THAT(run_lockstep({"generate-manual", folder_.path()}),
                 ends(64, "E407", "holds other files, such as 'run.json'"));
-    EXPECT_FALSE(fs::exists(folder / "man"));
-    fs::create_directories(folder / "share" / "applications");
-    EXPECT_THAT(printed_by({"generate-manual", folder / "share"}),
-                has((folder / "share/man/man1/lockstep.1").string()));
-    printed_by({"generate-manual", folder / "share"});
-    EXPECT_THAT(run_lockstep({"generate", folder.path()}),
+    EXPECT_FALSE(fs::exists(folder_ / "man"));
+    fs::create_directories(folder_ / "share" / "applications");
+    EXPECT_THAT(printed_by({"generate-manual", folder_ / "share"}),
+                has((folder_ / "share/man/man1/lockstep.1").string()));
+    printed_by({"generate-manual", folder_ / "share"});
+    EXPECT_THAT(run_lockstep({"generate", folder_.path()}),
                 says("E101: unknown command 'generate'\n  fix: see 'lockstep --help'"));
 }
 
-TEST(Commands, AreCompletedByBash) {
+TEST_F(Commands, AreCompletedByBash) {
     const auto completed = [&](const std::string& words) {
         const std::string script = fmt::format(
             "source {}; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lockstep; "
@@ -130,7 +128,7 @@ std::string printed_by(const std::string& shell, const std::string& script) {
     return output_of(run_process({shell, "-c", script}, own));
 }
 
-TEST(Commands, AreCompletedByFish) {
+TEST_F(Commands, AreCompletedByFish) {
     const fs::path file = in_manual("fish/vendor_completions.d/lockstep.fish");
     EXPECT_THAT(content_of(file),
                 has("complete -c lockstep -n '__lockstep_is bench comm' -l split -x -a "
@@ -149,7 +147,7 @@ TEST(Commands, AreCompletedByFish) {
 }
 
 // zsh completes at a terminal only: its two words for it show here what they are given.
-TEST(Commands, AreCompletedByZsh) {
+TEST_F(Commands, AreCompletedByZsh) {
     const fs::path file = in_manual("zsh/site-functions/_lockstep");
     EXPECT_THAT(content_of(file), StartsWith("#compdef lockstep\n"));
     const std::string smallest = "[smallest buffer]:value: ";
@@ -174,7 +172,7 @@ TEST(Commands, AreCompletedByZsh) {
                    "comm --t\n--min-bytes[smallest buffer]:value: \n-b[");
 }
 
-TEST(Commands, HaveAManualPageWithoutMistakes) {
+TEST_F(Commands, HaveAManualPageWithoutMistakes) {
     const fs::path page = in_manual("man/man1/lockstep.1");
     EXPECT_THAT(content_of(page), has("\n.B \\-\\-batch N\n"));
     if (find_program("groff").empty()) GTEST_SKIP() << "no groff here: scripts/setup test";
@@ -182,33 +180,32 @@ TEST(Commands, HaveAManualPageWithoutMistakes) {
                 says(testing::Eq("")));
 }
 
-TEST(Commands, CheckAConfigurationFile) {
-    const TempDir folder;
-    const fs::path bad = folder.file("bad.toml", "batsch = 64\n");
+TEST_F(Commands, CheckAConfigurationFile) {
+    const fs::path bad = folder_.file("bad.toml", "batsch = 64\n");
     EXPECT_THAT(run_lockstep({"config", "check", bad}), ends(78, "did you mean 'batch'?"));
 }
 
-TEST(Commands, ExplainAnError) {
+TEST_F(Commands, ExplainAnError) {
     const ErrorEntry& entry = *find_error("E204");
     EXPECT_EQ(printed_by({"explain", "E204"}),
               fmt::format("E204: {} (exit code 65)\n\n{}\n", entry.title, entry.text));
 }
 
-TEST(Commands, SayTheirVersions) {
+TEST_F(Commands, SayTheirVersions) {
     EXPECT_THAT(printed_by({"version"}),
                 MatchesRegex("lockstep [0-9.]+[^\n]*\nlibtorch [0-9.]+\nOpen MPI [^\n]*\n.*"));
     EXPECT_EQ(printed_by({"--version"}), printed_by({"version"}));
 }
 
 // The machine says whether it has one, not the program that is tested.
-TEST(Commands, DoNotAlarmWithoutAGpu) {
+TEST_F(Commands, DoNotAlarmWithoutAGpu) {
     const auto pci = run_process({"bash", "-c", "cat /sys/bus/pci/devices/*/vendor"});
     if (pci.output.find("0x10de") != pci.output.npos || fs::exists("/dev/nvidiactl"))
         GTEST_SKIP() << "SKIPPED: there is a GPU here";
     EXPECT_THAT(printed_by({"version"}), EndsWith("\ngpu none (no driver)\n"));
 }
 
-TEST(Commands, OfAGroupAreListed) {
+TEST_F(Commands, OfAGroupAreListed) {
     const std::string text = printed_by({"data", "--help"});
     EXPECT_THAT(text, has("usage: lockstep data COMMAND", "\n  data pack "));
     EXPECT_THAT(text, Not(has("train")));
@@ -227,7 +224,7 @@ std::vector<std::string> listed_commands() {
     return commands;
 }
 
-TEST(Commands, AreAllListed) {
+TEST_F(Commands, AreAllListed) {
     EXPECT_EQ(printed_by({}), printed_by({"--help"}));
     EXPECT_THAT(listed_commands(),
                 testing::IsSupersetOf(
@@ -237,7 +234,7 @@ TEST(Commands, AreAllListed) {
                           ',')));
 }
 
-TEST(Commands, TeachThemselves) {
+TEST_F(Commands, TeachThemselves) {
     constexpr std::size_t widest = 110;
     for (const std::string& command : listed_commands()) {
         const std::string text = printed_by(typed(command) + Words{"--help"});
@@ -249,7 +246,7 @@ TEST(Commands, TeachThemselves) {
     }
 }
 
-TEST(Commands, ShowExamplesWhereThereIsMuchToKnow) {
+TEST_F(Commands, ShowExamplesWhereThereIsMuchToKnow) {
     for (const char* command : {"train", "verify", "data pack", "data synth", "bench comm"}) {
         const std::string text = printed_by(typed(command) + Words{"--help"});
         EXPECT_THAT(text, ContainsRegex("Examples?:\n  lockstep " + typed(command).front()));
@@ -282,7 +279,7 @@ TEST(Profile, ShowsTables) {
     EXPECT_THAT(text, ContainsRegex("parameters   [0-9,]+\nactivations  .*\ntime  "));
 }
 
-TEST(Commands, PrintTheLineThatStartsRanks) {
+TEST_F(Commands, PrintTheLineThatStartsRanks) {
     const std::string text = printed_by(
         typed("train --np 3 --oversubscribe --dry-run --data % --run runs/a", {"my data"}));
     EXPECT_THAT(text, has(StartsWith("mpirun -np 3 "), " --data 'my data' --run runs/a"));

@@ -121,14 +121,13 @@ std::string error_of(const ProcessResult& result) {
     return said.substr(std::min(said.find("lockstep: error"), said.size()));
 }
 
-class OwnModels : public testing::TestWithParam<Mistake> {};
+class OwnModels : public RunsTest, public testing::WithParamInterface<Mistake> {};
 
 TEST_P(OwnModels, AreTheirAuthorsToMend) {
     const Mistake& mistake = GetParam();
-    const TempDir folder;
     const std::string said = fmt::format(
         "lockstep: error {}\n  why: {}\n  fix: {}\n", mistake.what, mistake.why, mistake.fix);
-    const auto result = run_lockstep(training_of_own(folder / "run") + on_ranks(mistake.ranks),
+    const auto result = run_lockstep(training_of_own(run_) + on_ranks(mistake.ranks),
                                      {{"OWN_MODEL", mistake.model}});
     EXPECT_EQ(result.exit_code, mistake.exit_code) << result.output;
     const std::string error = std::regex_replace(
@@ -138,10 +137,10 @@ TEST_P(OwnModels, AreTheirAuthorsToMend) {
     EXPECT_THAT(result.output, Not(has("please report")));
 }
 
+class OwnModel : public RunsTest {};
+
 // What its author reads, in every command that computes with the model.
-TEST(OwnModel, SaysWhatItThrewInEveryCommand) {
-    const TempDir folder;
-    const fs::path run = folder / "run";
+TEST_F(OwnModel, SaysWhatItThrewInEveryCommand) {
     const Words test = {"--data", SmallData::get().test()};
     const auto expect = [](const std::string& model, const Words& words, const char* text) {
         const auto result = run_lockstep(words, {{"OWN_MODEL", model}});
@@ -149,14 +148,14 @@ TEST(OwnModel, SaysWhatItThrewInEveryCommand) {
         EXPECT_THAT(result, says(text, Not(has("please report"))));
     };
     const Words tested = {"--test-data", SmallData::get().test(), "--evaluate-every", "1steps"};
-    run_lockstep(training_of_own(run), {{"OWN_MODEL", "ThrowsInEvaluation"}});
-    expect("ThrowsInEvaluation", training_of_own(folder / "a") + tested, "nothing to test");
-    expect("ThrowsInEvaluation", Words{"eval", run} + test, "nothing to test");
-    const Words predict = Words{"predict", run, "--out", folder / "a.npy"} + test;
+    run_lockstep(training_of_own(run_), {{"OWN_MODEL", "ThrowsInEvaluation"}});
+    expect("ThrowsInEvaluation", training_of_own(folder_ / "a") + tested, "nothing to test");
+    expect("ThrowsInEvaluation", Words{"eval", run_} + test, "nothing to test");
+    const Words predict = Words{"predict", run_, "--out", folder_ / "a.npy"} + test;
     expect("ThrowsInEvaluation", predict, "nothing to test");
     expect("WrongShapeInEvaluation", predict, ", 10, 1], the task's targets need [");
     expect("OtherNames",
-           training_of_own(folder / "b") + tested + Words{"--task", "program"},
+           training_of_own(folder_ / "b") + tested + Words{"--task", "program"},
            "the model returns other outputs than before");
     const Words profile = {"profile", LOCKSTEP_OWN_MODELS, "--input", "1x28x28", "--batch", "4"};
     expect("ThrowsInConstructor", profile, "I need 77 classes, not 10");
@@ -170,15 +169,13 @@ TEST(OwnModel, SaysWhatItThrewInEveryCommand) {
 }
 
 // Before a run is made: nobody waits in a collective, and there is no start to mark as failed.
-TEST(OwnModel, EndsWhereAConstructorLoops) {
-    const TempDir folder;
-    EXPECT_THAT(
-        run_lockstep(training_of_own(folder / "run") + on_ranks(2) + Words{"--comm-timeout", "1s"},
-                     {{"OWN_MODEL", "LoopsInConstructor"}}),
-        ends(76,
-             "error E660: no rank has come further in its set-up for 5.",
-             "is setting up since",
-             "fix: the model, or a library that it uses, loops"));
+TEST_F(OwnModel, EndsWhereAConstructorLoops) {
+    EXPECT_THAT(run_lockstep(training_of_own(run_) + on_ranks(2) + Words{"--comm-timeout", "1s"},
+                             {{"OWN_MODEL", "LoopsInConstructor"}}),
+                ends(76,
+                     "error E660: no rank has come further in its set-up for 5.",
+                     "is setting up since",
+                     "fix: the model, or a library that it uses, loops"));
 }
 
 // https://huggingface.co/docs/safetensors
@@ -192,19 +189,18 @@ std::string tensor_in(const fs::path& file, const std::string& name) {
 }
 
 // The first layer is frozen: its weights are saved, loaded and left alone.
-TEST(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
-    const TempDir folder;
+TEST_F(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
     const Variables frozen = {{"OWN_MODEL", "Frozen"}};
     const auto train = [&](const std::string& run, const Words& more) {
         return run_lockstep(
             Words{"train", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
-                Words{"--run", folder / run, "--virtual-ranks", "4", "--batch", "48"} +
+                Words{"--run", folder_ / run, "--virtual-ranks", "4", "--batch", "48"} +
                 Words{"--weight-decay", "0.5", "--lr", "0.01"} + more,
             frozen);
     };
     const auto weights = [&](const std::string& run, const std::string& tensor) {
-        const fs::path file = folder / (run + ".safetensors");
-        if (!fs::exists(file)) run_lockstep({"export", folder / run, "--out", file});
+        const fs::path file = folder_ / (run + ".safetensors");
+        if (!fs::exists(file)) run_lockstep({"export", folder_ / run, "--out", file});
         return tensor_in(file, tensor);
     };
     const auto first = train("a", Words{"--max-steps", "2"} + on_ranks(2));
@@ -213,16 +209,16 @@ TEST(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
     EXPECT_THAT(first, says(warning));
     EXPECT_EQ(first.output.find(warning), first.output.rfind(warning)) << first.output;
     const std::string start = weights("a", "first.weight");
-    fs::remove(folder / "a.safetensors");
+    fs::remove(folder_ / "a.safetensors");
     train("a", Words{"--max-steps", "20"} + on_ranks(4));
     EXPECT_EQ(weights("a", "first.weight"), start);
     // Weights of another seed come from the file, and stay where the run goes on without it.
-    const Words from = {"--load-weights", folder / "a.safetensors", "--seed", "2"};
+    const Words from = {"--load-weights", folder_ / "a.safetensors", "--seed", "2"};
     train("b", Words{"--max-steps", "2"} + from);
     train("b", Words{"--max-steps", "4", "--seed", "2"} + on_ranks(2));
     EXPECT_EQ(weights("b", "first.weight"), start);
     EXPECT_NE(weights("b", "last.weight"), weights("a", "last.weight"));
-    EXPECT_THAT(run_lockstep({"eval", folder / "b", "--data", SmallData::get().test()}, frozen),
+    EXPECT_THAT(run_lockstep({"eval", folder_ / "b", "--data", SmallData::get().test()}, frozen),
                 ends(0));
 }
 
@@ -230,11 +226,9 @@ constexpr const char* keeps_state =
     "why: your model keeps state between calls, draws from a generator of its own, or reads a "
     "clock";
 
-TEST(OwnModel, IsTheReasonWhereRanksDiffer) {
-    const TempDir folder;
-    EXPECT_THAT(
-        run_lockstep(training_of_own(folder / "run") + on_ranks(2), {{"OWN_MODEL", "Clock"}}),
-        ends(config_code, "error E707: ranks compute 2 different results", keeps_state));
+TEST_F(OwnModel, IsTheReasonWhereRanksDiffer) {
+    EXPECT_THAT(run_lockstep(training_of_own(run_) + on_ranks(2), {{"OWN_MODEL", "Clock"}}),
+                ends(config_code, "error E707: ranks compute 2 different results", keeps_state));
     EXPECT_THAT(
         run_lockstep(
             Words{"verify", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +

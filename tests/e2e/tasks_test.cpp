@@ -19,25 +19,37 @@ void expect_success(const ProcessResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-/// A training of an mlp on data below `folder`; `line` as typed() has it.
-Words train_mlp(const TempDir& folder,
-                const std::string& data,
-                const std::string& run,
-                const std::string& line) {
-    return typed("train --model mlp --data % --run % " + line, {folder / data, folder / run});
+class Tasks : public RunsTest {
+  protected:
+    /// A training of an mlp on data below the folder; `line` as typed() has it.
+    Words mlp(const std::string& data, const std::string& run, const std::string& line) const {
+        return typed("train --model mlp --data % --run % " + line, {folder_ / data, folder_ / run});
+    }
+};
+
+// Elements of a type such as "|u1", and of a shape such as "8, 2".
+struct Array {
+    std::string descr, shape, values;
+};
+
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1.
+void write_npy(const fs::path& path, const Array& array) {
+    std::string dict = fmt::format(
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", array.descr, array.shape);
+    dict.resize(117, ' ');
+    write_file_atomically(
+        path, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + dict + '\n' + array.values);
 }
 
-// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1, of elements
-// of a type such as "|u1", and of a shape such as "8, 2".
-void write_npy(const fs::path& path,
-               const std::string& descr,
-               const std::string& shape,
-               const std::string& values) {
-    std::string dict =
-        fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
-    dict.resize(117, ' ');
-    write_file_atomically(path,
-                          std::string("\x93NUMPY\x01\x00\x76\x00", 10) + dict + '\n' + values);
+// Packs a data set of these fields.
+void pack_arrays(const fs::path& folder, const std::map<std::string, Array>& fields) {
+    Words pack = {"data", "pack", "--out", folder};
+    for (const auto& [field, array] : fields) {
+        const std::string file = fmt::format("{}-{}.npy", folder.string(), field);
+        write_npy(file, array);
+        pack = pack + Words{"--npy", field + "=" + file};
+    }
+    expect_success(run_lockstep(pack));
 }
 
 template <class T>
@@ -54,74 +66,64 @@ void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') 
         features += static_cast<char>(random.below(256));
         labels += static_cast<unsigned char>(features.back()) > 127 ? there : '\0';
     }
-    const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
-    write_npy(x, "|u1", fmt::format("{}, {}", rows, columns), features);
-    write_npy(y, "|i1", fmt::format("{}, {}", rows, columns), labels);
-    expect_success(run_lockstep(typed("data pack --npy % --npy % --out %",
-                                      {"features=" + x.string(), "labels=" + y.string(), folder})));
+    const std::string shape = fmt::format("{}, {}", rows, columns);
+    pack_arrays(folder,
+                {{"features", {"|u1", shape, features}}, {"labels", {"|i1", shape, labels}}});
 }
 
 // Training data and, going on where they end, test data.
-void make_up(const fs::path& folder, const Words& what, std::size_t samples) {
-    const std::string first = fmt::format("{}", samples);
-    const Words synth = Words{"data", "synth"} + what;
-    expect_success(run_lockstep(synth + Words{"--samples", first, "--out", folder / "train"}));
-    expect_success(run_lockstep(
-        synth + Words{"--first", first, "--samples", "100", "--out", folder / "test"}));
+void make_up(const fs::path& folder, const std::string& what, const std::string& samples) {
+    const std::string synth = "data synth " + what + " --samples % --out % --first %";
+    expect_success(run_lockstep(typed(synth, {samples, folder / "train", "0"})));
+    expect_success(run_lockstep(typed(synth, {"100", folder / "test", samples})));
 }
 
 struct TaskCase {
-    std::string name, shown;                    ///< shown: in the log
-    void (*make_data)(const fs::path& folder);  ///< train and test
-    Words options;                              ///< of train
-    std::string metric;
-    double least = -1e30, most = 1e30;  ///< of it, after training
+    std::string name, shown;      ///< shown: in the log
+    std::string synth, samples;   ///< of the data that are made up; "": labelled ones
+    std::string options, metric;  ///< of train, and what it is measured by
+    double least, most = 1e30;    ///< of that, after training
 };
 
 const std::vector<TaskCase> cases = {
-    {"MultiLabel",
-     "multi-label",
-     [](const fs::path& folder) {
-         fs::create_directories(folder);
-         make_labelled(folder / "train", 800);
-         make_labelled(folder / "test", 100);
-     },
-     {"--model", "mlp", "--lr", "0.01", "--epochs", "5"},
-     "test_f1",
-     0.9},
+    {"MultiLabel", "multi-label", "", "", "--model mlp --lr 0.01 --epochs 5", "test_f1", 0.9},
     {"Regression",
      "regression",
-     [](const fs::path& folder) {
-         make_up(folder, {"--kind", "regression", "--size", "8"}, 2000);
-     },
-     {"--model", "mlp", "--lr", "0.003", "--epochs", "4", "--loss", "huber"},
+     "--kind regression --size 8",
+     "2000",
+     "--model mlp --lr 0.003 --epochs 4 --loss huber",
      "test_r2",
      0.9},
     {"Segmentation",
      "segmentation",
-     [](const fs::path& folder) {
-         make_up(folder, {"--kind", "segmentation", "--size", "16", "--classes", "3"}, 400);
-     },
-     {"--model", "unet", "--width", "4", "--lr", "0.01", "--epochs", "6"},
+     "--kind segmentation --size 16 --classes 3",
+     "400",
+     "--model unet --width 4 --lr 0.01 --epochs 6",
      "test_iou",
      0.5},
     {"NextToken",
      "next-token",
-     [](const fs::path& folder) {
-         make_up(folder, {"--kind", "text", "--size", "16", "--classes", "12"}, 800);
-     },
-     typed("--model gpt --layers 1 --heads 2 --width 32 --lr 0.01 --epochs 4"),
+     "--kind text --size 16 --classes 12",
+     "800",
+     "--model gpt --layers 1 --heads 2 --width 32 --lr 0.01 --epochs 4",
      "test_perplexity",
      1,
      6}};
 
-class EveryTask : public testing::TestWithParam<std::size_t> {
+class EveryTask : public Tasks, public testing::WithParamInterface<std::size_t> {
   protected:
-    EveryTask() { task().make_data(folder_ / "data"); }
+    EveryTask() {
+        const fs::path data = folder_ / "data";
+        fs::create_directories(data);
+        if (task().synth.empty()) {
+            make_labelled(data / "train", 800);
+            make_labelled(data / "test", 100);
+        } else {
+            make_up(data, task().synth, task().samples);
+        }
+    }
 
     static const TaskCase& task() { return cases[GetParam()]; }
-
-    TempDir folder_;
 };
 INSTANTIATE_TEST_SUITE_P(Tasks,
                          EveryTask,
@@ -143,18 +145,17 @@ void expect_same_afterwards(const fs::path& run, const fs::path& data, const std
 }
 
 TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
-    const fs::path run = folder_ / "run";
     const std::string trained = output_of(run_lockstep(
         typed(
             "train --np 2 --oversubscribe --data % --test-data % --run % --batch 32 --keep-best %",
-            {folder_ / "data/train", folder_ / "data/test", run, task().metric.substr(5)}) +
-        task().options));
+            {folder_ / "data/train", folder_ / "data/test", run_, task().metric.substr(5)}) +
+        typed(task().options)));
     EXPECT_THAT(trained, has("\ntask " + task().shown + "\n"));
-    EXPECT_THAT(run_lockstep({"ckpt", "ls", run}), says("  best " + task().metric.substr(5)));
-    const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", run_}), says("  best " + task().metric.substr(5)));
+    const double found = json_lines(run_ / "metrics.jsonl").back().at(task().metric).get<double>();
     EXPECT_GE(found, task().least) << trained;
     EXPECT_LE(found, task().most) << trained;
-    expect_same_afterwards(run, folder_ / "data/test", line_from(trained, "test          "));
+    expect_same_afterwards(run_, folder_ / "data/test", line_from(trained, "test          "));
 }
 
 // 200 samples of four features and their sum, with some features that are no numbers.
@@ -167,22 +168,16 @@ void make_sums(const fs::path& folder, const std::vector<std::size_t>& nans, flo
         targets[i / columns] += scale * features[i];
     }
     for (const std::size_t place : nans) features[place] = std::nanf("");
-    const std::string shape = fmt::format("{}, {}", rows, columns);
-    const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
-    write_npy(x, "<f4", shape, bytes_in(features));
-    write_npy(y, "<f4", fmt::format("{}, 1", rows), bytes_in(targets));
-    expect_success(
-        run_lockstep(typed("data pack --npy % --npy % --out %",
-                           {"features=" + x.string(), "targets=" + y.string(), folder})));
+    pack_arrays(folder,
+                {{"features", {"<f4", fmt::format("{}, {}", rows, columns), bytes_in(features)}},
+                 {"targets", {"<f4", fmt::format("{}, 1", rows), bytes_in(targets)}}});
 }
 
-TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
-    const TempDir folder;
-    make_sums(folder / "data", {77});
+TEST_F(Tasks, NonFiniteStepsAreSkippedAlikeOnAnyNumberOfRanks) {
+    make_sums(folder_ / "data", {77});
     const auto trained = [&](const std::string& run, int ranks, const Words& more) {
-        return run_lockstep(
-            train_mlp(folder, "data", run, "--batch 20 --virtual-ranks 4 --epochs 2 --ema 0.5") +
-            on_ranks(ranks) + more);
+        return run_lockstep(mlp("data", run, "--batch 20 --virtual-ranks 4 --epochs 2 --ema 0.5") +
+                            on_ranks(ranks) + more);
     };
     EXPECT_THAT(trained("stopped", 2, {}),
                 ends(65, "error E701: the loss is nan at step ", "why: 'features' of sample "));
@@ -192,7 +187,7 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
         const std::string skipped = output_of(trained(run, ranks, {"--on-nonfinite", "skip"}));
         hashes.insert(printed_hash(skipped));
         EXPECT_THAT(skipped, has("2 step(s) skipped so far, the last is step"));
-        const Json last = json_lines(folder / run / "metrics.jsonl").back();
+        const Json last = json_lines(folder_ / run / "metrics.jsonl").back();
         EXPECT_EQ(last.at("skipped_steps"), 2);
         EXPECT_TRUE(last.at("loss").is_number());
     }
@@ -200,84 +195,77 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     EXPECT_EQ(hashes.begin()->size(), 32u);
 }
 
-TEST(NonFinite, TestDataAreNamed) {
-    const TempDir folder;
-    make_sums(folder / "data", {});
-    make_sums(folder / "test", {77});
-    EXPECT_THAT(
-        run_lockstep(
-            train_mlp(folder, "data", "run", "--batch 20 --epochs 9 --virtual-ranks 2") +
-            typed("--evaluate-every 1epoch --early-stop 2 --test-data %", {folder / "test"}) +
-            on_ranks(2)),
-        ends(0,
-             "the test loss is nan: 'features' of sample ",
-             "test/test-00000-of-00001.h5",
-             "stopped early after step 20: 2 evaluations, and none with a finite loss"));
-    EXPECT_THAT(run_lockstep({"eval", folder / "run", "--data", folder / "test"}),
+TEST_F(Tasks, NonFiniteTestDataAreNamed) {
+    make_sums(folder_ / "data", {});
+    make_sums(folder_ / "test", {77});
+    EXPECT_THAT(run_lockstep(mlp("data", "run", "--batch 20 --epochs 9 --virtual-ranks 2") +
+                             typed("--evaluate-every 1epoch --early-stop 2 --test-data %",
+                                   {folder_ / "test"}) +
+                             on_ranks(2)),
+                ends(0,
+                     "the test loss is nan: 'features' of sample ",
+                     "test/test-00000-of-00001.h5",
+                     "stopped early after step 20: 2 evaluations, and none with a finite loss"));
+    EXPECT_THAT(run_lockstep({"eval", run_, "--data", folder_ / "test"}),
                 says("the test loss is nan: 'features' of sample "));
 }
 
-TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
-    const TempDir folder;
-    make_sums(folder / "data", {}, 1e30F);
-    EXPECT_THAT(run_lockstep(train_mlp(folder, "data", "run", "")),
+TEST_F(Tasks, NonFiniteLossesOfLargeTargetsAreExplained) {
+    make_sums(folder_ / "data", {}, 1e30F);
+    EXPECT_THAT(run_lockstep(mlp("data", "run", "")),
                 ends(65, "why: 'targets' of sample ", "fix: begin a new run with --scale-targets"));
-    expect_success(run_lockstep(train_mlp(folder, "data", "scaled", "--scale-targets")));
-    EXPECT_THAT(run_lockstep({"export", folder / "scaled", "--out", folder / "w.safetensors"}),
+    expect_success(run_lockstep(mlp("data", "scaled", "--scale-targets")));
+    EXPECT_THAT(run_lockstep({"export", folder_ / "scaled", "--out", folder_ / "w.safetensors"}),
                 says("multiply by std and add mean of 'targets' in"));
 }
 
 // The GPU withholds the update before the host knows.
-TEST(NonFinite, StepsAreWithheldAlikeOnAnyNumberOfGpus) {
-    const TempDir folder;
-    make_sums(folder / "data", {77});
+TEST_F(Tasks, NonFiniteStepsAreWithheldAlikeOnAnyNumberOfGpus) {
+    make_sums(folder_ / "data", {77});
     for (const char* what : {"skip", "rollback"}) {
         std::set<std::string> hashes;
         for (const int ranks : {1, 3}) {
             const std::string run = fmt::format("{}-{}", what, ranks);
             hashes.insert(printed_hash(output_of(run_under_mpirun(
                 ranks,
-                train_mlp(folder, "data", run, "--device cuda --optimizer lamb --clip-norm 1") +
+                mlp("data", run, "--device cuda --optimizer lamb --clip-norm 1") +
                     typed("--batch 20 --virtual-ranks 4 --epochs 2 --checkpoint-every 2steps") +
                     Words{"--on-nonfinite", what},
                 with_gpus()))));
-            EXPECT_EQ(json_lines(folder / run / "metrics.jsonl").back().at("skipped_steps"), 2)
+            EXPECT_EQ(json_lines(folder_ / run / "metrics.jsonl").back().at("skipped_steps"), 2)
                 << what;
         }
         EXPECT_EQ(hashes.size(), 1u) << what;
     }
 }
 
-TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
-    const TempDir folder;
+TEST_F(Tasks, NonFiniteLossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
     const auto trained = [&](const std::string& data, const std::string& more) {
         return run_lockstep(
-            train_mlp(folder,
-                      data,
-                      "run" + data,
-                      "--batch 20 --epochs 4 --precision fp16 --on-nonfinite skip " + more));
+            mlp(data,
+                "run" + data,
+                "--batch 20 --epochs 4 --precision fp16 --on-nonfinite skip " + more));
     };
-    make_sums(folder / "nan", {77});
+    make_sums(folder_ / "nan", {77});
     EXPECT_THAT(trained("nan", "--max-steps 10"),
                 ends(0,
                      "timing micro-batches of 20 sample(s) in fp32 and",
                      ContainsRegex("warn: [0-9]+ step.s. skipped so far, the last is "
                                    "step 7: [^|]*\nstep 10 ")));
     // Losses are finite, and gradients are beyond fp16 whatever the scale.
-    make_sums(folder / "large", {}, 1e15F);
+    make_sums(folder_ / "large", {}, 1e15F);
     EXPECT_THAT(trained("large", ""),
                 ends(65, "error E701: the loss scale has fallen to 3.05e-05 at step 31"));
 }
 
 /// Steps 6, 7, 12, 16, 25 and 30 have a sample that is no number; every other step is saved.
-class RolledBack : public RunsTest {
+class RolledBack : public Tasks {
   protected:
     RolledBack() { make_sums(folder_ / "data", {77, 300}); }
 
     ProcessResult trained(const std::string& run, int ranks, const Words& more) {
-        return run_lockstep(
-            train_mlp(folder_, "data", run, "--batch 20 --virtual-ranks 4 --epochs 3 --ema 0.5") +
-            Words{"--on-nonfinite", "rollback"} + on_ranks(ranks) + more);
+        return run_lockstep(mlp("data", run, "--batch 20 --virtual-ranks 4 --epochs 3 --ema 0.5") +
+                            Words{"--on-nonfinite", "rollback"} + on_ranks(ranks) + more);
     }
 
     const Words due_ = {"--checkpoint-every", "2steps", "--keep", "last=1"};
@@ -311,69 +299,50 @@ TEST_F(RolledBack, StepsNeedACheckpointThatWasDue) {
     EXPECT_THAT(trained("none", 1, {"--checkpoint-every", "3steps"}), says("error E306"));
 }
 
-TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
-    const TempDir folder;
-    make_up(folder / "data", {"--kind", "regression", "--size", "4"}, 200);
+TEST_F(Tasks, NonFiniteStepsEndTheRunWhereAllAreSkipped) {
+    make_up(folder_ / "data", "--kind regression --size 4", "200");
     EXPECT_THAT(
-        run_lockstep(train_mlp(folder,
-                               "data/train",
-                               "run",
-                               "--optimizer sgd --lr 1e6 --epochs 500 --on-nonfinite skip")),
+        run_lockstep(
+            mlp("data/train", "run", "--optimizer sgd --lr 1e6 --epochs 500 --on-nonfinite skip")),
         ends(65, "error E701: 100 steps in a row were skipped"));
 }
 
 // What numpy makes of whole numbers, and other types that the same numbers have elsewhere.
 class StoredTypes : public RunsTest {
   protected:
-    // A data set of NPY files: names, types, shapes and elements.
-    struct Stored {
-        std::string field, descr, shape, values;
-    };
-    fs::path packed(const std::string& name, const std::vector<Stored>& fields) {
-        Words pack = {"data", "pack", "--out", folder_ / name};
-        for (const Stored& one : fields) {
-            const fs::path file = folder_ / (one.field + ".npy");
-            write_npy(file, one.descr, one.shape, one.values);
-            pack = pack + Words{"--npy", one.field + "=" + file.string()};
-        }
-        expect_success(run_lockstep(pack));
-        return folder_ / name;
-    }
-    std::string trained(const fs::path& data, const fs::path& test, const Words& model) {
-        return output_of(run_lockstep(
-            typed("train --data % --test-data % --run % --batch 4 --max-steps 1 --model",
-                  {data, test, data.string() + "-run"}) +
-            model));
+    ProcessResult trained(const fs::path& data, const fs::path& test, const std::string& model) {
+        return run_lockstep(
+            typed("train --data % --test-data % --run % --batch 4 --max-steps 1 --model " + model,
+                  {data, test, data.string() + "-run"}));
     }
 };
 
 TEST_F(StoredTypes, OfTargetsAreAnyNumbers) {
-    const Stored features{"features", "|u1", "8, 1", "abcdefgh"};
     const std::vector<std::int64_t> wide{-5, 2'000'000, 3, 0, 7, -1, 12, 4};
     const std::vector<std::int32_t> pairs{-5, 9, 3, 0, 7, -1, 12, 4, 1, 1, 2, 2, 3, 3, 4, 4};
-    for (const Stored& targets : {Stored{"targets", "<i8", "8,", bytes_in(wide)},
-                                  Stored{"targets", "<i4", "8, 2", bytes_in(pairs)},
-                                  Stored{"targets", "|u1", "8,", "12345678"}}) {
-        const fs::path data = packed("data" + targets.descr.substr(1), {features, targets});
-        EXPECT_THAT(trained(data, data, {"mlp"}), has("RMSE")) << targets.descr;
+    for (const Array& targets : {Array{"<i8", "8,", bytes_in(wide)},
+                                 Array{"<i4", "8, 2", bytes_in(pairs)},
+                                 Array{"|u1", "8,", "12345678"}}) {
+        const fs::path data = folder_ / targets.descr.substr(1);
+        pack_arrays(data, {{"features", {"|u1", "8, 1", "abcdefgh"}}, {"targets", targets}});
+        EXPECT_THAT(trained(data, data, "mlp"), ends(0, "RMSE")) << targets.descr;
     }
 }
 
 TEST_F(StoredTypes, OfTokensMayDifferInTestData) {
     const std::vector<std::int32_t> numbers{0, 1, 2, 3, 1, 2, 3, 0, 2, 3, 0, 1, 3, 0, 1, 2};
     const std::vector<std::uint8_t> bytes(numbers.begin(), numbers.end());
-    const fs::path data = packed("data", {{"tokens", "<i4", "4, 4", bytes_in(numbers)}});
-    const fs::path test = packed("test", {{"tokens", "|u1", "4, 4", bytes_in(bytes)}});
-    const Words model{"gpt", "--layers", "1", "--heads", "1", "--width", "8"};
-    EXPECT_THAT(trained(data, test, model), has("perplexity"));
+    const fs::path data = folder_ / "data", test = folder_ / "test";
+    pack_arrays(data, {{"tokens", {"<i4", "4, 4", bytes_in(numbers)}}});
+    pack_arrays(test, {{"tokens", {"|u1", "4, 4", bytes_in(bytes)}}});
+    EXPECT_THAT(trained(data, test, "gpt --layers 1 --heads 1 --width 8"), ends(0, "perplexity"));
 }
 
-class Infer : public RunsTest {
+class Infer : public Tasks {
   protected:
     Infer() {
-        make_up(folder_ / "data", {"--kind", "regression", "--size", "4"}, 200);
-        expect_success(
-            run_lockstep(train_mlp(folder_, "data/train", "run", "--batch 32 --max-steps 2")));
+        make_up(folder_ / "data", "--kind regression --size 4", "200");
+        expect_success(run_lockstep(mlp("data/train", "run", "--batch 32 --max-steps 2")));
     }
 
     std::string said(const std::string& command, const Words& words) {
@@ -396,10 +365,8 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     expect_success(run_lockstep(
         typed("data synth --kind regression --size 5 --samples 50 --out %", {folder_ / "wide"})));
     EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), has("they are 5x1x1"));
-    const fs::path x = folder_ / "x.npy", alone = folder_ / "alone";
-    write_npy(x, "<f4", "8, 4", std::string(8 * 4 * sizeof(float), '\0'));
-    expect_success(
-        run_lockstep(typed("data pack --npy % --out %", {"features=" + x.string(), alone})));
+    const fs::path alone = folder_ / "alone";
+    pack_arrays(alone, {{"features", {"<f4", "8, 4", std::string(8 * 4 * sizeof(float), '\0')}}});
     EXPECT_THAT(said("eval", {"--data", alone}),
                 has("has no 'targets' to compare outputs with", "lockstep predict RUN --data "));
     EXPECT_THAT(said("eval", {"--data", test, "--train-data", test}),
@@ -441,7 +408,7 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
 TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {
     std::vector<float> rows(20, 0.5F);
     const auto said = [&](const std::string& name, const Words& more) {
-        write_npy(folder_ / "x.npy", "<f4", "5, 4", bytes_in(rows));
+        write_npy(folder_ / "x.npy", {"<f4", "5, 4", bytes_in(rows)});
         return output_of(run_lockstep(
             typed("predict % % --out %", {run_, folder_ / "x.npy", folder_ / name}) + more));
     };
@@ -456,12 +423,11 @@ TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {
 }
 
 // The same pixels with channels first and last; files of others name their fields by --field.
-TEST(InferImages, AreTakenWithChannelsWhereTheyAre) {
-    const TempDir folder;
+TEST_F(Tasks, OfImagesAreTakenWithChannelsWhereTheyAre) {
     constexpr std::size_t side = 8, channels = 3, samples = 2;
     expect_success(run_lockstep(
-        typed("data synth --kind cifar --size 8 --samples 64 --out %", {folder / "data"})));
-    expect_success(run_lockstep(train_mlp(folder, "data", "run", "--batch 32 --max-steps 2")));
+        typed("data synth --kind cifar --size 8 --samples 64 --out %", {folder_ / "data"})));
+    expect_success(run_lockstep(mlp("data", "run", "--batch 32 --max-steps 2")));
     std::string first, last(samples * channels * side * side, '\0');
     for (std::size_t i = 0; i < last.size(); ++i) {
         const std::size_t pixel = i % (side * side), plane = i / (side * side);
@@ -469,36 +435,34 @@ TEST(InferImages, AreTakenWithChannelsWhereTheyAre) {
         last[((plane / channels) * side * side + pixel) * channels + plane % channels] =
             first.back();
     }
-    write_npy(folder / "first.npy", "|u1", "2, 3, 8, 8", first);
-    write_npy(folder / "last.npy", "|u1", "2, 8, 8, 3", last);
-    for (const char* name : {"first", "last"})
-        expect_success(run_lockstep(typed("predict % % --out %",
-                                          {folder / "run",
-                                           folder / fmt::format("{}.npy", name),
-                                           folder / fmt::format("{}.out.npy", name)})));
-    EXPECT_EQ(content_of(folder / "first.out.npy"), content_of(folder / "last.out.npy"));
-    write_npy(folder / "other.npy", "|u1", "2, 4, 4, 3", first.substr(0, 96));
+    write_npy(folder_ / "first.npy", {"|u1", "2, 3, 8, 8", first});
+    write_npy(folder_ / "last.npy", {"|u1", "2, 8, 8, 3", last});
+    for (const std::string name : {"first", "last"})
+        expect_success(
+            run_lockstep(typed("predict % % --out %",
+                               {run_, folder_ / (name + ".npy"), folder_ / (name + ".out.npy")})));
+    EXPECT_EQ(content_of(folder_ / "first.out.npy"), content_of(folder_ / "last.out.npy"));
+    write_npy(folder_ / "other.npy", {"|u1", "2, 4, 4, 3", first.substr(0, 96)});
     EXPECT_THAT(run_lockstep(typed("predict % % --out %",
-                                   {folder / "run", folder / "other.npy", folder / "other.csv"})),
+                                   {run_, folder_ / "other.npy", folder_ / "other.csv"})),
                 ends(65, "they are 4x4x3, the training data 3x8x8"));
 }
 
-TEST(Sample, GoesOnWithATextWhereverTheRunLies) {
-    const TempDir folder;
+TEST_F(Tasks, SampleGoesOnWithATextWhereverTheRunLies) {
     std::string text;
     for (int i = 0; i < 2000; ++i) text += "abcd";
-    folder.file("t.txt", text);
+    folder_.file("t.txt", text);
     expect_success(run_lockstep(typed("data pack --text % --length 16 --classes 256 --out %",
-                                      {folder / "t.txt", folder / "data"})));
+                                      {folder_ / "t.txt", folder_ / "data"})));
     expect_success(run_lockstep(
         typed("train --np 1 --data % --run % --model gpt --layers 1 --heads 2 --width 32 --lr 0.01 "
               "--batch 32 --max-steps 60",
-              {folder / "data", folder / "run"})));
-    fs::remove_all(folder / "data");
-    fs::rename(folder / "run", folder / "moved");
+              {folder_ / "data", run_})));
+    fs::remove_all(folder_ / "data");
+    fs::rename(run_, folder_ / "moved");
     const auto said = [&](const std::string& options, const std::string& prompt) {
         return run_lockstep(
-                   typed("sample % --tokens 11 --prompt % " + options, {folder / "moved", prompt}))
+                   typed("sample % --tokens 11 --prompt % " + options, {folder_ / "moved", prompt}))
             .output;
     };
     EXPECT_EQ(said("--temperature 0", "abcd"), "abcdabcdabcdabc\n");
@@ -509,12 +473,11 @@ TEST(Sample, GoesOnWithATextWhereverTheRunLies) {
     EXPECT_THAT(said("", ""), has("E105: --prompt is missing"));
 }
 
-TEST(MultiLabel, RefusesNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
-    const TempDir folder;
+TEST_F(Tasks, RefuseNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
     const auto trained = [&](const std::string& name, char there) {
-        make_labelled(folder / name, 100, there);
-        return run_lockstep(train_mlp(folder, name, name + "-run", "--batch 32 --max-steps 3") +
-                            Words{"--test-data", folder / name});
+        make_labelled(folder_ / name, 100, there);
+        return run_lockstep(mlp(name, name + "-run", "--batch 32 --max-steps 3") +
+                            Words{"--test-data", folder_ / name});
     };
     EXPECT_THAT(trained("sevens", '\7'),
                 ends(65,

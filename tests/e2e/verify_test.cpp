@@ -155,12 +155,13 @@ TEST_F(LeafModes, SayWhatStandsInTheWay) {
                 says("computed one by one: they are cut into micro-batches\n"));
 }
 
-TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
-    const TempDir folder;
+class VirtualRanks : public RunsTest {};
+
+TEST_F(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
     const auto train = [&](int ranks) {
         return run_lockstep(Words{"train", "--data", SmallData::get().train(), "--max-steps", "6"} +
                             Words{"--model", "cnn", "--batch", "64", "--oversubscribe", "--np"} +
-                            Words{std::to_string(ranks), "--run", folder / std::to_string(ranks)});
+                            Words{std::to_string(ranks), "--run", folder_ / std::to_string(ranks)});
     };
     const auto alone = train(1);
     EXPECT_THAT(alone, says("virtual ranks: 8 by default, for as many ranks with the same bits\n"));
@@ -168,25 +169,23 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_EQ(printed_hash(output_of(train(3))), printed_hash(alone.output));
 }
 
-TEST(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
-    const TempDir folder;
+TEST_F(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
     const auto synth = [&](const std::string& name, const std::string& samples) {
-        run_lockstep(typed("data synth --size 64 --samples % --out %", {samples, folder / name}));
+        run_lockstep(typed("data synth --size 64 --samples % --out %", {samples, folder_ / name}));
     };
     synth("train", "256");
     synth("test", "6000");
     EXPECT_THAT(
-        run_lockstep(train_words(folder / "train", folder / "run", "mlp", 256) +
-                     typed("--test-data % --virtual-ranks 64 --max-steps 1", {folder / "test"})),
+        run_lockstep(train_words(folder_ / "train", run_, "mlp", 256) +
+                     typed("--test-data % --virtual-ranks 64 --max-steps 1", {folder_ / "test"})),
         ends(0, "of 6,000)"));
 }
 
 // With two micro-batches, too: only whole leaves' gradients count.
-TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
-    const TempDir folder;
-    run_lockstep({"data", "synth", "--samples", "400", "--size", "8", "--out", folder / "data"});
+TEST_F(VirtualRanks, NoiseScaleIsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
+    run_lockstep({"data", "synth", "--samples", "400", "--size", "8", "--out", folder_ / "data"});
     const auto train = [&](const std::string& run, int ranks, const Words& more) {
-        return run_lockstep(train_words(folder / "data", folder / run, "mlp", 40) +
+        return run_lockstep(train_words(folder_ / "data", folder_ / run, "mlp", 40) +
                             typed("--virtual-ranks 4 --micro-batches 2") + on_ranks(ranks) + more);
     };
     const Words measured = {"--noise-scale-every", "2"};
@@ -195,7 +194,7 @@ TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
     EXPECT_THAT(
         one, ContainsRegex("gradient noise scale: [0-9.e+]+ samples, compared with 40 per step"));
     const auto found = [&](const std::string& run) {
-        return json_lines(folder / run / "metrics.jsonl").back().at("noise_scale").get<double>();
+        return json_lines(folder_ / run / "metrics.jsonl").back().at("noise_scale").get<double>();
     };
     EXPECT_GT(found("one"), 1);
     EXPECT_EQ(found("one"), found("three"));
