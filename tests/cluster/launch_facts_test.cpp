@@ -2,6 +2,7 @@
 #include "lockstep/cluster/launch_facts.hpp"
 
 #include "support/caught.hpp"
+#include "support/ends.hpp"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +11,7 @@ namespace {
 
 using test::caught_code;
 using test::caught_text;
-using testing::HasSubstr;
+using test::has;
 using testing::Not;
 using Variables = std::map<std::string, std::string>;
 
@@ -136,35 +137,32 @@ TEST(CheckLaunch, NamesSingletonsUnderSrunWithoutPmix) {
 TEST(CheckLaunch, AdvisesMpirunWherePmixIsThereButDoesNotFit) {
     const auto facts = facts_of(with(srun, {{"PMIX_RANK", "5"}}));
     const auto text = caught_text([&] { check_launch(facts, 0, 1); });
-    EXPECT_THAT(text, HasSubstr("do not speak the same version"));
-    EXPECT_THAT(text, HasSubstr("fix: mpirun -np 9"));
+    EXPECT_THAT(text, has("do not speak the same version", "fix: mpirun -np 9"));
 }
 
 TEST(CheckLaunch, NamesAnotherMpisMpirun) {
     const auto text = caught_text([] { check_launch(facts_of(mpirun), 0, 1); });
-    EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 processes, but MPI sees rank 0 of 1"));
-    EXPECT_THAT(text, HasSubstr("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4"));
-    EXPECT_THAT(text, HasSubstr("ldd"));
-    EXPECT_THAT(text, HasSubstr("where no mpirun started this: unset ${!OMPI_*} ${!PMIX_*}"));
+    EXPECT_THAT(text, has("E604: mpirun started 4 processes, but MPI sees rank 0 of 1"));
+    EXPECT_THAT(text, has("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4"));
+    EXPECT_THAT(text, has("ldd", "where no mpirun started this: unset ${!OMPI_*} ${!PMIX_*}"));
 }
 
 TEST(CheckLaunch, NamesMpichsMpiexec) {
     const auto text = caught_text([] { check_launch(facts_of(hydra), 0, 1); });
-    EXPECT_THAT(text, HasSubstr("E604: mpiexec started 2 processes, but MPI sees rank 0 of 1"));
-    EXPECT_THAT(text, HasSubstr("found PMI_RANK=1 PMI_SIZE=2"));
-    EXPECT_THAT(text, HasSubstr("fix: lockstep train --np 2"));
-    EXPECT_THAT(text, HasSubstr("unset ${!PMI_*}"));
+    EXPECT_THAT(text, has("E604: mpiexec started 2 processes, but MPI sees rank 0 of 1"));
+    EXPECT_THAT(text, has("found PMI_RANK=1 PMI_SIZE=2"));
+    EXPECT_THAT(text, has("fix: lockstep train --np 2", "unset ${!PMI_*}"));
 }
 
 TEST(CheckAskedRanks, NamesBothNumbersUnlessTheyAgree) {
     EXPECT_NO_THROW(check_asked_ranks(facts_of(mpirun), 0, 4));
     EXPECT_NO_THROW(check_asked_ranks(facts_of(mpirun), 4, 4));
     const auto text = caught_text([] { check_asked_ranks(facts_of(mpirun), 2, 4); });
-    EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 rank(s), but 2 are requested"));
-    EXPECT_THAT(text, HasSubstr("start it as: mpirun -np 2 lockstep"));
-    EXPECT_THAT(text, HasSubstr("unset ${!OMPI_COMM_WORLD_*} ${!PMIX_*}"));
+    EXPECT_THAT(text, has("E604: mpirun started 4 rank(s), but 2 are requested"));
+    EXPECT_THAT(text, has("start it as: mpirun -np 2 lockstep"));
+    EXPECT_THAT(text, has("unset ${!OMPI_COMM_WORLD_*} ${!PMIX_*}"));
     EXPECT_THAT(caught_text([] { check_asked_ranks(facts_of(srun), 2, 9); }),
-                HasSubstr("srun --overlap --mpi=pmix -n 2 lockstep"));
+                has("srun --overlap --mpi=pmix -n 2 lockstep"));
 }
 
 TEST(CheckAskedRanks, LeavesSingletonsToTheirOwnMessage) {
@@ -173,16 +171,14 @@ TEST(CheckAskedRanks, LeavesSingletonsToTheirOwnMessage) {
 
 TEST(CheckLaunch, SendsTorchrunsUsersToMpirun) {
     const auto text = caught_text([] { check_launch(facts_of(torchrun), 0, 1); });
-    EXPECT_THAT(text, HasSubstr("torchrun started 2 processes"));
-    EXPECT_THAT(text, HasSubstr("fix: mpirun -np 2 lockstep train"));
+    EXPECT_THAT(text, has("torchrun started 2 processes", "fix: mpirun -np 2 lockstep train"));
 }
 
 TEST(CheckLaunch, TellsStaleVariablesFromSingletons) {
     const auto text = caught_text([] { check_launch(facts_of(mpirun), 1, 2); });
-    EXPECT_THAT(text, HasSubstr("mpirun says rank 2 of 4, MPI says rank 1 of 2"));
-    EXPECT_THAT(text, HasSubstr("another launch"));
-    EXPECT_THAT(text, HasSubstr("unset ${!OMPI_*} ${!PMIX_*} ${!SLURM_*}"));
-    EXPECT_THAT(text, Not(HasSubstr("started 4 processes")));
+    EXPECT_THAT(text, has("mpirun says rank 2 of 4, MPI says rank 1 of 2"));
+    EXPECT_THAT(text, has("another launch", "unset ${!OMPI_*} ${!PMIX_*} ${!SLURM_*}"));
+    EXPECT_THAT(text, Not(has("started 4 processes")));
 }
 
 TEST(CheckLaunch, FindsARankThatDiffers) {
@@ -192,7 +188,7 @@ TEST(CheckLaunch, FindsARankThatDiffers) {
 TEST(CheckLaunch, FindsVariablesThatContradictEachOther) {
     const auto facts = facts_of(with(mpirun, {{"PMIX_RANK", "0"}}));
     EXPECT_THAT(caught_text([&] { check_launch(facts, 2, 4); }),
-                HasSubstr("mpirun says rank 2, PMIx says rank 0"));
+                has("mpirun says rank 2, PMIx says rank 0"));
 }
 
 TEST(CheckLaunch, DoesNotCountTasksOfHeterogeneousJobs) {

@@ -194,16 +194,14 @@ TEST_F(MadeUpLogs, NameAnErrorAndNotWhoWasSlowBeforeIt) {
     log_event(ErrorEvent{"E402", "cannot write 'a'", "the disk is full"});
     open_log({});
     const std::string text = logs_of(run_, {"--first-error", "--incarnation", "1"});
-    EXPECT_THAT(text, has("start 1: rank 1 on n1: error E402\n"));
-    EXPECT_THAT(text, Not(has("holds the others up")));
+    EXPECT_THAT(text, has("start 1: rank 1 on n1: error E402\n", Not(has("holds the others up"))));
 }
 
 TEST_F(MadeUpLogs, ShowWhereARankDiffers) {
     const std::string text = logs_of(run_, {"--diff-rank", "1"});
     EXPECT_THAT(text, ContainsRegex("\n\\+ 20[^ ]*Z \\[1 n1\\] warn  the disk is slow\n"));
     EXPECT_THAT(text, ContainsRegex("\n- 20[^ ]*Z \\[0,2\\] info  most say this\n"));
-    EXPECT_THAT(text, Not(has("all say this")));
-    EXPECT_THAT(text, Not(has("begins")));
+    EXPECT_THAT(text, has(Not(has("all say this")), Not(has("begins"))));
 }
 
 TEST_F(MadeUpLogs, AreThoseOfTheNewestStartUnlessOthersAreAskedFor) {

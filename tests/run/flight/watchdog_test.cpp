@@ -2,6 +2,7 @@
 #include "lockstep/run/watchdog.hpp"
 
 #include "flight_children.hpp"
+#include "support/ends.hpp"
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
@@ -12,14 +13,13 @@ namespace lockstep {
 namespace {
 
 using test::call;
+using test::has;
 using test::has_ring;
 using test::Rank;
 using test::RankChild;
 using test::sleep_for_ever;
 using test::TempDir;
-using testing::AllOf;
 using testing::ContainsRegex;
-using testing::HasSubstr;
 
 std::optional<FlightEntry> pending(std::uint64_t seq, double enqueued_s) {
     return FlightEntry{.seq = seq, .enqueued_s = enqueued_s};
@@ -89,11 +89,11 @@ TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     ASSERT_TRUE(has_ring(folder_, 1));
     const RankChild waiting(folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 0.5); });
     EXPECT_EQ(waiting.wait(20), 76);
-    EXPECT_THAT(waiting.output(), HasSubstr("lockstep: error E660: rank 1 ("));
-    EXPECT_THAT(waiting.output(), HasSubstr("has not come to #2 barrier\n"));
-    EXPECT_THAT(waiting.output(), HasSubstr("rank 1 last finished #1 and is in data wait since"));
+    EXPECT_THAT(waiting.output(), has("lockstep: error E660: rank 1 ("));
+    EXPECT_THAT(waiting.output(), has("has not come to #2 barrier\n"));
+    EXPECT_THAT(waiting.output(), has("rank 1 last finished #1 and is in data wait since"));
     EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::slow_rank);
-    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), HasSubstr("sleeping"));
+    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), has("sleeping"));
     EXPECT_EQ(read_rank_trace(ring_path(folder_.path(), 0)).exit_code, 76);
 }
 
@@ -110,8 +110,7 @@ TEST_F(WatchdogTest, NamesAStoppedRankThatIsTheLowest) {
             rank.wait_in_one();
             sleep_for_ever();
         }));
-    EXPECT_THAT(output_of_all(waiting),
-                AllOf(HasSubstr("rank 0 ("), HasSubstr("is stopped (state T)")));
+    EXPECT_THAT(output_of_all(waiting), has("rank 0 (", "is stopped (state T)"));
 }
 
 TEST_F(WatchdogTest, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
@@ -121,8 +120,7 @@ TEST_F(WatchdogTest, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
     EXPECT_EQ(other.wait(0.8), -1) << "all are well so far";
     stopped.send(SIGSTOP);
     EXPECT_EQ(other.wait(20), 76);
-    EXPECT_THAT(other.output(), HasSubstr("rank 1 ("));
-    EXPECT_THAT(other.output(), HasSubstr("is stopped (state T)"));
+    EXPECT_THAT(other.output(), has("rank 1 (", "is stopped (state T)"));
 }
 
 TEST_F(WatchdogTest, EndsAtOnceWhenARankOfTheNodeIsGone) {
@@ -133,7 +131,7 @@ TEST_F(WatchdogTest, EndsAtOnceWhenARankOfTheNodeIsGone) {
     ::usleep(500'000);  // it looks for its neighbours four times a second
     victim.send(SIGKILL);
     EXPECT_EQ(survivor.wait(20), 76);
-    EXPECT_THAT(survivor.output(), HasSubstr("is gone without a word"));
+    EXPECT_THAT(survivor.output(), has("is gone without a word"));
 }
 
 TEST_F(WatchdogTest, EndsARankWhoseListenerHangs) {
@@ -147,7 +145,7 @@ TEST_F(WatchdogTest, EndsARankWhoseListenerHangs) {
         sleep_for_ever();
     });
     EXPECT_EQ(waiting.wait(20), 76);
-    EXPECT_THAT(waiting.output(), HasSubstr("E660"));
+    EXPECT_THAT(waiting.output(), has("E660"));
 }
 
 TEST_F(WatchdogTest, GivesRanksThatSaveLongerButNotForEver) {
@@ -164,8 +162,7 @@ TEST_F(WatchdogTest, GivesRanksThatSaveLongerButNotForEver) {
     });
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
-    EXPECT_THAT(waiting.output(), HasSubstr("rank 1 ("));
-    EXPECT_THAT(waiting.output(), HasSubstr("writing a checkpoint"));
+    EXPECT_THAT(waiting.output(), has("rank 1 (", "writing a checkpoint"));
 }
 
 TEST_F(WatchdogTest, LeavesARankAloneThatNobodyWaitsFor) {
@@ -203,8 +200,8 @@ TEST_F(WatchdogTest, EndsRanksWhoseSetUpComesToNothing) {
     const std::string output = output_of_all(ranks);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
     EXPECT_THAT(output,
-                AllOf(HasSubstr("error E660: no rank has come further in its set-up for 1."),
-                      HasSubstr("rank 1 last finished #1 and is setting up since 1.")));
+                has("error E660: no rank has come further in its set-up for 1.",
+                    "rank 1 last finished #1 and is setting up since 1."));
 }
 
 /// A rank that computes, or is in another phase, for ever.
@@ -232,7 +229,7 @@ TEST_F(WatchdogTest, EndsRanksThatAllComputeForEver) {
     EXPECT_THAT(output, ContainsRegex("error E660: no rank has finished a phase for " + age));
     EXPECT_THAT(output, ContainsRegex("rank 1 last finished #1 and is in forward since " + age));
     EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::no_progress);
-    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), HasSubstr("thread"));
+    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), has("thread"));
 }
 
 TEST_F(WatchdogTest, EndsARankThatCannotAnswerASecondRequestToStop) {
@@ -244,8 +241,7 @@ TEST_F(WatchdogTest, EndsARankThatCannotAnswerASecondRequestToStop) {
     EXPECT_EQ(stuck.wait(1.2), -1) << "a step may take that long";
     stuck.send(SIGTERM);
     EXPECT_EQ(stuck.wait(20), 76);
-    EXPECT_THAT(stuck.output(), HasSubstr(", pid "));
-    EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
+    EXPECT_THAT(stuck.output(), has(", pid ", "has not finished a phase for"));
 }
 
 // It ends after four times as long, or as soon as that without a sign of its save once it was asked
@@ -256,9 +252,9 @@ TEST_F(WatchdogTest, EndsARankWhoseSaveNeverEnds) {
         folder_, 0, [&] { compute_for_ever(folder_, 0, 1, 0.3, Phase::checkpoint); });
     EXPECT_EQ(stuck.wait(20), 76);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
-    EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
-    EXPECT_THAT(stuck.output(), HasSubstr("is writing a checkpoint since"));
-    EXPECT_THAT(stuck.output(), HasSubstr("check the file system of the run's folder"));
+    EXPECT_THAT(stuck.output(), has("has not finished a phase for"));
+    EXPECT_THAT(stuck.output(), has("is writing a checkpoint since"));
+    EXPECT_THAT(stuck.output(), has("check the file system of the run's folder"));
 
     const TempDir other;
     const RankChild asked(other, 0, [&] { compute_for_ever(other, 0, 1, 2, Phase::checkpoint); });
@@ -269,7 +265,7 @@ TEST_F(WatchdogTest, EndsARankWhoseSaveNeverEnds) {
     const double asked_s = now_s();
     EXPECT_EQ(asked.wait(20), 76);
     EXPECT_LT(now_s() - asked_s, 7) << "not four times as long";
-    EXPECT_THAT(asked.output(), HasSubstr("check the file system of the run's folder"));
+    EXPECT_THAT(asked.output(), has("check the file system of the run's folder"));
 }
 
 TEST_F(WatchdogTest, LeavesASaveAloneThatGivesSigns) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "made_up_run.hpp"
 #include "report/svg_charts.hpp"
+#include "support/ends.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -12,6 +13,7 @@
 namespace lockstep {
 namespace {
 
+using test::has;
 using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
@@ -19,7 +21,6 @@ using test::made_up_report;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::Ge;
-using testing::HasSubstr;
 using testing::Le;
 using testing::Not;
 using testing::SizeIs;
@@ -50,7 +51,7 @@ class Findings : public testing::Test {
 };
 
 TEST_F(Findings, AreOneWhereAllIsWell) {
-    EXPECT_THAT(said("all_well"), HasSubstr("nothing stands out: 100 % of a step"));
+    EXPECT_THAT(said("all_well"), has("nothing stands out: 100 % of a step"));
     EXPECT_EQ(report_.findings.size(), 1u);
 }
 
@@ -58,13 +59,12 @@ TEST_F(Findings, BeginWithTheFailure) {
     clues_.cause = made_up_cause();
     clues_.next = "lockstep explain E213";
     add_to_all(Phase::data, 0.010);
-    EXPECT_THAT(said("failure"), HasSubstr("rank 1 on n7: error E213: "));
-    EXPECT_THAT(said("failure"), HasSubstr("\nlockstep explain E213"));
+    EXPECT_THAT(said("failure"), has("rank 1 on n7: error E213: ", "\nlockstep explain E213"));
     EXPECT_EQ(report_.findings.front().kind, "failure");
     EXPECT_EQ(report_.findings.front().advice, "copy it again");
     clues_.cause.reset();
     clues_.status.condition = RunCondition::lost;
-    EXPECT_THAT(said("failure"), HasSubstr("the run is lost, and no rank says why"));
+    EXPECT_THAT(said("failure"), has("the run is lost, and no rank says why"));
 }
 
 TEST_F(Findings, NameAStragglerWithNodeAndCause) {
@@ -72,26 +72,24 @@ TEST_F(Findings, NameAStragglerWithNodeAndCause) {
     for (RankFigures& rank : run_.ranks)
         if (rank.facts.rank != 2)
             for (StepBudget& step : rank.steps) step.phases[Phase::wait] += 0.010;
-    EXPECT_THAT(said("straggler"), HasSubstr("rank 2 on n1 holds the others up by"));
-    EXPECT_THAT(said("straggler"), HasSubstr("its batches come late"));
-    EXPECT_THAT(said("straggler"), HasSubstr("lockstep logs runs/a --rank 2"));
+    EXPECT_THAT(said("straggler"), has("rank 2 on n1 holds the others up by"));
+    EXPECT_THAT(said("straggler"), has("its batches come late", "lockstep logs runs/a --rank 2"));
     EXPECT_EQ(said("waiting"), "") << "the straggler is why";
 }
 
 TEST_F(Findings, NameUnevenLeaves) {
     EXPECT_EQ(said("uneven_leaves"), "");
     run_ = made_up_figures(3, 40);
-    EXPECT_THAT(
-        said("uneven_leaves"),
-        HasSubstr("V = 4 leaves on 3 ranks: 1 of them compute 2, the others 1; at most 67 % of"));
-    EXPECT_THAT(said("uneven_leaves"), HasSubstr("lockstep train --np 4"));
+    EXPECT_THAT(said("uneven_leaves"),
+                has("V = 4 leaves on 3 ranks: 1 of them compute 2, the others 1; at most 67 % of",
+                    "lockstep train --np 4"));
 }
 
 TEST_F(Findings, NameWaitingThatNoStragglerExplains) {
     add_to_all(Phase::wait, 0.0004);
     EXPECT_EQ(said("waiting"), "");
     add_to_all(Phase::wait, 0.0006);
-    EXPECT_THAT(said("waiting"), HasSubstr("ranks wait 9.1 % of a step for each other (1.00 ms)"));
+    EXPECT_THAT(said("waiting"), has("ranks wait 9.1 % of a step for each other (1.00 ms)"));
 }
 
 TEST_F(Findings, NameSlowDataAndWhatBindsThem) {
@@ -101,18 +99,17 @@ TEST_F(Findings, NameSlowDataAndWhatBindsThem) {
     run_.reports.back().data = {.wait_s = 1, .io_threads = 3, .bound = "decode"};
     EXPECT_THAT(
         said("data_bound"),
-        HasSubstr(
-            "a step waits 17 % of its time for data (2.00 ms); what takes longest is decode"));
-    EXPECT_THAT(said("data_bound"), HasSubstr("lockstep train --io-threads 6"));
+        has("a step waits 17 % of its time for data (2.00 ms); what takes longest is decode",
+            "lockstep train --io-threads 6"));
 }
 
 TEST_F(Findings, NameCommunicationAndTimeBesideTraining) {
     add_to_all(Phase::comm, 0.002);
     add_to_all(Phase::other, 0.002);
-    EXPECT_THAT(said("communication"), HasSubstr("a step waits 14 % of its time"));
-    EXPECT_THAT(said("communication"), HasSubstr("lockstep bench comm --np 4"));
-    EXPECT_THAT(said("other_time"), HasSubstr("14 % of a step is in no phase of training"));
-    EXPECT_THAT(said("other_time"), HasSubstr("--log-every 0"));
+    EXPECT_THAT(said("communication"), has("a step waits 14 % of its time"));
+    EXPECT_THAT(said("communication"), has("lockstep bench comm --np 4"));
+    EXPECT_THAT(said("other_time"), has("14 % of a step is in no phase of training"));
+    EXPECT_THAT(said("other_time"), has("--log-every 0"));
 }
 
 TEST_F(Findings, NameSavingWithAnIntervalThatCostsLess) {
@@ -120,24 +117,23 @@ TEST_F(Findings, NameSavingWithAnIntervalThatCostsLess) {
     EXPECT_EQ(said("saving"), "");
     times().saving = 7;
     run_.ranks[0].steps[20].phases[Phase::checkpoint] = 3.5;
-    EXPECT_THAT(said("saving"), HasSubstr("saving took 7.0 % of the time (7.0s)"));
-    EXPECT_THAT(said("saving"), HasSubstr("--checkpoint-every 100s"));
+    EXPECT_THAT(said("saving"), has("saving took 7.0 % of the time (7.0s)"));
+    EXPECT_THAT(said("saving"), has("--checkpoint-every 100s"));
 }
 
 TEST_F(Findings, NameEvaluatingWithARarerInterval) {
     times().evaluating = 20;
     run_.evaluations = {{10, 1, {}}, {20, 2, {}}, {30, 3, {}}};
     EXPECT_THAT(said("evaluating"),
-                HasSubstr("evaluating took 20 % of the time (20.0s for 3 evaluations)"));
-    EXPECT_THAT(said("evaluating"), HasSubstr("--evaluate-every 40steps"));
+                has("evaluating took 20 % of the time (20.0s for 3 evaluations)"));
+    EXPECT_THAT(said("evaluating"), has("--evaluate-every 40steps"));
 }
 
 TEST_F(Findings, NameSlowStartsAndFirstSteps) {
     times().starting = 40;
     run_.ranks[1].steps[0].phases[Phase::forward] = 6;
-    EXPECT_THAT(said("slow_start"),
-                HasSubstr("1 start(s) took 40.0s before their first step, 40 %"));
-    EXPECT_THAT(said("first_step"), HasSubstr("the first kept step took 6.01 s, 60"));
+    EXPECT_THAT(said("slow_start"), has("1 start(s) took 40.0s before their first step, 40 %"));
+    EXPECT_THAT(said("first_step"), has("the first kept step took 6.01 s, 60"));
 }
 
 TEST_F(Findings, NameRestartsAndWhatTheyCost) {
@@ -145,24 +141,23 @@ TEST_F(Findings, NameRestartsAndWhatTheyCost) {
     times().repeated = 10;
     times().down = 5;
     run_.ranks[0].steps[20].phases[Phase::checkpoint] = 1;
-    EXPECT_THAT(said("restarts"), HasSubstr("3 starts: 15.0s between them"));
-    EXPECT_THAT(said("restarts"), HasSubstr("--all-starts"));
-    EXPECT_THAT(said("repeated_steps"), HasSubstr("10 % of the time went into steps"));
-    EXPECT_THAT(said("repeated_steps"), HasSubstr("--checkpoint-every 10s")) << "sqrt(2 * 1 * 50)";
+    EXPECT_THAT(said("restarts"), has("3 starts: 15.0s between them", "--all-starts"));
+    EXPECT_THAT(said("repeated_steps"), has("10 % of the time went into steps"));
+    EXPECT_THAT(said("repeated_steps"), has("--checkpoint-every 10s")) << "sqrt(2 * 1 * 50)";
     clues_.status.times = {};
-    EXPECT_THAT(said("restarts"), HasSubstr("3 starts; how much time that took is not known"));
+    EXPECT_THAT(said("restarts"), has("3 starts; how much time that took is not known"));
 }
 
 TEST_F(Findings, NameALossThatIsNotFinite) {
     run_.reports[3].report.loss = std::numeric_limits<double>::quiet_NaN();
-    EXPECT_THAT(said("loss_not_finite"), HasSubstr("in 1 of 40 reports, first at step 4"));
-    EXPECT_THAT(said("loss_not_finite"), HasSubstr("--lr 0.000333 --run runs/a-lr"));
+    EXPECT_THAT(said("loss_not_finite"), has("in 1 of 40 reports, first at step 4"));
+    EXPECT_THAT(said("loss_not_finite"), has("--lr 0.000333 --run runs/a-lr"));
     EXPECT_EQ(report_.findings.front().weight, FindingWeight::problem);
 }
 
 TEST_F(Findings, NameSkippedSteps) {
     run_.reports.back().skipped_steps = 7;
-    EXPECT_THAT(said("skipped_steps"), HasSubstr("7 step(s) were skipped"));
+    EXPECT_THAT(said("skipped_steps"), has("7 step(s) were skipped"));
     EXPECT_EQ(found("skipped_steps")->weight, FindingWeight::warning);
     run_.record.deciding["precision"] = "fp16";
     EXPECT_EQ(found("skipped_steps")->weight, FindingWeight::note);
@@ -175,26 +170,24 @@ TEST_F(Findings, NameATestLossThatRisesAgain) {
     EXPECT_EQ(said("overfitting"), "");
     run_.evaluations.back().figures["test_loss"] = 0.6;
     EXPECT_THAT(said("overfitting"),
-                HasSubstr("the test loss was 0.5 at step 20 and is 0.6 now: 20 % more"));
-    EXPECT_THAT(said("overfitting"), HasSubstr("--keep-best loss --early-stop 5"));
+                has("the test loss was 0.5 at step 20 and is 0.6 now: 20 % more"));
+    EXPECT_THAT(said("overfitting"), has("--keep-best loss --early-stop 5"));
 }
 
 TEST_F(Findings, NameDamagedSamplesAndReadsThatWereRepeated) {
     run_.reports[0].data.masked_samples = 2;
     run_.reports[1].data.masked_samples = 3;
     run_.reports[1].data.retries = 4;
-    EXPECT_THAT(said("masked_samples"), HasSubstr("5 damaged sample(s)"));
-    EXPECT_THAT(said("masked_samples"), HasSubstr("lockstep data verify D/train"));
-    EXPECT_THAT(said("read_retries"), HasSubstr("4 read(s) of rank 0"));
+    EXPECT_THAT(said("masked_samples"), has("5 damaged sample(s)", "lockstep data verify D/train"));
+    EXPECT_THAT(said("read_retries"), has("4 read(s) of rank 0"));
 }
 
 TEST_F(Findings, TellWhereStepsAreNotKnown) {
     run_.ranks[3].steps.clear();
     run_.ranks[3].damage = "it holds no steps";
-    EXPECT_THAT(said("damaged_steps"),
-                HasSubstr("the steps of rank 3 are not known: it holds no steps"));
+    EXPECT_THAT(said("damaged_steps"), has("the steps of rank 3 are not known: it holds no steps"));
     for (RankFigures& rank : run_.ranks) rank = {.facts = rank.facts};
-    EXPECT_THAT(said("no_steps"), HasSubstr("no rank recorded its steps"));
+    EXPECT_THAT(said("no_steps"), has("no rank recorded its steps"));
 }
 
 /// Of a run that failed, below a folder whose name is an attack.
@@ -224,13 +217,13 @@ TEST(ReportText, HasAllOfIt) {
                              "B backward                 6.00 ms    60 %",
                              "starts: goodput 100 % of 1m40s",
                              "to go on: lockstep train --run '<b>'"})
-        EXPECT_THAT(text, HasSubstr(part));
+        EXPECT_THAT(text, has(part));
 }
 
 // Each letter is 2 % of the longest step.
 TEST(ReportText, DrawsBarsOfLetters) {
     EXPECT_THAT(report_text(made_up_report()),
-                HasSubstr("10.0 ms |" + std::string(15, 'F') + std::string(30, 'B') + "UUUUU| n0"));
+                has("10.0 ms |" + std::string(15, 'F') + std::string(30, 'B') + "UUUUU| n0"));
 }
 
 TEST(ReportText, HasNoControlCharacters) {
@@ -244,21 +237,19 @@ TEST(ReportText, HasNoControlCharacters) {
 
 TEST(ReportMarkdown, EscapesWhatWouldBeMarkup) {
     const std::string text = report_markdown(failed_report());
-    EXPECT_THAT(text, HasSubstr("# runs/\\<img src=x onerror=alert\\(1\\)\\>"));
-    EXPECT_THAT(text, HasSubstr("\\<script\\>alert\\(1\\)\\</script\\>\\|\\`x\\`"));
-    EXPECT_THAT(text, HasSubstr("\n## Where a step goes\n"));
+    EXPECT_THAT(text, has("# runs/\\<img src=x onerror=alert\\(1\\)\\>"));
+    EXPECT_THAT(text, has("\\<script\\>alert\\(1\\)\\</script\\>\\|\\`x\\`"));
+    EXPECT_THAT(text, has("\n## Where a step goes\n"));
     EXPECT_EQ(count_of(text, "[^\\\\]<"), count_of(text, "    lockstep [^\n]*[^\\\\]<"))
         << "only in blocks of code";
 }
 
 TEST(ReportHtml, EscapesWhatWouldBeMarkupAndNeedsNothingFromElsewhere) {
     const std::string page = report_html(failed_report());
-    EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
-    EXPECT_THAT(page, Not(HasSubstr("<script")));
-    EXPECT_THAT(page, Not(HasSubstr("<img")));
-    EXPECT_THAT(page, Not(HasSubstr("<b>")));
+    EXPECT_THAT(page, has("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    EXPECT_THAT(page, has(Not(has("<script")), Not(has("<img")), Not(has("<b>"))));
     EXPECT_EQ(count_of(page, "(src=|href=|url\\(|@import)"), count_of(page, "&lt;img src=x"));
-    EXPECT_THAT(page, HasSubstr("Content-Security-Policy\" content=\"default-src 'none'"));
+    EXPECT_THAT(page, has("Content-Security-Policy\" content=\"default-src 'none'"));
 }
 
 TEST(ReportHtml, DrawsCurvesAndBars) {
@@ -269,7 +260,7 @@ TEST(ReportHtml, DrawsCurvesAndBars) {
     EXPECT_EQ(count_of(page, "class=\"c-wait\""), 0) << "nobody waited";
     EXPECT_EQ(count_of(page, "<path class=\"h1\""), 1) << "all ranks are alike";
     EXPECT_EQ(count_of(page, "<svg "), count_of(page, "role=\"img\" aria-labelledby"));
-    EXPECT_THAT(page, Not(HasSubstr("nan")));
+    EXPECT_THAT(page, Not(has("nan")));
 }
 
 TEST(ReportHtml, IsSmallForManyRanksAndSteps) {
@@ -289,9 +280,9 @@ TEST(ReportForms, BearARunOfWhichNothingIsKnown) {
     clues.status.root = "runs/a";
     const Report report = make_report({.root = "runs/a"}, clues);
     EXPECT_EQ(report.outcome, "starting");
-    EXPECT_THAT(report_text(report), HasSubstr("next: lockstep status runs/a"));
-    EXPECT_THAT(report_html(report), AllOf(HasSubstr("starting"), HasSubstr("</html>")));
-    EXPECT_THAT(report_markdown(report), HasSubstr("# runs/a"));
+    EXPECT_THAT(report_text(report), has("next: lockstep status runs/a"));
+    EXPECT_THAT(report_html(report), has("starting", "</html>"));
+    EXPECT_THAT(report_markdown(report), has("# runs/a"));
     EXPECT_EQ(report_json(report).at("ranks").size(), 0u);
 }
 
@@ -299,10 +290,9 @@ TEST(ReportForms, BearARankWithoutSteps) {
     RunFigures run = made_up_figures(2, 10);
     run.ranks[0].steps.clear();
     const Report report = make_report(run, made_up_clues(10));
-    EXPECT_THAT(report_text(report),
-                AllOf(HasSubstr("  0             - |"), Not(HasSubstr("nan"))));
-    EXPECT_THAT(report_html(report), Not(HasSubstr("nan")));
-    EXPECT_THAT(report_markdown(report), Not(HasSubstr("nan")));
+    EXPECT_THAT(report_text(report), has("  0             - |", Not(has("nan"))));
+    EXPECT_THAT(report_html(report), Not(has("nan")));
+    EXPECT_THAT(report_markdown(report), Not(has("nan")));
 }
 
 TEST(ReportForms, BearFiguresThatAreNotFinite) {
@@ -310,7 +300,7 @@ TEST(ReportForms, BearFiguresThatAreNotFinite) {
     run.ranks[1].steps[3].phases[Phase::data] = std::numeric_limits<double>::quiet_NaN();
     run.ranks[0].steps[3].phases[Phase::data] = std::numeric_limits<double>::infinity();
     const Report report = make_report(run, made_up_clues(10));
-    EXPECT_THAT(report_html(report), HasSubstr("</html>"));
+    EXPECT_THAT(report_html(report), has("</html>"));
     EXPECT_FALSE(report_text(report).empty());
     EXPECT_NO_THROW(parse_json(report_json(report).dump(), "report"));
 }
