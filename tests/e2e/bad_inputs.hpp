@@ -5,7 +5,6 @@
 #include "program.hpp"
 
 #include <functional>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -19,32 +18,24 @@ enum class Finder {
     some_rank,     ///< one rank, alone, while training; <rank> in the message is its number
 };
 
-/// In `words`, `variables` and `message`, <data> is a good data set and <tmp> the case's own
-/// folder.
+/// In `words` and `message`, <data> is a good data set and <tmp> the case's own folder.
 struct BadInput {
     std::string name;
-    Words words;
-    std::string message;  ///< all that the program may say; <same> is where ranks are named
+    Finder finder;
+    int exit_code;
+    Words words = {};
+    std::string message = {};  ///< all that the program may say; <same> is where ranks are named
     std::function<void(const TempDir&)> prepare = [](const TempDir&) {};
     Variables variables = {};
-    int exit_code = 0;
-    Finder finder = Finder::command_line;
 
     bool is_training() const { return words.front() == "train"; }
 };
 
-void PrintTo(const BadInput& input, std::ostream* out);
+inline void PrintTo(const BadInput& input, std::ostream* out) {
+    *out << input.name;
+}
 
-/// The same, each found by `finder` and with `exit_code`.
-std::vector<BadInput> all_with(int exit_code, Finder finder, std::vector<BadInput> inputs);
-
-/// Those of all `parts`.
-std::vector<BadInput> joined(const std::vector<std::vector<BadInput>>& parts);
-
-/// Mistakes in options, configuration files and variables.
-std::vector<BadInput> bad_options();
-
-/// Mistakes in files: data sets, files to pack, run directories.
-std::vector<BadInput> bad_files();
+/// Mistakes in options, configuration files and variables, data sets, files to pack, and runs.
+std::vector<BadInput> bad_inputs();
 
 }  // namespace lockstep::test

@@ -2,16 +2,10 @@
 #include "bad_inputs.hpp"
 
 #include <algorithm>
-#include <ostream>
 #include <regex>
 #include <set>
 
 namespace lockstep::test {
-
-void PrintTo(const BadInput& input, std::ostream* out) {
-    *out << input.name;
-}
-
 namespace {
 
 constexpr std::ptrdiff_t most_lines = 12;
@@ -37,12 +31,6 @@ Words words_of(const BadInput& input, const TempDir& folder) {
     Words words;
     for (const std::string& word : input.words) words.push_back(with_paths(word, folder));
     return words;
-}
-
-Variables variables_of(const BadInput& input, const TempDir& folder) {
-    Variables variables;
-    for (const auto& [name, value] : input.variables) variables[name] = with_paths(value, folder);
-    return variables;
 }
 
 std::string message_of(const BadInput& input, bool ranks_find_it) {
@@ -71,10 +59,9 @@ void expect_failure(const BadInput& input,
     EXPECT_LE(std::ranges::count(said, '\n'), most_lines);
 }
 
-class BadInputs : public testing::TestWithParam<BadInput> {
+class BadInputs : public RunsTest, public testing::WithParamInterface<BadInput> {
   protected:
     void SetUp() override { GetParam().prepare(folder_); }
-    TempDir folder_;
 };
 
 // As one command: `train` starts the ranks itself.
@@ -85,7 +72,7 @@ TEST_P(BadInputs, AreExplainedOnce) {
         const Words launch = {"--np", std::to_string(told_ranks(input)), "--oversubscribe"};
         words.insert(words.begin() + 1, launch.begin(), launch.end());
     }
-    const ProcessResult result = run_lockstep(words, variables_of(input, folder_));
+    const ProcessResult result = run_lockstep(words, input.variables);
     const bool ranks_find_it = input.is_training() && input.finder != Finder::command_line;
     expect_failure(input, result, message_of(input, ranks_find_it), folder_);
 }
@@ -96,7 +83,7 @@ class BadInputsOfRanks : public BadInputs {};
 TEST_P(BadInputsOfRanks, AreExplainedOnce) {
     const BadInput& input = GetParam();
     const ProcessResult result =
-        run_under_mpirun(told_ranks(input), words_of(input, folder_), variables_of(input, folder_));
+        run_under_mpirun(told_ranks(input), words_of(input, folder_), input.variables);
     expect_failure(input, result, message_of(input, true), folder_);
 }
 
@@ -113,27 +100,11 @@ std::vector<BadInput> training_ones(std::vector<BadInput> inputs) {
     return inputs;
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, BadInputs, testing::ValuesIn(bad_options()), name_of);
-INSTANTIATE_TEST_SUITE_P(Files, BadInputs, testing::ValuesIn(bad_files()), name_of);
+INSTANTIATE_TEST_SUITE_P(, BadInputs, testing::ValuesIn(bad_inputs()), name_of);
 INSTANTIATE_TEST_SUITE_P(,
                          BadInputsOfRanks,
-                         testing::ValuesIn(training_ones(joined({bad_options(), bad_files()}))),
+                         testing::ValuesIn(training_ones(bad_inputs())),
                          name_of);
 
 }  // namespace
-
-std::vector<BadInput> all_with(int exit_code, Finder finder, std::vector<BadInput> inputs) {
-    for (BadInput& input : inputs) {
-        input.exit_code = exit_code;
-        input.finder = finder;
-    }
-    return inputs;
-}
-
-std::vector<BadInput> joined(const std::vector<std::vector<BadInput>>& parts) {
-    std::vector<BadInput> all;
-    for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
-    return all;
-}
-
 }  // namespace lockstep::test
