@@ -43,15 +43,13 @@ struct Sick {
 class SickJobs {
   public:
     /// Those that follow are found by this check, and with this severity.
-    SickJobs& check(const std::string& id, Severity severity, Job (*healthy)()) {
+    void check(const std::string& id, Severity severity, Job (*healthy)()) {
         next_ = {.id = id, .severity = severity, .says = "", .healthy = healthy, .harm = {}};
-        return *this;
     }
-    SickJobs& says(const std::string& text, std::function<void(Job&)> harm) {
+    void says(const std::string& text, std::function<void(Job&)> harm) {
         next_.says = text;
         next_.harm = std::move(harm);
         all_.push_back(next_);
-        return *this;
     }
     const std::vector<Sick>& all() const { return all_; }
 
