@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running the program as a user does: by its path, from outside, looking only at what it leaves.
-// With what each test of this folder needs beside it.
+// With what runs leave in their directories, and small data to train on.
 #pragma once
 
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "run_files.hpp"
-#include "small_data.hpp"
+#include "data/samples.hpp"
 #include "support/ends.hpp"
 #include "support/eventually.hpp"
 #include "support/temp_dir.hpp"
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -64,6 +65,67 @@ Words operator+(Words words, const Words& more);
 
 /// The line of `text` from `words` on; "" where they are not in it.
 std::string line_from(const std::string& text, const std::string& words);
+
+// What a run leaves in its directory, read as a stranger would: by the names and formats it
+// promises.
+
+/// One value a line; a last line that is not whole is left out.
+std::vector<Json> json_lines(const fs::path& path);
+
+/// Steps of the training records of metrics.jsonl, in the order of the file.
+std::vector<std::int64_t> training_steps(const fs::path& run);
+
+/// The newest step in metrics.jsonl, 0 before the first.
+std::int64_t newest_step(const fs::path& run);
+
+/// Of the newest evaluation in metrics.jsonl; -1 before the first.
+double last_accuracy(const fs::path& run);
+
+/// "complete, step 100, exit 0": what state.json says.
+std::string state_of(const fs::path& run);
+
+/// The hash after "parameters" in what `train` printed; "" if there is none.
+std::string printed_hash(const std::string& output);
+
+/// Expects that both folders have files of the same names and bytes.
+void expect_same_files(const fs::path& one, const fs::path& other);
+
+/// The step in state.json.
+std::int64_t state_step(const fs::path& run);
+
+/// The folder of the checkpoint of `step`.
+fs::path checkpoint_of(const fs::path& run, std::int64_t step);
+
+/// The manifest of that.
+Json manifest_of(const fs::path& run, std::int64_t step);
+
+/// Damages a file; links to the old one keep its bytes.
+void flip_last_byte(const fs::path& file);
+
+/// 1, 2, ..., `last`.
+std::vector<std::int64_t> all_steps(std::int64_t last);
+
+/// 600 images of 28x28 in 10 classes for training and 200 to test on, with their IDX files.
+class SmallData {
+  public:
+    /// The one of this process; made by the first call, removed at its end.
+    static const SmallData& get();
+
+    fs::path train() const { return folder_ / "train"; }
+    fs::path test() const { return folder_ / "test"; }
+    fs::path images() const { return folder_ / "train-images.idx"; }
+    fs::path labels() const { return folder_ / "train-labels.idx"; }
+
+    /// The only shard of a data set.
+    static fs::path shard(const fs::path& folder);
+
+  private:
+    SmallData();
+    TempDir folder_;
+};
+
+/// A copy of the packed training set as `folder`, to be damaged.
+void copy_train_set(const fs::path& folder);
 
 /// A started program that the test may send signals to. Its destructor kills what still runs.
 class Background {
