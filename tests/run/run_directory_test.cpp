@@ -2,6 +2,7 @@
 #include "lockstep/run/run_directory.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/run/run_status.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
@@ -331,6 +332,20 @@ TEST_F(RunDirectoryTest, KeepsAFailureThatRankZeroWritesOver) {
     rank_zero.request_stop();
     rank_zero.join();
     EXPECT_EQ(read_run_state(root_)->reason, "E213: rank 1: damaged");
+}
+
+TEST_F(RunDirectoryTest, IsFoundBelowAFolder) {
+    for (const auto* name : {"b", "a"}) RunDirectory::open(folder_ / name).create({});
+    folder_.file("c/notes.txt", "x");
+    folder_.file("d.txt", "x");
+    EXPECT_THAT(find_runs(folder_.path()), ElementsAre(folder_ / "a", folder_ / "b"));
+    EXPECT_THAT(find_runs(folder_ / "a"), ElementsAre(folder_ / "a"));
+    for (const auto* name : {"c/study/1x2", "a/inner", "a/logs/x"})
+        RunDirectory::open(folder_ / name).create({});
+    EXPECT_THAT(
+        find_runs(folder_.path()),
+        ElementsAre(folder_ / "a", folder_ / "a/inner", folder_ / "b", folder_ / "c/study/1x2"));
+    EXPECT_EQ(caught_code([&] { find_runs(folder_ / "d.txt"); }), "E201");
 }
 
 TEST_F(RunDirectoryTest, WarnsWhenAnyoneMayWrite) {

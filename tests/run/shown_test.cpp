@@ -2,6 +2,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/memory.hpp"
 #include "lockstep/run/progress.hpp"
+#include "lockstep/run/run_status.hpp"
 #include "lockstep/run/text_table.hpp"
 
 #include "support/temp_dir.hpp"
@@ -263,6 +264,22 @@ TEST(Wrapped, BreaksBetweenWordsAndNotWithinThem) {
     EXPECT_EQ(wrapped("one two three", 2, 6), "one\n  two\n  three");
     EXPECT_EQ(wrapped("eleventh on", 0, 4), "eleventh\non");
     EXPECT_EQ(wrapped("", 2, 7), "");
+}
+
+TEST(RunTable, HasALineForEachRun) {
+    RunStatus run{.root = "runs/a", .condition = RunCondition::running, .incarnation = 2};
+    run.step = 50;
+    run.steps_total = 200;
+    run.eta_s = 90;
+    run.times = {.elapsed = 100, .training = 80};
+    const RunStatus other{.root = "runs/longer\033[31m"};
+    const std::vector<RunStatus> both = {run, other};
+    const std::vector<RunColumn> more = {{"lr", {"0.1", "0.2"}}};
+    EXPECT_EQ(
+        status_table(both, more),
+        "run                  phase              step  done in  starts   lost  goodput   lr\n"
+        "runs/a             running  50 of 200 (25 %)    1m30s       2  20.0s     80 %  0.1\n"
+        "runs/longer?[31m  starting                 0        -       0      -        -  0.2\n");
 }
 
 }  // namespace
