@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/job_request.hpp"
-#include "lockstep/core/split.hpp"
 
 #include "mini_cluster_text.hpp"
 #include "support/caught.hpp"
@@ -12,19 +11,10 @@ namespace lockstep {
 namespace {
 
 using test::has;
+using test::options_of;
 using testing::_;
 using testing::Contains;
 using testing::IsEmpty;
-
-/// Of "NAME=VALUE NAME=VALUE".
-SbatchOptions options_of(const std::string& line) {
-    SbatchOptions options;
-    for (const std::string& word : split(line, ' ')) {
-        const std::size_t at = word.find('=');
-        if (!word.empty()) options.push_back({word.substr(0, at), word.substr(at + 1)});
-    }
-    return options;
-}
 
 std::vector<std::string> notes_on(const std::string& options,
                                   const SlurmFacts& facts = test::mini_facts()) {

@@ -17,6 +17,9 @@
 namespace lockstep {
 namespace {
 
+using test::options_of;
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -25,19 +28,13 @@ std::string code_of(const std::string& name, const std::string& value) {
 }
 
 TEST(JobRequest, ReadsEachOptionByItsType) {
-    const auto request = read_request({{{"job-name", "a.b-1"},
-                                        {"partition", "gpu,debug"},
-                                        {"nodes", "1-4"},
-                                        {"ntasks-per-node", "2"},
-                                        {"cpus-per-task", "3"},
-                                        {"gpus-per-node", "h100:2"},
-                                        {"mem", "2G"},
-                                        {"time", "10"},
-                                        {"array", "0-7:2,9%2"},
-                                        {"dependency", "afterok:12:13_4,singleton"}}});
+    const JobRequest request = read_request(
+        {options_of("job-name=a.b-1 partition=gpu,debug nodes=1-4 ntasks-per-node=2 "
+                    "cpus-per-task=3 gpus-per-node=h100:2 mem=2G time=10 array=0-7:2,9%2 "
+                    "dependency=afterok:12:13_4,singleton")});
     const JobPart& part = request.parts.at(0);
     EXPECT_EQ(request.job_name, "a.b-1");
-    EXPECT_THAT(part.partitions, testing::ElementsAre("gpu", "debug"));
+    EXPECT_THAT(part.partitions, ElementsAre("gpu", "debug"));
     EXPECT_EQ(part.least_nodes, 1);
     EXPECT_EQ(part.most_nodes, 4);
     EXPECT_EQ(part.node_tasks, 2);
@@ -48,21 +45,21 @@ TEST(JobRequest, ReadsEachOptionByItsType) {
     EXPECT_EQ(part.seconds, 600);
     EXPECT_EQ(request.last_task, 9);
     EXPECT_THAT(request.awaited_jobs,
-                testing::ElementsAre(AwaitedJob{"afterok", "12"}, AwaitedJob{"afterok", "13"}));
+                ElementsAre(AwaitedJob{"afterok", "12"}, AwaitedJob{"afterok", "13"}));
 }
 
 TEST(JobRequest, ReadsDependenciesAsSlurmDoes) {
-    const auto request_of = [](const std::string& text) {
+    const auto depends_on = [](const std::string& text) {
         return read_request({{{"dependency", text}}});
     };
-    EXPECT_THAT(request_of("after:5+10:6").awaited_jobs,
-                testing::ElementsAre(AwaitedJob{"after", "5"}, AwaitedJob{"after", "6"}));
-    const auto either = request_of("afterok:5?afternotok:6_2");
+    EXPECT_THAT(depends_on("after:5+10:6").awaited_jobs,
+                ElementsAre(AwaitedJob{"after", "5"}, AwaitedJob{"after", "6"}));
+    const auto either = depends_on("afterok:5?afternotok:6_2");
     EXPECT_TRUE(either.awaits_any);
     EXPECT_THAT(either.awaited_jobs,
-                testing::ElementsAre(AwaitedJob{"afterok", "5"}, AwaitedJob{"afternotok", "6"}));
-    EXPECT_THAT(request_of("afterok:5?singleton").awaited_jobs, testing::IsEmpty());
-    EXPECT_FALSE(request_of("afterok:5,afterok:6").awaits_any);
+                ElementsAre(AwaitedJob{"afterok", "5"}, AwaitedJob{"afternotok", "6"}));
+    EXPECT_THAT(depends_on("afterok:5?singleton").awaited_jobs, testing::IsEmpty());
+    EXPECT_FALSE(depends_on("afterok:5,afterok:6").awaits_any);
 }
 
 TEST(JobRequest, KnowsTimesWithoutEnd) {
@@ -242,11 +239,6 @@ TEST(BashWord, CarriesAnyTextWithoutControlCharacters) {
         EXPECT_EQ(test::caught_code([&] { bash_word("a word", text); }), "E532");
 }
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-
 // Two sockets of 28 cores with two threads each, and eight GPUs.
 NodeGroup dgx() {
     return {.partition = "gpu",
@@ -267,10 +259,10 @@ SlurmFacts dgx_facts() {
     return facts;
 }
 
-Placement plan_of(const std::vector<SbatchOptions>& parts,
-                  const SlurmFacts& facts,
-                  int threads = 0) {
-    return plan_job_map(read_request(parts), facts, threads);
+JobRequest request_of(const std::vector<std::string>& parts) {
+    std::vector<SbatchOptions> options;
+    for (const std::string& part : parts) options.push_back(options_of(part));
+    return read_request(options);
 }
 
 TEST(JobMap, CountsCpusAsLinuxDoes) {
@@ -299,11 +291,8 @@ TEST(JobMap, BelievesSlurmsCountOfCpusMore) {
 }
 
 TEST(JobMap, PutsRanksNextToTheirGpus) {
-    const auto plan = plan_of({{{"nodes", "2"},
-                                {"ntasks-per-node", "8"},
-                                {"cpus-per-task", "14"},
-                                {"gpus-per-node", "8"}}},
-                              dgx_facts());
+    const auto plan = plan_job_map(
+        request_of({"nodes=2 ntasks-per-node=8 cpus-per-task=14 gpus-per-node=8"}), dgx_facts(), 0);
     ASSERT_EQ(plan.seats.size(), 16u);
     EXPECT_FALSE(plan.names_hosts);
     EXPECT_EQ(plan.seats[0].host, "gpu:0");
@@ -315,17 +304,17 @@ TEST(JobMap, PutsRanksNextToTheirGpus) {
 }
 
 TEST(JobMap, FillsNodesInTurn) {
-    const auto plan = plan_of({{{"nodes", "2"}, {"ntasks", "3"}}}, test::mini_facts(), 1);
+    const auto plan = plan_job_map(request_of({"nodes=2 ntasks=3"}), test::mini_facts(), 1);
     std::vector<std::string> hosts;
     for (const RankSeat& seat : plan.seats) hosts.push_back(seat.host);
     EXPECT_THAT(hosts, ElementsAre("debug:0", "debug:0", "debug:1"));
 }
 
 TEST(JobMap, CountsRanksOverAllParts) {
-    const auto plan = plan_of({{{"partition", "debug"}, {"ntasks-per-node", "2"}},
-                               {{"partition", "cpu"}, {"nodes", "2"}, {"ntasks-per-node", "1"}}},
-                              test::mini_facts(),
-                              1);
+    const auto plan = plan_job_map(request_of({"partition=debug ntasks-per-node=2",
+                                               "partition=cpu nodes=2 ntasks-per-node=1"}),
+                                   test::mini_facts(),
+                                   1);
     ASSERT_EQ(plan.seats.size(), 4u);
     for (int rank = 0; rank < 4; ++rank)
         EXPECT_EQ(plan.seats[static_cast<std::size_t>(rank)].rank, rank);
@@ -333,8 +322,8 @@ TEST(JobMap, CountsRanksOverAllParts) {
 }
 
 TEST(JobMap, IsAComment) {
-    const auto text = job_map_text(
-        read_request({{{"nodes", "2"}, {"ntasks-per-node", "2"}}}), test::mini_facts(), 1);
+    const auto text =
+        job_map_text(request_of({"nodes=2 ntasks-per-node=2"}), test::mini_facts(), 1);
     EXPECT_THAT(text,
                 AllOf(HasSubstr("# map, planned"),
                       HasSubstr("#   nodes of 'debug': 2 x 4 cores x 1 thread(s), 4 GPUs\n"),
@@ -343,8 +332,8 @@ TEST(JobMap, IsAComment) {
 }
 
 TEST(JobMap, SaysWhyThereIsNone) {
-    const auto text = job_map_text(
-        read_request({{{"ntasks-per-node", "4"}, {"gpus-per-node", "2"}}}), test::mini_facts(), 1);
+    const auto text =
+        job_map_text(request_of({"ntasks-per-node=4 gpus-per-node=2"}), test::mini_facts(), 1);
     EXPECT_THAT(text, AllOf(HasSubstr("none (E608)"), HasSubstr("4 ranks on debug:0 for 2 GPU")));
 }
 
@@ -352,14 +341,11 @@ TEST(JobMap, ShortensLongTables) {
     SlurmFacts facts = dgx_facts();
     facts.groups[0].nodes = 40;
     facts.partitions[0].total_nodes = 40;
-    const auto text = job_map_text(
-        read_request({{{"nodes", "40"}, {"ntasks-per-node", "8"}, {"cpus-per-task", "2"}}}),
-        facts,
-        1);
+    const auto text =
+        job_map_text(request_of({"nodes=40 ntasks-per-node=8 cpus-per-task=2"}), facts, 1);
     EXPECT_LT(std::ranges::count(text, '\n'), 50);
     EXPECT_THAT(text, HasSubstr("lines more"));
 }
 
 }  // namespace
-
 }  // namespace lockstep

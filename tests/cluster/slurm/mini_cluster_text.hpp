@@ -4,8 +4,19 @@
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
+#include "lockstep/core/split.hpp"
 
 namespace lockstep::test {
+
+/// Of "NAME=VALUE NAME=VALUE".
+inline SbatchOptions options_of(const std::string& line) {
+    SbatchOptions options;
+    for (const std::string& word : split(line, ' ')) {
+        const std::size_t at = word.find('=');
+        if (!word.empty()) options.push_back({word.substr(0, at), word.substr(at + 1)});
+    }
+    return options;
+}
 
 inline const std::string mini_partitions =
     "PartitionName=debug AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL "
