@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "command.hpp"
 #include "support/caught.hpp"
@@ -294,42 +295,14 @@ TEST(UnreadVariables, AreNearToOnesThatAreRead) {
 // Of libraries, scripts, jobs and tests.
 TEST(UnreadVariables, AreNoneOfLockstepItself) {
     std::map<std::string, std::string> variables;
-    for (const char* name : {"BOUND",
-                             "BUILD",
-                             "CACHE",
-                             "CLUSTER",
-                             "CONTAINER",
-                             "CUDA_LIB",
-                             "DEADLINE",
-                             "FUZZ_S",
-                             "H5PROBE",
-                             "HOSTILE_FILES",
-                             "JOBS",
-                             "LAUNCHER",
-                             "LAUNCHER_PID",
-                             "MACHINE",
-                             "MPI",
-                             "NCCL_LIB",
-                             "ON_TERMINAL",
-                             "OVERSUBSCRIBE",
-                             "PROGRAM",
-                             "RANK_ENDS",
-                             "ROOT",
-                             "CONTAINER_RUNTIME",
-                             "SITE_CONFIG",
-                             "TALLY",
-                             "TEST_CHANGED",
-                             "TEST_CODE",
-                             "TEST_DEADLINE_S",
-                             "TEST_KEPT",
-                             "TEST_VARIABLE",
-                             "TORCH",
-                             "THREADS",
-                             "TORCH_CUDA_LIB",
-                             "START_TIMEOUT",
-                             "SELFTEST_GPU",
-                             "LAUNCHER_WAIT"})
-        variables[std::string("LOCKSTEP_") + name] = "";
+    for (const std::string& name :
+         split("BOUND BUILD CACHE CLUSTER CONTAINER CONTAINER_RUNTIME CUDA_LIB DEADLINE FUZZ_S "
+               "H5PROBE HOSTILE_FILES JOBS LAUNCHER LAUNCHER_PID LAUNCHER_WAIT MACHINE MPI "
+               "NCCL_LIB ON_TERMINAL OVERSUBSCRIBE PROGRAM RANK_ENDS ROOT SELFTEST_GPU "
+               "SITE_CONFIG START_TIMEOUT TALLY TEST_CHANGED TEST_CODE TEST_DEADLINE_S "
+               "TEST_KEPT TEST_VARIABLE THREADS TORCH TORCH_CUDA_LIB",
+               ' '))
+        variables["LOCKSTEP_" + name] = "";
     EXPECT_THAT(unread(variables), ElementsAre());
 }
 

@@ -128,23 +128,10 @@ TEST(JobRequest, CarriesStrangeTextsUnchangedOrRefusesThem) {
     std::ifstream file(LOCKSTEP_STRANGE_TEXTS);
     int texts = 0, carried = 0;
     for (std::string text; std::getline(file, text); ++texts)
-        for (const char* name : {"job-name",
-                                 "partition",
-                                 "account",
-                                 "qos",
-                                 "constraint",
-                                 "exclude",
-                                 "nodelist",
-                                 "reservation",
-                                 "licenses",
-                                 "dependency",
-                                 "array",
-                                 "time",
-                                 "nodes",
-                                 "mem",
-                                 "gpus-per-node",
-                                 "output",
-                                 "comment"}) {
+        for (const std::string& name :
+             split("job-name partition account qos constraint exclude nodelist reservation "
+                   "licenses dependency array time nodes mem gpus-per-node output comment",
+                   ' ')) {
             const std::string code = code_of(name, text);
             if (!code.empty()) {
                 EXPECT_THAT(code, testing::AnyOf("E532", "E103", "E526")) << name << " " << text;
