@@ -17,8 +17,8 @@ class Alone : public RunsTest {
   protected:
     static void SetUpTestSuite() {
         home_ = std::make_unique<TempDir>();
-        fs::copy(SmallData::get().train(), *home_ / "train", fs::copy_options::recursive);
-        fs::create_directory_symlink(SmallData::get().test(), *home_ / "test");
+        fs::copy(train_data(), *home_ / "train", fs::copy_options::recursive);
+        fs::create_directory_symlink(test_data(), *home_ / "test");
         EXPECT_THAT(in_folder(home_->path(),
                               "train --data train --test-data test --run a --model mlp "
                               "--channels 8 --batch 60 --virtual-ranks 4 --epochs 2 --schedule "
@@ -37,13 +37,13 @@ class Alone : public RunsTest {
     ProcessResult from_root(const std::string& line) const { return in_folder("/", line); }
 
     static std::unique_ptr<TempDir> home_;
-    const std::string test_ = SmallData::get().test();
+    const std::string test_ = test_data();
 };
 std::unique_ptr<TempDir> Alone::home_;
 
 TEST_F(Alone, IsResumedWithoutOtherWords) {
     const fs::path run = copied("run");
-    fs::create_directory_symlink(SmallData::get().train(), *home_ / "train");
+    fs::create_directory_symlink(train_data(), *home_ / "train");
     for (const std::int64_t step : {15, 20}) fs::remove_all(checkpoint_of(run, step));
     fs::remove(run / "state.json");  // as if it had been killed after step 10
     const std::string resumed = output_of(from_root("train --resume " + run.string()));
@@ -277,7 +277,7 @@ TEST_F(Alone, TablesOfOtherTargetsAreRefused) {
 }
 
 TEST_F(Alone, BeginsAnotherRun) {
-    fs::create_directory_symlink(SmallData::get().train(), *home_ / "train");
+    fs::create_directory_symlink(train_data(), *home_ / "train");
     const std::string source = *home_ / "a";
     const auto begin = [&](const std::string& run, const std::string& more) {
         return in_folder(folder_.path(),
@@ -292,7 +292,7 @@ TEST_F(Alone, BeginsAnotherRun) {
     EXPECT_EQ(printed_hash(begin("two", "--lr 0.01 --epochs 1 --np 2 --oversubscribe").output),
               printed_hash(one));
     EXPECT_THAT(one, Not(has("learned with others")));
-    const std::string test = SmallData::get().test().string();
+    const std::string test = test_data().string();
     EXPECT_THAT(begin("dim", "--max-steps 1 --data " + test),
                 says("the weights of '" + source + "' learned with others: --normalise RUN"));
     EXPECT_THAT(begin("kept", "--max-steps 1 --data " + test + " --normalise " + source), ends(0));

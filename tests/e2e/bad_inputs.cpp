@@ -322,15 +322,15 @@ lockstep: error E407: '<tmp>/home' has files in it, but is no run
 )";
 
 void flip_bit_of_last_image(const fs::path& folder) {
-    const fs::path shard = SmallData::shard(folder);
+    const fs::path shard = shard_of(folder);
     std::string bytes = content_of(shard);
     const std::size_t at = 200'000;
     overwrite(shard, at, std::string(1, static_cast<char>(bytes[at] ^ 4)));
 }
 
 void copy_inputs(const TempDir& folder) {
-    fs::copy_file(SmallData::get().images(), folder / "images");
-    fs::copy_file(SmallData::get().labels(), folder / "labels");
+    fs::copy_file(train_images(), folder / "images");
+    fs::copy_file(train_labels(), folder / "labels");
 }
 
 using Preparation = std::function<void(const TempDir&)>;
@@ -356,12 +356,10 @@ std::map<std::string, Preparation> preparations() {
         {"ConfigNotText", with_file("train.toml", "batch = 64 # \xff\n")},
         {"RunCannotBeMade", with_file("file", "")},
         {"RunHasOtherFiles", with_file("home/thesis.tex", "")},
-        {"ShardMissing", with_damage([](auto& bad) { fs::remove(SmallData::shard(bad)); })},
-        {"ShardIsAZip", with_damage([](auto& bad) {
-             overwrite(SmallData::shard(bad), 0, std::string("PK\x03\x04", 4));
-         })},
-        {"ShardCutShort",
-         with_damage([](auto& bad) { fs::resize_file(SmallData::shard(bad), 250'000); })},
+        {"ShardMissing", with_damage([](auto& bad) { fs::remove(shard_of(bad)); })},
+        {"ShardIsAZip",
+         with_damage([](auto& bad) { overwrite(shard_of(bad), 0, std::string("PK\x03\x04", 4)); })},
+        {"ShardCutShort", with_damage([](auto& bad) { fs::resize_file(shard_of(bad), 250'000); })},
         {"ShardOutsideItsFolder", with_damage([](auto& bad) {
              rewrite_manifest(bad,
                               [](Json& json) { json["shards"][0]["path"] = "../../etc/passwd"; });

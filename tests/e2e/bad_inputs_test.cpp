@@ -23,7 +23,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 // With the paths of this run in place of <data> and <tmp>.
 std::string with_paths(std::string text, const TempDir& folder) {
-    text = replaced(std::move(text), "<data>", SmallData::get().train().string());
+    text = replaced(std::move(text), "<data>", train_data().string());
     return replaced(std::move(text), "<tmp>", folder.path().string());
 }
 
@@ -41,7 +41,7 @@ std::string message_of(const BadInput& input, bool ranks_find_it) {
 
 // What the program says but for what changes from run to run, and for what training showed before.
 std::string lasting_part(const BadInput& input, std::string text, const TempDir& folder) {
-    text = replaced(std::move(text), SmallData::get().train().string(), "<data>");
+    text = replaced(std::move(text), train_data().string(), "<data>");
     text = replaced(std::move(text), folder.path().string(), "<tmp>");
     if (input.finder == Finder::some_rank)
         text.erase(0, std::min(text.find("lockstep: error"), text.size()));

@@ -18,7 +18,7 @@ class BadRuns : public testing::Test {
         return Words{"train", "--data", data_, "--run", run_, "--model", "mlp"} + more;
     }
     TempDir folder_;
-    const std::string data_ = SmallData::get().train();
+    const std::string data_ = train_data();
     const std::string run_ = folder_ / "run";
 };
 
@@ -143,7 +143,7 @@ class BadInputsOfOthers : public RunsTest {
   protected:
     void SetUp() override {
         if (as_nobody({"version"}).exit_code != 0) GTEST_SKIP() << "nobody cannot start it";
-        fs::permissions(SmallData::get().train().parent_path(), fs::perms(0755));
+        fs::permissions(train_data().parent_path(), fs::perms(0755));
         fs::permissions(folder_.path(), fs::perms(0755));
     }
     static ProcessResult as_nobody(const Words& words) {
@@ -158,9 +158,8 @@ class BadInputsOfOthers : public RunsTest {
 };
 
 TEST_F(BadInputsOfOthers, NeedAFolderThatMayBeWritten) {
-    EXPECT_THAT(as_nobody(typed(
-                    "data pack --images % --labels % --out %",
-                    {SmallData::get().images(), SmallData::get().labels(), folder_ / "new/out"})),
+    EXPECT_THAT(as_nobody(typed("data pack --images % --labels % --out %",
+                                {train_images(), train_labels(), folder_ / "new/out"})),
                 ends(73,
                      testing::Eq("lockstep: error E401: cannot create folder '" +
                                  (folder_ / "new").string() +

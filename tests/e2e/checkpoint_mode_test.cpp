@@ -21,7 +21,7 @@ constexpr const char* saved_between_steps =
     "checkpoints are written between two steps: a copy of what a rank";
 
 Words saving_words(const fs::path& run, const Words& more, int steps = last_step) {
-    return train_words(SmallData::get().train(), run, "mlp", 24) +
+    return train_words(train_data(), run, "mlp", 24) +
            typed("--virtual-ranks 4 --max-steps % --checkpoint-every 2steps --log-every 1",
                  {std::to_string(steps)}) +
            Words{"--keep", "last=1000"} + more;
@@ -123,7 +123,7 @@ TEST_F(CheckpointModes, WriteThroughThePageCacheWhatDoesNotGoAroundIt) {
     const auto whole_blocks = [&](const std::string& name, const char* does) {
         const fs::path run = folder_ / name;
         EXPECT_THAT(
-            run_lockstep(train_words(SmallData::get().train(), run, "mlp", 24) +
+            run_lockstep(train_words(train_data(), run, "mlp", 24) +
                              typed("--channels 600 --max-steps 8 --checkpoint-every 4steps") +
                              on_ranks(1),
                          with_disk({{"FAULTY_DISK_DIRECT", does},
@@ -157,7 +157,7 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
     EXPECT_EQ(checkpoints_of(run_).size(), last_step / 2);
     const auto at_steps = [&](const char* name, const std::string& last) {
         return output_of(run_lockstep(
-            train_words(SmallData::get().train(), folder_ / name, "mlp", 24) +
+            train_words(train_data(), folder_ / name, "mlp", 24) +
                 typed("--max-steps % --checkpoint-every 30steps --log-every 1", {last}),
             little));
     };
@@ -169,7 +169,7 @@ TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereTheCopyHasNoRoom) {
 // Of runs that fail every second, and may spend half of their time on saves.
 TEST_F(CheckpointModes, ComeAsOftenAsTheirCostAndTheFailuresSay) {
     const auto words = [&](const char* run, const Words& more, int ranks = 1) {
-        return train_words(SmallData::get().train(), folder_ / run, "mlp", 120) +
+        return train_words(train_data(), folder_ / run, "mlp", 120) +
                typed("--virtual-ranks 4 --max-steps 600 --keep last=1000", {}) + more +
                on_ranks(ranks);
     };
@@ -218,7 +218,7 @@ TEST_F(CheckpointModes, AreNotWaitedForWhereAStepIsSkipped) {
 
 // Also those of a clock; and the job's end waits for the save.
 TEST_F(CheckpointModes, LeavePeriodsOfAClockOutAndCountThem) {
-    const auto job = started(train_words(SmallData::get().train(), run_, "mlp", 24) +
+    const auto job = started(train_words(train_data(), run_, "mlp", 24) +
                                  typed("--max-steps 1000000 --checkpoint-every 1s", {}),
                              {"FAULTY_DISK_MS=100"});
     const auto is_told = [&] { return output().find("(1 left out so far)") != std::string::npos; };
@@ -229,7 +229,7 @@ TEST_F(CheckpointModes, LeavePeriodsOfAClockOutAndCountThem) {
 }
 
 TEST_F(CheckpointModes, WarnOfAnOldOneThatStays) {
-    EXPECT_THAT(run_lockstep(train_words(SmallData::get().train(), run_, "mlp", 24) +
+    EXPECT_THAT(run_lockstep(train_words(train_data(), run_, "mlp", 24) +
                                  typed("--max-steps 2 --checkpoint-every 1steps --keep last=1"),
                              faulty_at("", "1 rename /.trash-", "5")),
                 ends(0, "ckpt/step-000001' cannot be removed: Input/output error"));
@@ -303,7 +303,7 @@ TEST_F(CheckpointModes, GoOnFromTheNewestWholeCheckpoint) {
 
 // It is pending until the save is committed, many steps later.
 TEST_F(CheckpointModes, AnswerARequestByOneSave) {
-    const auto job = started(train_words(SmallData::get().train(), run_, "mlp", 24) +
+    const auto job = started(train_words(train_data(), run_, "mlp", 24) +
                                  typed("--virtual-ranks 4 --max-steps 100000 --log-every 1 "
                                        "--checkpoint-every never",
                                        {}) +
@@ -318,7 +318,7 @@ TEST_F(CheckpointModes, AnswerARequestByOneSave) {
 }
 
 TEST_F(CheckpointModes, SaveBetweenTwoStepsWhereNoThreadCanBeMade) {
-    const auto job = started(train_words(SmallData::get().train(), run_, "mlp", 24) +
+    const auto job = started(train_words(train_data(), run_, "mlp", 24) +
                                  typed("--max-steps 1000000 --checkpoint-every never", {}),
                              {"FAULTY_THREADS=" + (folder_ / "refusal").string()});
     EXPECT_TRUE(job->trains(run_));

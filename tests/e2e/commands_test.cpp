@@ -17,7 +17,7 @@ std::string printed_by(const Words& words, const Variables& environment = {}) {
 class Commands : public RunsTest {};
 
 TEST_F(Commands, FindAWholeDataSetWhole) {
-    const std::string folder = SmallData::get().train();
+    const std::string folder = train_data();
     EXPECT_THAT(printed_by({"data", "verify", folder}),
                 EndsWith(fmt::format("'{}' is whole\n", folder)));
 }

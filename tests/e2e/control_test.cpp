@@ -16,7 +16,7 @@ Words train(const fs::path& run,
             const std::string& max_steps,
             const std::string& checkpoints,
             int ranks = 2) {
-    return train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(ranks) +
+    return train_words(train_data(), run, "mlp", 24) + on_ranks(ranks) +
            typed("--virtual-ranks 4 --epochs % --log-every 20 --max-steps % --checkpoint-every %",
                  {endless, max_steps, checkpoints});
 }
@@ -177,11 +177,10 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
 
 TEST_F(Control, OfManyRunsIsATableWithTheirBestEvaluationsAndWhatDiffers) {
     for (const char* rate : {"0.01", "0.02"})
-        expect_done(
-            train_words(SmallData::get().train(), folder_ / (std::string("lr") + rate), "mlp", 48) +
-            typed("--np 1 --test-data % --max-steps 4 --evaluate-every 2steps --lr %",
-                  {SmallData::get().test(), rate}));
-    const fs::path data = SmallData::get().train();
+        expect_done(train_words(train_data(), folder_ / (std::string("lr") + rate), "mlp", 48) +
+                    typed("--np 1 --test-data % --max-steps 4 --evaluate-every 2steps --lr %",
+                          {test_data(), rate}));
+    const fs::path data = train_data();
     expect_done(
         typed("train --np 1 --data % --model mlp --batch 48 --max-steps 1 --lr 0.01 --run %",
               {data.parent_path() / "." / data.filename(), folder_ / "none"}));

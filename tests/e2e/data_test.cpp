@@ -20,8 +20,7 @@ Words train(const fs::path& data, const fs::path& run, int ranks) {
 const std::string& usual_hash() {
     static const std::string hash = [] {
         const TempDir folder;
-        return printed_hash(
-            output_of(run_lockstep(train(SmallData::get().train(), folder / "run", 2))));
+        return printed_hash(output_of(run_lockstep(train(train_data(), folder / "run", 2))));
     }();
     return hash;
 }
@@ -36,7 +35,7 @@ class TrainData : public RunsTest {
         return printed_hash(output_of(run(name, ranks, more)));
     }
 
-    fs::path data_ = SmallData::get().train();
+    fs::path data_ = train_data();
 };
 
 TEST_F(TrainData, IsTheSameStreamedAndResident) {
@@ -319,7 +318,7 @@ class DamagedTrainData : public TrainData {
         data_ = folder_ / "damaged";
         copy_train_set(data_);
         const auto index = open_index(data_);
-        overwrite(SmallData::shard(data_), index->stored_blocks(0)[3].offset + 100, "damage");
+        overwrite(shard_of(data_), index->stored_blocks(0)[3].offset + 100, "damage");
     }
 };
 

@@ -17,7 +17,7 @@ Words train(const fs::path& run, const Words& more, const std::string& steps = "
     return typed(
                "train --data % --run % --batch 24 --virtual-ranks 4 --max-steps % "
                "--checkpoint-every 2steps",
-               {SmallData::get().train(), run, steps}) +
+               {train_data(), run, steps}) +
            more;
 }
 
@@ -30,7 +30,7 @@ ProcessResult run_on(int ranks, const Words& words, const Variables& variables =
 ProcessResult verify(const Words& options, const Variables& variables = {}) {
     return run_lockstep(
         typed("verify --data % --device cuda --steps 4 --batch 24 --virtual-ranks 4",
-              {SmallData::get().train()}) +
+              {train_data()}) +
             options,
         with_gpus(variables));
 }
@@ -146,7 +146,7 @@ StepOfOneRank step_of_one_rank(const fs::path& folder,
     const Words words = typed(
         "train --data % --run % --max-steps 9 --checkpoint-every never "
         "--device cuda --model cnn-bn --batch 32 --virtual-ranks %",
-        {SmallData::get().train(), run, leaves});
+        {train_data(), run, leaves});
     const auto trained = run_on(1, words + options, {{"SIMCUDA_WAITS", file}});
     EXPECT_THAT(trained, ends(0));
     const std::vector<int> counts = counts_of_host(file);
@@ -450,7 +450,7 @@ TEST_F(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
         return run_on(2,
                       typed("train --data % --run % --device cuda --model cnn --batch 256 "
                             "--virtual-ranks 8 --max-steps 2",
-                            {SmallData::get().train(), folder_ / name}),
+                            {train_data(), folder_ / name}),
                       variables);
     };
     const auto roomy = result("roomy", {}),
@@ -461,7 +461,7 @@ TEST_F(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
 }
 
 TEST_F(Device, IsAGpuByItselfWhereEachRankHasOne) {
-    const Words words{"--model", "mlp"}, test{"--test-data", SmallData::get().test()};
+    const Words words{"--model", "mlp"}, test{"--test-data", test_data()};
     EXPECT_THAT(run_on(2, train(run_, words + test)), ends(0, "by nccl"));
     EXPECT_THAT(run_on(2, train(folder_ / "shared", words), {{"SIMCUDA_GPUS", "1"}}),
                 ends(0, "GPUs are left idle"));

@@ -13,9 +13,9 @@ namespace {
 
 // The scale of the loss overflows at first, so that it changes in the first steps.
 Words kept_words(const fs::path& run, int steps) {
-    return train_words(SmallData::get().train(), run, "mlp", 24) +
+    return train_words(train_data(), run, "mlp", 24) +
            typed("--virtual-ranks 4 --channels 8 --test-data % --max-steps % --log-every 1",
-                 {SmallData::get().test(), std::to_string(steps)}) +
+                 {test_data(), std::to_string(steps)}) +
            typed("--checkpoint-every 5steps --evaluate-every 5steps --ema 0.9 --ledger") +
            typed("--precision fp16 --loss-scale 4194304 --keep-best loss") +
            typed("--keep last=1,every=10steps --keep best=2");

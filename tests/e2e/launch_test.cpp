@@ -18,7 +18,7 @@ constexpr std::int64_t usual_steps = 600, few_steps = 3;
 class Launch : public RunsTest {
   protected:
     Words train(int ranks, std::int64_t length = usual_steps) const {
-        return train_words(SmallData::get().train(), run_, "mlp", 24) + on_ranks(ranks) +
+        return train_words(train_data(), run_, "mlp", 24) + on_ranks(ranks) +
                typed("--virtual-ranks 4 --max-steps % --checkpoint-every never",
                      {std::to_string(length)});
     }
@@ -335,9 +335,8 @@ TEST_F(Launch, BindsRanksAlsoWhereVariablesHaveOpenMpBindThem) {
 }
 
 TEST_F(Launch, NamesAPlaceForTemporaryFilesThatIsNotThere) {
-    EXPECT_THAT(
-        run_lockstep({"verify", "--data", SmallData::get().train()}, {{"TMPDIR", "/nonexistent"}}),
-        ends(66, "'/nonexistent (TMPDIR)'"));
+    EXPECT_THAT(run_lockstep({"verify", "--data", train_data()}, {{"TMPDIR", "/nonexistent"}}),
+                ends(66, "'/nonexistent (TMPDIR)'"));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class Logs : public testing::Test {
     struct Made {
         TempDir folder;
         std::string output =
-            output_of(run_lockstep(logged_train(SmallData::get().train(), folder / "run", 2, 20),
+            output_of(run_lockstep(logged_train(train_data(), folder / "run", 2, 20),
                                    {{"LD_PRELOAD", "/nonexistent/library.so"}}));
     };
     static const Made& made() {
@@ -114,7 +114,7 @@ TEST_F(Logs, RefuseWhatTheyDoNotHave) {
     EXPECT_THAT(refused({"--incarnation", "2"}), has("error E102: --incarnation is 2"));
     EXPECT_THAT(refused({"--follow", "--first-error"}), has("error E106"));
     EXPECT_THAT(run_lockstep({"logs", run() / "none"}), ends(66));
-    EXPECT_THAT(run_lockstep({"logs", SmallData::get().train()}), ends(66));
+    EXPECT_THAT(run_lockstep({"logs", train_data()}), ends(66));
 }
 
 TEST_F(Logs, EndQuietlyWhereNobodyReadsOn) {
@@ -227,7 +227,7 @@ class RuinedLogs : public RunsTest {
 
     /// Trains for long; returns once it does, with the ranks' processes in order of rank.
     std::vector<pid_t> start(const Words& more = {}) {
-        job_ = started(logged_train(SmallData::get().train(), run_, ranks, 1'000'000) + more);
+        job_ = started(logged_train(train_data(), run_, ranks, 1'000'000) + more);
         EXPECT_TRUE(job_->trains(run_, 4));
         const auto mpirun = children_of(job_->pid());
         return mpirun.empty() ? std::vector<pid_t>{} : children_of(mpirun.front());
@@ -282,7 +282,7 @@ TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
     const fs::path data = folder_ / "damaged";
     copy_train_set(data);
     const std::uint64_t block = open_index(data)->stored_blocks(0)[3].offset;
-    std::fstream(SmallData::shard(data), std::ios::in | std::ios::out | std::ios::binary)
+    std::fstream(shard_of(data), std::ios::in | std::ios::out | std::ios::binary)
             .seekp(static_cast<std::streamoff>(block + 100))
         << "damage";
     const std::string result =
@@ -315,7 +315,7 @@ ProcessResult train_on_hosts(const fs::path& run, const std::string& slow) {
         "latency 100ms && shift && exec \"$@\"";
     const Words hosts = {LOCKSTEP_TWO_HOSTS, "a:1,b:1,c:1", "--", "sh", "-c", script};
     const Words mpirun = {LOCKSTEP_TWO_HOSTS, slow, "mpirun", "--bind-to", "none", program()};
-    return run_process(hosts + mpirun + train_words(SmallData::get().train(), run, "mlp", 48) +
+    return run_process(hosts + mpirun + train_words(train_data(), run, "mlp", 48) +
                            typed("--virtual-ranks 4 --max-steps 120"),
                        {{"OMPI_MCA_mpi_yield_when_idle", "1"}},
                        ample_s);

@@ -127,8 +127,7 @@ TEST(Drill, SaysWhatIsWrongWithItsOptions) {
 }
 
 Words tune(const fs::path& out) {
-    return Words{"tune", SmallData::get().train(), "--model", "mlp", "--batch", "48"} +
-           Words{"--out", out};
+    return Words{"tune", train_data(), "--model", "mlp", "--batch", "48"} + Words{"--out", out};
 }
 
 // The gain is the machine's; that equal bits were seen, and by how many trainings, is not.
@@ -150,7 +149,7 @@ TEST(Tune, TriesInTurnsAndProvesThatNoBitChanges) {
     EXPECT_FALSE(found["changes_bits"].get<bool>());
     EXPECT_THAT(found["not_tried"].dump(), has("transport: it has one value here"));
     EXPECT_THAT(read_file(folder / "tuned.toml"), has("# Found by lockstep tune, "));
-    EXPECT_THAT(run_lockstep(train_words(SmallData::get().train(), folder / "run", "mlp", 48) +
+    EXPECT_THAT(run_lockstep(train_words(train_data(), folder / "run", "mlp", 48) +
                              typed("--config % --max-steps 2", {folder / "tuned.toml"})),
                 ends(0));
 }

@@ -21,7 +21,7 @@ long faults_of_training(int steps) {
     const TempDir folder;
     const long before = faults_of_children();
     EXPECT_THAT(
-        run_lockstep(train_words(SmallData::get().train(), folder / "run", "cnn", 60) +
+        run_lockstep(train_words(train_data(), folder / "run", "cnn", 60) +
                      typed("--checkpoint-every never --max-steps %", {std::to_string(steps)})),
         ends(0));
     return faults_of_children() - before;
@@ -84,7 +84,7 @@ TEST(Memory, OfAControlGroupThatHasNoRoomForTheCopyOfACheckpointLeavesItOut) {
     if (!group.is_there()) GTEST_SKIP() << "this user may make no control group for memory";
     const TempDir folder;
     const auto trained = [&](const char* run, const char* period) {
-        return group.run(train_words(SmallData::get().train(), folder / run, "mlp", 24) +
+        return group.run(train_words(train_data(), folder / run, "mlp", 24) +
                          typed("--channels 20000 --virtual-ranks 4 --max-steps 4 "
                                "--checkpoint-every %",
                                {period}));
@@ -119,7 +119,7 @@ std::size_t refusals(const std::string& line, int from_kib, int to_kib, int step
 
 class FewAddresses : public RunsTest {
   protected:
-    std::string data() const { return SmallData::get().train().string(); }
+    std::string data() const { return train_data().string(); }
     std::string place(const char* name) const { return (folder_ / name).string(); }
 };
 
@@ -127,14 +127,14 @@ TEST_F(FewAddresses, ArePackedWithinOrRefused) {
     const std::string line = fmt::format(
         "rm -rf {0}; lockstep data pack --images {1} --labels {2} --out {0} --threads 8",
         place("packed"),
-        SmallData::get().images().string(),
-        SmallData::get().labels().string());
+        train_images().string(),
+        train_labels().string());
     EXPECT_GT(refusals(line, 40'000, 120'000, 8'000), 0u);
     EXPECT_EQ(refusals(line, 400'000, 400'000, 1), 0u);
 }
 
 TEST_F(FewAddresses, AreReadWithinOrRefused) {
-    const std::string shard = SmallData::shard(SmallData::get().train()).string();
+    const std::string shard = shard_of(train_data()).string();
     for (const std::string& line :
          {fmt::format("lockstep data inspect {}", data()),
           fmt::format("lockstep data verify {} --threads 8", data()),
@@ -153,7 +153,7 @@ TEST_F(FewAddresses, OfTheHelperAreToldAsSuch) {
             "-v 400000",
             fmt::format("LOCKSTEP_H5PROBE={} lockstep data inspect {} --field images=/data/images",
                         helper.string(),
-                        SmallData::shard(SmallData::get().train()).string())),
+                        shard_of(train_data()).string())),
         ends(78,
              "error E225: the system refuses 'lockstep-h5probe'",
              "'ulimit -v' allows it 390.6 MiB"));

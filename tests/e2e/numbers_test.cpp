@@ -8,7 +8,7 @@ namespace {
 
 // Convolutions, batch norm and dropout on two threads.
 Words train_on_two_threads(const fs::path& run) {
-    return train_words(SmallData::get().train(), run, "cnn-bn", 24) +
+    return train_words(train_data(), run, "cnn-bn", 24) +
            Words{"--virtual-ranks", "2", "--threads", "2"};
 }
 

@@ -20,7 +20,7 @@ TEST(OpenMpi5, GivesTheBitsOfOpenMpi4AlsoOverAResume) {
     const fs::path run = folder / "run";
     const auto hash_after = [&](int ranks, std::int64_t steps, const Variables& variables) {
         return printed_hash(output_of(
-            run_lockstep(train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(ranks) +
+            run_lockstep(train_words(train_data(), run, "mlp", 24) + on_ranks(ranks) +
                              typed("--virtual-ranks 4 --max-steps % --checkpoint-every never",
                                    {std::to_string(steps)}),
                          variables)));

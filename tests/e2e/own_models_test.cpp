@@ -109,7 +109,7 @@ std::vector<Mistake> mistakes() {
 }
 
 Words training_of_own(const std::string& run) {
-    return Words{"train", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
+    return Words{"train", "--data", train_data(), "--model", LOCKSTEP_OWN_MODELS} +
            Words{"--run", run, "--batch", "16", "--virtual-ranks", "4", "--max-steps", "40"} +
            Words{"--leaves", "one-by-one"};
 }
@@ -141,13 +141,13 @@ class OwnModel : public RunsTest {};
 
 // What its author reads, in every command that computes with the model.
 TEST_F(OwnModel, SaysWhatItThrewInEveryCommand) {
-    const Words test = {"--data", SmallData::get().test()};
+    const Words test = {"--data", test_data()};
     const auto expect = [](const std::string& model, const Words& words, const char* text) {
         const auto result = run_lockstep(words, {{"OWN_MODEL", model}});
         EXPECT_THAT(result.exit_code, testing::AnyOf(config_code, bad_data_code)) << result.output;
         EXPECT_THAT(result, says(text, Not(has("please report"))));
     };
-    const Words tested = {"--test-data", SmallData::get().test(), "--evaluate-every", "1steps"};
+    const Words tested = {"--test-data", test_data(), "--evaluate-every", "1steps"};
     run_lockstep(training_of_own(run_), {{"OWN_MODEL", "ThrowsInEvaluation"}});
     expect("ThrowsInEvaluation", training_of_own(folder_ / "a") + tested, "nothing to test");
     expect("ThrowsInEvaluation", Words{"eval", run_} + test, "nothing to test");
@@ -163,7 +163,7 @@ TEST_F(OwnModel, SaysWhatItThrewInEveryCommand) {
     expect("ThrowsInTrain", profile, "the model's train() failed");
     expect("ThrowsInBackward", profile, "no way back");
     expect("ThrowsLater",
-           Words{"verify", "--model", LOCKSTEP_OWN_MODELS, "--data", SmallData::get().train()} +
+           Words{"verify", "--model", LOCKSTEP_OWN_MODELS, "--data", train_data()} +
                Words{"--ranks", "1,2", "--steps", "40", "--batch", "16"},
            "after 40 calls");
 }
@@ -193,7 +193,7 @@ TEST_F(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
     const Variables frozen = {{"OWN_MODEL", "Frozen"}};
     const auto train = [&](const std::string& run, const Words& more) {
         return run_lockstep(
-            Words{"train", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
+            Words{"train", "--data", train_data(), "--model", LOCKSTEP_OWN_MODELS} +
                 Words{"--run", folder_ / run, "--virtual-ranks", "4", "--batch", "48"} +
                 Words{"--weight-decay", "0.5", "--lr", "0.01"} + more,
             frozen);
@@ -218,8 +218,7 @@ TEST_F(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
     train("b", Words{"--max-steps", "4", "--seed", "2"} + on_ranks(2));
     EXPECT_EQ(weights("b", "first.weight"), start);
     EXPECT_NE(weights("b", "last.weight"), weights("a", "last.weight"));
-    EXPECT_THAT(run_lockstep({"eval", folder_ / "b", "--data", SmallData::get().test()}, frozen),
-                ends(0));
+    EXPECT_THAT(run_lockstep({"eval", folder_ / "b", "--data", test_data()}, frozen), ends(0));
 }
 
 constexpr const char* keeps_state =
@@ -230,10 +229,9 @@ TEST_F(OwnModel, IsTheReasonWhereRanksDiffer) {
     EXPECT_THAT(run_lockstep(training_of_own(run_) + on_ranks(2), {{"OWN_MODEL", "Clock"}}),
                 ends(config_code, "error E707: ranks compute 2 different results", keeps_state));
     EXPECT_THAT(
-        run_lockstep(
-            Words{"verify", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
-                Words{"--ranks", "1,2", "--steps", "3", "--batch", "16"},
-            {{"OWN_MODEL", "Counting"}}),
+        run_lockstep(Words{"verify", "--data", train_data(), "--model", LOCKSTEP_OWN_MODELS} +
+                         Words{"--ranks", "1,2", "--steps", "3", "--batch", "16"},
+                     {{"OWN_MODEL", "Counting"}}),
         ends(config_code, "error E707: the parameters differ", keeps_state));
 }
 
@@ -245,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(, OwnModels, testing::ValuesIn(mistakes()), [](const au
 class ExportedProgram : public RunsTest {
   protected:
     ProcessResult on_program(const Words& words, const Variables& variables = {}) const {
-        return run_lockstep(words + Words{"--data", SmallData::get().train()}, variables);
+        return run_lockstep(words + Words{"--data", train_data()}, variables);
     }
     Words training(const fs::path& model) const {
         return {"train", "--model", model.string(), "--run", run_.string(), "--batch", "48"};
@@ -260,10 +258,9 @@ TEST_F(ExportedProgram, HasEqualBitsOnAnyNumberOfRanks) {
                         Words{"--virtual-ranks", "4", "--ranks"};
     EXPECT_THAT(on_program(words + Words{"1,3"}), ends(0, "equal: the same bits"));
     EXPECT_THAT(on_program(words + Words{"1,2", "--plain"}), says("different, as ordinary"));
-    EXPECT_THAT(
-        run_lockstep(words + typed("1,2 --device cuda --data %", {SmallData::get().train()}),
-                     with_gpus({{"SIMCUDA_DELAY_US", "300"}})),
-        says("equal: the same bits"));
+    EXPECT_THAT(run_lockstep(words + typed("1,2 --device cuda --data %", {train_data()}),
+                             with_gpus({{"SIMCUDA_DELAY_US", "300"}})),
+                says("equal: the same bits"));
 }
 
 TEST_F(ExportedProgram, IsResumedOnOtherNumbersOfRanks) {
@@ -287,7 +284,7 @@ TEST_F(ExportedProgram, IsTheSameFileOnAllRanks) {
         run_process(
             mpirun_words(2) +
             Words{"bash", "-c", "cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"", folder_.path()} +
-            Words{program()} + training("net.pt2") + Words{"--data", SmallData::get().train()}),
+            Words{program()} + training("net.pt2") + Words{"--data", train_data()}),
         says("error E605"));
 }
 
@@ -299,7 +296,7 @@ TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
     const Words two = {"--np", "2", "--max-steps"};
     EXPECT_THAT(on_program(training(net_) + two + Words{"4"}),
                 ends(0, "9,408 parameters, 10 frozen"));
-    const Words test = {"--data", SmallData::get().test()};
+    const Words test = {"--data", test_data()};
     EXPECT_THAT(run_lockstep(Words{"eval", run_} + test), says("accuracy"));
     const fs::path file = folder_ / "w.safetensors", answers = folder_ / "answers.npy";
     EXPECT_THAT(run_lockstep(Words{"predict", run_, "--out", answers} + test), ends(0));
@@ -321,8 +318,8 @@ TEST_F(ExportedProgram, AndAClassMayComputeTheirOwnLoss) {
     const Variables variables = {{"OWN_MODEL", "OwnLoss"}};
     const Words task = {"--task", "program", "--inputs", "images", "--batch", "48", "--model"};
     const Words few = {"--steps", "4", "--virtual-ranks", "4", "--ranks"};
-    const Words test = {"--data", SmallData::get().test()};
-    const Words tested = {"--max-steps", "4", "--test-data", SmallData::get().test(), "--run"};
+    const Words test = {"--data", test_data()};
+    const Words tested = {"--max-steps", "4", "--test-data", test_data(), "--run"};
     for (const fs::path& model : {own, fs::path(LOCKSTEP_OWN_MODELS)}) {
         const Words both = task + Words{model, "--inputs", "labels"};
         EXPECT_THAT(on_program(Words{"verify"} + both + few + Words{"1,3"}, variables),
@@ -383,7 +380,7 @@ TEST_F(ExportedProgram, OfEvaluationTrainsAsItIsIfAsked) {
     EXPECT_THAT(run_lockstep({"export", run_, "--out", weights}), ends(0));
     const std::string mean = tensor_in(weights, "norm.running_mean");
     EXPECT_EQ(mean, std::string(mean.size(), '\0')) << "as in the file";
-    EXPECT_THAT(run_lockstep({"eval", run_, "--data", SmallData::get().test()}), ends(0));
+    EXPECT_THAT(run_lockstep({"eval", run_, "--data", test_data()}), ends(0));
     fs::remove_all(run_);
     EXPECT_THAT(
         on_program(training(net_) + as_it_is),

@@ -7,7 +7,7 @@ namespace lockstep::test {
 namespace {
 
 ProcessResult verify_precision(const Words& options) {
-    return run_lockstep(Words{"verify", "--data", SmallData::get().train()} +
+    return run_lockstep(Words{"verify", "--data", train_data()} +
                         Words{"--batch", "48", "--virtual-ranks", "4"} + options);
 }
 
@@ -52,7 +52,7 @@ class Overflows : public RunsTest {
   protected:
     // A first factor that overflows for some steps.
     ProcessResult train(const std::string& run, int ranks, int steps) {
-        return run_lockstep(train_words(SmallData::get().train(), folder_ / run, "mlp", 40) +
+        return run_lockstep(train_words(train_data(), folder_ / run, "mlp", 40) +
                             typed("--virtual-ranks 4 --precision fp16 --loss-scale 1073741824 "
                                   "--clip-norm 1 --log-every 1 --max-steps %",
                                   {std::to_string(steps)}) +
@@ -81,7 +81,7 @@ TEST_F(Overflows, NeedAScaleThatCanFollowThem) {
     for (const char* scale : {"3", "1000"}) {
         EXPECT_THAT(
             run_lockstep(typed("train --data % --run % --precision fp16 --loss-scale %",
-                               {SmallData::get().train(), folder_ / "refused", scale})),
+                               {train_data(), folder_ / "refused", scale})),
             ends(64,
                  fmt::format("error E107: --loss-scale {} does not go with --precision fp16",
                              scale)));

@@ -273,27 +273,42 @@ void pack(const TempDir& folder, const std::string& name, std::uint64_t count, s
     if (result.exit_code != 0) throw std::runtime_error("data pack failed:\n" + result.output);
 }
 
+fs::path small_data(const char* name) {
+    struct Packed {
+        Packed() {
+            pack(folder, "train", 600, 1);
+            pack(folder, "test", 200, 2);
+        }
+        TempDir folder;
+    };
+    static const Packed packed;
+    return packed.folder / name;
+}
+
 }  // namespace
 
-SmallData::SmallData() {
-    pack(folder_, "train", 600, 1);
-    pack(folder_, "test", 200, 2);
+fs::path train_data() {
+    return small_data("train");
+}
+fs::path test_data() {
+    return small_data("test");
+}
+fs::path train_images() {
+    return small_data("train-images.idx");
+}
+fs::path train_labels() {
+    return small_data("train-labels.idx");
 }
 
-const SmallData& SmallData::get() {
-    static const SmallData data;
-    return data;
-}
-
-fs::path SmallData::shard(const fs::path& folder) {
-    for (const auto& entry : fs::directory_iterator(folder))
+fs::path shard_of(const fs::path& data) {
+    for (const auto& entry : fs::directory_iterator(data))
         if (entry.path().extension() == ".h5") return entry.path();
-    throw std::runtime_error("no shard in " + folder.string());
+    throw std::runtime_error("no shard in " + data.string());
 }
 
 void copy_train_set(const fs::path& folder) {
     fs::create_directories(folder.parent_path());
-    fs::copy(SmallData::get().train(), folder, fs::copy_options::recursive);
+    fs::copy(train_data(), folder, fs::copy_options::recursive);
 }
 
 }  // namespace lockstep::test

@@ -105,24 +105,15 @@ void flip_last_byte(const fs::path& file);
 /// 1, 2, ..., `last`.
 std::vector<std::int64_t> all_steps(std::int64_t last);
 
-/// 600 images of 28x28 in 10 classes for training and 200 to test on, with their IDX files.
-class SmallData {
-  public:
-    /// The one of this process; made by the first call, removed at its end.
-    static const SmallData& get();
+/// Small data sets, packed by the program under test when one of them is first asked for: 600
+/// images of 28x28 in 10 classes for training and 200 to test on, with the IDX files of the former.
+fs::path train_data();
+fs::path test_data();
+fs::path train_images();
+fs::path train_labels();
 
-    fs::path train() const { return folder_ / "train"; }
-    fs::path test() const { return folder_ / "test"; }
-    fs::path images() const { return folder_ / "train-images.idx"; }
-    fs::path labels() const { return folder_ / "train-labels.idx"; }
-
-    /// The only shard of a data set.
-    static fs::path shard(const fs::path& folder);
-
-  private:
-    SmallData();
-    TempDir folder_;
-};
+/// The only shard of a data set.
+fs::path shard_of(const fs::path& data);
 
 /// A copy of the packed training set as `folder`, to be damaged.
 void copy_train_set(const fs::path& folder);

@@ -79,13 +79,13 @@ std::vector<std::string> live_lines(const std::string& shown) {
 class Lasting : public testing::Test {
   protected:
     static Words train(const fs::path& run) {
-        return train_words(SmallData::get().train(), run, "mlp", 48) + Words{"--max-steps", "4"};
+        return train_words(train_data(), run, "mlp", 48) + Words{"--max-steps", "4"};
     }
 
     static std::map<std::string, Words> commands(const std::string& mark) {
         static const TempDir folder;
         static const std::string trained = output_of(run_lockstep(train(folder / "run")));
-        const std::string data = SmallData::get().train(), run = folder / "run";
+        const std::string data = train_data(), run = folder / "run";
         const auto out = [&](const std::string& name) { return folder / (name + mark); };
         return {
             {"pack", {"data", "synth", "--samples", "500", "--out", out("synth")}},

@@ -19,10 +19,10 @@ class ReportOfRun : public testing::Test {
     static fs::path beside(const std::string& name) {
         static const TempDir folder;
         static const std::string trained = output_of(run_lockstep(
-            train_words(SmallData::get().train(), folder / "run", "mlp", 24) + on_ranks(2) +
+            train_words(train_data(), folder / "run", "mlp", 24) + on_ranks(2) +
             typed("--test-data % --evaluate-every 10steps --log-every 5 --virtual-ranks 4 "
                   "--max-steps 30",
-                  {SmallData::get().test()})));
+                  {test_data()})));
         return folder / name;
     }
     static fs::path run() { return beside("run"); }
@@ -83,7 +83,7 @@ TEST_F(ReportOfRun, RefusesWhatItDoesNotKnow) {
     EXPECT_THAT(report({"--format", "pdf"}), says("error E103: --format is 'pdf'", "markdown"));
     EXPECT_THAT(report({"--incarnation", "2"}), says("error E102: --incarnation is 2"));
     EXPECT_THAT(run_lockstep({"report", beside("none")}), ends(66));
-    EXPECT_THAT(run_lockstep({"report", SmallData::get().train()}), says("error E688"));
+    EXPECT_THAT(run_lockstep({"report", train_data()}), says("error E688"));
     EXPECT_THAT(run_lockstep({"report"}), says("error E105"));
 }
 

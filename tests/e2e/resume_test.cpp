@@ -18,7 +18,7 @@ constexpr std::int64_t epochs = 12;
 constexpr std::int64_t total_steps = epochs * steps_per_epoch;
 
 Words train(const fs::path& run) {
-    return train_words(SmallData::get().train(), run, "mlp", 24) +
+    return train_words(train_data(), run, "mlp", 24) +
            typed("--virtual-ranks 4 --epochs % --checkpoint-every 7steps --log-every 1",
                  {std::to_string(epochs)});
 }
@@ -218,7 +218,7 @@ std::string last_evaluation(const fs::path& run) {
 TEST(ResumeOfAnAverage, GoesOnExactlyAndLeavesTheWeightsAlone) {
     const TempDir folder;
     const auto hash_of = [&](const std::string& run, int last_step, int ranks, const Words& more) {
-        const Words words = train(folder / run) + Words{"--test-data", SmallData::get().test()} +
+        const Words words = train(folder / run) + Words{"--test-data", test_data()} +
                             Words{"--max-steps", std::to_string(last_step)} + on_ranks(ranks);
         return printed_hash(run_lockstep(words + more).output);
     };
@@ -235,8 +235,7 @@ TEST(ResumeOfAnAverage, GoesOnExactlyAndLeavesTheWeightsAlone) {
 // At a rate of 0 every evaluation is as the first: three that are no better are over at step 20.
 TEST(ResumeOfAnEarlyStop, KeepsTheBestAndCountsOn) {
     const TempDir folder;
-    const SmallData& data = SmallData::get();
-    const Words words = Words{"train", "--data", data.train(), "--test-data", data.test()} +
+    const Words words = Words{"train", "--data", train_data(), "--test-data", test_data()} +
                         Words{"--run", folder / "run", "--model", "mlp", "--virtual-ranks", "4"} +
                         Words{"--optimizer", "sgd", "--lr", "0", "--evaluate-every", "5steps"} +
                         Words{"--keep-best", "accuracy", "--early-stop", "3"} +
@@ -261,7 +260,7 @@ TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
     const TempDir folder;
     // 4 steps of 128 of 600 samples an epoch.
     const auto hash_of = [&](const std::string& run, int last_step, int ranks) {
-        const Words words = train_words(SmallData::get().train(), folder / run, "mlp", 128) +
+        const Words words = train_words(train_data(), folder / run, "mlp", 128) +
                             typed("--virtual-ranks 4 --drop-last --ledger --max-steps %",
                                   {std::to_string(last_step)});
         return printed_hash(run_lockstep(words + on_ranks(ranks)).output);

@@ -23,7 +23,7 @@ class RunDirectory : public testing::Test {
         std::string output = output_of(run_lockstep(
             typed("train --np 2 --oversubscribe --config % --data % --test-data % --run % --model "
                   "mlp --log-every 5 --checkpoint-every 8steps --checkpoint-mode blocking",
-                  {config, SmallData::get().train(), SmallData::get().test(), path}),
+                  {config, train_data(), test_data(), path}),
             {{"LOCKSTEP_LR", "0.002"}}));
     };
     static const Run& run() {
@@ -278,7 +278,7 @@ TEST_F(RunDirectory, ResumesFromTheNewestWholeCheckpoint) {
     const fs::path copy = damaged_copy(path(), folder);
     const std::string again = output_of(
         run_lockstep(typed("train --data % --run % --model mlp --batch 60 --epochs 2 --lr 0.002",
-                           {SmallData::get().train(), copy})));
+                           {train_data(), copy})));
     EXPECT_THAT(again, has("resumed from step 16 (epoch 1)\n"));
     EXPECT_EQ(printed_hash(again), printed_hash(output()));
     EXPECT_THAT(run_lockstep({"ckpt", "verify", copy}), ends(0));

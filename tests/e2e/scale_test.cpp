@@ -27,11 +27,10 @@ class ScaleRuns : public testing::Test {
             train("batch", 1, 40);
         }
         void train(const std::string& name, int ranks, int batch) const {
-            const SmallData& data = SmallData::get();
             EXPECT_THAT(
-                run_lockstep(train_words(data.train(), folder / name, "mlp", batch) +
+                run_lockstep(train_words(train_data(), folder / name, "mlp", batch) +
                              on_ranks(ranks) +
-                             typed("--virtual-ranks 2 --epochs 2 --test-data %", {data.test()})),
+                             typed("--virtual-ranks 2 --epochs 2 --test-data %", {test_data()})),
                 ends(0));
         }
         TempDir folder;

@@ -37,9 +37,7 @@ class SharedState : public RunsTest {
         const Words words = typed(
             "train --data % --run % --model mlp --batch 48 --virtual-ranks 4 --optimizer "
             "lamb --clip-norm 0.5 --ema 0.9 --checkpoint-every 2steps --max-steps %",
-            {SmallData::get().train().string(),
-             (folder_.path() / run).string(),
-             std::to_string(steps)});
+            {train_data().string(), (folder_.path() / run).string(), std::to_string(steps)});
         const ProcessResult trained = run_process(layout.start + words + typed(layout.options),
                                                   {{"OMPI_MCA_mpi_yield_when_idle", "1"}},
                                                   ample_s);
@@ -60,7 +58,7 @@ class SharedState : public RunsTest {
 TEST_F(SharedState, IsNotTrainedWhereNodesHaveFoldersOfTheirOwn) {
     EXPECT_THAT(run_process(on_hosts("a:1,b:1", "all").start +
                                 typed("train --data % --run /dev/shm/run --max-steps 2",
-                                      {SmallData::get().train().string()}),
+                                      {train_data().string()}),
                             {},
                             ample_s),
                 ends(78,
@@ -111,7 +109,7 @@ TEST(ShardState, OfOneNodeSaysThatItHasNoEffect) {
         run_lockstep(typed(
             "train --data % --run % --model mlp --batch 48 --virtual-ranks 4 --max-steps 2 --np 2 "
             "--oversubscribe --shard-state all",
-            {SmallData::get().train().string(), (folder.path() / "run").string()})),
+            {train_data().string(), (folder.path() / "run").string()})),
         ends(0, "--shard-state all has no effect: one node"));
 }
 

@@ -15,14 +15,14 @@ Words two_ranks(const fs::path& run, const Words& more) {
     return typed(
                "train --data % --run % --model mlp --max-steps 4 --log-every 1 --np 2 "
                "--oversubscribe",
-               {SmallData::get().train(), run}) +
+               {train_data(), run}) +
            more;
 }
 
 TEST(SharedGpu, GivesEqualBitsToAnyNumberOfRanks) {
     EXPECT_THAT(on_one_gpu(typed("verify --data % --device cuda --share-gpu --ranks 1,4 --steps 4 "
                                  "--batch 24 --model cnn-bn",
-                                 {SmallData::get().train()})),
+                                 {train_data()})),
                 ends(0, "equal: the same bits for every number of ranks"));
 }
 

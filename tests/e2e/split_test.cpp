@@ -34,7 +34,7 @@ class TestedOn : public RunsTest {
 class Split : public TestedOn {
   protected:
     Words split(const std::string& share, const Words& more = {}) const {
-        return Words{"--data", SmallData::get().train(), "--split", share} + more;
+        return Words{"--data", train_data(), "--split", share} + more;
     }
 };
 
@@ -46,7 +46,7 @@ TEST_F(Split, GivesTheSameBitsAndTestsOnAnyNumberOfRanks) {
 }
 
 TEST_F(Split, IsSaidAndLeavesAPartThatEvalAndPredictTake) {
-    const std::string run = folder_ / "run", data = SmallData::get().train();
+    const std::string run = folder_ / "run", data = train_data();
     const auto trained = train("run", 2, split("0.9", {"--ledger", "--epochs", "2"}));
     EXPECT_THAT(trained,
                 ends(0,
@@ -67,9 +67,8 @@ TEST_F(Split, IsSaidAndLeavesAPartThatEvalAndPredictTake) {
                     ends(0, "samples       66\n" + last));
     }
     EXPECT_THAT(eval({"--part", "train"}), says("of 534)"));
-    EXPECT_THAT(
-        run_lockstep({"eval", run, "--data", SmallData::get().test(), "--part", "held-out"}),
-        says("E106", "of the data that the run was trained on"));
+    EXPECT_THAT(run_lockstep({"eval", run, "--data", test_data(), "--part", "held-out"}),
+                says("E106", "of the data that the run was trained on"));
     const auto predict = [&](const std::string& name, const Words& more) {
         EXPECT_THAT(
             run_lockstep(Words{"predict", run, "--data", data, "--out", folder_ / name} + more),
@@ -89,10 +88,9 @@ TEST_F(Split, IsSaidAndLeavesAPartThatEvalAndPredictTake) {
 }
 
 TEST_F(Split, IsWhatPartsAreOf) {
-    EXPECT_THAT(train("whole", 1, {"--data", SmallData::get().train()}), ends(0));
+    EXPECT_THAT(train("whole", 1, {"--data", train_data()}), ends(0));
     EXPECT_THAT(
-        run_lockstep(
-            {"eval", folder_ / "whole", "--data", SmallData::get().train(), "--part", "held-out"}),
+        run_lockstep({"eval", folder_ / "whole", "--data", train_data(), "--part", "held-out"}),
         says("--part held-out is for runs with --split"));
 }
 
@@ -102,14 +100,13 @@ TEST_F(Split, GoesOnOverAResumeAndCannotChange) {
     EXPECT_THAT(train("cut", 3, split("0.75", steps)), ends(0));
     EXPECT_EQ(result("cut", 1, split("0.75", {"--max-steps", "40"})), whole);
     EXPECT_THAT(train("cut", 1, split("0.5", {"--max-steps", "60"})), fails("E306", "split"));
-    EXPECT_THAT(train("cut", 1, {"--data", SmallData::get().train(), "--max-steps", "60"}),
-                says("E306"));
+    EXPECT_THAT(train("cut", 1, {"--data", train_data(), "--max-steps", "60"}), says("E306"));
 }
 
 TEST_F(Split, OfImpossibleSharesIsRefused) {
     for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
         EXPECT_THAT(error(split(share)), has("--split")) << share;
-    EXPECT_THAT(error(split("0.9", {"--test-data", SmallData::get().test()})),
+    EXPECT_THAT(error(split("0.9", {"--test-data", test_data()})),
                 has("--split 0.9 does not go with --test-data"));
     EXPECT_THAT(error(split("0.9999999")), has("leaves 600 samples to train on and 0"));
     EXPECT_THAT(error(split("0.0000001")), has("leaves 0 samples to train on and 600"));

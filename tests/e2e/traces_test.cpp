@@ -15,7 +15,7 @@ namespace {
 // Of 25 steps an epoch, without evaluations.
 ProcessResult traced_train(const fs::path& run, int ranks, int length, const Words& more) {
     return run_lockstep(
-        train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(ranks) +
+        train_words(train_data(), run, "mlp", 24) + on_ranks(ranks) +
         typed("--virtual-ranks 2 --log-every 2 --checkpoint-every never --max-steps %",
               {std::to_string(length)}) +
         more);

@@ -10,7 +10,7 @@ namespace lockstep::test {
 namespace {
 
 ProcessResult verify(const Words& options) {
-    const Words words = {"verify", "--data", SmallData::get().train(), "--steps", "6"};
+    const Words words = {"verify", "--data", train_data(), "--steps", "6"};
     return run_lockstep(words + Words{"--batch", "48"} + options);
 }
 
@@ -67,7 +67,7 @@ TEST(Verify, EndsAsTheTrainingThatFailed) {
 TEST(Verify, FindsEpochsWithoutTheirLastStepEqual) {
     const Words words =
         typed("verify --data % --steps 6 --virtual-ranks 4 --model mlp --batch 128 --ranks",
-              {SmallData::get().train()});
+              {train_data()});
     const auto whole = run_lockstep(words + Words{"1,2"});
     const auto dropped = run_lockstep(words + Words{"1,2,3", "--drop-last"});
     expect_equal_on({1, 2, 3}, dropped);
@@ -118,7 +118,7 @@ class LeafModes : public RunsTest {
                 const std::string& leaves,
                 int steps = 6,
                 const std::string& batch = "48") const {
-        return Words{"train", "--data", SmallData::get().train(), "--run", folder_ / run} +
+        return Words{"train", "--data", train_data(), "--run", folder_ / run} +
                Words{"--model", "cnn-bn", "--batch", batch, "--virtual-ranks", "8"} +
                Words{"--max-steps", std::to_string(steps), "--leaves", leaves};
     }
@@ -159,7 +159,7 @@ class VirtualRanks : public RunsTest {};
 
 TEST_F(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
     const auto train = [&](int ranks) {
-        return run_lockstep(Words{"train", "--data", SmallData::get().train(), "--max-steps", "6"} +
+        return run_lockstep(Words{"train", "--data", train_data(), "--max-steps", "6"} +
                             Words{"--model", "cnn", "--batch", "64", "--oversubscribe", "--np"} +
                             Words{std::to_string(ranks), "--run", folder_ / std::to_string(ranks)});
     };

@@ -10,7 +10,7 @@ Words train(const fs::path& run, const std::string& rate) {
     return typed(
         "train --data % --run % --model mlp --optimizer sgd --lr % --seed 5 --max-steps 1 "
         "--skip-checks all",
-        {SmallData::get().train(), run, rate});
+        {train_data(), run, rate});
 }
 
 class Weights : public RunsTest {
@@ -113,8 +113,8 @@ TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
     ASSERT_THAT(exported({"--out", npz, "--format", "npz"}), ends(0));
     ASSERT_THAT(run_process({"python3", "-c", prefixing_npz, npz, other}), ends(0));
     for (const fs::path& file : {ddp, other}) {
-        const ProcessResult evaluation = run_lockstep(
-            {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", file});
+        const ProcessResult evaluation =
+            run_lockstep({"eval", folder_ / "first", "--data", test_data(), "--weights", file});
         const std::string command = line_from(evaluation.output, "python3 -c");
         ASSERT_NE(command, "") << evaluation.output;
         EXPECT_THAT(in_shell(folder_.path(), command), ends(0));
@@ -134,10 +134,9 @@ TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
     EXPECT_THAT(loaded(folder_ / "first"), has("E206", command));
     EXPECT_THAT(loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors"),
                 has("E304", command));
-    EXPECT_THAT(
-        run_lockstep(typed("eval % --data % --weights %",
-                           {folder_ / "first", SmallData::get().train(), folder_ / "first"})),
-        says(command));
+    EXPECT_THAT(run_lockstep(typed("eval % --data % --weights %",
+                                   {folder_ / "first", train_data(), folder_ / "first"})),
+                says(command));
     folder_.file("w.npz", "PK\x03\x04");
     EXPECT_THAT(loaded(folder_ / "w.npz"), has("it begins like a zip archive"));
 }
@@ -189,8 +188,7 @@ TEST_F(Weights, ArePrunedToFewerChannels) {
     EXPECT_THAT(run_lockstep(train(folder_ / "small", "0.1") +
                              Words{"--channels", "64", "--load-weights", small.string()}),
                 ends(0));
-    const Words eval = {
-        "eval", folder_ / "first", "--data", SmallData::get().train(), "--weights", small};
+    const Words eval = {"eval", folder_ / "first", "--data", train_data(), "--weights", small};
     EXPECT_THAT(run_lockstep(eval + Words{"--channels", "64"}), ends(0));
     EXPECT_THAT(run_lockstep(eval), says("E304", Not(has("--load-skip"))));
     EXPECT_THAT(run_lockstep(eval + Words{"--channels", "64,3"}),
