@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// Where settings come from: files, the environment and options.
 #include "lockstep/core/config.hpp"
+
+#include "lockstep/core/environment.hpp"
+#include "lockstep/core/options.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +18,10 @@ namespace lockstep {
 namespace {
 
 using test::caught_code;
+using test::caught_text;
 using test::error_of;
+using testing::Contains;
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 
@@ -81,6 +89,9 @@ TEST_F(ConfigTest, RefusesWhatIsNotText) {
 TEST_F(ConfigTest, RefusesWhatIsNoReadableFile) {
     EXPECT_EQ(caught_code([&] { read_config(folder_ / "none.toml"); }), "E116");
     EXPECT_EQ(caught_code([&] { read_config(folder_.path()); }), "E116");
+    ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+    EXPECT_THAT(caught_text([&] { read_config(folder_ / "pipe"); }),
+                testing::AllOf(HasSubstr("E116: "), HasSubstr("a pipe")));
 }
 
 std::string dotted(std::size_t parts) {
@@ -128,12 +139,6 @@ TEST_F(ConfigTest, RefusesLongKeysInAFewWords) {
     EXPECT_LT(twice.text().size(), 1000u);
 }
 
-TEST_F(ConfigTest, SaysThatAPipeIsNoFile) {
-    ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
-    EXPECT_THAT(test::caught_text([&] { read_config(folder_ / "pipe"); }),
-                testing::AllOf(HasSubstr("E116: "), HasSubstr("a pipe")));
-}
-
 TEST(ConfigText, ParsesBackToTheSameValue) {
     const test::TempDir folder;
     for (const ConfigValue& value :
@@ -149,6 +154,196 @@ TEST(ConfigTypeName, IsInWords) {
     EXPECT_EQ(config_type_name(std::int64_t{1}), "a whole number");
     EXPECT_EQ(config_type_name(0.5), "a real number");
     EXPECT_EQ(config_type_name(std::string("x")), "text");
+}
+
+using Variables = std::map<std::string, std::string>;
+
+TEST(Environment, ReadsTextAndNumbers) {
+    const Environment environment(Variables{{"A", "x y"}, {"N", "-7"}, {"EMPTY", ""}});
+    EXPECT_EQ(environment.text("A"), "x y");
+    EXPECT_EQ(environment.text("EMPTY"), "");
+    EXPECT_EQ(environment.text("NONE"), std::nullopt);
+    EXPECT_EQ(environment.integer("N"), -7);
+    EXPECT_EQ(environment.integer("NONE"), std::nullopt);
+}
+
+TEST(Environment, NamesAVariableThatIsNoNumber) {
+    const Environment environment(Variables{{"LOCKSTEP_THREADS", "two"}});
+    EXPECT_EQ(
+        test::caught_text([&] { static_cast<void>(environment.integer("LOCKSTEP_THREADS")); }),
+        "lockstep: error E113: LOCKSTEP_THREADS is 'two' (from environment)\n"
+        "  why: it must be a whole number\n"
+        "  fix: unset LOCKSTEP_THREADS or set it to a whole number");
+}
+
+TEST(Environment, RemembersWhatWasAsked) {
+    const Environment environment(Variables{{"A", "1"}, {"B", "2"}});
+    static_cast<void>(environment.integer("A"));
+    static_cast<void>(environment.text("C"));
+    const auto& readings = environment.readings();
+    ASSERT_EQ(readings.size(), 2u);
+    EXPECT_EQ(readings.at("A").value, "1");
+    EXPECT_TRUE(readings.at("A").is_set);
+    EXPECT_FALSE(readings.at("C").is_set);
+}
+
+TEST(Environment, ListsNamesByPrefix) {
+    const Environment environment(Variables{{"SLURM_A", ""}, {"SLURM_B", ""}, {"OTHER", ""}});
+    EXPECT_THAT(environment.names_with_prefix("SLURM_"), ElementsAre("SLURM_A", "SLURM_B"));
+}
+
+TEST(Environment, IsTheProcesssOwnByDefault) {
+    ::setenv("LOCKSTEP_TEST_VARIABLE", "here", 1);
+    const Environment environment;
+    EXPECT_EQ(environment.text("LOCKSTEP_TEST_VARIABLE"), "here");
+    EXPECT_THAT(environment.names_with_prefix("LOCKSTEP_TEST_"),
+                Contains("LOCKSTEP_TEST_VARIABLE"));
+    ::unsetenv("LOCKSTEP_TEST_VARIABLE");
+    EXPECT_EQ(environment.text("LOCKSTEP_TEST_VARIABLE"), std::nullopt);
+}
+
+const std::string from = "command line";
+
+std::string code_of(const Option& option, const std::string& text) {
+    return caught_code([&] { option.assign({text, from}); });
+}
+
+std::string text_of(const Option& option,
+                    const std::string& text,
+                    const std::string& origin = from) {
+    return caught_text([&] { option.assign({text, origin}); });
+}
+
+TEST(WholeOption, TakesNumbersOfItsRange) {
+    int value = 5;
+    const Option option = whole_option("n", value, {1, 10}, "");
+    EXPECT_EQ(option.default_value, "5");
+    option.assign({"10", from});
+    EXPECT_EQ(value, 10);
+    for (const char* bad : {"", "ten", "1.5", "1e3", " 1", "1 ", "0x1", "99999999999999999999"})
+        EXPECT_EQ(code_of(option, bad), "E103") << bad;
+    for (const char* bad : {"0", "-3", "11"}) EXPECT_EQ(code_of(option, bad), "E102") << bad;
+    EXPECT_EQ(value, 10);
+}
+
+TEST(WholeOption, SaysTheValueItsOriginAndTheRange) {
+    int value = 1;
+    EXPECT_EQ(text_of(whole_option("epochs", value, {1, 1'000'000}, ""), "0", "a.toml:1:2"),
+              "lockstep: error E102: --epochs is '0' (from a.toml:1:2)\n"
+              "  why: it must be 1 to 1,000,000\n  fix: give a number in that range");
+}
+
+TEST(RealOption, TakesFiniteNumbersOfItsRange) {
+    double value = 0.5;
+    const Option option = real_option("lr", value, {0, 1}, "");
+    option.assign({"1e-3", from});
+    EXPECT_EQ(value, 1e-3);
+    for (const char* bad : {"", "fast", "nan", "inf", "0,1"})
+        EXPECT_EQ(code_of(option, bad), "E103") << bad;
+    for (const char* bad : {"-0.1", "1.5"}) EXPECT_EQ(code_of(option, bad), "E102") << bad;
+}
+
+TEST(FlagOption, TakesTrueAndFalse) {
+    bool plain = false, bias = true;
+    const Option flag = flag_option("plain", plain, ""),
+                 unset = unset_flag_option("no-bias", bias, "");
+    flag.assign({"true", from});
+    unset.assign({"1", from});
+    EXPECT_TRUE(plain);
+    EXPECT_FALSE(bias);
+    EXPECT_EQ(code_of(flag, "yes"), "E103");
+    EXPECT_EQ(unset.default_value, "false");
+}
+
+TEST(ChoiceOption, TakesOneOfItsWords) {
+    char value = 'a';
+    const Option option = choice_option("optimizer", value, {{"adam", 'a'}, {"sgd", 's'}}, "");
+    EXPECT_EQ(option.value, "adam|sgd");
+    EXPECT_EQ(option.default_value, "adam");
+    option.assign({"sgd", from});
+    EXPECT_EQ(value, 's');
+    EXPECT_EQ(text_of(option, "sdg"),
+              "lockstep: error E103: --optimizer is 'sdg' (from command line)\n"
+              "  why: it must be one of adam, sgd\n  fix: did you mean 'sgd'?");
+}
+
+TEST(SomeOption, TakesSomeOfItsWordsEachOnce) {
+    std::vector<std::string> values{"tree"};
+    const Option option = some_option("beside", values, {"all", "ring", "tree"}, "");
+    EXPECT_EQ(option.default_value, "tree");
+    option.assign({"ring,all,ring", from});
+    EXPECT_EQ(values, (std::vector<std::string>{"ring", "all"}));
+    EXPECT_EQ(code_of(option, ""), "E103");
+    EXPECT_EQ(text_of(option, "ring,tre"),
+              "lockstep: error E103: --beside is 'ring,tre' (from command line)\n"
+              "  why: 'tre' is none of all, ring, tree\n  fix: did you mean 'tree'?");
+}
+
+TEST(FilledAndPathOption, TakeAnythingButNothing) {
+    std::string hosts;
+    std::filesystem::path run;
+    for (const Option& option :
+         {filled(text_option("hosts HOST:N", hosts, "")), path_option("run DIR", run, "")}) {
+        EXPECT_EQ(code_of(option, ""), "E103") << option.name;
+        option.assign({"runs/a", from});
+    }
+    EXPECT_EQ(hosts, "runs/a");
+    EXPECT_EQ(run, "runs/a");
+}
+
+TEST(BytesOption, TakesSizesOfAtLeastAMebibyte) {
+    std::uint64_t value = 0;
+    const Option option = bytes_option("data-memory", value, "");
+    option.assign({"64MiB", from});
+    EXPECT_EQ(value, 64u << 20);
+    for (const char* bad : {"", "64 apples", "-1MiB", "1KiB"})
+        EXPECT_EQ(code_of(option, bad), "E103") << bad;
+}
+
+TEST(StepsOption, TakesACountWithItsUnitOrWithout) {
+    std::int64_t value = 0;
+    const Option option = steps_option("log-every", value, "");
+    for (const char* given : {"20", "20steps", "20step"}) {
+        value = 0;
+        option.assign({given, from});
+        EXPECT_EQ(value, 20) << given;
+    }
+    for (const char* bad : {"", "steps", "20epochs", "20 steps", "-1steps", "2.5steps"})
+        EXPECT_EQ(code_of(option, bad), "E103") << bad;
+}
+
+TEST(ParsePeriod, ReadsWhatIsWritten) {
+    using enum Period::Unit;
+    for (const auto& [text, period] : std::map<std::string, Period>{{"never", {}},
+                                                                    {"1step", {steps, 1}},
+                                                                    {"500steps", {steps, 500}},
+                                                                    {"1epoch", {epochs, 1}},
+                                                                    {"3epochs", {epochs, 3}},
+                                                                    {"90s", {seconds, 90}},
+                                                                    {"10m", {seconds, 600}},
+                                                                    {"2h", {seconds, 7200}}}) {
+        EXPECT_EQ(parse_period("every", {text, from}), period) << text;
+        EXPECT_EQ(parse_period("every", {period_text(period), from}), period) << text;
+    }
+}
+
+TEST(ParsePeriod, WantsACountAndAUnit) {
+    for (const char* bad : {"",
+                            "500",
+                            "steps",
+                            "0steps",
+                            "-1steps",
+                            "1.5epochs",
+                            "5 steps",
+                            "5d",
+                            "1000000000steps",
+                            "5stepss"})
+        EXPECT_EQ(caught_code([&] { parse_period("every", {bad, from}); }), "E103") << bad;
+    const auto fix = [](const std::string& given) {
+        return test::caught([&] { parse_period("every", {given, from}); })->fix();
+    };
+    EXPECT_EQ(fix("20"), "for example --every 20steps");
+    EXPECT_EQ(fix("0"), "for example --every 500steps");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "lockstep/core/error_kind.hpp"
+#include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/record.hpp"
 
 #include "support/caught.hpp"
@@ -33,6 +34,11 @@ TEST(Error, LooksAsTheDesignHasIt) {
               "  why: the writer or a copy was interrupted\n"
               "  fix: copy it again, then `lockstep data verify DIR`");
     EXPECT_EQ(error.exit_code(), ExitCode::bad_data);
+    EXPECT_EQ(Error("E402", "cannot write", "", "try again").text(),
+              "lockstep: error E402: cannot write\n  fix: try again")
+        << "what it does not know is left out";
+    EXPECT_EQ(Error("E402", "cannot write").text("same on ranks 1-3"),
+              "lockstep: error E402: cannot write (same on ranks 1-3)");
 }
 
 TEST(Error, ExitsAsTheChildThatCausedIt) {
@@ -41,16 +47,7 @@ TEST(Error, ExitsAsTheChildThatCausedIt) {
     EXPECT_EQ(Error("E705", "failed").exiting_as(139).exit_code(), ExitCode::bug)
         << "no error ends so";
     EXPECT_EQ(Error("E705", "failed").exiting_as(0).exit_code(), ExitCode::bug);
-}
-
-TEST(Error, SaysWhichRanksFailedAlike) {
-    EXPECT_EQ(Error("E402", "cannot write").text("same on ranks 1-3"),
-              "lockstep: error E402: cannot write (same on ranks 1-3)");
-}
-
-TEST(Error, LeavesOutWhatItDoesNotKnow) {
-    EXPECT_EQ(Error("E402", "cannot write", "", "try again").text(),
-              "lockstep: error E402: cannot write\n  fix: try again");
+    EXPECT_EQ(Error("E999", "?").exit_code(), ExitCode::bug) << "of an unknown code";
 }
 
 TEST(Error, MakesNoLineOfItsOwnOfALineFeedInAName) {
@@ -66,10 +63,6 @@ TEST(Error, LetsNoTerminalEscapeThrough) {
     const auto text = Error("E101", "unknown \033]0;x\007", "line one\n    line\ttwo", "\r").text();
     EXPECT_EQ(text,
               "lockstep: error E101: unknown ?]0;x?\n  why: line one\n    line\ttwo\n  fix: ?");
-}
-
-TEST(Error, OfAnUnknownCodeIsABug) {
-    EXPECT_EQ(Error("E999", "?").exit_code(), ExitCode::bug);
 }
 
 TEST(ErrorCatalog, IsSortedAndCompleteAndHasEachCodeOnce) {
@@ -143,6 +136,7 @@ TEST(NearestName, FindsTypingErrors) {
     EXPECT_EQ(nearest_name("--epcohs", options), "--epochs");
     EXPECT_EQ(nearest_name("--datas", options), "--data");
     EXPECT_EQ(nearest_name("--batchsize", options), "--batch-size");
+    EXPECT_EQ(did_you_mean("--bach-size", options), "did you mean '--batch-size'?");
 }
 
 TEST(NearestName, PrefersANameThatBeginsSo) {
@@ -157,10 +151,6 @@ TEST(NearestName, SuggestsNothingFarFetched) {
     EXPECT_EQ(nearest_name("q", std::vector<std::string>{"lr", "np"}), "");
     EXPECT_EQ(nearest_name("", options), "");
     EXPECT_EQ(nearest_name("--lr", {}), "");
-}
-
-TEST(NearestName, AsksAQuestion) {
-    EXPECT_EQ(did_you_mean("--bach-size", options), "did you mean '--batch-size'?");
     EXPECT_EQ(did_you_mean("--quantum-tunnel", options), "");
 }
 
@@ -185,20 +175,14 @@ TEST(ErrorBytes, GiveTheSameError) {
     const Error back = error_from_bytes(error_bytes(error));
     EXPECT_EQ(back.text(), error.text());
     EXPECT_EQ(back.exit_code(), error.exit_code());
-}
-
-TEST(ErrorBytes, AreWhole) {
     EXPECT_EQ(test::caught_code([] { static_cast<void>(error_from_bytes("E310")); }), "E222");
 }
 
-TEST(ErrorKind, NamesWhatCallersActOn) {
+TEST(ErrorKind, NamesWhatCallersActOnAndWhoseDoingItIs) {
     EXPECT_EQ(kind_of(Error("E632", "no room")), ErrorKind::no_shared_memory);
     EXPECT_EQ(kind_of(Error("E201", "no file")), ErrorKind::file_missing);
     EXPECT_EQ(kind_of(Error("E213", "wrong hash")), ErrorKind::data_damaged);
     EXPECT_EQ(kind_of(Error("E101", "a word")), ErrorKind::other);
-}
-
-TEST(ErrorKind, SaysWhoseDoingAnErrorIs) {
     EXPECT_EQ(blame_of_code("E204"), Blame::own);
     EXPECT_EQ(blame_of_code("E660"), Blame::peer);
     EXPECT_EQ(blame_of_code("E682"), Blame::peer);
@@ -210,6 +194,65 @@ TEST(ErrorKind, EachOfItsCodesIsInTheCatalogue) {
         return kind_of(Error(entry.code, "")) != ErrorKind::other;
     });
     EXPECT_EQ(with_kind, 24) << "a code in error_kind.cpp that error_catalog.cpp does not have";
+}
+
+std::string words(const SoftwareVersions& versions) {
+    std::string text;
+    for (const auto& fault : known_faults(versions)) {
+        EXPECT_FALSE(fault.source.empty()) << fault.what;
+        text += fault.what + ": " + fault.fix;
+    }
+    return text;
+}
+
+TEST(KnownFaults, ReadVersionsAsTheirProgramsWriteThem) {
+    EXPECT_EQ(version_number("slurm 25.05.3"), 250503);
+    EXPECT_EQ(version_number("slurm-wlm 22.05.8"), 220508);
+    EXPECT_EQ(version_number("26.05.0-0rc1"), 260500);
+    EXPECT_EQ(version_number("OpenPMIx 5.0.8, repo rev: v5.0.8"), 50008);
+    EXPECT_EQ(version_number("5.0.11rc1"), 50011);
+    EXPECT_EQ(version_number("2.28"), 22800);
+    for (const char* none : {"", "2", "git", "v-1"}) EXPECT_EQ(version_number(none), 0) << none;
+}
+
+TEST(KnownFaults, OfNccl) {
+    const auto of = [](int version, bool has_several_hosts, bool disables_pxn = false) {
+        return words({.nccl = version,
+                      .has_several_hosts = has_several_hosts,
+                      .disables_pxn = disables_pxn,
+                      .is_arm = false});
+    };
+    for (const int version : {0, 22703, 22802, 22809, 22901, 22903, 23003, 23007})
+        EXPECT_EQ(of(version, false), "") << version;
+    for (const int version : {22803, 22808})
+        EXPECT_THAT(of(version, false), HasSubstr("hang or crash: use 2.28.9 or later")) << version;
+    EXPECT_EQ(of(22902, false), "NCCL 2.29.2 is known to hang: use 2.29.3 or later");
+    EXPECT_THAT(of(23003, true), HasSubstr("NCCL 2.30.3 may hang between nodes with InfiniBand"));
+    EXPECT_EQ(of(23003, true, true), "");
+}
+
+TEST(KnownFaults, OfNcclOnArm) {
+    for (const int version : {22703, 22809, 22901})
+        EXPECT_THAT(words({.nccl = version, .is_arm = true}),
+                    HasSubstr("may hang on processors of Arm: use 2.29.3 or later"))
+            << version;
+    EXPECT_EQ(words({.nccl = 22903, .is_arm = true}), "");
+}
+
+TEST(KnownFaults, OfPmixUnderSlurm) {
+    for (const int pmix : {50008, 50009})
+        for (const int slurm : {220508, 250503, 251101})
+            EXPECT_THAT(words({.pmix = pmix, .slurm = slurm}),
+                        HasSubstr("hangs in MPI_Init under srun of Slurm before 25.11.2: start the "
+                                  "ranks by mpirun"));
+    // Slurm 0: mpirun starts the ranks.
+    for (const auto& [pmix, slurm] : {std::pair{50008, 251102},
+                                      {50008, 260500},
+                                      {50008, 0},
+                                      {50007, 250503},
+                                      {50010, 250503},
+                                      {40202, 220508}})
+        EXPECT_EQ(words({.pmix = pmix, .slurm = slurm}), "") << pmix << " " << slurm;
 }
 
 }  // namespace

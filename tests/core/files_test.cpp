@@ -47,6 +47,10 @@ bool is_open(int fd) {
     return ::fcntl(fd, F_GETFD) >= 0;
 }
 
+struct Files : testing::Test {
+    const TempDir folder;
+};
+
 TEST(UniqueFd, ClosesWhatItOwnsOnce) {
     UniqueFd first(::open("/dev/null", O_RDONLY));
     const int number = first.value();
@@ -59,37 +63,29 @@ TEST(UniqueFd, ClosesWhatItOwnsOnce) {
 
 TEST(UniqueFd, LetsGoWithoutClosing) {
     UniqueFd fd(::open("/dev/null", O_RDONLY));
-    const int number = fd.release();
+    const UniqueFd number(fd.release());
     EXPECT_FALSE(fd);
-    EXPECT_TRUE(is_open(number));
-    ::close(number);
+    EXPECT_TRUE(is_open(number.value()));
 }
 
-TEST(ReadFile, ReturnsTheWholeContent) {
-    const TempDir folder;
+TEST_F(Files, ReadFileReturnsTheWholeContentUnlessItIsTooLargeMissingOrAFolder) {
     const std::string content("a\0b\n", 4);
     EXPECT_EQ(read_file(folder.file("f", content)), content);
     EXPECT_EQ(read_file(folder.file("empty", "")), "");
-}
-
-TEST(ReadFile, RefusesWhatIsTooLargeMissingOrAFolder) {
-    const TempDir folder;
     EXPECT_EQ(caught_code([&] { read_file(folder.file("f", "12345"), 4); }), "E406");
     EXPECT_EQ(caught_code([&] { read_file(folder / "none"); }), "E201");
     EXPECT_EQ(caught_code([&] { read_file(folder.path()); }), "E402");
 }
 
-TEST(OpenForReading, WaitsForNoPipeAndTouchesNoDevice) {
-    const TempDir folder;
+TEST_F(Files, OpenForReadingWaitsForNoPipeAndTouchesNoDevice) {
     const fs::path pipe = folder / "pipe";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-    EXPECT_THAT(test::caught_text([&] { open_for_reading(pipe); }),
+    EXPECT_THAT(caught_text([&] { open_for_reading(pipe); }),
                 testing::AllOf(HasSubstr("E206: "), HasSubstr("a pipe (FIFO)")));
     EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
 }
 
-TEST(OpenForWriting, WaitsForNoPipeAndFollowsNoLink) {
-    const TempDir folder;
+TEST_F(Files, OpenForWritingWaitsForNoPipeAndFollowsNoLink) {
     const fs::path pipe = folder / "pipe", link = folder / "link", file = folder.file("f", "x");
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     fs::create_symlink(file, link);
@@ -118,15 +114,14 @@ TEST(ReadFile, IsNotAllowedWithoutPermission) {
         EXPECT_EQ(::seteuid(nobody), 0);  // root may read everything
     }
     const auto code = caught_code([&] { read_file(path); });
-    const auto text = test::caught_text([&] { read_file(hidden); });
+    const auto text = caught_text([&] { read_file(hidden); });
     EXPECT_EQ(::seteuid(user), 0);
     EXPECT_EQ(code, "E202");
     EXPECT_THAT(text, HasSubstr("may not enter '" + (folder / "closed").string() + "'\n"));
     ASSERT_EQ(::chmod((folder / "closed").c_str(), 0700), 0);
 }
 
-TEST(ReadAt, StopsAtTheEndOfTheFile) {
-    const TempDir folder;
+TEST_F(Files, ReadAtStopsAtTheEndOfTheFile) {
     const auto path = folder.file("f", "0123456789");
     const auto fd = open_for_reading(path);
     std::array<std::byte, 6> out{};
@@ -144,8 +139,7 @@ TEST(WriteAll, SaysWhenTheDiskIsFull) {
     EXPECT_EQ(caught_code([&] { write_all(full.value(), bytes_of("x"), "/dev/full"); }), "E405");
 }
 
-TEST(WriteFileAtomically, ReplacesTheContent) {
-    const TempDir folder;
+TEST_F(Files, WriteFileAtomicallyReplacesTheContent) {
     write_file_atomically(folder / "f", "one");
     write_file_atomically(folder / "f", "two");
     EXPECT_EQ(content_of(folder / "f"), "two");
@@ -153,8 +147,7 @@ TEST(WriteFileAtomically, ReplacesTheContent) {
     EXPECT_THAT(names_in(folder.path()), ElementsAre("f"));
 }
 
-TEST(WriteFileAtomically, LeavesNothingBehindWhenItFails) {
-    const TempDir folder;
+TEST_F(Files, WriteFileAtomicallyLeavesNothingBehindWhenItFails) {
     fs::create_directory(folder / "taken");
     folder.file("taken/inside", "x");
     EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "taken", "x"); }), "E402");
@@ -162,8 +155,7 @@ TEST(WriteFileAtomically, LeavesNothingBehindWhenItFails) {
     EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "none/f", "x"); }), "E401");
 }
 
-TEST(WriteFileAtomically, WorksInTheCurrentFolder) {
-    const TempDir folder;
+TEST_F(Files, WriteFileAtomicallyWorksInTheCurrentFolder) {
     const auto before = fs::current_path();
     fs::current_path(folder.path());
     EXPECT_NO_THROW(write_file_atomically("f", "x"));
@@ -180,8 +172,7 @@ TEST(WriteFileAtomically, WorksInTheCurrentFolder) {
     }
 }
 
-TEST(WriteFileAtomically, IsWholeWheneverItsWriterIsKilled) {
-    const TempDir folder;
+TEST_F(Files, WriteFileAtomicallyIsWholeWheneverItsWriterIsKilled) {
     const auto path = folder / "f";
     for (unsigned round = 0; round < 12; ++round) {
         std::array<int, 2> pipe{};
@@ -201,43 +192,29 @@ TEST(WriteFileAtomically, IsWholeWheneverItsWriterIsKilled) {
     }
 }
 
-TEST(MakeDirectories, MakesWhatIsMissingForTheOwnerAlone) {
-    const TempDir folder;
+TEST_F(Files, MakeDirectoriesMakesWhatIsMissingForTheOwnerOrWhomTheUmaskLetsIn) {
     make_directories(folder / "a/b/c");
-    EXPECT_EQ(mode_of(folder / "a"), 0700u);
-    EXPECT_EQ(mode_of(folder / "a/b/c"), 0700u);
     EXPECT_NO_THROW(make_directories(folder / "a/b/c"));
     EXPECT_NO_THROW(make_directories(folder / "a/d/"));
     EXPECT_TRUE(fs::is_directory(folder / "a/d"));
-}
-
-TEST(MakeDirectories, LetsInWhomTheUmaskLetsIn) {
-    const TempDir folder;
     const mode_t before = ::umask(022);
-    make_directories(folder / "a/b", FolderAccess::umask);
+    make_directories(folder / "open/b", FolderAccess::umask);
     ::umask(before);
-    EXPECT_EQ(mode_of(folder / "a"), 0755u);
-    EXPECT_EQ(mode_of(folder / "a/b"), 0755u);
+    for (const char* own : {"a", "a/b/c"}) EXPECT_EQ(mode_of(folder / own), 0700u) << own;
+    for (const char* open : {"open", "open/b"}) EXPECT_EQ(mode_of(folder / open), 0755u) << open;
 }
 
-TEST(MakeDirectories, SaysWhatIsInTheWay) {
-    const TempDir folder;
+TEST_F(Files, MakeDirectoriesSaysWhatIsInTheWay) {
     folder.file("f", "x");
     EXPECT_EQ(caught_code([&] { make_directories(folder / "f"); }), "E401");
-    EXPECT_THAT(test::caught_text([&] { make_directories(folder / "f/below"); }),
-                HasSubstr("E401"));
+    EXPECT_EQ(caught_code([&] { make_directories(folder / "f/below"); }), "E401");
     EXPECT_EQ(caught_code([] { make_directories("/proc/none"); }), "E401");
 }
 
-TEST(FreeBytes, AreUnlimitedIfTheFileSystemDoesNotSay) {
-    EXPECT_EQ(free_bytes("/proc"), std::numeric_limits<std::uint64_t>::max());
-}
-
-TEST(MakeOwnFolder, RefusesALinkAndNamesIt) {
-    const TempDir folder;
+TEST_F(Files, MakeOwnFolderRefusesALinkAndNamesIt) {
     make_own_folder(folder / "target/inside");
     fs::create_directory_symlink(folder / "target", folder / "link");
-    EXPECT_THAT(test::caught_text([&] { make_own_folder(folder / "link"); }),
+    EXPECT_THAT(caught_text([&] { make_own_folder(folder / "link"); }),
                 testing::AllOf(HasSubstr("E220: "), HasSubstr((folder / "target").string())));
     EXPECT_NO_THROW(make_own_folder(folder / "link/inside")) << "what leads to it may be a link";
     EXPECT_NO_THROW(check_no_link(folder / "none"));
@@ -245,9 +222,9 @@ TEST(MakeOwnFolder, RefusesALinkAndNamesIt) {
     EXPECT_EQ(caught_code([&] { make_own_folder(folder / "dangling"); }), "E401");
 }
 
-TEST(FreeBytes, IsSomething) {
-    const TempDir folder;
+TEST_F(Files, FreeBytesAreSomethingAndUnlimitedIfTheFileSystemDoesNotSay) {
     EXPECT_GT(free_bytes(folder.path()), 0u);
+    EXPECT_EQ(free_bytes("/proc"), std::numeric_limits<std::uint64_t>::max());
     EXPECT_NE(caught_code([&] { static_cast<void>(free_bytes(folder / "none")); }), "");
 }
 
@@ -288,31 +265,21 @@ TEST_F(PathBeneathTest, RefusesWaysOut) {
         EXPECT_EQ(code_of(name), "E220") << name;
     }
     EXPECT_EQ(code_of(folder_ / "set/a.h5"), "E220");
+    EXPECT_EQ(code_of(std::string("a.h5\0.txt", 9)), "E220") << "a zero byte";
 }
 
-TEST_F(PathBeneathTest, RefusesLinksOut) {
+TEST_F(PathBeneathTest, RefusesLinksOutAndWhatIsNoFile) {
     fs::create_symlink(folder_ / "secret", folder_ / "set/link");
     fs::create_directory_symlink(folder_.path(), folder_ / "set/up");
     fs::create_directory_symlink(folder_ / "set-evil", folder_ / "set/evil");
     fs::create_symlink("a.h5", folder_ / "set/inner");
-    EXPECT_EQ(code_of("link"), "E220");
-    EXPECT_EQ(code_of("up/secret"), "E220");
-    EXPECT_EQ(code_of("evil/c.h5"), "E220");
+    ASSERT_EQ(::mkfifo((folder_ / "set/pipe").c_str(), 0600), 0);
+    for (const char* name : {"link", "up/secret", "evil/c.h5", "pipe", "sub"})
+        EXPECT_EQ(code_of(name), "E220") << name;
     EXPECT_EQ(code_of("inner"), "");
 }
 
-TEST_F(PathBeneathTest, RefusesWhatIsNoFile) {
-    ASSERT_EQ(::mkfifo((folder_ / "set/pipe").c_str(), 0600), 0);
-    EXPECT_EQ(code_of("pipe"), "E220");
-    EXPECT_EQ(code_of("sub"), "E220");
-}
-
-TEST_F(PathBeneathTest, RefusesAZeroByteInTheName) {
-    EXPECT_EQ(code_of(std::string("a.h5\0.txt", 9)), "E220");
-}
-
-TEST(FileStamp, IsAnotherAfterAnyChange) {
-    const TempDir folder;
+TEST_F(Files, FileStampIsAnotherAfterAnyChange) {
     const fs::path path = folder.file("a", "abc");
     const FileStamp first = file_stamp(path);
     EXPECT_EQ(file_stamp(path), first);
@@ -340,13 +307,13 @@ TEST(FileStart, TellsArchivesByTheirFirstFile) {
     EXPECT_EQ(file_kind(zip_with("resnet/data/0")), FileKind::torch_script);
     EXPECT_EQ(file_kind(zip_with("readme.txt")), FileKind::zip);
     EXPECT_EQ(file_kind("PK\x03\x04"), FileKind::zip);
+    EXPECT_EQ(file_kind(std::string(8, '\0')), FileKind::zeros);
 }
 
 TEST(FileStart, IsTold) {
     EXPECT_EQ(file_start_text(""), "it is empty");
     EXPECT_EQ(file_start_text("<html>"), "it begins like a web page");
     EXPECT_EQ(file_start_text("\x01\xff"s), "it begins with the bytes 01 ff");
-    EXPECT_EQ(file_kind(std::string(8, '\0')), FileKind::zeros);
 }
 
 }  // namespace

@@ -55,20 +55,24 @@ std::vector<std::string> lines_of(const fs::path& path) {
     return lines;
 }
 
+/// Makes stdout something else for its lifetime.
+class OtherStdout {
+  public:
+    explicit OtherStdout(UniqueFd other) : before_(::dup(STDOUT_FILENO)) {
+        ::dup2(other.value(), STDOUT_FILENO);
+    }
+    ~OtherStdout() { ::dup2(before_.value(), STDOUT_FILENO); }
+    OtherStdout(const OtherStdout&) = delete;
+    OtherStdout& operator=(const OtherStdout&) = delete;
+
+  private:
+    UniqueFd before_;
+};
+
 /// Makes stdout a terminal for its lifetime.
 class Terminal {
   public:
-    explicit Terminal(const char* kind = "xterm")
-        : controller_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), stdout_(::dup(1)) {
-        ::setenv("TERM", kind, 1);
-        ::grantpt(controller_.value());
-        ::unlockpt(controller_.value());
-        const UniqueFd end(::open(::ptsname(controller_.value()), O_RDWR | O_NOCTTY));
-        ::dup2(end.value(), 1);
-    }
-    ~Terminal() { ::dup2(stdout_.value(), 1); }
-    Terminal(const Terminal&) = delete;
-    Terminal& operator=(const Terminal&) = delete;
+    explicit Terminal(const char* kind = "xterm") { ::setenv("TERM", kind, 1); }
 
     /// What was shown: at least `bytes`, or less if no more comes. A terminal delivers in pieces.
     std::string seen(std::size_t bytes) const {
@@ -84,7 +88,14 @@ class Terminal {
     }
 
   private:
-    UniqueFd controller_, stdout_;
+    UniqueFd other_end() const {
+        ::grantpt(controller_.value());
+        ::unlockpt(controller_.value());
+        return UniqueFd(::open(::ptsname(controller_.value()), O_RDWR | O_NOCTTY));
+    }
+
+    UniqueFd controller_{::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
+    OtherStdout stdout_{other_end()};
 };
 
 class LogTest : public testing::Test {
@@ -293,102 +304,87 @@ TEST_F(LogTest, HasNoLiveLineOnOtherRanks) {
     EXPECT_FALSE(has_live_terminal());
 }
 
-/// What a child says on stderr that does `first`, keeps its stderr and does `action`.
-std::string said_by_child(
-    const fs::path& directory, void (*action)(), void (*first)() = [] {}) {
-    std::array<int, 2> ends{};
-    if (::pipe(ends.data()) != 0) return "no pipe";
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::dup2(ends[1], STDERR_FILENO);
-        ::close(ends[0]);
+class KeptStderr : public testing::Test {
+  protected:
+    /// What a child says on stderr that does `first`, keeps its stderr and does `action`.
+    std::string said_by_child(
+        void (*action)(), void (*first)() = [] {}) const {
+        std::array<int, 2> ends{};
+        if (::pipe(ends.data()) != 0) return "no pipe";
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::dup2(ends[1], STDERR_FILENO);
+            ::close(ends[0]);
+            ::close(ends[1]);
+            first();
+            open_log(
+                {.rank = 1, .world_size = 2, .directory = folder_.path(), .keeps_stderr = true});
+            action();
+            open_log({});
+            ::_exit(0);
+        }
         ::close(ends[1]);
-        first();
-        open_log({.rank = 1, .world_size = 2, .directory = directory, .keeps_stderr = true});
-        action();
-        open_log({});
-        ::_exit(0);
+        const UniqueFd output(ends[0]);
+        std::string text;
+        std::array<char, 4096> block{};
+        for (ssize_t got = 0; (got = ::read(output.value(), block.data(), block.size())) > 0;)
+            text.append(block.data(), static_cast<std::size_t>(got));
+        ::waitpid(child, nullptr, 0);
+        return text;
     }
-    ::close(ends[1]);
-    const UniqueFd output(ends[0]);
-    std::string text;
-    std::array<char, 4096> block{};
-    for (ssize_t got = 0; (got = ::read(output.value(), block.data(), block.size())) > 0;)
-        text.append(block.data(), static_cast<std::size_t>(got));
-    ::waitpid(child, nullptr, 0);
-    return text;
-}
 
-TEST(KeptStderr, GoesToTheFileTheLogAndWhereItWentBefore) {
-    const test::TempDir folder;
-    const std::string said = said_by_child(folder.path(), [] {
+    const test::TempDir folder_;
+    const fs::path kept_ = folder_ / "rank-00001.stderr";
+};
+
+TEST_F(KeptStderr, GoesToTheFileTheLogAndWhereItWentBefore) {
+    const std::string said = said_by_child([] {
         std::fputs("a library's \033[31mwords\nand more", stderr);
         here(Level::warn, "my own");
     });
     EXPECT_THAT(said, HasSubstr("a library's \033[31mwords\nand more"));
     EXPECT_THAT(said, HasSubstr("my own"));
-    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "a library's \033[31mwords\nand more");
-    const auto lines = lines_of(folder / "rank-00001.jsonl");
+    EXPECT_EQ(content_of(kept_), "a library's \033[31mwords\nand more");
+    const auto lines = lines_of(folder_ / "rank-00001.jsonl");
     ASSERT_THAT(lines, SizeIs(3));
-    EXPECT_THAT(content_of(folder / "rank-00001.jsonl"), HasSubstr("\"a library's ?[31mwords\""));
+    EXPECT_THAT(content_of(folder_ / "rank-00001.jsonl"), HasSubstr("\"a library's ?[31mwords\""));
     EXPECT_THAT(lines[2], HasSubstr("\"end\":31,\"event\":\"stderr\",\"host\":\"\",\"rank\":1"));
 }
 
-TEST(KeptStderr, HasTheLastWordsOfAProcessThatCrashes) {
-    const test::TempDir folder;
-    const std::string said = said_by_child(folder.path(), [] {
+TEST_F(KeptStderr, HasTheLastWordsOfAProcessThatCrashes) {
+    const std::string said = said_by_child([] {
         std::fputs("last words\n", stderr);
         std::abort();
     });
     EXPECT_EQ(said, "last words\n");
-    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "last words\n");
+    EXPECT_EQ(content_of(kept_), "last words\n");
 }
 
 // As MPI's, which prints where the process was and raises the signal again.
-TEST(KeptStderr, HasWhatAnotherHandlerOfCrashesSays) {
-    const test::TempDir folder;
-    const std::string said = said_by_child(
-        folder.path(),
-        [] { ::raise(SIGSEGV); },
-        [] {
-            ::signal(SIGSEGV, [](int number) {
-                [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, "a trace\n", 8);
-                ::signal(number, SIG_DFL);
-                ::raise(number);
-            });
+TEST_F(KeptStderr, HasWhatAnotherHandlerOfCrashesSays) {
+    const auto handle_crashes = [] {
+        ::signal(SIGSEGV, [](int number) {
+            [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, "a trace\n", 8);
+            ::signal(number, SIG_DFL);
+            ::raise(number);
         });
-    EXPECT_EQ(said, "a trace\n");
-    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "a trace\n");
+    };
+    EXPECT_EQ(said_by_child([] { ::raise(SIGSEGV); }, handle_crashes), "a trace\n");
+    EXPECT_EQ(content_of(kept_), "a trace\n");
 }
 
-TEST(KeptStderr, HasTheLastWordsOfAProcessThatIsKilled) {
-    const test::TempDir folder;
-    said_by_child(folder.path(), [] {
+TEST_F(KeptStderr, HasTheLastWordsOfAProcessThatIsKilled) {
+    said_by_child([] {
         std::fputs("last words\n", stderr);
         ::raise(SIGKILL);
     });
-    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "last words\n");
+    EXPECT_EQ(content_of(kept_), "last words\n");
 }
 
-TEST(KeptStderr, LeavesNoEmptyFile) {
-    const test::TempDir folder;
-    said_by_child(folder.path(), [] {});
-    EXPECT_FALSE(fs::exists(folder / "rank-00001.stderr"));
+TEST_F(KeptStderr, LeavesNoEmptyFile) {
+    said_by_child([] {});
+    EXPECT_FALSE(fs::exists(kept_));
 }
-
-/// Makes stdout something else for its lifetime.
-class OtherStdout {
-  public:
-    explicit OtherStdout(UniqueFd other) : before_(::dup(STDOUT_FILENO)) {
-        ::dup2(other.value(), STDOUT_FILENO);
-    }
-    ~OtherStdout() { ::dup2(before_.value(), STDOUT_FILENO); }
-    OtherStdout(const OtherStdout&) = delete;
-    OtherStdout& operator=(const OtherStdout&) = delete;
-
-  private:
-    UniqueFd before_;
-};
 
 TEST_F(LogTest, TellsAtTheEndOfResultsThatHadNoRoom) {
     open_log({});

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
 
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/core/split.hpp"
+
 #include <cmath>
 #include <limits>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
+
+using testing::ElementsAre;
 
 TEST(ParseInteger, TakesTheWholeTextOrNothing) {
     EXPECT_EQ(parse_integer("-42"), -42);
@@ -98,6 +103,25 @@ RC_GTEST_PROP(Grouped, IsTheNumberWithoutItsCommas, (std::uint64_t value)) {
     auto text = grouped(value);
     std::erase(text, ',');
     RC_ASSERT(text == std::to_string(value));
+}
+
+TEST(ShellWord, QuotesWhatAShellWouldTakeApart) {
+    EXPECT_EQ(shell_word("images=/x/data-1.h5:CHW"), "images=/x/data-1.h5:CHW");
+    EXPECT_EQ(shell_word("my scan.h5"), "'my scan.h5'");
+    EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+    EXPECT_EQ(shell_word("$HOME"), "'$HOME'");
+    EXPECT_EQ(shell_word(""), "''");
+    EXPECT_EQ(shell_word("it's \\ \033[31m\n"), "$'it\\'s \\\\ \\033[31m\\012'");
+}
+
+TEST(Split, GivesWhatLiesBetweenTheSeparators) {
+    EXPECT_THAT(split("a,bc,d", ','), ElementsAre("a", "bc", "d"));
+    EXPECT_THAT(split("a:b,c", ':'), ElementsAre("a", "b,c"));
+}
+
+TEST(Split, KeepsWhatIsEmpty) {
+    EXPECT_THAT(split("", ','), ElementsAre(""));
+    EXPECT_THAT(split(",a,,", ','), ElementsAre("", "a", "", ""));
 }
 
 }  // namespace

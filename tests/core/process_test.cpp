@@ -4,14 +4,21 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/foreign_end.hpp"
+#include "lockstep/core/log.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -65,8 +72,7 @@ TEST(RunProcess, AddsToTheEnvironment) {
 }
 
 TEST(RunProcess, ReadsMoreThanAPipeHolds) {
-    const auto result = run_process({"head", "-c", "3000000", "/dev/zero"});
-    EXPECT_EQ(result.output.size(), 3'000'000u);
+    EXPECT_EQ(run_process({"head", "-c", "3000000", "/dev/zero"}).output.size(), 3'000'000u);
 }
 
 TEST(RunProcess, TellsASignalFromAnExit) {
@@ -80,22 +86,17 @@ TEST(RunProcess, GivesNoInput) {
     EXPECT_EQ(result.output, "");
 }
 
+// Also one that closed its output.
 TEST(RunProcess, EndsAChildAndItsChildrenAfterTheTimeLimit) {
-    const auto before = now_s();
-    EXPECT_THAT(test::caught_text([] {
-                    run_process({"sh", "-c", "sleep 100 & sleep 100"}, {}, 0.2);
-                }),
-                testing::AllOf(HasSubstr("E611: "), HasSubstr("'sh' took longer than 200ms")));
-    EXPECT_LT(now_s() - before, 20);
-}
-
-TEST(RunProcess, EndsAChildThatClosedItsOutputToo) {
-    const auto before = now_s();
-    EXPECT_EQ(caught_code([] {
-                  run_process({"sh", "-c", "exec >/dev/null 2>&1; sleep 100"}, {}, 0.2);
-              }),
-              "E611");
-    EXPECT_LT(now_s() - before, 20);
+    for (const char* script : {"sleep 100 & sleep 100", "exec >/dev/null 2>&1; sleep 100"}) {
+        const auto before = now_s();
+        EXPECT_THAT(test::caught_text([&] {
+                        run_process({"sh", "-c", script}, {}, 0.2);
+                    }),
+                    testing::AllOf(HasSubstr("E611: "), HasSubstr("'sh' took longer than 200ms")))
+            << script;
+        EXPECT_LT(now_s() - before, 20) << script;
+    }
 }
 
 TEST(RunProcess, CallsMeanwhileUntilTheChildEnds) {
@@ -119,8 +120,10 @@ TEST(RunProcess, EndsTheChildWhenMeanwhileThrows) {
 }
 
 TEST(RunProcess, NamesAProgramThatIsNotThere) {
-    EXPECT_EQ(caught_code([] { run_process({"no-such-program-here"}); }), "E610");
-    EXPECT_EQ(caught_code([] { run_process({"/no/such/program"}); }), "E610");
+    for (const char* program : {"no-such-program-here", "/no/such/program"}) {
+        EXPECT_EQ(caught_code([&] { run_process({program}); }), "E610") << program;
+        EXPECT_EQ(caught_code([&] { become_process({program}); }), "E610") << program;
+    }
     EXPECT_THAT(test::caught_text([] { run_process({"no-such-program-here"}); }),
                 HasSubstr("cannot start 'no-such-program-here'"));
 }
@@ -162,18 +165,11 @@ TEST(BecomeProcess, ReplacesThisProcess) {
     EXPECT_EQ(WEXITSTATUS(status), 42);
 }
 
-TEST(BecomeProcess, ReturnsByAnErrorOnly) {
-    EXPECT_EQ(caught_code([] { become_process({"no-such-program-here"}); }), "E610");
-}
-
-TEST(FindProgram, LooksOnThePath) {
+TEST(FindProgram, LooksOnThePathAndTakesNoFolderForAProgram) {
     EXPECT_THAT(find_program("sh"), EndsWith("/sh"));
     EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
     EXPECT_EQ(find_program("no-such-program-here"), "");
     EXPECT_EQ(find_program(""), "");
-}
-
-TEST(FindProgram, TakesNoFolderForAProgram) {
     const test::TempDir folder;
     std::filesystem::create_directory(folder / "mpirun");
     const std::string before = ::getenv("PATH");
@@ -259,6 +255,102 @@ TEST(TimedRead, SignalsNeitherEndNorProlongTheWait) {
 TEST(TimedRead, ADescriptorThatIsNoneHasEnded) {
     std::array<std::byte, 4> out{};
     EXPECT_EQ(timed_read(1 << 20, out, now_s() + 20), 0u);
+}
+
+class ForeignEnds : public testing::Test {
+  protected:
+    void note(const std::string& text) { std::ofstream(said_, std::ios::app) << text << "\n"; }
+
+    /// The exit code of a child that does `action`, or 128 + the signal that ended it.
+    int exit_of(const std::function<void()>& action) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            action();
+            end_process(9);
+        }
+        int status = 0;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+
+    /// The same, between two guards.
+    int exit_of_guarded(const std::function<void()>& action) {
+        return exit_of([&] {
+            const ForeignEnd outer([&](const Error& error) { note("outer " + error.code()); });
+            const ForeignEnd inner([&](const Error& error) {
+                note(error.what());
+                throw std::runtime_error("no reason to end otherwise");
+            });
+            action();
+        });
+    }
+    std::string said() const { return test::content_of(said_); }
+
+    const test::TempDir folder_;
+    const fs::path said_ = folder_ / "said";
+};
+
+TEST_F(ForeignEnds, AreErrorsWhateverTheirCode) {
+    const std::function<void()> ends[] = {[] { std::exit(0); },
+                                          [] { ::_exit(0); },
+                                          [] { std::_Exit(0); },
+                                          [] { std::quick_exit(0); }};
+    for (const auto& end : ends) {
+        EXPECT_EQ(exit_of_guarded(end), 70);
+        EXPECT_EQ(said(), "the model ended the process: it called exit(0)\nouter E713\n");
+        fs::remove(said_);
+    }
+    EXPECT_EQ(exit_of_guarded([] { std::exit(3); }), 70);
+    EXPECT_THAT(said(), HasSubstr("exit(3)"));
+}
+
+TEST_F(ForeignEnds, MeanWhatTheInnermostGuardSays) {
+    EXPECT_EQ(exit_of([&] {
+                  const auto tell = [&](const Error& error) { note(error.text()); };
+                  const ForeignEnd outer(tell);
+                  const ForeignEnd inner(tell, [](int status) {
+                      return Error("E604", "a library ended it with " + std::to_string(status));
+                  });
+                  std::exit(1);
+              }),
+              78);
+    EXPECT_THAT(said(), HasSubstr("E604: a library ended it with 1\n"));
+    EXPECT_THAT(said(), testing::Not(HasSubstr("E713")));
+}
+
+// Else the log would be gone before it is told.
+TEST_F(ForeignEnds, AreToldByALogThatIsOpenedLater) {
+    EXPECT_EQ(exit_of([&] {
+                  const ForeignEnd guard([](const Error& error) { write_error(error.what()); });
+                  open_log({.directory = folder_.path(), .keeps_stderr = true});
+                  const std::vector<std::string> other(1000, "what would take the log's memory");
+                  ::dup2(::open(said_.c_str(), O_WRONLY | O_CREAT, 0600), error_descriptor());
+                  std::exit(0);
+              }),
+              70);
+    EXPECT_EQ(said(), "the model ended the process: it called exit(0)");
+}
+
+TEST_F(ForeignEnds, AreNotOurOwn) {
+    EXPECT_EQ(exit_of_guarded([] { end_process(5); }), 5);
+    EXPECT_EQ(exit_of([&] {
+                  {
+                      const ForeignEnd over([&](const Error& error) { note(error.what()); });
+                  }
+                  std::exit(6);
+              }),
+              6);
+    EXPECT_EQ(exit_of([] { ::_exit(4); }), 4);
+    EXPECT_EQ(said(), "");
+}
+
+TEST_F(ForeignEnds, AreNotThoseOfChildren) {
+    EXPECT_EQ(exit_of_guarded([&] {
+                  const int first = exit_of([] { std::exit(3); });
+                  end_process(first * 10 + exit_of([] { ::_exit(2); }));
+              }),
+              32);
+    EXPECT_EQ(said(), "");
 }
 
 }  // namespace
