@@ -2,6 +2,8 @@
 #include "lockstep/comm/communicator.hpp"
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/measure.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/run/flight_recorder.hpp"
 
 #include "support/caught.hpp"
@@ -10,26 +12,25 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 namespace {
 
-using lockstep::AgreedError;
-using lockstep::Communicator;
-using lockstep::Error;
-using lockstep::test::ranks;
+using namespace lockstep;
+using namespace lockstep::test;
 using testing::HasSubstr;
 
 TEST(Communicator, WorldHasAllRanks) {
     const Communicator world = Communicator::world();
     EXPECT_EQ(world.size(), ranks().size());
     EXPECT_EQ(world.rank(), ranks().rank());
-    EXPECT_TRUE(lockstep::launched_by_mpi());
+    EXPECT_TRUE(launched_by_mpi());
+    EXPECT_NE(MpiSession::library_version().find("MPI"), std::string::npos);
 }
 
 TEST(Communicator, BroadcastsBytesOfAnySizeFromAnyRank) {
@@ -40,27 +41,22 @@ TEST(Communicator, BroadcastsBytesOfAnySizeFromAnyRank) {
             EXPECT_EQ(ranks().broadcast(mine, root), expected);
         }
     }
-}
-
-TEST(Communicator, BroadcastsZeroBytesInside) {
     const std::string bytes("a\0b\0", 4);
     EXPECT_EQ(ranks().broadcast(ranks().is_root() ? bytes : ""), bytes);
 }
 
-TEST(Communicator, GathersDifferentSizesByRank) {
-    const auto text_of = [](int rank) {
-        return std::string(static_cast<std::size_t>(rank) * 1000, static_cast<char>('a' + rank));
-    };
-    const std::vector<std::string> all = ranks().all_gather(text_of(ranks().rank()));
-    ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks().size()));
-    for (int rank = 0; rank < ranks().size(); ++rank)
-        EXPECT_EQ(all[static_cast<std::size_t>(rank)], text_of(rank));
+TEST(Communicator, GathersDifferentSizesByRankToAllOrTheRootAlone) {
+    std::vector<std::string> texts;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks().size()); ++rank)
+        texts.emplace_back(rank * 1000, static_cast<char>('a' + rank));
+    const std::string& mine = texts[static_cast<std::size_t>(ranks().rank())];
+    EXPECT_EQ(ranks().all_gather(mine), texts);
+    EXPECT_EQ(ranks().gather(mine), ranks().is_root() ? texts : std::vector<std::string>());
 }
 
 TEST(Communicator, NotesItsCallsDuringSetUpAndWhileRanksSave) {
-    const lockstep::test::TempDir folder;
-    lockstep::FlightRecorder recorder(
-        folder.path(), ranks().rank(), ranks().size(), {.entries = 64});
+    const TempDir folder;
+    FlightRecorder recorder(folder.path(), ranks().rank(), ranks().size(), {.entries = 64});
     const Communicator own = ranks().duplicate();
     const Communicator copy = own;
     own.record_in(&recorder);
@@ -69,27 +65,16 @@ TEST(Communicator, NotesItsCallsDuringSetUpAndWhileRanksSave) {
     recorder.mark_running();
     copy.barrier();
     EXPECT_EQ(recorder.next().index, 1u) << "training has its own channel";
-    *recorder.phase_word() =
-        lockstep::packed(lockstep::PhaseMark{lockstep::Phase::checkpoint, lockstep::now_s()});
+    *recorder.phase_word() = packed(PhaseMark{Phase::checkpoint, now_s()});
     static_cast<void>(copy.all_gather("x"));
     ASSERT_EQ(recorder.next().index, 2u);
     const auto noted = recorder.find({1});
     ASSERT_TRUE(noted);
-    EXPECT_EQ(noted->call.op, lockstep::FlightOp::all_gather);
+    EXPECT_EQ(noted->call.op, FlightOp::all_gather);
     EXPECT_GT(noted->ended_s, 0);
     own.record_in(nullptr);
     copy.barrier();
     EXPECT_EQ(recorder.next().index, 2u);
-}
-
-TEST(Communicator, GathersToTheRootAlone) {
-    const auto text_of = [](int rank) {
-        return std::string(static_cast<std::size_t>(rank) * 1000, static_cast<char>('a' + rank));
-    };
-    const std::vector<std::string> all = ranks().gather(text_of(ranks().rank()));
-    ASSERT_EQ(all.size(), ranks().is_root() ? static_cast<std::size_t>(ranks().size()) : 0u);
-    for (std::size_t rank = 0; rank < all.size(); ++rank)
-        EXPECT_EQ(all[rank], text_of(static_cast<int>(rank)));
 }
 
 TEST(Communicator, SumsAndMaximaAreElementWise) {
@@ -104,9 +89,6 @@ TEST(Communicator, SumsAndMaximaAreElementWise) {
     EXPECT_EQ(sums, (std::array<std::int64_t, 3>{total, size, -total}));
     EXPECT_EQ(maxima, (std::array<std::int64_t, 3>{size - 1, 1, 0}));
     EXPECT_EQ(reals, (std::array<double, 2>{0.1, 0.5 * static_cast<double>(size)}));
-}
-
-TEST(Communicator, ReducesNothingAtAll) {
     ranks().all_reduce_sum(std::span<std::int64_t>());
     ranks().all_reduce_sum(std::span<double>());
 }
@@ -139,21 +121,17 @@ TEST(Communicator, CopiesShareOneHandleThatOutlivesTheFirst) {
 }
 
 TEST(Communicator, TurnsMpiErrorsIntoErrors) {
-    const lockstep::Error error = lockstep::test::error_of(
-        [] { (void)ranks().broadcast("x", ranks().size()); });  // a root that is not there
+    const Error error =
+        error_of([] { (void)ranks().broadcast("x", ranks().size()); });  // a root that is not there
     EXPECT_EQ(error.code(), "E620");
     EXPECT_NE(std::string(error.what()).find("MPI_ERR_ROOT"), std::string::npos) << error.what();
-}
-
-TEST(MpiSession, KnowsItsLibrary) {
-    EXPECT_NE(lockstep::MpiSession::library_version().find("MPI"), std::string::npos);
 }
 
 /// What agree() throws on this rank when `step` fails somewhere.
 template <class Step>
 AgreedError failure_of(Step&& step) {
     try {
-        lockstep::agree(ranks(), step);
+        agree(ranks(), step);
     } catch (const AgreedError& error) {
         return error;
     }
@@ -161,8 +139,8 @@ AgreedError failure_of(Step&& step) {
 }
 
 TEST(Agree, GivesEveryRankItsOwnValue) {
-    EXPECT_EQ(lockstep::agree(ranks(), [] { return ranks().rank() * 2; }), ranks().rank() * 2);
-    lockstep::agree(ranks(), [] {});
+    EXPECT_EQ(agree(ranks(), [] { return ranks().rank() * 2; }), ranks().rank() * 2);
+    agree(ranks(), [] {});
 }
 
 TEST(Agree, SaysEqualFailuresOnce) {
@@ -172,7 +150,7 @@ TEST(Agree, SaysEqualFailuresOnce) {
     EXPECT_STREQ(error.what(), "no such folder");
     EXPECT_EQ(error.why(), "it is gone");
     EXPECT_EQ(error.fix(), "make it");
-    EXPECT_EQ(error.exit_code(), lockstep::ExitCode::missing_input);
+    EXPECT_EQ(error.exit_code(), ExitCode::missing_input);
     EXPECT_EQ(error.speaks(), ranks().is_root());
     const std::map<int, std::string> expected = {
         {1, ""}, {2, "same on rank 1"}, {3, "same on ranks 1-2"}, {4, "same on ranks 1-3"}};
@@ -216,7 +194,7 @@ TEST(Agree, MentionsOtherErrorsInOneLine) {
 TEST(Agree, TakesForeignExceptionsForBugs) {
     const AgreedError error = failure_of([] { throw std::runtime_error("odd"); });
     EXPECT_EQ(error.code(), "E700");
-    EXPECT_EQ(error.exit_code(), lockstep::ExitCode::bug);
+    EXPECT_EQ(error.exit_code(), ExitCode::bug);
 }
 
 TEST(Agree, LeavesNothingBehindForTheNextOne) {
@@ -231,7 +209,7 @@ TEST(Agree, LeavesNothingBehindForTheNextOne) {
 
 TEST(FromRoot, RunsOnlyThereAndTellsAll) {
     int calls = 0;
-    const std::string text = lockstep::from_root(ranks(), [&] {
+    const std::string text = from_root(ranks(), [&] {
         ++calls;
         return std::string("a\0b", 3);
     });
@@ -241,13 +219,52 @@ TEST(FromRoot, RunsOnlyThereAndTellsAll) {
 
 TEST(FromRoot, FailsOnAllRanks) {
     try {
-        lockstep::from_root(ranks(), []() -> std::string { throw Error("E404", "in use"); });
+        from_root(ranks(), []() -> std::string { throw Error("E404", "in use"); });
         ADD_FAILURE();
     } catch (const AgreedError& error) {
         EXPECT_EQ(error.code(), "E404");
         EXPECT_EQ(error.ranks(), "");
         EXPECT_EQ(error.speaks(), ranks().is_root());
     }
+}
+
+// All ranks of a test share one true clock: what a rank's clock is ahead is known exactly.
+double skew_s(int rank) {
+    return rank == 0 ? 0 : 100.0 * rank + 0.25;
+}
+
+ClockOffset measured(const Communicator& node) {
+    return measure_clock_offset(ranks(), node, [] { return now_s() + skew_s(ranks().rank()); });
+}
+
+TEST(ClockOffset, FindsAnInjectedSkewWithinItsOwnBound) {
+    const ClockOffset offset = measured(Communicator());  // each rank is a node of its own
+    EXPECT_NEAR(offset.ahead_s, skew_s(ranks().rank()), offset.error_s + 1e-9);
+    EXPECT_LT(offset.error_s, 0.1);
+    EXPECT_EQ(offset.error_s > 0, !ranks().is_root());
+}
+
+// A skew that nobody injected would be found here as well.
+TEST(ClockOffset, FindsNoneWhereClocksAgree) {
+    const ClockOffset offset = measure_clock_offset(ranks(), Communicator(), now_s);
+    EXPECT_LE(std::abs(offset.ahead_s), offset.error_s + 1e-9);
+    EXPECT_LT(offset.error_s, 0.1);
+}
+
+TEST(ClockOffset, IsOneForAllRanksOfANode) {
+    const Communicator node = ranks().split(0);
+    const ClockOffset offset = measured(node);
+    EXPECT_EQ(offset.ahead_s, 0);
+    EXPECT_EQ(offset.error_s, 0);
+}
+
+// The second node's first rank measures; the others of that node have its clock and its answer.
+TEST(ClockOffset, IsMeasuredByTheFirstRankOfANode) {
+    const int color = ranks().rank() == 0 ? 0 : 1;
+    const Communicator node = ranks().split(color);
+    const ClockOffset offset =
+        measure_clock_offset(ranks(), node, [&] { return now_s() + 7.0 * color; });
+    EXPECT_NEAR(offset.ahead_s, 7.0 * color, offset.error_s + 1e-9);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "comm/nccl/slot_values.hpp"
+#include "comm/reference.hpp"
 #include "nccl/cuda_api.hpp"
 #include "simcuda/nccl_comm.hpp"
 #include "simcuda/settings.hpp"

@@ -3,7 +3,9 @@
 
 #include "support/mpi_test.hpp"
 
-#include <gtest/gtest.h>
+#include <set>
+
+#include <gmock/gmock.h>
 
 namespace {
 
@@ -70,6 +72,37 @@ TEST(WorstOf, TakesTheSlowestGroupAndAllWrongElements) {
     EXPECT_NEAR(worst.rows[0].median_s, 2e-6, 1e-11);
     EXPECT_EQ(worst.rows[0].wrong, static_cast<std::uint64_t>(size * (size - 1) / 2));
     EXPECT_FALSE(worst.rows[1].wrong);
+}
+
+TEST(Tournament, LetsEveryPairMeetOnce) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+        std::set<std::pair<int, int>> met;
+        for (int round = 0; round < tournament_rounds(ranks); ++round)
+            for (int rank = 0; rank < ranks; ++rank) {
+                const int peer = tournament_peer(rank, round, ranks);
+                if (peer < 0) continue;
+                EXPECT_EQ(tournament_peer(peer, round, ranks), rank) << ranks << " " << round;
+                if (rank < peer) {
+                    EXPECT_TRUE(met.emplace(rank, peer).second);
+                }
+            }
+        EXPECT_EQ(met.size(), static_cast<std::size_t>(ranks * (ranks - 1) / 2)) << ranks;
+    }
+}
+
+TEST(LinkProbe, MeasuresEveryOtherRank) {
+    const auto speeds = measure_link_speeds(test::ranks(), 4096);
+    std::set<int> peers;
+    for (const LinkSpeed& each : speeds) {
+        EXPECT_GT(each.bytes_per_s, 0);
+        peers.insert(each.peer);
+    }
+    EXPECT_EQ(static_cast<int>(peers.size()), test::ranks().size() - 1);
+    EXPECT_FALSE(peers.contains(test::ranks().rank()));
+}
+
+TEST(LinkProbe, KnowsTheThreadLevel) {
+    EXPECT_GE(mpi_thread_level(), 2);
 }
 
 }  // namespace

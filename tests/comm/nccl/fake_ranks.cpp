@@ -62,10 +62,9 @@ FakeRanksTest::~FakeRanksTest() {
     nccl.release_aborts();
 }
 
-std::vector<std::optional<Error>> FakeRanksTest::run(
-    int ranks, const std::function<void(const FakeRank&)>& body) {
+Errors FakeRanksTest::run(int ranks, const std::function<void(const FakeRank&)>& body) {
     const auto board = std::make_shared<Board>(ranks);
-    std::vector<std::optional<Error>> errors(static_cast<std::size_t>(ranks));
+    Errors errors(static_cast<std::size_t>(ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
         CudaDeviceFacts gpu{

@@ -8,6 +8,7 @@
 #include "comm/nccl/fake_cuda.hpp"
 #include "comm/nccl/fake_nccl.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -61,6 +62,9 @@ struct FakeRank {
     NcclCommunicator communicator(const std::string& name = "gradients") const;
 };
 
+/// What each rank threw.
+using Errors = std::vector<std::optional<Error>>;
+
 /// The whole text of what a rank threw, or "no error".
 inline std::string text_of(const std::optional<Error>& error) {
     return error ? error->text() : "no error";
@@ -78,8 +82,18 @@ class FakeRanksTest : public testing::Test {
     ~FakeRanksTest() override;
 
     /// What each rank threw. No violation may have been seen when it returns.
-    std::vector<std::optional<Error>> run(int ranks,
-                                          const std::function<void(const FakeRank&)>& body);
+    Errors run(int ranks, const std::function<void(const FakeRank&)>& body);
+    /// The same, of ranks that only start a communicator.
+    Errors started(int ranks) {
+        return run(ranks, [](const FakeRank& rank) { rank.communicator(); });
+    }
+    static void expect_no_errors(const Errors& errors) {
+        for (const auto& error : errors) EXPECT_FALSE(error) << error->text();
+    }
+    /// How often all ranks together made this call.
+    std::ptrdiff_t calls_of(std::string_view call) {
+        return std::ranges::count(nccl.calls(), call);
+    }
 
     FakeCuda cuda;
     FakeNccl nccl{cuda};

@@ -20,8 +20,6 @@ using namespace lockstep::test;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-using Errors = std::vector<std::optional<Error>>;
-
 const std::vector<std::size_t> exchange_counts = {200, 40, 1, 0, 330};
 
 FlatLayout small_layout(std::size_t limit = 1024) {
@@ -91,9 +89,6 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
             reducer.end_leaf();
         }
         reducer.finish();
-    }
-    static void expect_no_errors(const Errors& errors) {
-        for (const auto& error : errors) EXPECT_FALSE(error) << error->text();
     }
     /// What each rank threw in one step.
     Errors errors_of_a_step(int ranks) {

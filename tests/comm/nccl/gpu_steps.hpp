@@ -5,7 +5,7 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
 #include "comm/nccl/fake_cuda.hpp"
-#include "comm/nccl/slot_values.hpp"
+#include "comm/reference.hpp"
 
 #include <algorithm>
 #include <cstdint>

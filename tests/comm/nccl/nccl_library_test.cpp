@@ -19,10 +19,8 @@
 
 namespace {
 
-using lockstep::load_nccl;
-using lockstep::SharedLibrary;
-using lockstep::test::caught_code;
-using lockstep::test::caught_text;
+using namespace lockstep;
+using namespace lockstep::test;
 using testing::HasSubstr;
 
 /// Skips where the loader finds no libnccl.
@@ -31,8 +29,8 @@ using testing::HasSubstr;
     GTEST_SKIP() << "SKIPPED: no libnccl.so.2 here, the real NCCL was not tried: " << why
 
 TEST(NcclVersion, IsReadAsNcclWritesIt) {
-    EXPECT_EQ(lockstep::nccl_version_text(22809), "2.28.9");
-    EXPECT_EQ(lockstep::nccl_version_text(2708), "2.7.8");
+    EXPECT_EQ(nccl_version_text(22809), "2.28.9");
+    EXPECT_EQ(nccl_version_text(2708), "2.7.8");
 }
 
 TEST(LoadNccl, SaysWhyAFileCannotBeLoaded) {
@@ -43,7 +41,7 @@ TEST(LoadNccl, SaysWhyAFileCannotBeLoaded) {
 }
 
 TEST(LoadNccl, TakesTheNameFromTheEnvironment) {
-    const lockstep::Environment environment(
+    const Environment environment(
         std::map<std::string, std::string>{{"LOCKSTEP_NCCL_LIB", "/nowhere/else.so"}});
     EXPECT_THAT(caught_text([&] { load_nccl("", environment); }), HasSubstr("/nowhere/else.so"));
 }
@@ -55,13 +53,13 @@ TEST(LoadNccl, NamesWhatAnotherLibraryLacks) {
 
 /// In a process of its own: NCCL looks at the variables once.
 void exit_by_real_report(const std::filesystem::path& file) {
-    auto plan = lockstep::plan_nccl_report(
-        lockstep::Environment(std::map<std::string, std::string>{}), file, "/nowhere");
-    lockstep::apply(plan);
+    auto plan =
+        plan_nccl_report(Environment(std::map<std::string, std::string>{}), file, "/nowhere");
+    apply(plan);
     const auto nccl = load_nccl();
-    lockstep::nccl::UniqueId id{};
-    const bool is_made = nccl.api.get_unique_id(&id) == lockstep::nccl::success;
-    std::fputs(lockstep::read_file(file).c_str(), stderr);
+    nccl::UniqueId id{};
+    const bool is_made = nccl.api.get_unique_id(&id) == nccl::success;
+    std::fputs(read_file(file).c_str(), stderr);
     std::filesystem::remove_all(file.parent_path());  // this process's own: it begins the test anew
     std::_Exit(is_made ? 0 : 1);
 }
@@ -70,7 +68,7 @@ TEST(NcclReportPlan, IsFollowedByTheRealOne) {
     LOCKSTEP_NEEDS_NCCL();
     ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     testing::GTEST_FLAG(death_test_style) = "threadsafe";
-    const lockstep::test::TempDir folder;
+    const TempDir folder;
     EXPECT_EXIT(exit_by_real_report(folder / "nccl.log"),
                 testing::ExitedWithCode(0),
                 "NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo");
@@ -80,18 +78,18 @@ TEST(LoadNccl, FindsTheRealOneAndOnlyOne) {
     LOCKSTEP_NEEDS_NCCL();
     const auto nccl = load_nccl();
 #ifdef LOCKSTEP_NCCL_HEADER_VERSION
-    EXPECT_EQ(lockstep::nccl_version_text(nccl.version), LOCKSTEP_NCCL_HEADER_VERSION)
+    EXPECT_EQ(nccl_version_text(nccl.version), LOCKSTEP_NCCL_HEADER_VERSION)
         << "nccl.h and libnccl.so.2 of this machine differ";
 #endif
     EXPECT_THAT(nccl.text(), HasSubstr("libnccl.so"));
-    EXPECT_EQ(lockstep::loaded_libraries("libnccl.so"), std::vector{nccl.path});
+    EXPECT_EQ(loaded_libraries("libnccl.so"), std::vector{nccl.path});
     EXPECT_EQ(load_nccl().path, nccl.path);
 }
 
 TEST(LoadNccl, RefusesASecondOne) {
     LOCKSTEP_NEEDS_NCCL();
     const auto first = load_nccl();
-    const lockstep::test::TempDir folder;
+    const TempDir folder;
     std::filesystem::copy_file(first.path, folder / "libnccl.so.copy");
     // In a process of its own: what is loaded stays loaded.
     const auto load_another = [&] {
@@ -103,35 +101,33 @@ TEST(LoadNccl, RefusesASecondOne) {
 TEST(RealNccl, GivesDistinctUniqueIds) {
     LOCKSTEP_NEEDS_NCCL();
     const auto nccl = load_nccl();
-    lockstep::nccl::UniqueId a{}, b{};
-    ASSERT_EQ(nccl.api.get_unique_id(&a), lockstep::nccl::success)
-        << nccl.api.get_last_error(nullptr);
-    ASSERT_EQ(nccl.api.get_unique_id(&b), lockstep::nccl::success);
+    nccl::UniqueId a{}, b{};
+    ASSERT_EQ(nccl.api.get_unique_id(&a), nccl::success) << nccl.api.get_last_error(nullptr);
+    ASSERT_EQ(nccl.api.get_unique_id(&b), nccl::success);
     EXPECT_NE(a.internal, b.internal);
 }
 
 TEST(GpuLibraries, AreFoundOrSaidWhyNot) {
-    const auto none = lockstep::load_gpu_libraries("/nowhere/libnccl.so.2");
+    const auto none = load_gpu_libraries("/nowhere/libnccl.so.2");
     EXPECT_THAT(none.nccl_fault, HasSubstr("/nowhere/libnccl.so.2"));
     EXPECT_EQ(none.nccl, "");
     LOCKSTEP_NEEDS_NCCL();
-    const auto found = lockstep::load_gpu_libraries();
+    const auto found = load_gpu_libraries();
     EXPECT_THAT(found.nccl, HasSubstr("NCCL 2."));
     EXPECT_EQ(found.nccl_fault, "");
 }
 
 TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {
     LOCKSTEP_NEEDS_NCCL();
-    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
-    lockstep::test::FakeCuda cuda;
-    lockstep::test::ThreadBootstrap bootstrap(std::make_shared<lockstep::test::Board>(1), 0);
+    if (gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    FakeCuda cuda;
+    ThreadBootstrap bootstrap(std::make_shared<Board>(1), 0);
     const auto nccl = load_nccl();
-    const auto runtime = std::make_shared<lockstep::GpuRuntime>(
-        std::make_unique<lockstep::NcclApi>(nccl.api),
-        std::make_unique<lockstep::CudaApi>(cuda.api({"GPU-0", "0000:00:00.0", "fake", 1})),
+    const auto runtime = std::make_shared<GpuRuntime>(
+        std::make_unique<NcclApi>(nccl.api),
+        std::make_unique<CudaApi>(cuda.api({"GPU-0", "0000:00:00.0", "fake", 1})),
         nccl.text());
-    const std::string text =
-        caught_text([&] { lockstep::NcclCommunicator(runtime, bootstrap, {}); });
+    const std::string text = caught_text([&] { NcclCommunicator(runtime, bootstrap, {}); });
     EXPECT_THAT(text, HasSubstr("error E677: ncclCommInitRankConfig failed: unhandled cuda error"));
     EXPECT_THAT(text, HasSubstr("NCCL says: "));
     EXPECT_THAT(text, HasSubstr("CUDA driver version is insufficient for CUDA runtime version"));
@@ -139,8 +135,8 @@ TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {
 }
 
 TEST(LoadCuda, SaysThatThereIsNoDriver) {
-    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
-    const std::string text = caught_text([] { lockstep::load_cuda(); });
+    if (gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    const std::string text = caught_text([] { load_cuda(); });
     EXPECT_THAT(text, HasSubstr("error E670: this machine has no GPU driver"));
     EXPECT_THAT(text, HasSubstr("libcuda.so.1"));
 }
@@ -150,17 +146,17 @@ TEST(CudaLibrary, FillsTheTableAndHasCudasOwnWords) {
     std::string why;
     const SharedLibrary library = SharedLibrary::open(LOCKSTEP_CUDA_LIBRARY, why);
     ASSERT_TRUE(library) << why;
-    lockstep::CudaApi api;
-    using Fill = void (*)(lockstep::CudaApi*);
+    CudaApi api;
+    using Fill = void (*)(CudaApi*);
     reinterpret_cast<Fill>(library.symbol("lockstep_cuda_fill"))(&api);
-    EXPECT_STREQ(api.error_text(lockstep::CudaApi::not_ready), "device not ready");
-    if (lockstep::gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
-    const lockstep::TreeSumLaunch one{.partials = 1, .count = 1};
-    EXPECT_EQ(api.sum_in_tree_order({}, nullptr), lockstep::CudaApi::success);  // nothing to do
-    EXPECT_NE(api.sum_in_tree_order(one, nullptr), lockstep::CudaApi::success);
+    EXPECT_STREQ(api.error_text(CudaApi::not_ready), "device not ready");
+    if (gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    const TreeSumLaunch one{.partials = 1, .count = 1};
+    EXPECT_EQ(api.sum_in_tree_order({}, nullptr), CudaApi::success);  // nothing to do
+    EXPECT_NE(api.sum_in_tree_order(one, nullptr), CudaApi::success);
     int count = -1;
     const int status = api.device_count(&count);
-    EXPECT_THAT(caught_text([&] { lockstep::check_cuda(api, status, "cudaGetDeviceCount"); }),
+    EXPECT_THAT(caught_text([&] { check_cuda(api, status, "cudaGetDeviceCount"); }),
                 HasSubstr("error E681: cudaGetDeviceCount failed: CUDA driver version is "
                           "insufficient"));
 }

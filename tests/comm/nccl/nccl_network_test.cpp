@@ -128,12 +128,9 @@ TEST(NcclNetwork, WarnsOfRdmaThroughTheHost) {
     EXPECT_THAT(summarize_network(all).warnings,
                 ElementsAre(HasSubstr("through the host's memory on node0, node1: no GPUDirect; "
                                       "fix: 'lockstep doctor --only F6,F7,F8'")));
-}
-
-TEST(NcclNetwork, HasNothingToSayOfPortsOnOneNode) {
-    auto all = network(4, 4, sockets, sockets);
-    have_ports(all);
-    EXPECT_THAT(summarize_network(all).warnings, IsEmpty());
+    auto one_node = network(4, 4, sockets, sockets);
+    have_ports(one_node);
+    EXPECT_THAT(summarize_network(one_node).warnings, IsEmpty());
 }
 
 TEST(NcclNetwork, SurvivesTheTrip) {
@@ -143,21 +140,21 @@ TEST(NcclNetwork, SurvivesTheTrip) {
     rank.report.version = "2.28.9";
     rank.report.lacks_verbs = rank.report.finds_no_device = true;
     rank.why_none = "why";
-    EXPECT_EQ(lockstep::deserialize<RankNetwork>(lockstep::serialize(rank), "network"), rank);
+    EXPECT_EQ(deserialize<RankNetwork>(serialize(rank), "network"), rank);
 }
 
 // What rank 0 reads of a thousand ranks must stay small.
 TEST(NcclNetwork, IsToldInFewBytesALink) {
     const auto all = network(1024, 8, nvlink, direct);
-    EXPECT_LT(lockstep::serialize(all.front()).size(), 1023 * 12u);
+    EXPECT_LT(serialize(all.front()).size(), 1023 * 12u);
     const auto summary = summarize_network(all);
     EXPECT_EQ(summary.not_reported, 0);
     EXPECT_EQ(summary.shares[1].pairs, 1024 * 1016);
 }
 
 TEST(NcclNetwork, KnowsWhatForbidsRdma) {
-    const auto by = [](const std::map<std::string, std::string>& variables) {
-        return lockstep::rdma_forbidden_by(Environment(variables), "/nowhere");
+    const auto by = [](const Settings& variables) {
+        return rdma_forbidden_by(Environment(variables), "/nowhere");
     };
     EXPECT_EQ(by({}), "");
     EXPECT_EQ(by({{"NCCL_IB_DISABLE", "0"}, {"NCCL_NET", "IB"}}), "");
@@ -316,65 +313,55 @@ TEST(NcclReport, MayBeCutAnywhere) {
             EXPECT_TRUE(link.from >= 0 && link.from <= 3 && link.to >= 0 && link.to <= 3) << end;
 }
 
-TEST(NcclReportPlan, HasNcclWriteToAFileOfOurs) {
-    const auto plan = lockstep::plan_nccl_report(
-        Environment(Settings{}), "/runs/100%/nccl-00001.log", "/nowhere");
+NcclReportPlan plan_of(const Settings& settings,
+                       const std::string& file = "/own",
+                       const std::string& root = "/nowhere") {
+    return plan_nccl_report(Environment(settings), file, root);
+}
+
+TEST(NcclReportPlan, HasNcclWriteToAFileOfOursUnlessAUserHasOne) {
+    const auto plan = plan_of({}, "/runs/100%/nccl-00001.log");
     EXPECT_EQ(plan.file, "/runs/100%/nccl-00001.log");
     EXPECT_EQ(plan.variables,
               (Settings{{"NCCL_DEBUG", "INFO"},
                         {"NCCL_DEBUG_SUBSYS", "INIT,ENV,GRAPH"},
                         {"NCCL_DEBUG_FILE", "/runs/100%%/nccl-00001.log"}}));
-}
-
-TEST(NcclReportPlan, LeavesAUsersSubsystems) {
-    const auto plan = lockstep::plan_nccl_report(
-        Environment(Settings{{"NCCL_DEBUG_SUBSYS", "ALL"}}), "/own", "/nowhere");
-    EXPECT_FALSE(plan.variables.contains("NCCL_DEBUG_SUBSYS"));
-}
-
-TEST(NcclReportPlan, ReadsAUsersFileAndChangesNothing) {
-    const auto plan = lockstep::plan_nccl_report(
-        Environment(Settings{{"NCCL_DEBUG", "info"}, {"NCCL_DEBUG_FILE", "/x/nccl.%p.%%.%z"}}),
-        "/own",
-        "/nowhere");
-    EXPECT_THAT(plan.variables, IsEmpty());
-    EXPECT_EQ(plan.file, fmt::format("/x/nccl.{}.%.%z", ::getpid()));
+    EXPECT_FALSE(plan_of({{"NCCL_DEBUG_SUBSYS", "ALL"}}).variables.contains("NCCL_DEBUG_SUBSYS"));
+    const auto own = plan_of({{"NCCL_DEBUG", "info"}, {"NCCL_DEBUG_FILE", "/x/nccl.%p.%%.%z"}});
+    EXPECT_THAT(own.variables, IsEmpty());
+    EXPECT_EQ(own.file, fmt::format("/x/nccl.{}.%.%z", ::getpid()));
 }
 
 TEST(NcclReportPlan, LeavesTheTerminalToUsersWhoWantItThere) {
     for (const auto& [level, says] : {std::pair("INFO", "terminal"), std::pair("WARN", "unset")}) {
-        const auto plan = lockstep::plan_nccl_report(
-            Environment(Settings{{"NCCL_DEBUG", level}}), "/own", "/nowhere");
-        EXPECT_THAT(plan.variables, IsEmpty());
-        EXPECT_TRUE(plan.file.empty());
-        EXPECT_THAT(plan.why_none, HasSubstr(says));
-        EXPECT_THAT(lockstep::read_nccl_report(plan).links, IsEmpty());
+        const auto plan = plan_of({{"NCCL_DEBUG", level}});
+        EXPECT_THAT(plan.variables, IsEmpty()) << level;
+        EXPECT_TRUE(plan.file.empty()) << level;
+        EXPECT_THAT(plan.why_none, HasSubstr(says)) << level;
+        EXPECT_THAT(read_nccl_report(plan).links, IsEmpty()) << level;
     }
 }
 
 TEST(NcclReportPlan, CountsNcclsOwnFiles) {
     const TempDir root;
     root.file("etc/nccl.conf", "NCCL_DEBUG=WARN\n");
-    const auto plan =
-        lockstep::plan_nccl_report(Environment(Settings{}), "/own", root.path().string());
-    EXPECT_THAT(plan.why_none, HasSubstr("NCCL_DEBUG=WARN"));
+    EXPECT_THAT(plan_of({}, "/own", root.path()).why_none, HasSubstr("NCCL_DEBUG=WARN"));
 }
 
 TEST(NcclReportPlan, SetsNothingWhereItsFileCannotBeMade) {
-    auto plan =
-        lockstep::plan_nccl_report(Environment(Settings{}), "/nowhere/nccl-00000.log", "/nowhere");
+    auto plan = plan_of({}, "/nowhere/nccl-00000.log");
     ::unsetenv("NCCL_DEBUG");
-    lockstep::apply(plan);
+    apply(plan);
     EXPECT_EQ(::getenv("NCCL_DEBUG"), nullptr);
     EXPECT_THAT(plan.why_none, HasSubstr("'/nowhere/nccl-00000.log' cannot be written"));
 }
 
 TEST(NcclReportPlan, IsReadFromItsFile) {
     const TempDir folder;
-    const lockstep::NcclReportPlan plan{{}, folder.file("nccl.log", report_2_28), ""};
-    EXPECT_EQ(lockstep::read_nccl_report(plan), parse_nccl_report(report_2_28));
-    EXPECT_THAT(lockstep::read_nccl_report({{}, folder / "none", ""}).links, IsEmpty());
-    EXPECT_THAT(lockstep::read_nccl_report({{}, "/dev/null", ""}).links, IsEmpty());
+    const NcclReportPlan plan{{}, folder.file("nccl.log", report_2_28), ""};
+    EXPECT_EQ(read_nccl_report(plan), parse_nccl_report(report_2_28));
+    EXPECT_THAT(read_nccl_report({{}, folder / "none", ""}).links, IsEmpty());
+    EXPECT_THAT(read_nccl_report({{}, "/dev/null", ""}).links, IsEmpty());
 }
 
 }  // namespace

@@ -14,19 +14,18 @@
 namespace {
 
 using namespace lockstep;
-using lockstep::test::FakeRank;
-using lockstep::test::text_of;
+using namespace lockstep::test;
 using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr std::array<std::size_t, 3> small_counts = {1000, 777, 1};
 
-class SelftestTest : public lockstep::test::FakeRanksTest {
+class SelftestTest : public FakeRanksTest {
   protected:
     using Damage = std::function<void(NcclApi&, CudaApi&)>;
 
     /// What each of `ranks` throws, with functions that `damage` changed.
-    std::vector<std::optional<Error>> errors_of(int ranks, const Damage& damage) {
+    Errors errors_of(int ranks, const Damage& damage) {
         return run(ranks, [&](const FakeRank& rank) {
             auto calls = std::make_unique<NcclApi>(nccl.api());
             auto gpu = std::make_unique<CudaApi>(cuda.api(
@@ -55,8 +54,7 @@ void leave_out_last(Function& function) {
 
 TEST_F(SelftestTest, FindsNothingWrongWithAnyNumberOfRanks) {
     for (const int ranks : {1, 2, 3, 4})
-        for (const auto& error : errors_of(ranks, [](NcclApi&, CudaApi&) {}))
-            EXPECT_FALSE(error) << error->text();
+        expect_no_errors(errors_of(ranks, [](NcclApi&, CudaApi&) {}));
 }
 
 TEST_F(SelftestTest, SeesAKernelThatLeavesOutAnElement) {

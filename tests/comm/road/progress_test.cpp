@@ -132,6 +132,7 @@ TEST(Progress, KeepsToIndexOrderWhateverIsCompleteFirst) {
         x.reducer.end_leaf();
         x.reducer.finish();
         EXPECT_EQ(x.exchange.arrived, (std::vector<std::size_t>{0, 1, 2, 3}));
+        EXPECT_EQ(x.exchange.thread == std::this_thread::get_id(), mode == ProgressMode::in_line);
     }
 }
 
@@ -161,20 +162,11 @@ TEST(Progress, CountsWhatTheStepsThreadGivesToSums) {
     }
 }
 
-TEST(Progress, StaysOnTheStepsThreadInLine) {
-    OneRank x({});
-    x.run_step();
-    EXPECT_EQ(x.exchange.thread, std::this_thread::get_id());
-}
-
-TEST(Progress, StaysOnItsCpu) {
+TEST(Progress, StaysOnItsCpuOrSaysThatItMayNotUseIt) {
     const int cpu = first_allowed_cpu();
     OneRank x({ProgressMode::thread, cpu});
     for (int step = 0; step < 20; ++step) x.run_step();
     EXPECT_EQ(x.exchange.cpu, cpu);
-}
-
-TEST(Progress, SaysSoWhenItMayNotUseItsCpu) {
     EXPECT_EQ(caught_code([] { OneRank({ProgressMode::thread, CPU_SETSIZE - 1}); }), "E642");
 }
 

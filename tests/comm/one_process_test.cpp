@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "base/spin.hpp"
 
+#include <array>
 #include <thread>
 #include <vector>
 
@@ -10,7 +13,51 @@
 
 namespace {
 
-using lockstep::RankFlags;
+using namespace lockstep;
+
+TEST(NullCommunicator, IsOneRankWithoutMpi) {
+    const Communicator ranks = Communicator::world();
+    EXPECT_EQ(ranks.rank(), 0);
+    EXPECT_EQ(ranks.size(), 1);
+    EXPECT_TRUE(ranks.is_root());
+    EXPECT_EQ(ranks.handle(), MPI_COMM_NULL);
+    EXPECT_EQ(ranks.duplicate().size(), 1);
+    EXPECT_EQ(ranks.split_by_node().size(), 1);
+}
+
+TEST(NullCommunicator, GivesBackWhatItIsGiven) {
+    const Communicator ranks;
+    std::array<std::int64_t, 2> numbers = {3, -4};
+    ranks.barrier();
+    ranks.barrier_asleep();
+    ranks.all_reduce_sum(numbers);
+    ranks.all_reduce_max(numbers);
+    EXPECT_EQ(numbers, (std::array<std::int64_t, 2>{3, -4}));
+    EXPECT_EQ(ranks.broadcast("text"), "text");
+    EXPECT_EQ(ranks.all_gather("text"), std::vector<std::string>{"text"});
+}
+
+TEST(NullCommunicator, AgreesWithItself) {
+    const Communicator ranks;
+    EXPECT_EQ(agree(ranks, [] { return 7; }), 7);
+    EXPECT_EQ(from_root(ranks, [] { return std::string("x"); }), "x");
+    try {
+        agree(ranks, [] { throw Error("E201", "gone"); });
+        ADD_FAILURE();
+    } catch (const AgreedError& error) {
+        EXPECT_EQ(error.code(), "E201");
+        EXPECT_EQ(error.ranks(), "");
+        EXPECT_TRUE(error.speaks());
+    }
+}
+
+TEST(NullCommunicator, EndsTheProcessWithTheCode) {
+    EXPECT_EXIT(Communicator().abort(77), testing::ExitedWithCode(77), "");
+}
+
+TEST(LaunchedByMpi, IsFalseForAProgramStartedByHand) {
+    EXPECT_FALSE(launched_by_mpi());
+}
 
 /// Threads stand in for the ranks.
 struct Flags {
@@ -47,9 +94,9 @@ TEST(RankFlags, StopWaitingAtTheLimit) {
 TEST(RankFlags, LeaveTheirCoreToOthersInALongWait) {
     constexpr double wait_s = 0.5;
     Flags flags(2);
-    const double begin_s = lockstep::thread_processor_s();
+    const double begin_s = thread_processor_s();
     EXPECT_FALSE(flags.of_rank[0].wait(flags.of_rank[0].raise(), wait_s));
-    EXPECT_LT(lockstep::thread_processor_s() - begin_s, wait_s / 3);
+    EXPECT_LT(thread_processor_s() - begin_s, wait_s / 3);
 }
 
 TEST(RankFlags, ShowWhatWasWrittenBeforeThem) {
